@@ -2,7 +2,7 @@
 // float storage, float arithmetic. All are bound by bytes: each reads and writes its matrices once, 16 bytes per thread
 // where the width is a multiple of 8. Per-step rows (modulation) are found from the counter in device memory, so that a
 // captured launch is right for every step.
-//   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static; args in rows.h. The grid is any number of blocks unless it says otherwise.
+//   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static, but for sumi_norm_*_rows (rows.cuh); args in rows.h. The grid is any number of blocks unless it says otherwise.
 #include "rows.cuh"
 
 // Where a thread of an elementwise kernel works: 2^lanes_log2 threads to a row.
@@ -276,10 +276,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 
 // ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------
 // y[y_row + r] = norm(x[x_row + r]) * w * scale + shift   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables; each of the three optional
-// RMS or layer norm. sumi_norm_modulate_<N>: bf16 in and out, cols a multiple of 8 up to N; _any: everything else.
-#define NORM_MODULATE(WARPS, CHUNKS) norm_modulate<WARPS, CHUNKS, false>(args)
-SUMI_ROW_KERNELS(sumi_norm_modulate, sumi_norm_modulate_args, NORM_MODULATE, 2)
-SUMI_ROW_KERNEL(sumi_norm_modulate, any, 4, sumi_norm_modulate_args, norm_modulate_any<false>(args))
+// RMS or layer norm. sumi_norm_modulate_rows: bf16 in and out, cols a multiple of 8 up to SUMI_ROW_MOST_COLS; _any:
+// everything else.
+SUMI_ROW_KERNEL(sumi_norm_modulate_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args, norm_modulate<false>(args))
+SUMI_ROW_KERNEL(sumi_norm_modulate_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args, norm_modulate_any<false>(args))
 
 // y = silu(norm(x) * w), a picture's pixels: rows of few columns, so a warp takes several. A row belongs to LANES lanes
 // of a warp, each with CHUNKS chunks of 8 columns, chunk j of lane l at column 8 (l + j LANES); groups of lanes walk over
@@ -372,8 +372,8 @@ SUMI_NORM_SILU(512, 3, 32, 2)
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
     sumi_norm_silu_any(const __grid_constant__ sumi_norm_modulate_args a)
 {
-    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
-    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block group(partial);
     for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
         const int64_t x = (a.x_row + r) * a.cols, y = (a.y_row + r) * a.cols;
         float mean = 0.0f, squares = 0.0f;
@@ -396,56 +396,51 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
     }
 }
 
-// See rows.cuh for the layout. factor = w * gate.
-template <int WARPS, int CHUNKS> SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
+// x[x_row + r] += gate * (rms(b[b_row + r]) * w), in place   x, b [..][cols]   w [cols] float, gate: a row of a step table; both optional
+// sumi_norm_gate_add_rows: bf16, cols a multiple of 8 up to SUMI_ROW_MOST_COLS; _any: everything else. factor = w * gate.
+SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
 {
-    constexpr int LANES = 32 * WARPS, GROUPS = SUMI_ROWS_THREADS / LANES;
-    __shared__ float shared[2 * WARPS];
-    row_group<WARPS> group = {shared, 0};
-    const int lane = threadIdx.x % LANES, chunks = a.cols >> 3;
-    const int64_t stride = (int64_t)gridDim.x * GROUPS;
-    int64_t r = a.row_end - 1 - (int64_t)blockIdx.x * GROUPS - threadIdx.x / LANES;
-    bf16* x = (bf16*)a.x.data + (int64_t)a.x_row * a.cols;
-    const bf16* b = (const bf16*)a.b.data + (int64_t)a.b_row * a.cols;
-    uint4 next_x[CHUNKS], next_b[CHUNKS];
-    if (r >= a.row_begin) {
-        load_row<WARPS, CHUNKS>(b + r * a.cols, chunks, next_b);
-        load_row<WARPS, CHUNKS>(x + r * a.cols, chunks, next_x);
-    }
-    const int32_t counter = *(const int32_t*)a.counter;
-    float factor[CHUNKS][8], gate[CHUNKS][8];
-    load_vector<WARPS>(a.w, chunks, factor);
-    load_steps<WARPS>(a.gate, counter, 1.0f, chunks, gate);
+    extern __shared__ uint4 memory[];
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block block(partial);
+    const row_ring ring(memory, a.cols, 2);
+    const int stride = (int)gridDim.x;
+    bf16* x = (bf16*)a.x.data + (int64_t)a.x_row * a.cols + ring.column(0);
+    const bf16* b = (const bf16*)a.b.data + (int64_t)a.b_row * a.cols + ring.column(0);
+    const auto fetch = [&](int row, int stage) {
+        if (row >= a.row_begin) {
+            ring.fetch<false>(b + (int64_t)row * a.cols, stage, 0);
+            ring.fetch<false>(x + (int64_t)row * a.cols, stage, 1);
+        }
+        ring.commit();
+    };
+    int r = a.row_end - 1 - (int)blockIdx.x;
+#pragma unroll
+    for (int s = 0; s < ROW_STAGES; s++) fetch(r - s * stride, s);
+    const int32_t counter = counter_of(a.counter, a.gate.stride);
+    float factor[ROW_CHUNKS][8], gate[ROW_CHUNKS][8];
+    load_vector(a.w, ring, factor);
+    load_steps(a.gate, counter, 1.0f, ring, gate);
     multiply(factor, 0.0f, gate);
-    for (; r >= a.row_begin; r -= stride) {
-        uint4 raw_x[CHUNKS], raw_b[CHUNKS];
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) raw_x[j] = next_x[j], raw_b[j] = next_b[j];
-        if (r - stride >= a.row_begin) {
-            load_row<WARPS, CHUNKS>(b + (r - stride) * a.cols, chunks, next_b);
-            load_row<WARPS, CHUNKS>(x + (r - stride) * a.cols, chunks, next_x);
-        }
-        gate_add_row<WARPS, CHUNKS>(a, group, raw_b, factor, raw_x);
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) {
-            if (lane + j * LANES < chunks) store16((uint4*)(x + r * a.cols) + lane + j * LANES, raw_x[j]);
-        }
+    for (int stage = 0; r >= a.row_begin; r -= stride, stage = stage + 1 == ROW_STAGES ? 0 : stage + 1) {
+        float branch[ROW_CHUNKS][8], v[ROW_CHUNKS][8];
+        ring.wait();
+        ring.read(stage, 0, branch);
+        ring.read(stage, 1, v);
+        gate_add_row<false>(a, block, ring, branch, factor, v, x + (int64_t)r * a.cols);
+        fetch(r - ROW_STAGES * stride, stage);
     }
 }
+SUMI_ROW_KERNEL(sumi_norm_gate_add_rows, SUMI_NORM_LIMIT, 1, sumi_norm_gate_add_args, norm_gate_add(args))
 
-// x[x_row + r] += gate * (rms(b[b_row + r]) * w), in place   x, b [..][cols]   w [cols] float, gate: a row of a step table; both optional
-// sumi_norm_gate_add_<N>: bf16, cols a multiple of 8 up to N; _any: everything else.
-#define NORM_GATE_ADD(WARPS, CHUNKS) norm_gate_add<WARPS, CHUNKS>(args)
-SUMI_ROW_KERNELS(sumi_norm_gate_add, sumi_norm_gate_add_args, NORM_GATE_ADD, 2)
-
-// Both in one, bf16 in and out: sumi_norm_pair_<N>, cols a multiple of 8 up to N.
-SUMI_NORM_PAIR_KERNELS(sumi_norm_pair, false)
+// Both in one, bf16 in and out, cols as above.
+SUMI_ROW_KERNEL(sumi_norm_pair_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<false>(args))
 
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_norm_gate_add_any(const __grid_constant__ sumi_norm_gate_add_args a)
 {
-    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
-    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block group(partial);
     const int32_t counter = *(const int32_t*)a.counter;
     for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
         const int64_t x = (a.x_row + r) * a.cols, b = (a.b_row + r) * a.cols;
@@ -468,14 +463,16 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 // Per head of q and k, in place on the qkv matrix: x = rms(x) * w, then rotation by the row's angles.
 //   x [..][pitch] bf16, pitch = (q_heads + 2 kv_heads) dim   q_w, k_w [dim] float   rope [..][dim] float: (cos, sin) per pair
 //   LANES lanes hold a head, 8 columns each; dim a multiple of 8 up to 8 LANES (of 16 when the pairs are halves)
-// A row takes 2^heads_log2 groups of lanes at a time; up to four heads of a group are a turn, and the next turn's loads
-// are in flight while this one is worked on. The weights lie in shared memory: in registers they would cost a block per
-// multiprocessor. Rows go from the last to the first, see rows.cuh.
+// A row takes 2^heads_log2 groups of lanes at a time; SUMI_QK_AHEAD heads of a group are a turn, and the next turn's loads
+// are in flight while this one is worked on. A turn costs its 550 instructions also where it has fewer heads: with all 16
+// groups, 32 heads of 96 filled half of its places, and 48 of 128 three quarters. So heads_log2 is what fills them. The
+// weights lie in shared memory: in registers they would cost a block per multiprocessor. Rows go from the last to the
+// first, see rows.cuh.
 // Groups whose head or row is beyond the end go along with zeros: the shuffles need whole warps.
 template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk_norm_rope_args& a)
 {
-    constexpr int AHEAD = 4, ANGLES = IS_HALVES ? 16 : 8; // heads of a turn; (cos, sin) of 8 or 4 pairs
-    __shared__ float4 weights[2][2][LANES];               // of q and k: first and second four columns of each lane
+    constexpr int AHEAD = SUMI_QK_AHEAD, ANGLES = IS_HALVES ? 16 : 8; // heads of a turn; (cos, sin) of 8 or 4 pairs
+    __shared__ float4 weights[2][2][LANES]; // of q and k: first and second four columns of each lane
     const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
     const int head_step = 1 << a.heads_log2, first_head = group & (head_step - 1);
     const int rows_at_once = (SUMI_ROWS_THREADS / LANES) >> a.heads_log2, heads = a.q_heads + a.kv_heads;
@@ -485,32 +482,34 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     const int partner =
         (threadIdx.x & 31) - lane + (is_lane_used ? (is_second ? lane - half_lanes : lane + half_lanes) : lane);
     const float per_column = 1.0f / (float)a.dim;
-    const int64_t rows = a.row_end - a.row_begin, stride = (int64_t)gridDim.x * rows_at_once;
-    const int64_t last = a.row_end - 1 - (group >> a.heads_log2); // the row of this group when the block's place is 0
-    bf16* const x = (bf16*)a.x.data + (int64_t)a.x_row * a.pitch + 8 * lane;
+    const int rows = a.row_end - a.row_begin, stride = (int)gridDim.x * rows_at_once;
+    const int last = a.row_end - 1 - (group >> a.heads_log2); // the row of this group when the block's place is 0
+    const int step = head_step * a.dim;                       // from a head of the group to its next one
+    bf16* const x = (bf16*)a.x.data + (int64_t)a.x_row * a.pitch + first_head * a.dim + 8 * lane;
     const float* const rope = a.rope == 0 ? nullptr
                                           : (const float*)a.rope + (int64_t)a.rope_row * a.dim
                                                 + (IS_HALVES ? 16 * (is_second ? lane - half_lanes : lane) : 8 * lane);
 
-    int64_t place = (int64_t)blockIdx.x * rows_at_once; // rows from the end
-    int base = 0;                                       // head of group 0
+    int place = (int)blockIdx.x * rows_at_once; // rows from the end
+    int base = 0;                               // head of group 0
     uint4 next[AHEAD];
     float next_angles[ANGLES];
     const auto fetch = [&] {
-        const int64_t r = last - place;
+        const int r = last - place;
         const bool is_row = r >= a.row_begin && is_lane_used;
+        const bf16* from = x + (int64_t)r * a.pitch + base * a.dim;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            const int head = base + u * head_step + first_head;
             next[u] = make_uint4(0, 0, 0, 0);
-            if (is_row && head < heads) next[u] = *(const uint4*)(x + r * a.pitch + (int64_t)head * a.dim);
+            if (is_row && base + u * head_step + first_head < heads) next[u] = *(const uint4*)(from + u * step);
         }
+        if (base != 0) return; // the row's angles are there
 #pragma unroll
         for (int i = 0; i < ANGLES; i++) next_angles[i] = i % 2 == 0 ? 1.0f : 0.0f;
         if (rope != nullptr && is_row) {
 #pragma unroll
             for (int i = 0; i < ANGLES; i += 4) {
-                const float4 v = *(const float4*)(rope + r * a.dim + i);
+                const float4 v = *(const float4*)(rope + (int64_t)r * a.dim + i);
                 next_angles[i] = v.x, next_angles[i + 1] = v.y, next_angles[i + 2] = v.z, next_angles[i + 3] = v.w;
             }
         }
@@ -524,9 +523,9 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     }
     __syncthreads();
     while (place < rows) {
-        const int64_t r = last - place;
-        const int this_base = base;
+        const int r = last - place, this_base = base;
         const bool is_row = r >= a.row_begin && is_lane_used;
+        bf16* const to = x + (int64_t)r * a.pitch + base * a.dim;
         uint4 raw[AHEAD];
         float angles[ANGLES];
 #pragma unroll
@@ -566,13 +565,16 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
                     v[2 * i + 1] = odd * angles[2 * i] + even * angles[2 * i + 1];
                 }
             }
-            if (is_row && head < heads) store8(x + r * a.pitch + (int64_t)head * a.dim, v);
+            // A branch: a predicate here lets the heads overlap, and they spill registers.
+            if (is_row && head < heads) store8(to + u * step, v);
         }
     }
 }
 #define QK_NORM_ROPE(LANES)                                                                                            \
-    SUMI_ROW_KERNEL(sumi_qk_norm_rope_pairs, LANES, 3, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, false>(args)))     \
-    SUMI_ROW_KERNEL(sumi_qk_norm_rope_halves, LANES, 2, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, true>(args)))
+    SUMI_ROW_KERNEL(sumi_qk_norm_rope_pairs_##LANES, SUMI_ROWS_THREADS, 3, sumi_qk_norm_rope_args,                     \
+                    (qk_norm_rope<LANES, false>(args)))                                                                \
+    SUMI_ROW_KERNEL(sumi_qk_norm_rope_halves_##LANES, SUMI_ROWS_THREADS, 2, sumi_qk_norm_rope_args,                    \
+                    (qk_norm_rope<LANES, true>(args)))
 QK_NORM_ROPE(4)
 QK_NORM_ROPE(8)
 QK_NORM_ROPE(16)

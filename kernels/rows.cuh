@@ -1,12 +1,24 @@
 // What rows.cu and rows_fp8.cu share: norms of whole rows, with bf16, float or e4m3 output.
 //
-// A row belongs to a group of lanes: a warp up to 1024 columns, a block of 256 threads above. Each lane keeps CHUNKS
-// chunks of 8 columns in registers, chunk j of lane l at column 8 (l + j lanes): every load and store of a warp is 512
-// consecutive bytes. Groups walk over rows with the grid's stride, so that w * scale and shift are read once per group
-// (not 30 KB of L1 per 7.5 KB row) and the next row's loads are in flight while this one is reduced. The first row's
-// loads go out before those of w and scale, which wait for the counter: these kernels last 20 microseconds, so each
-// such wait is a few per cent. Rows are walked from the last to the first: the op before left its last rows in L2, and
-// the op behind begins with the first ones.
+// A row belongs to a block, which has as many warps as it takes to give a lane three chunks of 8 columns
+// (SUMI_ROW_THREADS_OF): chunk j of thread t is at column 8 (t + j threads), so that every load of a warp is 512
+// consecutive bytes. The widths of the transformers, 2304, 3072 and 3840, are 3, 4 and 5 warps without an idle lane.
+//
+//   memory --cp.async--> ring of SUMI_ROW_STAGES rows in shared memory --> floats in registers --> memory
+//
+// Instructions cost these kernels as much time as bytes. A block of 256 threads with two chunks each, which was here
+// before, leaves a quarter of the places empty at 3072 columns and 44 % at 2304, and it unpacked a row from bf16 four
+// times, with integer instructions at half the rate of float ones: 3280 instructions of a warp for a row of 3072 columns
+// to e4m3, which 132 multiprocessors issue 4096 times in 15 us at best, where the bytes take 9. Here they are 1670. A row
+// is unpacked once, and mean, factor and shift are applied to the floats in place. A thread reads only what it has
+// itself put into the ring, which therefore needs no barrier and no registers, and keeps two rows of every block on their
+// way while a third is worked on: 4 blocks with rows of 6 KB have 48 KB in flight on a multiprocessor, where 4.3 TB/s
+// times 700 ns are 23. More warps to a row cost more at each reduction; with one they would not have room for w, scale
+// and shift, which stay in registers while blocks walk over rows with the grid's stride.
+//
+// The first rows' loads go out before those of w and scale, which wait for the counter where a table has a row per step:
+// these kernels last 10 to 20 microseconds, so each such wait is a few per cent. Rows are walked from the last to the
+// first: the op before left its last rows in L2, and the op behind begins with the first ones.
 // The order of the sums follows from the columns alone, never from the grid or the range of rows.
 #pragma once
 #include "common.cuh"
@@ -57,23 +69,47 @@ SUMI_DEVICE uint4 pack8(const float (&v)[8])
     return make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7]));
 }
 
-// Sums and maxima over the group that owns a row. WARPS 1: a warp. WARPS 8: the block, with two sets of partial results
-// in turn: a thread can write the next but one only after a barrier that all threads pass after reading these, so one
-// barrier per reduction is enough.
-template <int WARPS> struct row_group {
-    float* shared; // [2][WARPS]
+// To global memory, without a branch: a branch for each of several stores, with its own addresses, was a quarter of the
+// instructions of a row. IS_STREAMED: it is not read again soon, and gives way to what is.
+template <bool IS_STREAMED = false> SUMI_DEVICE void store16_if(bool is_stored, void* to, const uint4& v)
+{
+    const uint64_t at = (uint64_t)__cvta_generic_to_global(to);
+    if (IS_STREAMED)
+        asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n@p st.global.cs.v4.b32 [%1], {%2, %3, %4, %5}; }"
+                     :
+                     : "r"((int)is_stored), "l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                     : "memory");
+    else
+        asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n@p st.global.v4.b32 [%1], {%2, %3, %4, %5}; }"
+                     :
+                     : "r"((int)is_stored), "l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                     : "memory");
+}
+
+// Sums and maxima over a block, with two sets of partial results in turn: a thread can write the next but one only after
+// a barrier that all threads pass after reading these, so one barrier per reduction is enough. Places of warps that the
+// block does not have are zero. Maxima are of numbers that are neither negative nor NaN: their bits are in their order.
+constexpr int ROW_WARPS = 12; // at most
+struct row_block {
+    float* shared; // [2][ROW_WARPS], 16-byte aligned
     int turn;
+    SUMI_DEVICE explicit row_block(float* memory) : shared(memory), turn(0)
+    {
+        if (threadIdx.x < 2 * ROW_WARPS && threadIdx.x % ROW_WARPS >= blockDim.x / 32) memory[threadIdx.x] = 0.0f;
+    }
     template <bool IS_MAX> SUMI_DEVICE float reduce(float v)
     {
-        v = IS_MAX ? warp_max(v) : warp_sum(v);
-        if (WARPS == 1) return v;
-        float* at = shared + turn * WARPS;
+        float* at = shared + turn * ROW_WARPS;
         turn ^= 1;
+        v = IS_MAX ? __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v))) : warp_sum(v);
         if ((threadIdx.x & 31) == 0) at[threadIdx.x >> 5] = v;
         __syncthreads();
-        v = at[0];
-#pragma unroll
-        for (int w = 1; w < WARPS; w++) v = IS_MAX ? fmaxf(v, at[w]) : v + at[w];
+        const auto four = [&](int i) {
+            const float4 w = ((const float4*)at)[i];
+            return IS_MAX ? fmaxf(fmaxf(w.x, w.y), fmaxf(w.z, w.w)) : (w.x + w.y) + (w.z + w.w);
+        };
+        v = four(0);
+        if (blockDim.x > 128) v = IS_MAX ? fmaxf(v, fmaxf(four(1), four(2))) : v + (four(1) + four(2));
         return v;
     }
     SUMI_DEVICE float sum(float v) { return reduce<false>(v); }
@@ -91,220 +127,294 @@ SUMI_DEVICE uint32_t pack2_e4m3(float low, float high)
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(v) : "f"(high), "f"(low));
     return v;
 }
-SUMI_DEVICE void store8_e4m3(uint8_t* to, const float (&v)[8], float factor)
+SUMI_DEVICE uint2 pack8_e4m3(const float (&v)[8], float factor)
 {
-    *(uint2*)to = make_uint2(pack2_e4m3(v[0] * factor, v[1] * factor) | pack2_e4m3(v[2] * factor, v[3] * factor) << 16,
-                             pack2_e4m3(v[4] * factor, v[5] * factor) | pack2_e4m3(v[6] * factor, v[7] * factor) << 16);
+    return make_uint2(pack2_e4m3(v[0] * factor, v[1] * factor) | pack2_e4m3(v[2] * factor, v[3] * factor) << 16,
+                      pack2_e4m3(v[4] * factor, v[5] * factor) | pack2_e4m3(v[6] * factor, v[7] * factor) << 16);
 }
 SUMI_DEVICE void store_e4m3(uint8_t* to, float v) { *to = (uint8_t)pack2_e4m3(v, 0.0f); }
 #else
 // never called: e4m3 rows are written by rows_fp8.cu
-SUMI_DEVICE void store8_e4m3(uint8_t*, const float (&)[8], float) {}
+SUMI_DEVICE uint2 pack8_e4m3(const float (&)[8], float) { return make_uint2(0, 0); }
 SUMI_DEVICE void store_e4m3(uint8_t*, float) {}
 #endif
 
-// IS_STREAMED: it is not read again soon, and gives way to what is.
-template <int WARPS, int CHUNKS, bool IS_STREAMED = false>
-SUMI_DEVICE void load_row(const bf16* row, int chunks, uint4 (&raw)[CHUNKS])
-{
-    const int lane = threadIdx.x % (32 * WARPS);
-#pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
-        const int chunk = lane + j * 32 * WARPS;
-        raw[j] = make_uint4(0, 0, 0, 0);
-        if (chunk < chunks) raw[j] = IS_STREAMED ? __ldcs((const uint4*)row + chunk) : ((const uint4*)row)[chunk];
-    }
-}
+// ---- Rows on their way ----------------------------------------------------------------------------------------------
+constexpr int ROW_CHUNKS = SUMI_ROW_CHUNKS, ROW_STAGES = SUMI_ROW_STAGES;
 
-// The part of a vector of floats (0: ones), and of a row of a step table (none: `otherwise`), that belongs to a lane's
+// The ring: [stage][matrix][chunk][thread], and which of the row's chunks are this thread's. A row's address is that of
+// the thread's first column; its chunk j lies `offset(j)` elements further on.
+struct row_ring {
+    uint32_t at; // of this thread in the first chunk, an address in shared memory
+    int left;    // columns from the thread's first one to the end
+    int matrices;
+    SUMI_DEVICE row_ring(uint4* memory, int cols, int matrix_count)
+        : at((uint32_t)__cvta_generic_to_shared(memory + threadIdx.x)), left(cols - column(0)), matrices(matrix_count)
+    {
+        // chunks beyond the end are zeros, which stay: nothing is fetched there
+        for (int i = 0; i < ROW_STAGES * matrices * ROW_CHUNKS; i++)
+            if (!has(i % ROW_CHUNKS)) memory[i * blockDim.x + threadIdx.x] = make_uint4(0, 0, 0, 0);
+    }
+    SUMI_DEVICE int offset(int j) const { return 8 * j * (int)blockDim.x; }
+    SUMI_DEVICE int column(int j) const { return 8 * (int)threadIdx.x + offset(j); }
+    SUMI_DEVICE bool has(int j) const { return offset(j) < left; }
+    SUMI_DEVICE uint32_t place(int stage, int matrix, int j) const
+    {
+        return at + 16 * blockDim.x * (uint32_t)((stage * matrices + matrix) * ROW_CHUNKS + j);
+    }
+    // IS_STREAMED: as above, and as there without a branch for each chunk.
+    template <bool IS_STREAMED> SUMI_DEVICE void fetch(const bf16* row, int stage, int matrix) const
+    {
+        uint64_t policy = 0;
+        if (IS_STREAMED) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#pragma unroll
+        for (int j = 0; j < ROW_CHUNKS; j++) {
+            const uint64_t from = (uint64_t)__cvta_generic_to_global(row + offset(j));
+            if (IS_STREAMED)
+                asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n"
+                             "@p cp.async.cg.shared.global.L2::cache_hint [%1], [%2], 16, %3; }"
+                             :
+                             : "r"((int)has(j)), "r"(place(stage, matrix, j)), "l"(from), "l"(policy)
+                             : "memory");
+            else
+                asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n"
+                             "@p cp.async.cg.shared.global [%1], [%2], 16; }"
+                             :
+                             : "r"((int)has(j)), "r"(place(stage, matrix, j)), "l"(from)
+                             : "memory");
+        }
+    }
+    // Ends what one stage fetches, also when that is nothing: stages are counted.
+    SUMI_DEVICE void commit() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
+    SUMI_DEVICE void wait() const { asm volatile("cp.async.wait_group %0;" ::"n"(ROW_STAGES - 1) : "memory"); }
+    SUMI_DEVICE void read(int stage, int matrix, float (&v)[ROW_CHUNKS][8]) const
+    {
+#pragma unroll
+        for (int j = 0; j < ROW_CHUNKS; j++) {
+            uint4 raw;
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(raw.x), "=r"(raw.y), "=r"(raw.z), "=r"(raw.w)
+                         : "r"(place(stage, matrix, j))
+                         : "memory");
+            unpack8(raw, v[j]);
+        }
+    }
+    template <bool IS_STREAMED> SUMI_DEVICE void store(bf16* row, int j, const uint4& v) const
+    {
+        store16_if<IS_STREAMED>(has(j), row + offset(j), v);
+    }
+    SUMI_DEVICE void store(uint8_t* row, int j, const uint2& v) const
+    {
+        const uint64_t to = (uint64_t)__cvta_generic_to_global(row + offset(j));
+        asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n@p st.global.v2.b32 [%1], {%2, %3}; }"
+                     :
+                     : "r"((int)has(j)), "l"(to), "r"(v.x), "r"(v.y)
+                     : "memory");
+    }
+};
+
+// The part of a vector of floats (0: ones), and of a row of a step table (none: `otherwise`), that belongs to a thread's
 // chunks. Loaded and not touched: all go out together.
-template <int WARPS, int CHUNKS> SUMI_DEVICE void load_vector(uint64_t w, int chunks, float (&v)[CHUNKS][8])
+SUMI_DEVICE void load_vector(uint64_t w, const row_ring& ring, float (&v)[ROW_CHUNKS][8])
 {
 #pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
-        const int chunk = threadIdx.x % (32 * WARPS) + j * 32 * WARPS;
+    for (int j = 0; j < ROW_CHUNKS; j++) {
 #pragma unroll
         for (int i = 0; i < 8; i++) v[j][i] = 1.0f;
-        if (w != 0 && chunk < chunks) load8_float((const float*)w + 8 * chunk, v[j]);
+        if (w != 0 && ring.has(j)) load8_float((const float*)w + ring.column(j), v[j]);
     }
 }
-template <int WARPS, int CHUNKS>
-SUMI_DEVICE void load_steps(const sumi_step& step, int32_t counter, float otherwise, int chunks, float (&v)[CHUNKS][8])
+SUMI_DEVICE void load_steps(const sumi_step& step, int32_t counter, float otherwise, const row_ring& ring,
+                            float (&v)[ROW_CHUNKS][8])
 {
 #pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
-        const int chunk = threadIdx.x % (32 * WARPS) + j * 32 * WARPS;
+    for (int j = 0; j < ROW_CHUNKS; j++) {
 #pragma unroll
         for (int i = 0; i < 8; i++) v[j][i] = otherwise;
-        if (step.table != 0 && chunk < chunks) load8_step(step, counter, 8 * chunk, v[j]);
+        if (step.table != 0 && ring.has(j)) load8_step(step, counter, ring.column(j), v[j]);
     }
 }
 // factor = (w + more) * step
-template <int CHUNKS> SUMI_DEVICE void multiply(float (&factor)[CHUNKS][8], float more, const float (&step)[CHUNKS][8])
+SUMI_DEVICE void multiply(float (&factor)[ROW_CHUNKS][8], float more, const float (&step)[ROW_CHUNKS][8])
 {
 #pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
+    for (int j = 0; j < ROW_CHUNKS; j++) {
 #pragma unroll
         for (int i = 0; i < 8; i++) factor[j][i] = (factor[j][i] + more) * step[j][i];
     }
 }
-
-// One row: y = norm(x) * factor + shift. y_row: its row in y.
-template <int WARPS, int CHUNKS, bool IS_FP8>
-SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_group<WARPS>& group, int64_t y_row,
-                              const uint4 (&raw)[CHUNKS], const float (&factor)[CHUNKS][8],
-                              const float (&shift)[CHUNKS][8])
-{
-    constexpr int LANES = 32 * WARPS;
-    const int lane = threadIdx.x % LANES, chunks = a.cols >> 3;
-    const float per_column = 1.0f / (float)a.cols;
-    float mean = 0.0f, squares = 0.0f;
-    if (a.is_layer) { // the mean first: E[x^2] - mean^2 loses the variance of rows with a large mean
-        float sum = 0.0f;
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) {
-            float v[8];
-            unpack8(raw[j], v); // chunks beyond the end are zero
-#pragma unroll
-            for (int i = 0; i < 8; i++) sum += v[i];
-        }
-        mean = __fmul_rn(group.sum(sum), per_column);
-    }
-#pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
-        float v[8];
-        unpack8(raw[j], v);
-        if (lane + j * LANES < chunks) {
-#pragma unroll
-            for (int i = 0; i < 8; i++) squares = fmaf(v[i] - mean, v[i] - mean, squares);
-        }
-    }
-    const float rstd = rsqrtf(fmaf(group.sum(squares), per_column, a.eps));
-    const auto value = [&](int j, float(&v)[8]) {
-        unpack8(raw[j], v);
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = fmaf((v[i] - mean) * rstd, factor[j][i], shift[j][i]);
-    };
-    float scale = 1.0f, inverse = 1.0f, v[8];
-    if (IS_FP8) {
-        float most = 0.0f;
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) {
-            value(j, v);
-#pragma unroll
-            for (int i = 0; i < 8; i++) most = lane + j * LANES < chunks ? fmaxf(most, fabsf(v[i])) : most;
-        }
-        scale = e4m3_scale(group.max(most));
-        inverse = 1.0f / scale;
-        if (lane == 0) ((float*)a.y_scales)[y_row] = scale;
-    }
-#pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
-        const int chunk = lane + j * LANES;
-        const int64_t at = y_row * a.cols + 8 * chunk;
-        value(j, v); // a second time for e4m3: cheaper than the registers to keep it
-        if (chunk >= chunks) continue;
-        if (IS_FP8) store8_e4m3((uint8_t*)a.y.data + at, v, inverse);
-        else store8((bf16*)a.y.data + at, v);
-    }
-}
-
-// y = norm(x) * factor + shift, factor = w * scale. bf16 rows of a multiple of 8 columns, at most 256 WARPS CHUNKS.
-template <int WARPS, int CHUNKS, bool IS_FP8> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_args& a)
-{
-    constexpr int LANES = 32 * WARPS, GROUPS = SUMI_ROWS_THREADS / LANES;
-    __shared__ float shared[2 * WARPS];
-    row_group<WARPS> group = {shared, 0};
-    const int chunks = a.cols >> 3;
-    const int64_t stride = (int64_t)gridDim.x * GROUPS;
-    int64_t r = a.row_end - 1 - (int64_t)blockIdx.x * GROUPS - threadIdx.x / LANES;
-    const bf16* x = (const bf16*)a.x.data + (int64_t)a.x_row * a.cols;
-    uint4 next[CHUNKS];
-    if (r >= a.row_begin) load_row<WARPS, CHUNKS>(x + r * a.cols, chunks, next);
-    const int32_t counter = *(const int32_t*)a.counter;
-    float factor[CHUNKS][8], scale[CHUNKS][8], shift[CHUNKS][8];
-    load_vector<WARPS>(a.w, chunks, factor);
-    load_steps<WARPS>(a.scale, counter, 1.0f, chunks, scale);
-    load_steps<WARPS>(a.shift, counter, 0.0f, chunks, shift);
-    multiply(factor, a.w != 0 && a.plus_one ? 1.0f : 0.0f, scale);
-    for (; r >= a.row_begin; r -= stride) {
-        uint4 raw[CHUNKS];
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) raw[j] = next[j];
-        if (r - stride >= a.row_begin) load_row<WARPS, CHUNKS>(x + (r - stride) * a.cols, chunks, next);
-        modulate_row<WARPS, CHUNKS, IS_FP8>(a, group, a.y_row + r, raw, factor, shift);
-    }
-}
-
-// One row, in registers: x += factor * rms(b), rounded. Chunks beyond the end are zero and stay so.
-template <int WARPS, int CHUNKS>
-SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& a, row_group<WARPS>& group, const uint4 (&b)[CHUNKS],
-                              const float (&factor)[CHUNKS][8], uint4 (&x)[CHUNKS])
+// Sum of squares of a thread's columns; each chunk's of its own, so that they need not wait for each other.
+SUMI_DEVICE float squares_of(const float (&v)[ROW_CHUNKS][8])
 {
     float squares = 0.0f;
 #pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
-        float v[8];
-        unpack8(b[j], v);
+    for (int j = 0; j < ROW_CHUNKS; j++) {
+        float own = 0.0f;
 #pragma unroll
-        for (int i = 0; i < 8; i++) squares = fmaf(v[i], v[i], squares);
+        for (int i = 0; i < 8; i++) own = fmaf(v[j][i], v[j][i], own);
+        squares += own;
     }
-    const float rms = rsqrtf(fmaf(group.sum(squares), 1.0f / (float)a.cols, a.eps));
+    return squares;
+}
+
+// ---- norm_modulate, norm_gate_add, norm_pair ------------------------------------------------------------------------
+// One row, in place: v = norm(v) * factor + shift, which goes to row y_row of y. Columns beyond the end are zeros, and
+// their factors 1 and shifts 0. shift_of(j, shift): a chunk's. `then` is done behind the barriers of the sums.
+template <bool IS_FP8, class SHIFT, class THEN>
+SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_block& block, const row_ring& ring, int y_row,
+                              float (&v)[ROW_CHUNKS][8], const float (&factor)[ROW_CHUNKS][8], const SHIFT& shift_of,
+                              const THEN& then)
+{
+    const float per_column = 1.0f / (float)a.cols;
+    if (a.is_layer) { // the mean first: E[x^2] - mean^2 loses the variance of rows with a large mean
+        float sum = 0.0f;
 #pragma unroll
-    for (int j = 0; j < CHUNKS; j++) {
-        float v[8], to[8];
-        unpack8(b[j], v);
-        unpack8(x[j], to);
+        for (int j = 0; j < ROW_CHUNKS; j++)
+            sum += ((v[j][0] + v[j][1]) + (v[j][2] + v[j][3])) + ((v[j][4] + v[j][5]) + (v[j][6] + v[j][7]));
+        const float mean = __fmul_rn(block.sum(sum), per_column);
 #pragma unroll
-        for (int i = 0; i < 8; i++) to[i] = fmaf(v[i] * rms, factor[j][i], to[i]);
-        x[j] = pack8(to);
+        for (int j = 0; j < ROW_CHUNKS; j++) {
+            const float off = ring.has(j) ? mean : 0.0f;
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[j][i] -= off;
+        }
+    }
+    const float rstd = rsqrtf(fmaf(block.sum(squares_of(v)), per_column, a.eps));
+    then();
+    const int64_t y = (int64_t)y_row * a.cols + ring.column(0);
+    float most = 0.0f;
+#pragma unroll
+    for (int j = 0; j < ROW_CHUNKS; j++) {
+        float shift[8];
+        shift_of(j, shift);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            v[j][i] = fmaf(v[j][i] * rstd, factor[j][i], shift[i]);
+            if (IS_FP8) most = fmaxf(most, fabsf(v[j][i]));
+        }
+        if (!IS_FP8) ring.store<false>((bf16*)a.y.data + y, j, pack8(v[j]));
+    }
+    if (!IS_FP8) return;
+    const float scale = e4m3_scale(block.max(most)), inverse = 1.0f / scale;
+    if (threadIdx.x == 0) ((float*)a.y_scales)[y_row] = scale;
+#pragma unroll
+    for (int j = 0; j < ROW_CHUNKS; j++) ring.store((uint8_t*)a.y.data + y, j, pack8_e4m3(v[j], inverse));
+}
+
+// One row: x += factor * rms(b), rounded to bf16, of which x becomes the floats; `to`: its place in memory.
+template <bool IS_STREAMED>
+SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& a, row_block& block, const row_ring& ring,
+                              const float (&b)[ROW_CHUNKS][8], const float (&factor)[ROW_CHUNKS][8],
+                              float (&x)[ROW_CHUNKS][8], bf16* to)
+{
+    const float rms = rsqrtf(fmaf(block.sum(squares_of(b)), 1.0f / (float)a.cols, a.eps));
+#pragma unroll
+    for (int j = 0; j < ROW_CHUNKS; j++) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[j][i] = fmaf(b[j][i] * rms, factor[j][i], x[j][i]);
+        const uint4 packed = pack8(x[j]);
+        unpack8(packed, x[j]);
+        ring.store<IS_STREAMED>(to, j, packed);
+    }
+}
+
+// The counter, where a table has a row per step: it need not be waited for otherwise.
+SUMI_DEVICE int32_t counter_of(uint64_t counter, int32_t strides)
+{
+    return strides != 0 ? *(const int32_t*)counter : 0;
+}
+
+// y = norm(x) * factor + shift, factor = w * scale. bf16 rows of a multiple of 8 columns.
+template <bool IS_FP8> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_args& a)
+{
+    extern __shared__ uint4 memory[];
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block block(partial);
+    const row_ring ring(memory, a.cols, 1);
+    const int stride = (int)gridDim.x;
+    const bf16* x = (const bf16*)a.x.data + (int64_t)a.x_row * a.cols + ring.column(0);
+    const auto fetch = [&](int row, int stage) {
+        if (row >= a.row_begin) ring.fetch<false>(x + (int64_t)row * a.cols, stage, 0);
+        ring.commit();
+    };
+    int r = a.row_end - 1 - (int)blockIdx.x;
+#pragma unroll
+    for (int s = 0; s < ROW_STAGES; s++) fetch(r - s * stride, s);
+    const int32_t counter = counter_of(a.counter, a.scale.stride | a.shift.stride);
+    float factor[ROW_CHUNKS][8], shift[ROW_CHUNKS][8];
+    {
+        float scale[ROW_CHUNKS][8];
+        load_vector(a.w, ring, factor);
+        load_steps(a.scale, counter, 1.0f, ring, scale);
+        load_steps(a.shift, counter, 0.0f, ring, shift);
+        multiply(factor, a.w != 0 && a.plus_one ? 1.0f : 0.0f, scale);
+    }
+    for (int stage = 0; r >= a.row_begin; r -= stride, stage = stage + 1 == ROW_STAGES ? 0 : stage + 1) {
+        float v[ROW_CHUNKS][8];
+        ring.wait();
+        ring.read(stage, 0, v);
+        modulate_row<IS_FP8>(
+            a, block, ring, a.y_row + r, v, factor,
+            [&](int j, float(&to)[8]) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) to[i] = shift[j][i];
+            },
+            [&] { fetch(r - ROW_STAGES * stride, stage); });
     }
 }
 
 // norm_gate_add and the norm_modulate behind it that reads what it wrote: x and b are read once, x and y written. The
 // same functions on the same rounded x, so the bits of the two kernels. x goes out of L2 first: the product behind
-// reads y, and x is wanted again only after two or three products.
-template <int WARPS, int CHUNKS, bool IS_FP8> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
+// reads y, and x is wanted again only after two or three products. No released model has a shift here: it is read anew for
+// every row, where 24 registers of zeros would cost a block per multiprocessor.
+template <bool IS_FP8> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
 {
-    constexpr int LANES = 32 * WARPS, GROUPS = SUMI_ROWS_THREADS / LANES;
-    __shared__ float shared[2 * WARPS];
-    row_group<WARPS> group = {shared, 0};
-    const int lane = threadIdx.x % LANES, cols = a.add.cols, chunks = cols >> 3, row_begin = a.add.row_begin;
-    const int64_t stride = (int64_t)gridDim.x * GROUPS;
-    int64_t r = a.add.row_end - 1 - (int64_t)blockIdx.x * GROUPS - threadIdx.x / LANES;
-    bf16* x = (bf16*)a.add.x.data + (int64_t)a.add.x_row * cols;
-    const bf16* b = (const bf16*)a.add.b.data + (int64_t)a.add.b_row * cols;
-    uint4 next_x[CHUNKS], next_b[CHUNKS];
-    if (r >= row_begin) {
-        load_row<WARPS, CHUNKS, true>(b + r * cols, chunks, next_b);
-        load_row<WARPS, CHUNKS, true>(x + r * cols, chunks, next_x);
-    }
-    const int32_t counter = *(const int32_t*)a.add.counter;
-    float add[CHUNKS][8], factor[CHUNKS][8], shift[CHUNKS][8];
+    extern __shared__ uint4 memory[];
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block block(partial);
+    const int cols = a.add.cols, row_begin = a.add.row_begin;
+    const row_ring ring(memory, cols, 2);
+    const int stride = (int)gridDim.x;
+    bf16* x = (bf16*)a.add.x.data + (int64_t)a.add.x_row * cols + ring.column(0);
+    const bf16* b = (const bf16*)a.add.b.data + (int64_t)a.add.b_row * cols + ring.column(0);
+    const auto fetch = [&](int row, int stage) {
+        if (row >= row_begin) {
+            ring.fetch<true>(b + (int64_t)row * cols, stage, 0);
+            ring.fetch<true>(x + (int64_t)row * cols, stage, 1);
+        }
+        ring.commit();
+    };
+    int r = a.add.row_end - 1 - (int)blockIdx.x;
+#pragma unroll
+    for (int s = 0; s < ROW_STAGES; s++) fetch(r - s * stride, s);
+    const int32_t counter = counter_of(a.add.counter, a.add.gate.stride | a.norm.scale.stride | a.norm.shift.stride);
+    float add[ROW_CHUNKS][8], factor[ROW_CHUNKS][8];
     {
-        float gate[CHUNKS][8], scale[CHUNKS][8];
-        load_vector<WARPS>(a.add.w, chunks, add);
-        load_vector<WARPS>(a.norm.w, chunks, factor);
-        load_steps<WARPS>(a.add.gate, counter, 1.0f, chunks, gate);
-        load_steps<WARPS>(a.norm.scale, counter, 1.0f, chunks, scale);
-        load_steps<WARPS>(a.norm.shift, counter, 0.0f, chunks, shift);
+        float gate[ROW_CHUNKS][8], scale[ROW_CHUNKS][8];
+        load_vector(a.add.w, ring, add);
+        load_vector(a.norm.w, ring, factor);
+        load_steps(a.add.gate, counter, 1.0f, ring, gate);
+        load_steps(a.norm.scale, counter, 1.0f, ring, scale);
         multiply(add, 0.0f, gate);
         multiply(factor, a.norm.w != 0 && a.norm.plus_one ? 1.0f : 0.0f, scale);
     }
-    for (; r >= row_begin; r -= stride) {
-        uint4 raw_x[CHUNKS], raw_b[CHUNKS];
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) raw_x[j] = next_x[j], raw_b[j] = next_b[j];
-        if (r - stride >= row_begin) {
-            load_row<WARPS, CHUNKS, true>(b + (r - stride) * cols, chunks, next_b);
-            load_row<WARPS, CHUNKS, true>(x + (r - stride) * cols, chunks, next_x);
+    for (int stage = 0; r >= row_begin; r -= stride, stage = stage + 1 == ROW_STAGES ? 0 : stage + 1) {
+        float v[ROW_CHUNKS][8];
+        ring.wait();
+        {
+            float branch[ROW_CHUNKS][8];
+            ring.read(stage, 0, branch);
+            ring.read(stage, 1, v);
+            gate_add_row<true>(a.add, block, ring, branch, add, v, x + (int64_t)r * cols);
         }
-        gate_add_row<WARPS, CHUNKS>(a.add, group, raw_b, add, raw_x);
+        modulate_row<IS_FP8>(
+            a.norm, block, ring, a.norm.y_row + r, v, factor,
+            [&](int j, float(&to)[8]) {
 #pragma unroll
-        for (int j = 0; j < CHUNKS; j++) {
-            if (lane + j * LANES < chunks) __stcs((uint4*)(x + r * cols) + lane + j * LANES, raw_x[j]);
-        }
-        modulate_row<WARPS, CHUNKS, IS_FP8>(a.norm, group, a.norm.y_row + r, raw_x, factor, shift);
+                for (int i = 0; i < 8; i++) to[i] = 0.0f;
+                if (a.norm.shift.table != 0 && ring.has(j)) load8_step(a.norm.shift, counter, ring.column(j), to);
+            },
+            [&] { fetch(r - ROW_STAGES * stride, stage); });
     }
 }
 
@@ -312,8 +422,8 @@ template <int WARPS, int CHUNKS, bool IS_FP8> SUMI_DEVICE void norm_pair(const s
 // L2).
 template <bool IS_FP8> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modulate_args& a)
 {
-    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
-    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block group(partial);
     const int32_t counter = *(const int32_t*)a.counter;
     for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
         const int64_t x = (a.x_row + r) * a.cols, y = (a.y_row + r) * a.cols;
@@ -349,26 +459,6 @@ template <bool IS_FP8> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modula
     }
 }
 
-// The kernels by the most columns they take; BODY(WARPS, CHUNKS) is the call, WIDE the blocks per multiprocessor that
-// four chunks per lane leave registers for.
-#define SUMI_ROW_KERNEL(NAME, COLS, BLOCKS, ARGS, CALL)                                                                \
-    extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, BLOCKS)                                            \
-        NAME##_##COLS(const __grid_constant__ ARGS args)                                                               \
-    {                                                                                                                  \
-        CALL;                                                                                                          \
-    }
-#define SUMI_ROW_KERNELS(NAME, ARGS, BODY, WIDE)                                                                       \
-    SUMI_ROW_KERNEL(NAME, 256, 4, ARGS, BODY(1, 1))                                                                    \
-    SUMI_ROW_KERNEL(NAME, 512, 3, ARGS, BODY(1, 2))                                                                    \
-    SUMI_ROW_KERNEL(NAME, 1024, WIDE, ARGS, BODY(1, 4))                                                                \
-    SUMI_ROW_KERNEL(NAME, 2048, 4, ARGS, BODY(8, 1))                                                                   \
-    SUMI_ROW_KERNEL(NAME, 4096, 3, ARGS, BODY(8, 2))                                                                   \
-    SUMI_ROW_KERNEL(NAME, 8192, WIDE, ARGS, BODY(8, 4))
-
-// norm_pair: registers for three vectors and two rows, now and next.
-#define SUMI_NORM_PAIR_KERNELS(NAME, IS_FP8)                                                                           \
-    SUMI_ROW_KERNEL(NAME, 256, 3, sumi_norm_pair_args, (norm_pair<1, 1, IS_FP8>(args)))                                \
-    SUMI_ROW_KERNEL(NAME, 512, 2, sumi_norm_pair_args, (norm_pair<1, 2, IS_FP8>(args)))                                \
-    SUMI_ROW_KERNEL(NAME, 1024, 1, sumi_norm_pair_args, (norm_pair<1, 4, IS_FP8>(args)))                               \
-    SUMI_ROW_KERNEL(NAME, 2048, 3, sumi_norm_pair_args, (norm_pair<8, 1, IS_FP8>(args)))                               \
-    SUMI_ROW_KERNEL(NAME, 4096, 2, sumi_norm_pair_args, (norm_pair<8, 2, IS_FP8>(args)))
+// Block SUMI_ROW_THREADS_OF(cols), shared memory SUMI_ROW_SHARED_BYTES. LIMIT: of threads, for the sake of registers.
+#define SUMI_ROW_KERNEL(NAME, LIMIT, BLOCKS, ARGS, CALL)                                                               \
+    extern "C" __global__ void __launch_bounds__(LIMIT, BLOCKS) NAME(const __grid_constant__ ARGS args) { CALL; }

@@ -1,6 +1,7 @@
-// What the launchers of rows.cu and rows_fp8.cu pass: plain structs by value, addresses as 64-bit integers. Every
-// kernel here takes one block size (SUMI_ROWS_THREADS), no dynamic shared memory, and any number of blocks: the grid is
-// only how the rows are shared out, never part of the result.
+// What the launchers of rows.cu and rows_fp8.cu pass: plain structs by value, addresses as 64-bit integers. Kernels take
+// blocks of SUMI_ROWS_THREADS without dynamic shared memory, those of norms with rows in registers (sumi_norm_*_rows)
+// what SUMI_ROW_THREADS_OF says, and any number of blocks: the grid is only how the rows are shared out, never part of
+// the result.
 #ifndef SUMI_KERNELS_ROWS_H
 #define SUMI_KERNELS_ROWS_H
 #include "step.h"
@@ -9,8 +10,20 @@
 #define SUMI_ROWS_THREADS 256
 #define SUMI_ROWS_BATCH 64            // entries of a host list that one launch takes by value
 #define SUMI_ROPE_BATCH 64            // rotary pairs per launch
+#define SUMI_QK_AHEAD 4               // heads of a turn of qk_norm_rope
 #define SUMI_ROW_MOST_COLS 8192       // of the norm kernels that keep a row in registers
 #define SUMI_NORM_PAIR_MOST_COLS 4096 // of those that keep two
+
+// Of the norm kernels that keep a row in registers, see rows.cuh: a thread has so many chunks of 8 columns, and so many
+// rows of a block are on their way.
+#define SUMI_ROW_CHUNKS 3
+#define SUMI_ROW_STAGES 2
+#define SUMI_ROW_THREADS_OF(cols) (((cols) + 8 * 32 * SUMI_ROW_CHUNKS - 1) / (8 * 32 * SUMI_ROW_CHUNKS) * 32)
+#define SUMI_ROW_SHARED_BYTES(threads, matrices) (SUMI_ROW_STAGES * (matrices)*SUMI_ROW_CHUNKS * (threads)*16)
+// Threads that the registers of a multiprocessor are for, and so the blocks that it is given: 16 warps of 128 registers,
+// and 20 of 96.
+#define SUMI_NORM_LIMIT 512
+#define SUMI_NORM_FP8_LIMIT 640 // of sumi_norm_modulate_fp8_rows
 
 // A matrix of bf16 or float, rows tightly packed.
 typedef struct sumi_rows_matrix {

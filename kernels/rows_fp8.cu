@@ -4,11 +4,11 @@
 #define SUMI_ROWS_FP8
 #include "rows.cuh"
 
-// y = e4m3(norm(x) * w * scale + shift), see norm_modulate in rows.cu. Block 256, any grid, no dynamic shared memory.
-#define NORM_MODULATE(WARPS, CHUNKS) norm_modulate<WARPS, CHUNKS, true>(args)
-SUMI_ROW_KERNELS(sumi_norm_modulate_fp8, sumi_norm_modulate_args, NORM_MODULATE, 1)
-SUMI_ROW_KERNEL(sumi_norm_modulate_fp8, any, 4, sumi_norm_modulate_args, norm_modulate_any<true>(args))
-SUMI_NORM_PAIR_KERNELS(sumi_norm_pair_fp8, true)
+// y = e4m3(norm(x) * w * scale + shift), see norm_modulate in rows.cu.
+SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_rows, SUMI_NORM_FP8_LIMIT, 1, sumi_norm_modulate_args, norm_modulate<true>(args))
+SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
+                norm_modulate_any<true>(args))
+SUMI_ROW_KERNEL(sumi_norm_pair_fp8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<true>(args))
 
 // y[r] = e4m3(x[r] / scales[r])
 //   x  [rows][ldx] bf16   y  [rows][cols] e4m3   scales  [rows] float
@@ -19,15 +19,20 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
     sumi_quantize_rows(const __grid_constant__ sumi_quantize_rows_args a)
 {
     constexpr int CHUNKS = 5;
-    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
-    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block group(partial);
     const bool is_vector = ((a.x | (uint64_t)(a.ldx * 2)) & 15) == 0 && ((a.y | (uint64_t)a.cols) & 7) == 0;
     const int chunks = is_vector ? a.cols >> 3 : 0;
     for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
         const bf16* x = (const bf16*)a.x + r * a.ldx;
         uint8_t* y = (uint8_t*)a.y + r * a.cols;
         uint4 raw[CHUNKS];
-        load_row<SUMI_ROWS_THREADS / 32, CHUNKS>(x, chunks, raw);
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            const int c = threadIdx.x + j * SUMI_ROWS_THREADS;
+            raw[j] = make_uint4(0, 0, 0, 0);
+            if (c < chunks) raw[j] = ((const uint4*)x)[c];
+        }
         float most = 0.0f;
         const auto look = [&](const uint4& chunk) {
             float v[8];
@@ -46,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
         const auto write = [&](const uint4& chunk, int c) {
             float v[8];
             unpack8(chunk, v);
-            store8_e4m3(y + 8 * c, v, inverse);
+            *(uint2*)(y + 8 * c) = pack8_e4m3(v, inverse);
         };
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {

@@ -285,7 +285,7 @@ TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
             check_used(&b, "sumi_gemm_bf16_swiglu_", true); // of the text encoder, too
             check_used(&b, "sumi_conv_sm90_", true);
             check_used(&b, "sumi_norm_pair_", true);
-            check_used(&b, "sumi_norm_modulate_fp8_", fp8 != 0);
+            check_used(&b, "sumi_norm_modulate_fp8_rows", fp8 != 0);
             sumi_network_close(network);
         }
         close_bench(&b);
@@ -676,7 +676,7 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
             run_written(&b, &plan);
             check_used(&b, "sumi_embed_rows", true);
             check_used(&b, "sumi_mean_rows", true);
-            check_used(&b, "sumi_norm_modulate_1024", true);
+            check_used(&b, "sumi_norm_modulate_rows", true);
             check_used(&b, "sumi_norm_modulate_any", false);
             check_used(&b, "sumi_qk_norm_rope_halves_8", true);
             check_used(&b, "sumi_activate", true);

@@ -1040,6 +1040,9 @@ static const op_case s_fp8[] = {
     {"fp8, norm and qkv 1152x3840x3840", build_fp8_block, 1152, 3840, 3840, 0, .bound = FP8},
     {"fp8, norm and feed-forward 1152x10240x3840", build_fp8_block, 1152, 10240, 3840, 1, .bound = 2 * FP8},
     {"fp8, norm and qkv 4224x3840x3840", build_fp8_block, 4224, 3840, 3840, 0, .bound = FP8},
+    {"fp8, norm and qkv 4096x3072x3072", build_fp8_block, 4096, 3072, 3072, 0, .bound = FP8},
+    {"fp8, norm of 2304 and qkv", build_fp8_block, 1500, 272, 2304, 0, .bound = FP8},
+    {"fp8, norm of 784 and qkv", build_fp8_block, 2900, 272, 784, 0, .bound = FP8},
 };
 CASES(fp8)
 
@@ -1342,6 +1345,16 @@ static const op_case s_norms[] = {
     {"gate add and norm, fp8 33x1008", build_norm_pair, 33, 1008, 256, .a = 4, .b = 1, .counter = 3, .bound = FP8},
     {"gate add and layer norm, fp8 33x1040", build_norm_pair, 33, 1040, 256, .a = 1 | 4, .counter = 3, .bound = FP8},
     {"gate add and norm, fp8 1152x3840", build_norm_pair, 1152, 3840, 512, .a = 4, .b = 1, .counter = 3, .bound = FP8},
+    // widths beside those that fill the lanes of a block, and rows that a block has several of
+    {"layer 4096x3072, no weight, scale and shift", build_norm, 4096, 3072, .a = 1 | 2 | 4 | 8, .b = 1, .counter = 3,
+     .bound = STORED},
+    {"layer 1500x768, scale and shift", build_norm, 1500, 768, .a = 1 | 4 | 8, .b = 1, .counter = 1, .bound = STORED},
+    {"rms 1500x776, scale, three times", build_norm, 1500, 776, .a = 4, .counter = 2, .repeat = 3, .bound = STORED},
+    {"layer 700x8192, mean 50, shift", build_norm, 700, 8192, .a = 1 | 8 | 32, .b = 1, .counter = 2, .bound = STORED},
+    {"rms 900x1536, in place", build_norm, 900, 1536, .a = 512, .bound = STORED},
+    {"gate add 700x8192, gate", build_gate_add, 700, 8192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
+    {"gate add and norm 2500x776, shift", build_norm_pair, 2500, 776, .a = 4 | 8 | 16, .counter = 2, .bound = CHAINED},
+    {"gate add and norm 1500x4096", build_norm_pair, 1500, 4096, .a = 4, .b = 1, .counter = 2, .bound = CHAINED},
 };
 CASES(norms)
 static const op_case s_rotary_and_tables[] = {
@@ -1379,6 +1392,11 @@ static const op_case s_rotary_and_tables[] = {
      .bound = FLOATING},
     {"modulation, a step's row as activations, 7 x 3078", build_finish, 7, 3078, .a = 2 | 4, .b = 1, .counter = 2,
      .bound = STORED},
+    // several turns to a row, several rows to a block
+    {"qk 4096 rows, 24 heads of 128, offset", build_qk, 4096, 24, 128, 16, .bound = STORED},
+    {"qk 4352 rows, 24 and 8 heads of 96", build_qk, 4352, 24, 96, .b = 8, .bound = STORED},
+    {"qk 4099 rows, 5 and 2 heads of 64, halves, offset", build_qk, 4099, 5, 64, 1 | 16, 2, .bound = STORED},
+    {"qk 3000 rows, 9 heads of 32, no rotary", build_qk, 3000, 9, 32, 2, .bound = STORED},
 };
 CASES(rotary_and_tables)
 

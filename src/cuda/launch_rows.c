@@ -226,20 +226,23 @@ sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdevic
 }
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
-// The kernels that keep a row in registers, by the most columns they take: rows of a block, and blocks of a
+// Whether the kernels that keep a row in registers take it.
+static bool fits_registers(int32_t cols, bool is_bf16)
+{
+    return is_bf16 && cols % 8 == 0 && cols <= SUMI_ROW_MOST_COLS;
+}
+// A block for a row, as many as the registers of a multiprocessor allow, which have room for `limit` threads.
+static sumi_cuda_grid rows_grid(const sumi_cuda_run* run, int64_t rows, int32_t cols, int32_t matrices, int32_t limit)
+{
+    const int32_t threads = SUMI_ROW_THREADS_OF(cols);
+    sumi_cuda_grid grid = grid_of(run, rows, limit / threads);
+    grid.block = (uint32_t)threads;
+    grid.shared_bytes = (uint32_t)SUMI_ROW_SHARED_BYTES(threads, matrices);
+    return grid;
+}
+
+// The norms with SiLU, several rows to a warp, by the most columns they take: rows of a block, and blocks of a
 // multiprocessor that their registers allow.
-enum { NORM_SIZES = 6 };
-static const struct norm_size {
-    int32_t cols, rows, blocks;
-} norm_sizes[NORM_SIZES] = {{256, 8, 4},  {512, 8, 3},  {1024, 8, 2},
-                            {2048, 1, 4}, {4096, 1, 3}, {SUMI_ROW_MOST_COLS, 1, 2}};
-#define NORM_NAMES(stem)                                                                                               \
-    {                                                                                                                  \
-        stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096", stem "_8192", stem "_any"                  \
-    }
-static const char* const norm_modulate_names[2][NORM_SIZES + 1] = {NORM_NAMES("sumi_norm_modulate"),
-                                                                   NORM_NAMES("sumi_norm_modulate_fp8")};
-// The same of the norms with SiLU: several rows to a warp.
 enum { NORM_SILU_SIZES = 3 };
 static const struct norm_silu_size {
     const char* name;
@@ -248,29 +251,6 @@ static const struct norm_silu_size {
                                           {"sumi_norm_silu_256", 256, 8, 4},
                                           {"sumi_norm_silu_512", 512, 8, 3},
                                           {"sumi_norm_silu_any", INT32_MAX, 1, ANY_BLOCKS}};
-static const char* const norm_gate_add_names[NORM_SIZES + 1] = NORM_NAMES("sumi_norm_gate_add");
-enum { NORM_PAIR_SIZES = 5 };
-static const int32_t norm_pair_blocks[NORM_PAIR_SIZES] = {3, 2, 1, 3, 2}; // of a multiprocessor
-#define NORM_PAIR_NAMES(stem)                                                                                          \
-    {                                                                                                                  \
-        stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096"                                             \
-    }
-static const char* const norm_pair_names[2][NORM_PAIR_SIZES] = {NORM_PAIR_NAMES("sumi_norm_pair"),
-                                                                NORM_PAIR_NAMES("sumi_norm_pair_fp8")};
-
-static int32_t norm_size_of(int32_t cols, bool is_bf16)
-{
-    int32_t size = 0;
-    if (!is_bf16 || cols % 8 != 0) return NORM_SIZES;
-    while (size < NORM_SIZES && cols > norm_sizes[size].cols) size++;
-    return size;
-}
-static sumi_cuda_grid norm_grid(const sumi_cuda_run* run, int64_t rows, int32_t size)
-{
-    return size == NORM_SIZES ? grid_of(run, rows, ANY_BLOCKS)
-                              : grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_sizes[size].blocks);
-}
-
 // Floats: the weight, or the value in its place. 0: none.
 static CUdeviceptr norm_weight(const sumi_cuda_run* run, const sumi_weight* weight, sumi_value value)
 {
@@ -350,9 +330,14 @@ static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modula
         return launch(run, silu->name, grid_of(run, blocks_of(args.row_end - args.row_begin, silu->rows), silu->blocks),
                       &args);
     }
-    const int32_t size = norm_size_of(args.cols, is_bf16);
-    return launch(run, norm_modulate_names[args.y_scales != 0][size],
-                  norm_grid(run, args.row_end - args.row_begin, size), &args);
+    const bool is_fp8 = args.y_scales != 0;
+    const int64_t rows = args.row_end - args.row_begin;
+    if (!fits_registers(args.cols, is_bf16)) {
+        return launch(run, is_fp8 ? "sumi_norm_modulate_fp8_any" : "sumi_norm_modulate_any",
+                      grid_of(run, rows, ANY_BLOCKS), &args);
+    }
+    return launch(run, is_fp8 ? "sumi_norm_modulate_fp8_rows" : "sumi_norm_modulate_rows",
+                  rows_grid(run, rows, args.cols, 1, is_fp8 ? SUMI_NORM_FP8_LIMIT : SUMI_NORM_LIMIT), &args);
 }
 
 sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
@@ -384,13 +369,14 @@ static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_a
         pair.norm.row_end = args->row_end;
         pair.norm.scale = step_in_band(run, next.op->u.norm.scale, table_row);
         pair.norm.shift = shift_in_band(run, next.op, table_row);
-        const int32_t size = norm_size_of(args->cols, true);
-        const sumi_cuda_grid grid = grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_pair_blocks[size]);
-        return launch(run, norm_pair_names[pair.norm.y_scales != 0][size], grid, &pair);
+        return launch(run, pair.norm.y_scales != 0 ? "sumi_norm_pair_fp8_rows" : "sumi_norm_pair_rows",
+                      rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT), &pair);
     }
-    const int32_t size = norm_size_of(args->cols, !args->x.is_float && !args->b.is_float);
     sumi_norm_gate_add_args copy = *args;
-    return launch(run, norm_gate_add_names[size], norm_grid(run, rows, size), &copy);
+    if (!fits_registers(args->cols, !args->x.is_float && !args->b.is_float)) {
+        return launch(run, "sumi_norm_gate_add_any", grid_of(run, rows, ANY_BLOCKS), &copy);
+    }
+    return launch(run, "sumi_norm_gate_add_rows", rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT), &copy);
 }
 
 sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
@@ -416,6 +402,21 @@ sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
 }
 
 // ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------
+// How many of a block's groups of lanes go to a row, as a power of two. Few rows, all of which are worked on at once:
+// as many as there are heads, which is quickest. Else the most of those that have a head in 8 of 9 places of their turns:
+// groups without one take as long. resident: groups of all blocks that run at a time.
+static int32_t qk_heads_log2(int32_t heads, int32_t groups, int64_t rows, int64_t resident)
+{
+    int32_t log2 = 0;
+    while ((1 << log2) < heads && (1 << log2) < groups) log2++;
+    if (rows << log2 <= resident) return log2;
+    for (; log2 > 0; log2--) {
+        const int32_t turn = SUMI_QK_AHEAD << log2, places = (heads + turn - 1) / turn * turn;
+        if (8 * places <= 9 * heads) break;
+    }
+    return log2;
+}
+
 sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
 {
     static const char* const names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8",
@@ -445,10 +446,11 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     }
     int32_t size = 0; // 4 << size lanes hold a head
     while ((32 << size) < args.dim) size++;
-    const int32_t groups = SUMI_ROWS_THREADS / (4 << size);
-    while ((1 << args.heads_log2) < args.q_heads + args.kv_heads && (1 << args.heads_log2) < groups) args.heads_log2++;
-    return launch(run, names[args.is_halves][size],
-                  grid_of(run, blocks_of(count, groups >> args.heads_log2), args.is_halves ? 2 : 3), &args);
+    const int32_t groups = SUMI_ROWS_THREADS / (4 << size), blocks = args.is_halves ? 2 : 3;
+    args.heads_log2 = qk_heads_log2(args.q_heads + args.kv_heads, groups, count,
+                                    (int64_t)run->device->multiprocessors * blocks * groups);
+    return launch(run, names[args.is_halves][size], grid_of(run, blocks_of(count, groups >> args.heads_log2), blocks),
+                  &args);
 }
 
 // ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------

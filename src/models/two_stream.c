@@ -17,6 +17,8 @@
 // ms at 3.35 TB/s, where an evaluation of 1024 x 1024 pixels takes 100 to 250 ms, but half a second where they have to
 // come over PCIe. Chunks of evaluations as sections of their own would read them less often, and repeat every op and
 // every graph of the section for each chunk.
+// Where they fit as floats, up to 30 evaluations, they are finished at once as well. Beyond, an op for each side of a
+// block finishes the row of an evaluation: 120 launches of 5 us each on an H200, where an evaluation takes 80 to 120 ms.
 #define TABLE_BYTES (256ull << 20)
 
 // Parts of a block's modulation: shift, scale, gate of attention, then of the MLP. Scales become 1 + s.
@@ -212,8 +214,9 @@ typedef struct two_stream_state {
     int32_t caption_begin[SUMI_MAX_PROMPTS];
     sumi_value condition; // SiLU of the embedded times [evaluations, dim], and with has_zero a row of time 0 behind
     bool has_zero;
-    bool has_tables;
-    // has_tables: what the modulation layers make for every row of the condition
+    bool has_tables, has_finished_tables;
+    // has_tables: what the modulation layers make for every row of the condition; has_finished_tables: as floats, as the
+    // ops take them
     sumi_value tables[SUMI_TWO_STREAM_MAX_BLOCKS][2], final_table;
     // has_zero: [1, 6 * dim], finished
     sumi_value zero[SUMI_TWO_STREAM_MAX_BLOCKS];
@@ -295,6 +298,18 @@ static sumi_value write_layer(sumi_plan* plan, const char* label, sumi_value con
     return table;
 }
 
+// All rows of a table but time 0's, as floats that ops take.
+static sumi_value finish_table(sumi_plan* plan, const char* label, sumi_value table, int32_t rows, int32_t parts,
+                               uint32_t adds_one)
+{
+    return sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = label,
+                                                                   .table = table,
+                                                                   .parts = parts,
+                                                                   .adds_one = adds_one,
+                                                                   .rows = rows,
+                                                                   .element = SUMI_ELEMENT_FLOAT});
+}
+
 // The blocks' tables. The references' row, if there is one, goes through the image's layer with the others, which reads
 // its weights once.
 static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
@@ -311,7 +326,12 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
             if (rows.count == 0) { continue; }
             sumi_value table = write_layer(plan, s_sides[side].modulation, state->condition, rows, &w->modulation,
                                            &w->modulation_bias, SUMI_ELEMENT_ACTIVATION);
-            if (state->has_tables) { state->tables[i][side] = table; }
+            if (state->has_tables) {
+                state->tables[i][side] = state->has_finished_tables
+                                           ? finish_table(plan, side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
+                                                          table, count, MODULATION_PARTS, BLOCK_ADDS_ONE)
+                                           : table;
+            }
             if (has_zero) {
                 state->zero[i] =
                     sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "img_mod.zero",
@@ -329,6 +349,10 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
         state->final_table =
             write_layer(plan, "norm_out.linear", state->condition, (sumi_span){0, count}, &model->final_modulation,
                         &model->final_modulation_bias, SUMI_ELEMENT_ACTIVATION);
+        if (state->has_finished_tables) {
+            state->final_table =
+                finish_table(plan, "norm_out.modulation", state->final_table, count, FINAL_PARTS, FINAL_ADDS_ONE);
+        }
     }
 }
 
@@ -338,8 +362,10 @@ static void write_prepare(const void* memory, sumi_plan* plan, sumi_denoising* j
     two_stream_state* state = job->state;
     write_captions(model, plan, job);
     state->has_zero = model->zero_cond && (job->reference_count > 0 || job->whole);
-    uint64_t row = (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim;
-    state->has_tables = row * (uint64_t)job->evaluation_count * (uint64_t)plan->activation_bytes <= model->table_bytes;
+    uint64_t elements =
+        (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
+    state->has_tables = elements * (uint64_t)plan->activation_bytes <= model->table_bytes;
+    state->has_finished_tables = elements * sizeof(float) <= model->table_bytes;
     write_condition(model, plan, job);
     write_tables(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
@@ -583,10 +609,12 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
     }
 }
 
-// What modulates this evaluation: one row of floats, from its table, or made here from the condition.
-static sumi_value write_modulation(const writer* w, sumi_plan_modulation_args* args, const sumi_weight* weight,
-                                   const sumi_weight* bias)
+// What modulates this evaluation: its row of a finished table, or one row of floats, from its table, or made here from
+// the condition.
+static sumi_step_row write_modulation(const writer* w, sumi_plan_modulation_args* args, const sumi_weight* weight,
+                                      const sumi_weight* bias)
 {
+    if (w->state->has_finished_tables) { return (sumi_step_row){args->table, 0, true}; }
     args->element = SUMI_ELEMENT_FLOAT;
     args->rows = 1;
     args->per_step = true;
@@ -596,16 +624,16 @@ static sumi_value write_modulation(const writer* w, sumi_plan_modulation_args* a
         args->rows = 0;
         args->per_step = false;
     }
-    return sumi_plan_modulation(w->plan, args);
+    return (sumi_step_row){sumi_plan_modulation(w->plan, args), 0, false};
 }
 
-static sumi_step_row part_of(sumi_value row, int32_t part, int32_t part_cols)
+static sumi_step_row part_of(sumi_step_row row, int32_t part, int32_t part_cols)
 {
-    return (sumi_step_row){row, part * part_cols, false};
+    return (sumi_step_row){row.table, part * part_cols, row.per_step};
 }
 
 // q, k and v of a stream's rows into the joint matrix.
-static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_value row,
+static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
                       sumi_value qkv)
 {
     const sumi_two_stream* model = w->model;
@@ -643,7 +671,7 @@ static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_we
 }
 
 // What attention found, into the rows of a run: x += gate * linear(o).
-static void write_out(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_value row,
+static void write_out(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
                       sumi_value attention, const run* of, sumi_value into)
 {
     sumi_value o = sumi_plan_view(w->plan, "attended", attention, (sumi_span){of->joint_row, of->rows},
@@ -657,7 +685,7 @@ static void write_out(const writer* w, const stream* s, const sumi_two_stream_we
 }
 
 // What follows attention, on the whole stream or, in the last block, on its first rows.
-static void write_rest(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_value row,
+static void write_rest(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
                        sumi_value attention, bool is_last)
 {
     bool is_part = is_last && s->last_rows < s->rows;
@@ -693,12 +721,13 @@ static void write_block(writer* w, int32_t index)
     const sumi_two_stream_block* block = &model->blocks[index];
     const bool is_last = index == model->block_count - 1;
     sumi_plan_prefix(w->plan, "transformer_blocks.%d.", (int)index);
-    sumi_value qkv = sumi_plan_value(w->plan, "qkv", SUMI_ELEMENT_ACTIVATION, w->layout.rows, 3 * model->dim), rows[3];
+    sumi_value qkv = sumi_plan_value(w->plan, "qkv", SUMI_ELEMENT_ACTIVATION, w->layout.rows, 3 * model->dim);
+    sumi_step_row rows[3];
     for (int32_t k = 0; k < w->stream_count; k++) {
         const stream* s = &w->streams[k];
         const sumi_two_stream_weights* weights = &block->side[s->side];
         rows[k] = s->is_at_zero
-                    ? w->state->zero[index]
+                    ? (sumi_step_row){w->state->zero[index], 0, false}
                     : write_modulation(w,
                                        &(sumi_plan_modulation_args){.label = s->names->modulation,
                                                                     .table = w->state->tables[index][s->side],
@@ -721,7 +750,7 @@ static void write_block(writer* w, int32_t index)
     }
 }
 
-static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_value row)
+static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_step_row row)
 {
     const sumi_two_stream* model = w->model;
     sumi_value z = sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = norm,
@@ -751,12 +780,12 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
     }
     for (int32_t i = 0; i < model->block_count; i++) { write_block(w, i); }
     sumi_plan_prefix(plan, "%s", "");
-    sumi_value row = write_modulation(w,
-                                      &(sumi_plan_modulation_args){.label = "norm_out.modulation",
-                                                                   .table = w->state->final_table,
-                                                                   .parts = FINAL_PARTS,
-                                                                   .adds_one = FINAL_ADDS_ONE},
-                                      &model->final_modulation, &model->final_modulation_bias);
+    sumi_step_row row = write_modulation(w,
+                                         &(sumi_plan_modulation_args){.label = "norm_out.modulation",
+                                                                      .table = w->state->final_table,
+                                                                      .parts = FINAL_PARTS,
+                                                                      .adds_one = FINAL_ADDS_ONE},
+                                         &model->final_modulation, &model->final_modulation_bias);
     sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
     // references are not modulated by time 0 here
     if (w->stream_count == 3 && w->job->whole) { write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row); }

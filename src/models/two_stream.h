@@ -19,7 +19,8 @@
 // Where references are modulated by time 0 (zero_cond_t), they are a stream of their own with the image's weights.
 //
 // The modulation of all blocks depends on the time alone. It is made for all evaluations at once while its tables stay
-// below a bound; beyond, each evaluation makes its own. See TABLE_BYTES in two_stream.c for the numbers.
+// below a bound; beyond, each evaluation makes its own. As floats that ops take as they are, while these stay below it;
+// else each evaluation converts its rows. See TABLE_BYTES in two_stream.c for the numbers.
 #ifndef SUMI_MODELS_TWO_STREAM_H
 #define SUMI_MODELS_TWO_STREAM_H
 #include "models/parts.h"
