@@ -64,6 +64,34 @@ SUMI_DEVICE int64_t finish_gate_row(const sumi_gemm_finish& f)
     return f.gate == 0 ? 0 : (int64_t) * (const int32_t*)f.counter * f.gate_stride + f.gate_column;
 }
 
+// What multiplies two of each of N groups of 8 columns, from column c on: scale and gate. The gates are read at once:
+// with the branch over their type inside of the loop every read was waited for, 32 round trips one after another for a
+// tile of 128 columns.
+template <int N>
+SUMI_DEVICE void finish_factors(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, float (&factor)[N][2])
+{
+#pragma unroll
+    for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] = 1.0f;
+    if (f.gate && f.gate_is_float) {
+#pragma unroll
+        for (int i = 0; i < N * 2; i++) {
+            const int at = c + i / 2 * 8 + i % 2;
+            if (at < n) factor[i / 2][i % 2] = ((const float*)f.gate)[gate_row + at];
+        }
+    } else if (f.gate) {
+        bf16 gate[N * 2] = {};
+#pragma unroll
+        for (int i = 0; i < N * 2; i++) {
+            const int at = c + i / 2 * 8 + i % 2;
+            if (at < n) gate[i] = ((const bf16*)f.gate)[gate_row + at];
+        }
+#pragma unroll
+        for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] = __bfloat162float(gate[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] *= f.scale;
+}
+
 // One finished value (column c of the product, column `at` of y): the residual, rounding, the store.
 SUMI_DEVICE void finish_store(const sumi_gemm_finish& f, int row, int at, float v)
 {
@@ -126,8 +154,8 @@ SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int 
                 for (int e = 0; e < 2; e++) {
                     const int c = n0 + (first + g + j) * 8 + q * 2 + e;
                     bias[j][e] = f.bias && c < n ? ((const float*)f.bias)[c] : 0.0f;
-                    factor[j][e] = f.gate && c < n ? f.scale * finish_gate(f, gate_row, c) : f.scale;
                 }
+            finish_factors(f, gate_row, n, n0 + (first + g) * 8 + q * 2, factor);
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -260,12 +288,10 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
             for (int e = 0; e < 2; e++) {
                 const int c = n1 + j * 8 + q * 2 + e;
                 if (SCALED) scale[j][e] = f.col_scale && c < n ? ((const float*)f.col_scale)[c] : 1.0f;
-                if (!SWIGLU) {
-                    bias[j][e] = f.bias && c < n ? ((const float*)f.bias)[c] : 0.0f;
-                    factor[j][e] = f.gate && c < n ? f.scale * finish_gate(f, gate_row, c) : f.scale;
-                }
+                if (!SWIGLU) bias[j][e] = f.bias && c < n ? ((const float*)f.bias)[c] : 0.0f;
             }
         }
+        if (!SWIGLU) finish_factors(f, gate_row, n, n1 + q * 2, factor);
         if (AHEAD) {
 #pragma unroll
             for (int h = 0; h < MT * 2; h++) read(residual[h], h, n1);
