@@ -2,7 +2,6 @@
 // choose_linear.c does not take the fastest. Not a test: a table to set its constants by. Needs a GPU to itself.
 //
 //     tune_cuda_linear [--all] [--fp8] [M N K]     --all: every shape's whole list; --fp8: fp8 weights alone; M N K: shapes with these numbers alone (0: any)
-//     tune_cuda_linear --few [--fp8] [M N K]       products of few rows: the text's stream of Qwen-Image, text encoders; every candidate, without the portable ones
 //     tune_cuda_linear --cublaslt [M N K]          only what is chosen of each: Hopper's kernels, the portable ones, cuBLASLt, in us and as parts of the portable kernel's time
 //
 // A configuration is a plan of many equal products, each with weights of its own, so that the L2 cache holds none of
@@ -17,11 +16,11 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { MAX_COPIES = 64, COPIES = 24, MAX_CHOICES = 256, ROUNDS = 7 };
+enum { MAX_COPIES = 24, MAX_CHOICES = 256, ROUNDS = 7 };
 #define L2_BYTES 200e6 // of all copies together
 #define RUN_US 1500.0  // of one run, about
 
-typedef enum kind { PLAIN, BIAS, RESIDUAL, GATED, GELU, GATE_BIAS } kind; // RESIDUAL: alone; GATE_BIAS: with a residual
+typedef enum kind { PLAIN, BIAS, RESIDUAL, GATED } kind;
 typedef struct group {
     const char* name;
     int n, k;
@@ -45,33 +44,13 @@ static const group s_groups[] = {
 };
 static const int s_fp8_rows[] = {1152, 2432, 4224}; // of the blocks
 
-// Few rows; with fp8 weights the first four as well, as above. Weights of all copies together are larger than the L2 cache, as a model's layers are.
-static const group s_few[] = {
-    {"text stream: qkv", 9216, 3072, BIAS, {128, 256, 512}},
-    {"text stream: out", 3072, 3072, GATE_BIAS, {128, 256, 512}},
-    {"text stream: mlp in", 12288, 3072, GELU, {128, 256, 512}},
-    {"text stream: mlp out", 3072, 12288, GATE_BIAS, {128, 256, 512}},
-    {"qwen2.5-vl: qkv", 4608, 3584, BIAS, {256, 290, 512}},
-    {"qwen2.5-vl: out", 3584, 3584, RESIDUAL, {256, 290, 512}},
-    {"qwen2.5-vl: gate and up", 37888, 3584, GATED, {256, 290, 512}},
-    {"qwen2.5-vl: down", 3584, 18944, RESIDUAL, {256, 290, 512}},
-    {"gemma3: qkv", 4096, 2560, PLAIN, {256}},
-    {"gemma3: out", 2560, 2048, PLAIN, {256}},
-    {"gemma3: gate or up", 10240, 2560, PLAIN, {256}},
-    {"gemma3: down", 2560, 10240, PLAIN, {256}},
-    {"jina: qkv", 3072, 1024, BIAS, {256}},
-    {"jina: out", 1024, 1024, BIAS, {256}},
-    {"jina: fc1", 4096, 1024, BIAS, {256}},
-    {"jina: fc2", 1024, 4096, BIAS, {256}},
-};
-
 static sumi_heap s_heap;
 static sumi_runner* s_runner;
 static sumi_cuda* s_cuda; // the same, from within
 static unsigned char* s_numbers;
-static bool s_prints_all, s_compares, s_is_few;
+static bool s_prints_all, s_compares;
 static double s_gpu_us;
-#define NUMBERS_BYTES ((size_t)37888 * 3584 * 2 + 4096)
+#define NUMBERS_BYTES ((size_t)20480 * 3840 * 2 + 4096)
 
 typedef struct config {
     sumi_cuda_linear_choice choice;
@@ -124,30 +103,17 @@ static sumi_result build(config* c, const group* g, int m, bool is_fp8, int ops,
     plan->wishes.weights = is_fp8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, m, g->k), y = SUMI_NO_VALUE;
-    sumi_step_row gate = SUMI_NO_ROW;
-    if (g->kind == RESIDUAL || g->kind == GATE_BIAS) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);
-    if (g->kind == GATE_BIAS)
-        gate = (sumi_step_row){sumi_plan_bound(plan, "gate", SUMI_ELEMENT_FLOAT, 4, g->n), 0, true};
-    // What a norm gives is e4m3 at once. Otherwise every product would have to make it so.
-    if (is_fp8 && s_is_few && g->k <= 8192)
-        x = sumi_plan_norm(plan,
-                           &(sumi_plan_norm_args){.label = "norm", .x = x, .norm = SUMI_NORM_LAYER, .eps = 1e-6f});
+    if (g->kind == RESIDUAL) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);
     for (int i = 0; i < ops; i++) {
         if (g->kind == GATED) (void)sumi_plan_linear_gated(plan, "product", x, &s_weights[i], SUMI_ACT_SILU);
-        else if (g->kind == RESIDUAL || g->kind == GATE_BIAS)
+        else if (g->kind == RESIDUAL)
+            (void)sumi_plan_linear(
+                plan, &(sumi_plan_linear_args){.label = "product", .x = x, .weight = &s_weights[i], .residual = y});
+        else
             (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "product",
                                                                   .x = x,
                                                                   .weight = &s_weights[i],
-                                                                  .bias = g->kind == GATE_BIAS ? &s_biases[i] : NULL,
-                                                                  .residual = y,
-                                                                  .gate = gate});
-        else
-            (void)sumi_plan_linear(
-                plan, &(sumi_plan_linear_args){.label = "product",
-                                               .x = x,
-                                               .weight = &s_weights[i],
-                                               .bias = g->kind == PLAIN ? NULL : &s_biases[i],
-                                               .activation = g->kind == GELU ? SUMI_ACT_GELU_TANH : SUMI_ACT_NONE});
+                                                                  .bias = g->kind == BIAS ? &s_biases[i] : NULL});
     }
     sumi_rates rates = s_runner->functions->rates(s_runner);
     sumi_result result = sumi_plan_finish(plan, error);
@@ -211,12 +177,11 @@ static bool is_same(const sumi_cuda_linear_choice* a, const sumi_cuda_linear_cho
 static void tune(const group* g, int m, bool is_fp8, int copies)
 {
     static const sumi_cuda_epilogue epilogues[] = {SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias,
-                                                   SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_swiglu,
-                                                   SUMI_CUDA_EPILOGUE_gelu,  SUMI_CUDA_EPILOGUE_gate_bias};
+                                                   SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_swiglu};
     const sumi_cuda_shape shape = {m, g->n, g->k, is_fp8, true, epilogues[g->kind]};
     const double flops = 2.0 * m * g->n * g->k, outputs = (double)m * g->n / (g->kind == GATED ? 2 : 1);
-    const double bytes = (double)g->n * g->k * (is_fp8 ? 1 : 2) + (double)m * g->k * 2
-                       + outputs * (g->kind == RESIDUAL || g->kind == GATE_BIAS ? 4 : 2);
+    const double bytes =
+        (double)g->n * g->k * (is_fp8 ? 1 : 2) + (double)m * g->k * 2 + outputs * (g->kind == RESIDUAL ? 4 : 2);
     const double floor_us = fmax(bytes / 4.2e6, flops / (is_fp8 ? 1500e6 : 800e6));
     int ops = (int)(RUN_US / floor_us);
     ops = ops < 2 ? 2 : ops > copies ? copies : ops;
@@ -240,9 +205,8 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
         const bool is_between = is_portable && list[i].split > 4 && list[i].split % 4 != 0 && list[i].split != 6;
         const bool is_small = is_portable && sumi_cuda_portable_kernels[list[i].kernel].rows <= 64 && m > 1024
                            && g->n > 128 && g->k > 128;
-        const bool is_split_late = list[i].split > (s_is_few ? 8 : 1) && (s_is_few || (m > 1536 && g->n > 256));
-        if (is_same(&list[i], &chosen)
-            || !(is_narrow || is_between || is_small || is_split_late || (is_portable && s_is_few)))
+        const bool is_split_late = list[i].split > 1 && m > 1536 && g->n > 256;
+        if (is_same(&list[i], &chosen) || !(is_narrow || is_between || is_small || is_split_late))
             memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = list[i];
     }
     make_ready(s_configs, count, g, m, is_fp8, ops);
@@ -339,9 +303,8 @@ int main(int argc, char** argv)
         if (strcmp(argv[i], "--all") == 0) s_prints_all = true;
         else if (strcmp(argv[i], "--cublaslt") == 0) s_compares = true;
         else if (strcmp(argv[i], "--fp8") == 0) is_fp8 = true;
-        else if (strcmp(argv[i], "--few") == 0) s_is_few = s_prints_all = true;
         else if (only_count < 3 && argv[i][0] >= '0' && argv[i][0] <= '9') only[only_count++] = atoi(argv[i]);
-        else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--few] [--fp8] [--cublaslt] [M N K]\n"), 2;
+        else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--fp8] [--cublaslt] [M N K]\n"), 2;
     }
     sumi_error error = {0};
     sumi_workers* workers = NULL;
@@ -364,22 +327,18 @@ int main(int argc, char** argv)
         printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of "
                "the best | others\n",
                s_runner->functions->device(s_runner));
-    printf("clusters at once: %d of 4 blocks, %d of 8\n", (int)s_cuda->device.clusters_of_4,
-           (int)s_cuda->device.clusters_of_8);
     fill_numbers();
     const uint64_t began = sumi_clock_ns();
     int tuned = 0;
     for (int pass = is_fp8 ? 1 : 0; pass < (s_compares ? 1 : 2); pass++) {
-        const size_t group_count = s_is_few ? sizeof s_few / sizeof *s_few : sizeof s_groups / sizeof *s_groups;
-        for (size_t i = 0; i < group_count; i++) {
-            const group* g = s_is_few ? &s_few[i] : &s_groups[i];
-            const int* rows = pass == 0 || s_is_few ? g->m : s_fp8_rows;
-            const int row_count = pass == 0 || s_is_few ? 12 : 3;
+        for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
+            const group* g = &s_groups[i];
+            const int* rows = pass == 0 ? g->m : s_fp8_rows;
+            const int row_count = pass == 0 ? 12 : 3;
             if ((pass == 1 && i >= 4) || (only[1] != 0 && only[1] != g->n) || (only[2] != 0 && only[2] != g->k))
                 continue;
             const double bytes = (double)g->n * g->k * (pass == 0 ? 2 : 1);
-            const int wanted = (int)(L2_BYTES / bytes) + 2, most = s_is_few ? MAX_COPIES : COPIES,
-                      copies = wanted > most ? most : wanted;
+            const int wanted = (int)(L2_BYTES / bytes) + 2, copies = wanted > MAX_COPIES ? MAX_COPIES : wanted;
             make_weights(g, copies);
             for (int r = 0; r < row_count && rows[r] != 0; r++)
                 if (only[0] == 0 || only[0] == rows[r]) tune(g, rows[r], pass == 1, copies), tuned++;
