@@ -127,21 +127,6 @@ typedef struct sumi_gemm_split_args {
 #define SUMI_GEMM_SPLIT(X) X(128, 7) X(256, 4)
 #define SUMI_GEMM_SPLIT_SHARED(BN, ST) ((ST) * (128 + (BN)) * 128 + (2 * (ST) + 3) * 8)
 
-typedef struct sumi_gemm_few_args {
-    int32_t m, n, k, group;
-    sumi_gemm_finish finish; // aligned; activation none or GELU's tanh form, scale 1, half 0, a gate of floats
-} sumi_gemm_few_args;
-
-// X(tile, BN, PARTS, WIDE, ST) of sumi_gemm_few_<bf16|fp8>_<tile>, for few rows: tiles of 128 rows x BN columns. A cluster
-// has 2 * PARTS blocks: two tiles one above the other, a pair of blocks for each of PARTS parts of k. WIDE (1): two such
-// pairs side by side as well. Of 256 rows, 192x4 makes 128 blocks of n = 3072, 192w of 12288, 144w and 144x1 of 9216;
-// 224x4 makes 128 of n = 3584, 224x2 of 512 rows of it, and 112 of 512 rows of n = 3072.
-#define SUMI_GEMM_FEW(X)                                                                                               \
-    X(192x4, 192, 4, 0, 5)                                                                                             \
-    X(224x4, 224, 4, 0, 5) X(224x2, 224, 2, 0, 5) X(144x1, 144, 1, 0, 6) X(192w, 192, 1, 1, 5) X(144w, 144, 1, 1, 6)
-#define SUMI_GEMM_FEW_SHARED(BN, PARTS, ST)                                                                            \
-    ((ST) * (128 + (BN)) * 128 + 3 * ((BN) / (PARTS)) * 4 + 128 * 4 + (2 * (ST) + 2) * 8)
-
 // ---- Portable -------------------------------------------------------------------------------------------------------
 // the first 128 bytes are sumi_gemm_args of portable_gemm.cuh; the kernels whose epilogue is fixed take only those
 typedef struct sumi_pgemm_args {

@@ -71,13 +71,12 @@ __device__ __forceinline__ u32 smem_base()
     return b;
 }
 
-// sharers: blocks that write or read the same stages (empty[s] counts their consumers).
-template <class T> __device__ __forceinline__ void barriers_init(u32 base, int sharers = 2)
+template <class T> __device__ __forceinline__ void barriers_init(u32 base)
 {
     if (threadIdx.x == 0) {
         for (int s = 0; s < T::ST; s++) {
             mb_init(base + T::OFF_BAR + 8 * s, 1);
-            mb_init(base + T::OFF_BAR + 8 * (T::ST + s), T::PP ? 2 : sharers * T::NC);
+            mb_init(base + T::OFF_BAR + 8 * (T::ST + s), T::PP ? 2 : 2 * T::NC);
         }
         for (int w = 0; w < T::NC; w++) mb_init(base + T::OFF_BAR + 16 * T::ST + 8 * w, 1);
         FENCE_MBAR_INIT();
@@ -89,11 +88,10 @@ template <class T> __device__ __forceinline__ void barriers_init(u32 base, int s
 // Main loop of a consumer warpgroup: kblocks stages of 128 bytes of k. One wgmma group stays in flight, so a stage is
 // given back one k-block after its own. halfway() runs once, under the products: there the residual is fetched (the
 // previous tile's stores have left the staging memory by then; waiting for them at the loop's start cost 1-2 %) and the
-// divisions of the tile's coordinates are hidden. The blocks to tell of a stage given back: rank ^ 0, rank ^ 1, .. in
-// the cluster, `sharers` of them (of two, each may name itself 0).
+// divisions of the tile's coordinates are hidden.
 template <class T, class F>
 __device__ __forceinline__ void mainloop(float (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks, int& stage,
-                                         u32& phase, F&& halfway, u32 rank = 0, int sharers = 2)
+                                         u32& phase, F&& halfway)
 {
     const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
     const u32 a0 = wg_desc_lo(base + (T::PP ? 0 : wg * 64 * T::WM * 128)), b0 = wg_desc_lo(base + T::A_BYTES);
@@ -116,7 +114,7 @@ __device__ __forceinline__ void mainloop(float (&acc)[T::WM][T::BN / 2], u32 bas
         WG_COMMIT();
         if (kb > 0) {
             WG_WAIT(1);
-            if (t < sharers) mb_arrive_cluster(empty + 8 * prev, rank ^ t); // a thread for each block
+            if (t < 2) mb_arrive_cluster(empty + 8 * prev, t); // thread 0 tells block 0, thread 1 block 1
         }
         if (kb == kblocks / 2) halfway();
         prev = stage;
@@ -131,7 +129,7 @@ __device__ __forceinline__ void mainloop(float (&acc)[T::WM][T::BN / 2], u32 bas
         else asm volatile("bar.arrive 3, 256;" ::: "memory");
     }
     WG_WAIT(0);
-    if (t < sharers) mb_arrive_cluster(empty + 8 * prev, rank ^ t);
+    if (t < 2) mb_arrive_cluster(empty + 8 * prev, t);
 }
 
 // Column vectors (and the row scales) of a tile: the producer copies them into shared memory beside the tile's first

@@ -1,5 +1,5 @@
-// y[m, n] = finish(x[m, k] w[n, k]^T) for few rows (adapters, epilogues that gemm_few_sm90.cuh has not) on the pipeline of
-// gemm_sm90.cuh: k can be shared among blocks, and the epilogue is chosen at run time.
+// y[m, n] = finish(x[m, k] w[n, k]^T) for few rows (text encoders, adapters) on the pipeline of gemm_sm90.cuh: k can be
+// shared among blocks, and the epilogue is chosen at run time.
 //   x [m][k], w [n][k] bf16, rows 16-byte aligned (k a multiple of 8); any m, n; y as sumi_gemm_finish says; swiglu: n a multiple of 16, y [m][n/2]
 //   grid: multiprocessors (even, at most 2 * pairs * split)      block 384      cluster 2 (in the kernel)      boxes x {64, 64}, w {64, BN/2}, 128-byte swizzle
 //

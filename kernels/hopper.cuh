@@ -59,12 +59,6 @@ __device__ __forceinline__ void tma_load_2d_multicast(u32 dst, const sumi_tmap* 
                  "l"(map), "r"(bar), "r"(x), "r"(y), "h"(mask)
                  : "memory");
 }
-// Brings the tile into the L2 cache alone.
-__device__ __forceinline__ void tma_prefetch_2d(const sumi_tmap* map, int x, int y)
-{
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1,%2}];" ::"l"(map), "r"(x), "r"(y)
-                 : "memory");
-}
 // Plain copy of `bytes` consecutive bytes (a multiple of 16, both ends 16-byte aligned).
 __device__ __forceinline__ void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar)
 {
@@ -130,25 +124,6 @@ __device__ __forceinline__ void cluster_sync()
 {
     asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
 }
-// The two halves of such a meeting. Shared memory that was written before the arrival, the peers' too, is seen after
-// the wait; after a relaxed arrival it need not be.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-__device__ __forceinline__ void cluster_arrive_relaxed()
-{
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
-// Address in block `rank` of the cluster of what lies at `a` here, and a store there.
-__device__ __forceinline__ u32 cluster_address(u32 a, u32 rank)
-{
-    u32 r;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(rank));
-    return r;
-}
-__device__ __forceinline__ void cluster_store4(u32 a, float x, float y, float z, float w)
-{
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(a), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
-}
 #define FENCE_MBAR_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
 // ordinary shared stores before TMA reads
 #define FENCE_PROXY_ASYNC() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
@@ -205,7 +180,6 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
     "30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%" \
     "58,%59,%60,%61,%62,%63"
-#define SUMI_R72 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71"
 #define SUMI_R80 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define SUMI_R88 SUMI_R80 ",%80,%81,%82,%83,%84,%85,%86,%87"
 #define SUMI_R96                                                                                                       \
@@ -220,7 +194,6 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
         "+f"(d[i + 7])
 #define SUMI_D32(d, i) SUMI_D8(d, i), SUMI_D8(d, i + 8), SUMI_D8(d, i + 16), SUMI_D8(d, i + 24)
 #define SUMI_D64(d) SUMI_D32(d, 0), SUMI_D32(d, 32)
-#define SUMI_D72(d) SUMI_D64(d), SUMI_D8(d, 64)
 #define SUMI_D80(d) SUMI_D64(d), SUMI_D8(d, 64), SUMI_D8(d, 72)
 #define SUMI_D88(d) SUMI_D80(d), SUMI_D8(d, 80)
 #define SUMI_D96(d) SUMI_D64(d), SUMI_D32(d, 64)
@@ -250,10 +223,8 @@ template <int N, int FP8> struct wgmma_t;
         }                                                                                                              \
     };
 SUMI_WGMMA(128, 64, 64, 65, 66)
-SUMI_WGMMA(144, 72, 72, 73, 74)
 SUMI_WGMMA(160, 80, 80, 81, 82)
 SUMI_WGMMA(176, 88, 88, 89, 90)
 SUMI_WGMMA(192, 96, 96, 97, 98)
 SUMI_WGMMA(208, 104, 104, 105, 106)
-SUMI_WGMMA(224, 112, 112, 113, 114)
 SUMI_WGMMA(256, 128, 128, 129, 130)

@@ -83,9 +83,6 @@ static void describe(const sumi_cuda_linear_choice* c, char* text, size_t size)
     case SUMI_CUDA_METHOD_WGMMA:
         snprintf(text, size, "%s", strrchr(sumi_cuda_wgmma_kernels[c->kernel].name, '_') + 1);
         break;
-    case SUMI_CUDA_METHOD_FEW:
-        snprintf(text, size, "few%s", strrchr(sumi_cuda_few_kernels[c->kernel].bf16, '_'));
-        break;
     case SUMI_CUDA_METHOD_SPLIT:
         snprintf(text, size, "%s/%d", strstr(sumi_cuda_split_kernels[c->kernel].any, "split"), (int)c->split);
         break;

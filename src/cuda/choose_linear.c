@@ -1,6 +1,6 @@
 // Which kernel takes a product. The methods stand in linear.h.
 //
-// WGMMA, FEW and SPLIT meet in one cost: rounds of the resident clusters times what an item takes. PORTABLE goes by rounds
+// WGMMA and SPLIT meet in one cost: rounds of the resident clusters times what an item takes. PORTABLE goes by rounds
 // for large m and by filling the multiprocessors with split k for small m. The numbers of 9.0 are an H200's: to set
 // them anew, edit the constants below, run tests/tune_cuda_linear.c. The method, tile and split follow from the whole
 // op's shape, so that a slice gives the same bits; a slice takes a range of rows at multiples of the method's unit. A
@@ -31,14 +31,6 @@ const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
 #undef ROW
 };
 enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels, WGMMA_SHARED = 232448 };
-
-const sumi_cuda_few sumi_cuda_few_kernels[] = {
-#define ROW(tile, BN, PARTS, WIDE, ST) {"sumi_gemm_few_bf16_" #tile, "sumi_gemm_few_fp8_" #tile, BN, PARTS, WIDE, 2 * (PARTS) << (WIDE), SUMI_GEMM_FEW_SHARED(BN, PARTS, ST)},
-    SUMI_GEMM_FEW(ROW)
-#undef ROW
-};
-enum { FEW_COUNT = sizeof sumi_cuda_few_kernels / sizeof *sumi_cuda_few_kernels };
-const int32_t sumi_cuda_few_count = FEW_COUNT;
 
 const sumi_cuda_split sumi_cuda_split_kernels[] = {
 #define ROW(BN, ST) {"sumi_gemm_split_any_" #BN, "sumi_gemm_split_swiglu_" #BN, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
@@ -77,8 +69,7 @@ enum {
     // on 9.0, below: small portable tiles read the weights faster, unless there are more of them than fit at once
     HOPPER_ROWS = 65,
     NARROW = 64,      // columns, up to which the same holds for any rows
-    SPLIT_ROWS = 256, // k is shared through memory on 9.0 up to here (adapters' narrow products: always)
-    FEW_ROWS = 640,   // up to which FEW is considered: weights that are read once or twice
+    SPLIT_ROWS = 256, // k is shared on 9.0 up to here (adapters' narrow products: always)
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
     LIMITED_ROWS = 1024, // on 9.0, beyond: see rate_of
@@ -96,12 +87,6 @@ int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
 {
     int32_t tm = divide_up(m, rows), tn = divide_up(n, cols);
     return (int64_t)(tm / 2) * tn + (tm % 2 != 0 ? (tn + 1) / 2 : 0);
-}
-
-int64_t sumi_cuda_few_clusters(const sumi_cuda_few* kernel, int32_t m, int32_t n)
-{
-    return kernel->is_wide ? (int64_t)divide_up(m, 256) * divide_up(n, 2 * kernel->cols)
-                           : sumi_cuda_tile_pairs(m, n, 128, kernel->cols);
 }
 
 uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
@@ -127,29 +112,12 @@ static const double TILE_END = 1.0;
 static const double SPLIT_END = 4.0;  // the same of SPLIT's, which reads at run time what to do; of 128 columns
 static const double PART_WRITE = 5.0; // handing a part of k over, of 128 columns
 static const double PART_READ = 3.5;  // and adding each of them
-// FEW: not measured yet, estimated from the bytes that move.
-static const double FEW_END = 1.5;  // of 128 columns that a block finishes
-static const double EXCHANGE = 4.0; // the sums of a tile of 128 columns, among the blocks of a cluster
 // Larger tiles read less from L2. Products of many rows work at the power limit, where ping-pong's small tiles take
 // longer than alone: measured for gate and up in bf16, the most of a model's work.
 static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
 {
     if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS && !s->is_fp8 ? 1.04 : 1.0;
     return cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
-}
-
-// Clusters of the kernel that run at once.
-static int64_t clusters_of(const sumi_cuda_device* device, const sumi_cuda_few* kernel)
-{
-    return kernel->blocks == 8 ? device->clusters_of_8
-         : kernel->blocks == 4 ? device->clusters_of_4
-                               : device->multiprocessors / 2;
-}
-
-static bool is_for_few(const sumi_cuda_device* device, const sumi_cuda_shape* s, const sumi_cuda_few* kernel)
-{
-    return s->epilogue != SUMI_CUDA_EPILOGUE_any && s->epilogue != SUMI_CUDA_EPILOGUE_swiglu
-        && divide_up(s->k, s->is_fp8 ? 128 : 64) >= kernel->parts && clusters_of(device, kernel) > 0;
 }
 
 static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape* s, sumi_cuda_linear_choice* best)
@@ -170,21 +138,6 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
             *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows};
-        }
-    }
-    for (int32_t i = 0; i < FEW_COUNT && s->m <= FEW_ROWS; i++) {
-        const sumi_cuda_few* kernel = &sumi_cuda_few_kernels[i];
-        if (!is_for_few(device, s, kernel)) continue;
-        const int64_t at_once = clusters_of(device, kernel), wanted = sumi_cuda_few_clusters(kernel, s->m, s->n);
-        const double rounds = (double)((wanted + at_once - 1) / at_once), width = kernel->cols / 128.0;
-        const double block = width * (kernel->is_wide ? 0.97 : rate_of(s, kernel->cols, false));
-        const double cost = LAUNCH
-                          + rounds
-                                * (divide_up(blocks, kernel->parts) * block + FEW_END * width / kernel->parts
-                                   + (kernel->parts > 1 ? EXCHANGE : 0.0) * width);
-        if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
-            least = cost;
-            *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_FEW, i, 1, 256};
         }
     }
     // Little k under an epilogue of many rows is bound by the epilogue, which two portable blocks on a multiprocessor
@@ -362,8 +315,6 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
         if (kernel->epilogue == s->epilogue && kernel->is_fp8 == s->is_fp8)
             add(&to, s, SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows);
     }
-    for (int32_t i = 0; i < FEW_COUNT && is_hopper; i++)
-        if (is_for_few(device, s, &sumi_cuda_few_kernels[i])) add(&to, s, SUMI_CUDA_METHOD_FEW, i, 1, 256);
     for (int32_t i = 0; i < SPLIT_COUNT && is_hopper && !s->is_fp8; i++) {
         const int64_t tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, sumi_cuda_split_kernels[i].cols);
         add(&to, s, SUMI_CUDA_METHOD_SPLIT, i, 2 * tiles <= ARRIVALS ? 16 : 1, 256);

@@ -710,40 +710,12 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
 
-// How many clusters of 4 and of 8 blocks run at once. A driver that does not say: as many as in whole groups of 16.
-static sumi_result count_clusters(sumi_cuda* cuda, sumi_error* error)
-{
-    sumi_cuda_device* device = &cuda->device;
-    for (int32_t i = 0; i < sumi_cuda_few_count && device->capability == 90; i++) {
-        const sumi_cuda_few* kernel = &sumi_cuda_few_kernels[i];
-        int32_t* count = kernel->blocks == 8 ? &device->clusters_of_8 : &device->clusters_of_4;
-        if (kernel->blocks <= 2 || *count > 0 || kernel->shared > (uint32_t)device->shared_per_block
-            || !sumi_cuda_has_kernel(cuda->modules, kernel->bf16))
-            continue;
-        CUfunction function;
-        SUMI_TRY(sumi_cuda_kernel(cuda->modules, kernel->bf16, kernel->shared, &function, error));
-        CUlaunchConfig config = {.gridDimX = (unsigned)kernel->blocks,
-                                 .gridDimY = 1,
-                                 .gridDimZ = 1,
-                                 .blockDimX = 384,
-                                 .blockDimY = 1,
-                                 .blockDimZ = 1,
-                                 .sharedMemBytes = kernel->shared};
-        int found = 0;
-        const bool is_known = device->driver.cuOccupancyMaxActiveClusters != NULL
-                           && device->driver.cuOccupancyMaxActiveClusters(&found, function, &config) == CUDA_SUCCESS;
-        *count = is_known ? found : device->multiprocessors / 16 * 16 / kernel->blocks;
-    }
-    return SUMI_OK;
-}
-
 static sumi_result load(sumi_cuda* cuda, float* out_progress, sumi_error* error)
 {
     bool is_last = false;
     SUMI_TRY(sumi_cuda_modules_step(cuda->modules, &is_last, out_progress, error));
     if (!is_last) return SUMI_OK;
     SUMI_TRY(launch_first(cuda, error));
-    SUMI_TRY(count_clusters(cuda, error));
     uint64_t free_bytes;
     (void)ask_driver(cuda, &free_bytes);
     cuda->is_loaded = true;

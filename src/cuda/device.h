@@ -17,9 +17,6 @@ typedef struct sumi_cuda_device {
     int32_t shared_per_block; // most dynamic shared memory of a block, opted in
     int32_t shared_per_multiprocessor;
     int32_t l2_bytes;
-    // Clusters of a large kernel that run at once, of 4 and of 8 blocks; 0 until the kernels are loaded, and where none
-    // does. They lie within a group of 16 or 18 multiprocessors, and not every card has the same groups.
-    int32_t clusters_of_4, clusters_of_8;
     uint64_t bytes;
     struct sumi_cuda_cublaslt* cublaslt; // NULL: not to be used, or not there (cublaslt.h)
     // NULL; tests/tune_cuda_linear.c: what every product takes (linear.h)

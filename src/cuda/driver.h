@@ -39,7 +39,6 @@ typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResourc
     X(cuLaunchKernel, 4000, true)                                                                                      \
     X(cuLaunchKernelEx, 11060, false)                                                                                  \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, true)                                                         \
-    X(cuOccupancyMaxActiveClusters, 11070, false)                                                                      \
     X(cuMemAlloc, 3020, true)                                                                                          \
     X(cuMemFree, 3020, true)                                                                                           \
     X(cuMemGetInfo, 3020, true)                                                                                        \

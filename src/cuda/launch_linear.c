@@ -122,23 +122,6 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     return sumi_cuda_launch(run, kernel->name, grid, params);
 }
 
-static sumi_result launch_few(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
-{
-    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_FEW && c->split == 1 && p->finish.is_aligned && !p->is_fused);
-    const sumi_cuda_few* kernel = &sumi_cuda_few_kernels[c->kernel];
-    const sumi_cuda_shape* s = &p->shape;
-    const int32_t k_box = s->is_fp8 ? 128 : 64;
-    CUtensorMap mx, mw;
-    SUMI_TRY(map_matrix(run, &mx, s->is_fp8, p->x, s->k, s->m, p->ldx, k_box, 64, true));
-    SUMI_TRY(
-        map_matrix(run, &mw, s->is_fp8, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
-    sumi_gemm_few_args args = {.m = s->m, .n = s->n, .k = s->k, .group = group_of(s->m, 128), .finish = p->finish};
-    void* params[] = {&mx, &mw, &args};
-    const sumi_cuda_grid grid = {(uint32_t)(sumi_cuda_few_clusters(kernel, s->m, s->n) * kernel->blocks), 1, 1, 384,
-                                 kernel->shared};
-    return sumi_cuda_launch(run, s->is_fp8 ? kernel->fp8 : kernel->bf16, grid, params);
-}
-
 static sumi_result launch_split(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
     SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_SPLIT && c->split >= 1 && !p->shape.is_fp8);
@@ -430,7 +413,6 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
 
     switch (c.method) {
     case SUMI_CUDA_METHOD_WGMMA: return launch_wgmma(run, &p, &c);
-    case SUMI_CUDA_METHOD_FEW: return launch_few(run, &p, &c);
     case SUMI_CUDA_METHOD_SPLIT: return launch_split(run, &p, &c);
     case SUMI_CUDA_METHOD_PORTABLE: return launch_portable(run, &p, &c);
     case SUMI_CUDA_METHOD_GEMV: return launch_gemv(run, &p, &c);

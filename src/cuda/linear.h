@@ -6,7 +6,6 @@
 //   ANY        gemm_any.cu                   float x, or k no multiple of 8                     64 x 64, ordinary arithmetic
 //   GEMV       gemv.cu                       m <= 16                                            16 columns; bound by reading w once
 //   WGMMA      gemm_{bf16,fp8}_sm90.cu       9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 192, 208, 256; 192 x 176
-//   FEW        gemm_few{_fp8,}_sm90.cu       9.0, few rows, a common epilogue but SwiGLU        128 rows x 144, 192, 224; k shared in a cluster
 //   SPLIT      gemm_split_sm90.cu            9.0, bf16: few rows (k shared), other epilogues    128 rows x 128, 256
 //   PORTABLE   gemm_{bf16,fp8}.cu            everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
 //   CUBLASLT   NVIDIA's library              what cublaslt.h says, where the host allows it     its own; a slice takes whole calls
@@ -24,7 +23,7 @@ typedef enum sumi_cuda_epilogue {
     SUMI_CUDA_EPILOGUE_gate, SUMI_CUDA_EPILOGUE_gate_bias, SUMI_CUDA_EPILOGUE_any
 } sumi_cuda_epilogue;
 
-typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUMI_CUDA_METHOD_WGMMA, SUMI_CUDA_METHOD_SPLIT, SUMI_CUDA_METHOD_PORTABLE, SUMI_CUDA_METHOD_CUBLASLT, SUMI_CUDA_METHOD_FEW } sumi_cuda_method;
+typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUMI_CUDA_METHOD_WGMMA, SUMI_CUDA_METHOD_SPLIT, SUMI_CUDA_METHOD_PORTABLE, SUMI_CUDA_METHOD_CUBLASLT } sumi_cuda_method;
 // clang-format on
 
 typedef struct sumi_cuda_wgmma {
@@ -35,16 +34,6 @@ typedef struct sumi_cuda_wgmma {
     uint32_t threads, shared;
 } sumi_cuda_wgmma;
 extern const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[];
-
-typedef struct sumi_cuda_few {
-    const char *bf16, *fp8;
-    int32_t cols, parts; // of k, each a pair of blocks in a cluster
-    bool is_wide;        // a cluster has two pairs side by side
-    int32_t blocks;      // of a cluster
-    uint32_t shared;
-} sumi_cuda_few;
-extern const sumi_cuda_few sumi_cuda_few_kernels[];
-extern const int32_t sumi_cuda_few_count;
 
 typedef struct sumi_cuda_split {
     const char *any, *swiglu;
@@ -71,7 +60,7 @@ typedef struct sumi_cuda_shape {
 typedef struct sumi_cuda_linear_choice {
     sumi_cuda_method method;
     int32_t kernel;    // in the method's list; CUBLASLT: 1 when the result is gated afterwards
-    int32_t split;     // parts of k that go through memory
+    int32_t split;     // parts of k
     int32_t unit_rows; // slices begin at multiples of it
 } sumi_cuda_linear_choice;
 
@@ -89,8 +78,6 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);
 // scratch for the parts of split k, cuBLASLt's workspace
 uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
-// of a launch of FEW
-int64_t sumi_cuda_few_clusters(const sumi_cuda_few* kernel, int32_t m, int32_t n);
 // Work items of a cluster: two tiles one above the other, an odd last row of tiles in pairs side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
 #endif

@@ -414,18 +414,6 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunc
     return leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle, const CUlaunchConfig* config)
-{
-    ENTER("cuOccupancyMaxActiveClusters", IN_CONTEXT);
-    const fake_function* function = find_function(handle);
-    NEED(function != NULL && config->blockDimX > 0, "cuOccupancyMaxActiveClusters: no such function, or no threads");
-    NEED(config->sharedMemBytes <= function->opted_in, "cuOccupancyMaxActiveClusters: shared memory not opted in to");
-    const unsigned blocks = function->cluster[0] > 0 ? function->cluster[0] : 1;
-    NEED(config->gridDimX % blocks == 0, "cuOccupancyMaxActiveClusters: a grid of no whole clusters");
-    *clusters = (int)(128 / blocks); // of 132 multiprocessors in groups of 16 or 18
-    return leave(CUDA_SUCCESS);
-}
-
 static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                        CUstream stream, void** parameters, const char* entry)
 {
@@ -1169,7 +1157,6 @@ fake_entry fake_entries[] = {
     ENTRY(cuLaunchKernel, 4000),
     ENTRY(cuLaunchKernelEx, 11060),
     ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050),
-    ENTRY(cuOccupancyMaxActiveClusters, 11070),
     ENTRY(cuMemAlloc, 3020),
     ENTRY(cuMemFree, 3020),
     ENTRY(cuMemGetInfo, 3020),
