@@ -409,8 +409,8 @@ SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
     const bf16* b = (const bf16*)a.b.data + (int64_t)a.b_row * a.cols + ring.column(0);
     const auto fetch = [&](int row, int stage) {
         if (row >= a.row_begin) {
-            ring.fetch<false>(b + (int64_t)row * a.cols, stage, 0);
-            ring.fetch<false>(x + (int64_t)row * a.cols, stage, 1);
+            ring.fetch(b + (int64_t)row * a.cols, stage, 0);
+            ring.fetch(x + (int64_t)row * a.cols, stage, 1);
         }
         ring.commit();
     };

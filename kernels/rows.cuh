@@ -162,26 +162,18 @@ struct row_ring {
     {
         return at + 16 * blockDim.x * (uint32_t)((stage * matrices + matrix) * ROW_CHUNKS + j);
     }
-    // IS_STREAMED: as above, and as there without a branch for each chunk.
-    template <bool IS_STREAMED> SUMI_DEVICE void fetch(const bf16* row, int stage, int matrix) const
+    // As above without a branch for each chunk. Without a hint for L2: with the policy of createpolicy's evict_first an H200
+    // refused the copy as an illegal instruction.
+    SUMI_DEVICE void fetch(const bf16* row, int stage, int matrix) const
     {
-        uint64_t policy = 0;
-        if (IS_STREAMED) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #pragma unroll
         for (int j = 0; j < ROW_CHUNKS; j++) {
             const uint64_t from = (uint64_t)__cvta_generic_to_global(row + offset(j));
-            if (IS_STREAMED)
-                asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n"
-                             "@p cp.async.cg.shared.global.L2::cache_hint [%1], [%2], 16, %3; }"
-                             :
-                             : "r"((int)has(j)), "r"(place(stage, matrix, j)), "l"(from), "l"(policy)
-                             : "memory");
-            else
-                asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n"
-                             "@p cp.async.cg.shared.global [%1], [%2], 16; }"
-                             :
-                             : "r"((int)has(j)), "r"(place(stage, matrix, j)), "l"(from)
-                             : "memory");
+            asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n"
+                         "@p cp.async.cg.shared.global [%1], [%2], 16; }"
+                         :
+                         : "r"((int)has(j)), "r"(place(stage, matrix, j)), "l"(from)
+                         : "memory");
         }
     }
     // Ends what one stage fetches, also when that is nothing: stages are counted.
@@ -334,7 +326,7 @@ template <bool IS_FP8> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_a
     const int stride = (int)gridDim.x;
     const bf16* x = (const bf16*)a.x.data + (int64_t)a.x_row * a.cols + ring.column(0);
     const auto fetch = [&](int row, int stage) {
-        if (row >= a.row_begin) ring.fetch<false>(x + (int64_t)row * a.cols, stage, 0);
+        if (row >= a.row_begin) ring.fetch(x + (int64_t)row * a.cols, stage, 0);
         ring.commit();
     };
     int r = a.row_end - 1 - (int)blockIdx.x;
@@ -379,8 +371,8 @@ template <bool IS_FP8> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
     const bf16* b = (const bf16*)a.add.b.data + (int64_t)a.add.b_row * cols + ring.column(0);
     const auto fetch = [&](int row, int stage) {
         if (row >= row_begin) {
-            ring.fetch<true>(b + (int64_t)row * cols, stage, 0);
-            ring.fetch<true>(x + (int64_t)row * cols, stage, 1);
+            ring.fetch(b + (int64_t)row * cols, stage, 0);
+            ring.fetch(x + (int64_t)row * cols, stage, 1);
         }
         ring.commit();
     };
