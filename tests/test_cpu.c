@@ -741,6 +741,63 @@ TEST(linear_reads_weights_stacked_of_different_types)
     free(w), free(half);
 }
 
+// A low-rank change of a weight of any type, and what merging it would give.
+typedef struct changed_weight {
+    sumi_weight weight;
+    sumi_weight_change change;
+    float *data, *up, *merged;
+    uint16_t *rounded, *down;
+} changed_weight;
+
+static void make_changed(changed_weight* w, sumi_dtype dtype, int rows, int cols, int rank)
+{
+    const size_t count = (size_t)rows * (size_t)cols;
+    w->data = random_floats(count, 1.0f);
+    w->up = random_floats((size_t)rows * (size_t)rank, 1.0f);
+    w->merged = random_floats(count, 0.0f);
+    w->rounded = malloc(count * sizeof *w->rounded);
+    w->down = malloc((size_t)rank * (size_t)cols * sizeof *w->down);
+    for (int i = 0; i < rank * cols; i++) { w->down[i] = sumi_float_to_bf16(random_float()); }
+    sumi_floats_to_bf16(w->data, w->rounded, count);
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < cols; c++) {
+            const size_t at = (size_t)r * (size_t)cols + (size_t)c;
+            double sum = dtype == SUMI_DTYPE_BF16 ? (double)sumi_bf16_to_float(w->rounded[at]) : (double)w->data[at];
+            for (int k = 0; k < rank; k++) {
+                sum += 0.5 * (double)w->up[r * rank + k] * (double)sumi_bf16_to_float(w->down[k * cols + c]);
+            }
+            w->merged[at] = (float)sum;
+        }
+    }
+    w->change = (sumi_weight_change){.down = {.data = w->down, .dtype = SUMI_DTYPE_BF16, .rows = rank, .scale = 1.0f},
+                                     .up = {.data = w->up, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 0.5f}};
+    w->weight = float_weight(w->data, rows, cols);
+    w->weight.parts[0].dtype = dtype;
+    w->weight.parts[0].data = dtype == SUMI_DTYPE_BF16 ? (const void*)w->rounded : w->data;
+    w->weight.change = &w->change;
+}
+
+static void free_changed(changed_weight* w)
+{
+    free(w->data), free(w->up), free(w->merged), free(w->rounded), free(w->down);
+}
+
+TEST(linear_reads_a_weight_with_its_change)
+{
+    static const sumi_dtype types[] = {SUMI_DTYPE_BF16, SUMI_DTYPE_F32};
+    static const int rows[] = {1, 7, 8, 700}; // both products, more than a block of rows
+    for (size_t t = 0; t < 2; t++) {
+        for (size_t i = 0; i < 4; i++) {
+            enum { N = 70, K = 300 };
+            changed_weight w;
+            make_changed(&w, types[t], N, K, i % 2 == 0 ? 4 : 5);
+            linear_case c = {.m = rows[i], .n = N, .k = K, .weight = w.weight, .has_bias = true};
+            check_linear(&c, w.merged, 4e-7f * (float)K);
+            free_changed(&w);
+        }
+    }
+}
+
 // ---- ATTENTION ------------------------------------------------------------------------------------------------------
 typedef struct attention_case {
     int rows;
@@ -1523,6 +1580,30 @@ TEST(a_bias_is_added_to_every_embedded_row)
     scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
     free(scene_run(&s));
     free(table), free(bias);
+}
+
+TEST(embedded_rows_and_their_bias_have_their_changes)
+{
+    changed_weight table, bias;
+    int32_t ids[9];
+    double expect[9 * 21];
+    make_changed(&table, SUMI_DTYPE_BF16, 30, 21, 3);
+    make_changed(&bias, SUMI_DTYPE_BF16, 1, 21, 2);
+    misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .flag = 1, .w = table.weight, .bias = bias.weight};
+    for (int i = 0; i < 9 * 21; i++) {
+        if (i % 21 == 0) { ids[i / 21] = random_below(30); }
+        expect[i] = (double)table.merged[ids[i / 21] * 21 + i % 21] + (double)bias.merged[i % 21];
+    }
+    scene s = {.build = build_misc,
+               .context = &c,
+               .inputs = {NULL, ids},
+               .part_rows = 2,
+               .expect = expect,
+               .absolute = 1e-6,
+               .relative = 1e-6};
+    free(scene_run(&s));
+    free_changed(&table);
+    free_changed(&bias);
 }
 
 TEST(means_are_of_their_spans_alone)
@@ -2582,6 +2663,8 @@ int main(int argc, char** argv)
     RUN(golden_attention_rotary_and_times);
     RUN(every_allocation_may_fail_and_a_run_makes_none);
     RUN(a_level_that_the_processor_lacks_is_refused);
+    RUN(linear_reads_a_weight_with_its_change);
+    RUN(embedded_rows_and_their_bias_have_their_changes);
     for (int i = 0; i < s_golden_count; i++) { free(s_golden_tensors[i]); }
     free(s_golden);
     TEST_END();

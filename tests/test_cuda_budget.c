@@ -25,6 +25,9 @@ typedef struct network {
     const sumi_weight* list[WEIGHTS + 2];
     uint16_t table_data[50 * WIDTH], data[WEIGHTS][WIDTH * WIDTH * 3];
     float gain_data[WIDTH];
+    // of weights that are given a change, and what the device is to have of them then
+    sumi_weight_change changes[WEIGHTS + 1];
+    uint16_t factor[WIDTH * WIDTH], sums[WEIGHTS + 1][WIDTH * WIDTH * 3];
 } network;
 
 static sumi_weight weight_of(int32_t index, int32_t rows, const void* data, sumi_dtype dtype)
@@ -58,6 +61,26 @@ static void make_weights(network* n)
     n->gain = weight_of(WEIGHTS + 1, 1, n->gain_data, SUMI_DTYPE_F32);
     n->list[WEIGHTS] = &n->table;
     n->list[WEIGHTS + 1] = &n->gain;
+}
+
+// weight: of n->list, of 3 * WIDTH rows at most.
+static void give_change(network* n, int32_t index)
+{
+    enum { RANK = 3 };
+    sumi_weight* weight = (sumi_weight*)(uintptr_t)n->list[index];
+    float row[WIDTH];
+    for (int32_t i = 0; i < WIDTH * WIDTH; i++)
+        n->factor[i] = sumi_float_to_bf16((float)(i * 37 % 101) / 64.0f - 0.75f);
+    sumi_weight_change* change = &n->changes[index];
+    change->down = (sumi_weight_part){.data = n->factor, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f};
+    change->up = (sumi_weight_part){
+        .data = n->factor + 10 + index, .dtype = SUMI_DTYPE_BF16, .rows = weight->rows, .scale = 0.5f};
+    weight->change = change;
+    for (int32_t r = 0; r < weight->rows; r++) {
+        sumi_weight_to_float(weight, r, 1, row, WIDTH);
+        sumi_floats_to_bf16(row, n->sums[index] + r * WIDTH, WIDTH);
+    }
+    CHECK(memcmp(n->sums[index], weight->parts[0].data, (size_t)weight->rows * WIDTH * 2) != 0);
 }
 
 static void write_layers(network* n, sumi_value x, int32_t begin, int32_t end)
@@ -97,6 +120,7 @@ static sumi_result write_network(const sumi_runner* runner, network* n, sumi_hea
 // The products of a run in their order. A launch that is given an address in the ring is of the current one or begins
 // the next.
 typedef struct watch {
+    const network* network;
     CUdeviceptr ring;
     uint64_t ring_bytes;
     struct {
@@ -110,7 +134,8 @@ static bool is_there(const watch* w, int32_t at, uint64_t address)
 {
     if (at < 0 || at >= w->count || w->uses[at].address != address) return false;
     const sumi_weight* weight = w->uses[at].weight;
-    return memcmp((const void*)(uintptr_t)address, weight->parts[0].data, (size_t)weight->rows * WIDTH * 2) == 0;
+    const void* wanted = weight->change != NULL ? w->network->sums[weight->index] : weight->parts[0].data;
+    return memcmp((const void*)(uintptr_t)address, wanted, (size_t)weight->rows * WIDTH * 2) == 0;
 }
 
 static void look(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
@@ -134,6 +159,7 @@ static void expect(watch* w, const sumi_cuda* cuda, const network* n)
     const sumi_cuda_stream* stream = record->stream;
     memset(w, 0, sizeof *w);
     w->at = -1;
+    w->network = n;
     w->ring = cuda->passage.address;
     w->ring_bytes = cuda->passage.bytes;
     for (size_t s = 0; stream != NULL && s < plan->section_count; s++) {
@@ -302,6 +328,41 @@ TEST(streamed_weights_are_there_when_they_are_used)
     }
 }
 
+// Their sums lie in no file: the host makes images of them, while others are copied from where the file is mapped.
+TEST(weights_with_a_change_are_streamed_as_sums)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        fake_reset();
+        network* n = &s_network;
+        bench b;
+        sumi_error error = {SUMI_OK, {0}};
+        make_weights(n);
+        for (int32_t i = 0; i < WEIGHTS; i += 4) give_change(n, i);
+        open_bench(&b, variant % 2 == 1);
+        map_weights(&b, n);
+        CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
+        const uint64_t budget = smallest_budget(&b, &n->plan);
+        sumi_device_need need;
+        CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK);
+        b.runner->functions->set_budget(b.runner, budget);
+        fake_complete_after(variant < 2 ? 0 : 2);
+        CHECK(run_watched(&b, n, &s_watch, variant >= 2, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK(s_watch.count > 0 && b.meter.peak <= budget && b.meter.pinned <= need.pinned);
+        int32_t images = 0, mapped = 0;
+        for (int32_t i = 0; i < WEIGHTS; i++) {
+            const sumi_cuda_resident* layer =
+                sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->layers[i], SUMI_CUDA_FORM_MATRIX);
+            CHECK(layer != NULL && (layer->chunks == 0 || i % 4 != 0));
+            if (layer != NULL && layer->has_image && i % 4 == 0) images++;
+            if (layer != NULL && layer->chunks > 0) mapped++;
+        }
+        CHECK(images > 2 && mapped > 2 && fake_held_kind("locked") > 0);
+        b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+        close_network(&b, n);
+    }
+}
+
 // So that a copy waits for no op that has nothing to do with it, and no op for another's copy.
 TEST(a_segment_has_one_load_and_none_but_its_ops)
 {
@@ -384,20 +445,25 @@ TEST(mappings_that_cannot_be_locked_get_images)
 
 TEST(tables_are_read_where_they_lie)
 {
-    fake_reset();
-    network* n = &s_network;
-    bench b;
-    sumi_error error = {SUMI_OK, {0}};
-    make_weights(n);
-    open_bench(&b, false);
-    CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
-    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
-    CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
-    const sumi_cuda_resident* table =
-        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
-    CHECK(table != NULL && table->place.data == 0 && table->has_image
-          && memcmp(sumi_cuda_host(&table->image.pieces[0]), n->table_data, sizeof n->table_data) == 0);
-    close_network(&b, n);
+    for (int changed = 0; changed < 2; changed++) {
+        fake_reset();
+        network* n = &s_network;
+        bench b;
+        sumi_error error = {SUMI_OK, {0}};
+        make_weights(n);
+        if (changed) give_change(n, WEIGHTS);
+        open_bench(&b, false);
+        CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
+        b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+        CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
+        const sumi_cuda_resident* table =
+            sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
+        CHECK(table != NULL && table->place.data == 0 && table->has_image
+              && memcmp(sumi_cuda_host(&table->image.pieces[0]), changed ? n->sums[WEIGHTS] : n->table_data,
+                        sizeof n->table_data)
+                     == 0);
+        close_network(&b, n);
+    }
 }
 
 #define LARGE_ROWS 200000 // 25.6 MB
@@ -843,6 +909,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(streamed_weights_are_there_when_they_are_used);
+    RUN(weights_with_a_change_are_streamed_as_sums);
     RUN(a_segment_has_one_load_and_none_but_its_ops);
     RUN(mappings_that_cannot_be_locked_get_images);
     RUN(tables_are_read_where_they_lie);

@@ -6,6 +6,7 @@
 #include "base/platform.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
+#include "kernels/upload.h"
 #include "plan_runner.h"
 
 // ---- A small model --------------------------------------------------------------------------------------------------
@@ -458,6 +459,66 @@ TEST(large_weights_come_in_pieces_from_any_address)
     sumi_plan_end(&plan);
     close_bench(&b);
     free(file);
+}
+
+// What kernels that convert rows find: the sums, as floats, each row once.
+typedef struct sums_seen {
+    const sumi_weight* weight;
+    int32_t rows, wrong;
+} sums_seen;
+
+static void look_at_sums(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
+{
+    sums_seen* seen = user_data;
+    sumi_upload_args args;
+    if (strncmp(kernel, "sumi_upload_", 12) != 0) return;
+    CHECK(bytes >= sizeof args);
+    memcpy(&args, parameters, sizeof args);
+    const int32_t cols = seen->weight->cols;
+    if (args.cols != cols) return;
+    float* want = malloc((size_t)cols * sizeof *want);
+    for (int32_t r = 0; r < args.row_count; r++) {
+        sumi_weight_to_float(seen->weight, args.row_begin + r, 1, want, cols);
+        seen->wrong +=
+            memcmp((const float*)(uintptr_t)args.from + (size_t)r * (size_t)cols, want, (size_t)cols * sizeof *want)
+            != 0;
+    }
+    seen->wrong += args.type != SUMI_UPLOAD_F32 || args.scale != 1.0f || args.row_begin != seen->rows;
+    seen->rows += args.row_count;
+    free(want);
+}
+
+TEST(weights_with_a_change_come_as_floats_of_the_sums)
+{
+    enum { ROWS = 1500, COLS = 1504, RANK = 4 }; // 9 MB of floats: several slots
+    static uint16_t data[ROWS * COLS], down[RANK * COLS], up[ROWS * RANK];
+    fill(data, ROWS * COLS, 6);
+    fill(down, RANK * COLS, 7);
+    fill(up, ROWS * RANK, 8);
+    const sumi_weight_change change = {.down = {.data = down, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f},
+                                       .up = {.data = up, .dtype = SUMI_DTYPE_BF16, .rows = ROWS, .scale = 0.5f}};
+    sumi_weight weight = weight_of("changed", ROWS, COLS, data, SUMI_DTYPE_BF16);
+    weight.change = &change;
+    fake_reset();
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    sumi_plan plan;
+    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "changed", .x = x, .weight = &weight});
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    sums_seen seen = {.weight = &weight};
+    fake_on_launch(look_at_sums, &seen);
+    CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
+    fake_on_launch(NULL, NULL);
+    CHECK_NUMBER(seen.rows, ROWS);
+    CHECK_NUMBER(seen.wrong, 0);
+    plan_forget(b.runner, &plan);
+    sumi_plan_end(&plan);
+    close_bench(&b);
 }
 
 // A host calls in its frames: however much has to be pinned, weights' slots and the pages of inputs and results, a call
@@ -1004,6 +1065,7 @@ int main(int argc, char** argv)
     RUN(a_larger_plan_takes_the_arena_over_and_graphs_follow);
     RUN(weights_arrive_and_go);
     RUN(large_weights_come_in_pieces_from_any_address);
+    RUN(weights_with_a_change_come_as_floats_of_the_sums);
     RUN(no_call_pins_long);
     RUN(what_did_not_go_goes_again);
     RUN(inputs_go_through_the_ring_whole);

@@ -576,7 +576,7 @@ static void take_merged_jina(bag* b, bag* from)
     }
 }
 
-TEST(jina_clip_under_short_names_draws_the_same_and_merged_nearly)
+TEST(jina_clip_draws_the_same_under_short_names_and_merged)
 {
     bag* b = empty_bag(0);
     take_jina(b, "", comfy_jina);
@@ -587,9 +587,7 @@ TEST(jina_clip_under_short_names_draws_the_same_and_merged_nearly)
     b = empty_bag(0);
     take_merged_jina(b, empty_bag(1));
     write_tensors(b, scratch("clip", "jina_clip_v2.safetensors"), NULL);
-    drawing got;
-    CHECK(draw_files(&desc, &got));
-    CHECK(!is_same(&got, plain_drawing()) && distance(&got, plain_drawing()) < 1e-5);
+    check_same(&desc, "the adapter merged"); // as what reads the weights adds it: in float32, in the order of the rank
 }
 
 // ---- ComfyUI's split files and single files -------------------------------------------------------------------------
@@ -1092,7 +1090,7 @@ int main(int argc, char** argv)
     RUN(a_transformer_with_the_names_of_lumina_2_draws_the_same);
     RUN(gemma_draws_the_same_behind_every_prefix);
     RUN(what_is_never_read_may_be_missing);
-    RUN(jina_clip_under_short_names_draws_the_same_and_merged_nearly);
+    RUN(jina_clip_draws_the_same_under_short_names_and_merged);
     RUN(split_files_with_their_tokenizers_inside_draw_the_same);
     RUN(all_in_one_file_draws_the_same);
     RUN(tokenizers_of_every_form_draw_the_same);

@@ -774,6 +774,67 @@ TEST(weight_stack_reads_rows_across_parts)
     CHECK_NUMBER(sumi_weight_bytes(&weight), 24 + 6);
 }
 
+// Over the seams of parts and of pieces of columns: rows alone, all rows, and columns alone are the same sums, to the bit.
+static void check_changed(sumi_dtype dtype, const void* down, const float* down_values)
+{
+    enum { ROWS = 9, COLS = 608, RANK = 5 };
+    static float first[4 * COLS], up[ROWS * RANK], rows[ROWS][COLS + 1], one[COLS], piece[ROWS][COLS];
+    static uint16_t second[5 * COLS];
+    for (int i = 0; i < 4 * COLS; i++) { first[i] = (float)(i * 37 % 101) / 64.0f; }
+    for (int i = 0; i < 5 * COLS; i++) { second[i] = sumi_float_to_bf16((float)(i * 53 % 97) / 32.0f); }
+    for (int i = 0; i < ROWS * RANK; i++) { up[i] = (float)(i * 31 % 23 - 11) / 8.0f; }
+    const sumi_weight_change change = {.down = {.data = down, .dtype = dtype, .rows = RANK, .scale = 2.0f},
+                                       .up = {.data = up, .dtype = SUMI_DTYPE_F32, .rows = ROWS, .scale = 0.25f}};
+    sumi_weight weight = {.name = "changed",
+                          .rows = ROWS,
+                          .cols = COLS,
+                          .part_count = 2,
+                          .parts = {{.data = first, .dtype = SUMI_DTYPE_F32, .rows = 4, .scale = 1.0f},
+                                    {.data = second, .dtype = SUMI_DTYPE_BF16, .rows = 5, .scale = 0.5f}},
+                          .change = &change};
+    sumi_weight_to_float(&weight, 0, ROWS, &rows[0][0], COLS + 1);
+    for (int r = 0; r < ROWS; r++) {
+        for (int c = 0; c < COLS; c++) {
+            double want =
+                r < 4 ? (double)first[r * COLS + c] : 0.5 * (double)sumi_bf16_to_float(second[(r - 4) * COLS + c]);
+            for (int k = 0; k < RANK; k++) {
+                want += 0.5 * (double)up[r * RANK + k] * (double)down_values[k * COLS + c];
+            }
+            CHECK(fabs((double)rows[r][c] - want) < 1e-5);
+        }
+        sumi_weight_to_float(&weight, r, 1, one, 0);
+        CHECK_NUMBER(memcmp(one, rows[r], sizeof one), 0);
+        sumi_weight_merged_row(&weight, NULL, 0, r, one);
+        CHECK_NUMBER(memcmp(one, rows[r], sizeof one), 0);
+    }
+    for (int column = 0; column < COLS; column += 256) {
+        const int cols = COLS - column < 256 ? COLS - column : 256;
+        sumi_weight_block_to_float(&weight, (sumi_weight_block){2, 6, column, cols}, &piece[0][0], COLS);
+        for (int r = 0; r < 6; r++) {
+            CHECK_NUMBER(memcmp(piece[r], &rows[2 + r][column], (size_t)cols * sizeof(float)), 0);
+        }
+    }
+    CHECK_NUMBER(sumi_weight_bytes(&weight),
+                 4 * COLS * 4 + 5 * COLS * 2 + ROWS * RANK * 4 + (int)sumi_dtype_bytes(dtype, RANK * COLS));
+}
+
+TEST(weight_rows_have_their_change_however_they_are_read)
+{
+    enum { COUNT = 5 * 608 };
+    static uint16_t halves[COUNT];
+    static unsigned char blocks[COUNT / 32 * 34];
+    static float values[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        halves[i] = sumi_float_to_bf16((float)(i * 29 % 89 - 44) / 16.0f);
+        values[i] = sumi_bf16_to_float(halves[i]);
+    }
+    check_changed(SUMI_DTYPE_BF16, halves, values);
+    for (int i = 0; i < (int)sizeof blocks; i++) { blocks[i] = (unsigned char)(i * 29); }
+    for (int b = 0; b < COUNT / 32; b++) { blocks[34 * b] = 0, blocks[34 * b + 1] = 0x24; } // a scale of 1 / 64
+    sumi_dtype_to_float(SUMI_DTYPE_Q8_0, blocks, values, COUNT);
+    check_changed(SUMI_DTYPE_Q8_0, blocks, values);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -801,5 +862,6 @@ int main(int argc, char** argv)
     RUN(plan_is_the_same_where_no_adapter_reaches);
     RUN(plan_survives_every_failing_allocation);
     RUN(weight_stack_reads_rows_across_parts);
+    RUN(weight_rows_have_their_change_however_they_are_read);
     TEST_END();
 }

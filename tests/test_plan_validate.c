@@ -331,6 +331,15 @@ static void break_width(fixture* f) { op_called(f, "gated")->weight = &f->column
 static void break_bias(fixture* f) { op_called(f, "first")->bias = &f->square; }
 static void break_weight_parts(fixture* f) { f->square.parts[0].rows--; }
 static void break_chunks(fixture* f) { f->square.parts[0].chunk = 8, f->square.parts[0].chunk_stride = 16; }
+static const sumi_weight_change* odd_change(int32_t down_rows, int32_t up_rows, sumi_dtype dtype)
+{
+    static sumi_weight_change change;
+    change = (sumi_weight_change){.down = {.dtype = dtype, .rows = down_rows}, .up = {.dtype = dtype, .rows = up_rows}};
+    return &change;
+}
+static void break_change_rows(fixture* f) { f->square.change = odd_change(4, f->square.rows - 1, SUMI_DTYPE_F32); }
+static void break_change_rank(fixture* f) { f->square.change = odd_change(0, f->square.rows, SUMI_DTYPE_F32); }
+static void break_change_type(fixture* f) { f->square.change = odd_change(4, f->square.rows, SUMI_DTYPE_Q8_0); }
 static void break_element(fixture* f) { info_of(f, f->positions)->element = SUMI_ELEMENT_FLOAT; }
 static void break_step_row(fixture* f) { f->plan.sections[2].first_counter = 5; }
 static void break_part_count(fixture* f) { op_of(f, SUMI_OP_GROUP_NORM)->part_count++; }
@@ -458,6 +467,9 @@ static const struct {
     {"a weight's width", break_width, {"gated", "the weight or the bias has another shape"}},
     {"a bias", break_bias, {"first", "the weight or the bias has another shape"}},
     {"a weight's parts", break_weight_parts, {"first", "a weight's parts are its rows"}},
+    {"a change's rows", break_change_rows, {"first", "a weight's change has the weight's rows and a rank"}},
+    {"a change's rank", break_change_rank, {"first", "a weight's change has the weight's rows and a rank"}},
+    {"a change's type", break_change_type, {"first", "a weight's change has the weight's rows and a rank"}},
     {"a weight in chunks", break_chunks, {"first", "a weight that lies in chunks is a convolution's"}},
     {"an element", break_element, {"positions", "does not take elements of this type"}},
     {"a step table's row", break_step_row, {"table", "reads rows 6 to 10, the value has 9"}},

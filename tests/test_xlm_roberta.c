@@ -239,7 +239,16 @@ TEST(released_files_bind_with_their_adapter)
     CHECK_NUMBER(t.model.layer_count, LAYERS);
     CHECK_NUMBER(t.model.heads, 2);
     CHECK_NUMBER(t.model.hidden, 64);
-    CHECK(t.model.embedding_rank == 4 && t.model.layers[1].fc2.rank == 4 && t.model.scaling == 1.0f);
+    CHECK(t.model.embedding.change != NULL && t.model.type.change != NULL && t.model.scaling == 1.0f);
+    CHECK(t.model.layers[1].fc2.weight.change != NULL && t.model.layers[1].fc2.weight.change->down.rows == 4);
+    uint64_t bytes = 0, file_bytes = 0; // of the tower: all of it is read, its factors too
+    for (size_t i = 0; i < t.list.count; i++) bytes += sumi_weight_bytes(t.list.weights[i]);
+    for (size_t i = 0; i < t.part.set->count; i++) {
+        const sumi_tensor* tensor = &t.part.set->tensors[i];
+        file_bytes += strncmp(tensor->name, ROOT, strlen(ROOT)) == 0 ? tensor->bytes : 0;
+    }
+    CHECK_NUMBER(t.list.weight_bytes, bytes);
+    CHECK_NUMBER(bytes, file_bytes);
     const sumi_text_encoder_facts facts = sumi_xlm_roberta_part.facts(&t.model);
     CHECK(facts.pools && !facts.takes_pictures && !facts.shares_beginning);
     CHECK_NUMBER(facts.width, 128);
@@ -354,6 +363,30 @@ TEST(every_missing_or_misshapen_tensor_is_named)
         }
     }
     CHECK(tried > 100);
+}
+
+// Elements of the factor with the weight's rows are read one by one.
+TEST(factors_of_rows_in_blocks_are_refused)
+{
+    tower t;
+    CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
+    const size_t count = t.part.set->count;
+    int tried = 0;
+    close_tower(&t);
+    for (size_t i = 0; i < count; i++) {
+        CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
+        sumi_tensor* tensor = (sumi_tensor*)&t.part.set->tensors[i];
+        if (strncmp(tensor->name, ROOT, strlen(ROOT)) == 0 && strstr(tensor->name, ".lora_") != NULL) {
+            const bool is_up = strstr(tensor->name, "embeddings.") != NULL ? strstr(tensor->name, ".lora_A") != NULL
+                                                                           : strstr(tensor->name, ".lora_B") != NULL;
+            tensor->dtype = SUMI_DTYPE_Q8_0;
+            CHECK_NUMBER(bind_tower(&t), is_up ? SUMI_NOT_SUPPORTED : SUMI_OK);
+            CHECK(!is_up || (strstr(t.error.text, tensor->name) != NULL && strstr(t.error.text, "merged") != NULL));
+            tried += is_up;
+        }
+        close_tower(&t);
+    }
+    CHECK_NUMBER(tried, 2 + 4 * LAYERS);
 }
 
 TEST(heads_that_do_not_divide_the_width_are_refused)
@@ -494,6 +527,7 @@ int main(int argc, char** argv)
     RUN(alpha_scales_the_adapter);
     RUN(configs_that_do_not_belong_to_the_tensors_are_refused);
     RUN(every_missing_or_misshapen_tensor_is_named);
+    RUN(factors_of_rows_in_blocks_are_refused);
     RUN(heads_that_do_not_divide_the_width_are_refused);
     RUN(files_of_every_naming_are_recognised);
     RUN(a_batch_of_prompts_equals_single_prompts);

@@ -90,6 +90,11 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, fl
 {
     SUMI_ASSERT(begin >= 0 && count >= 0 && begin + count <= (int64_t)weight->rows * weight->cols);
     SUMI_ASSERT(sumi_weight_is_dense(weight));
+    if (weight->change != NULL) {
+        SUMI_ASSERT(begin == 0 && count == (int64_t)weight->rows * weight->cols);
+        sumi_weight_to_float(weight, 0, weight->rows, into, weight->cols);
+        return;
+    }
     for (int32_t p = 0; p < weight->part_count && count > 0; p++) {
         const sumi_weight_part* part = &weight->parts[p];
         int64_t elements = (int64_t)part->rows * weight->cols;

@@ -107,7 +107,7 @@ static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t 
     const sumi_cpu_kernels* kernels = product->run->kernels;
     const void* rows[SUMI_CPU_MAX_TILE_COLS];
     sumi_dtype first = SUMI_DTYPE_NONE;
-    bool is_plain = true;
+    bool is_plain = product->weight->change == NULL;
     for (int32_t i = 0; i < count; i++) {
         sumi_dtype dtype;
         float scale;
@@ -118,14 +118,9 @@ static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t 
                 && (dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16);
     }
     if (!is_plain) {
-        for (int32_t i = 0; i < count; i++) {
-            sumi_dtype dtype;
-            float scale, *into = converted + i * SUMI_CPU_DEPTH;
-            sumi_cpu_weight_row(product->weight, column + i, &dtype, &scale);
-            sumi_dtype_to_float(dtype, rows[i], into, (size_t)depth);
-            if (scale != 1.0f) { kernels->scale(into, into, scale, depth); }
-            rows[i] = into;
-        }
+        sumi_weight_block_to_float(product->weight, (sumi_weight_block){column, count, k, depth}, converted,
+                                   SUMI_CPU_DEPTH);
+        for (int32_t i = 0; i < count; i++) { rows[i] = converted + i * SUMI_CPU_DEPTH; }
         first = SUMI_DTYPE_F32;
     }
     (first == SUMI_DTYPE_F32   ? kernels->pack_f32
@@ -285,9 +280,9 @@ static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* con
             sumi_dtype dtype;
             float scale;
             const void* w = sumi_cpu_weight_row(product->weight, column + j, &dtype, &scale);
-            if (scale != 1.0f || (dtype != SUMI_DTYPE_F32 && dtype != SUMI_DTYPE_F16 && dtype != SUMI_DTYPE_BF16)) {
-                sumi_dtype_to_float(dtype, w, converted, (size_t)product->depth);
-                kernels->scale(converted, converted, scale, product->depth);
+            if (product->weight->change != NULL || scale != 1.0f
+                || (dtype != SUMI_DTYPE_F32 && dtype != SUMI_DTYPE_F16 && dtype != SUMI_DTYPE_BF16)) {
+                sumi_weight_to_float(product->weight, column + j, 1, converted, product->depth);
                 w = converted;
                 dtype = SUMI_DTYPE_F32;
             }

@@ -42,7 +42,7 @@ void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped)
 
 bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* weight)
 {
-    bool is_held = mapped->is_supported && weight->part_count > 0;
+    bool is_held = mapped->is_supported && weight->part_count > 0 && weight->change == NULL;
     for (int32_t p = 0; p < weight->part_count; p++) is_held = is_held && weight->parts[p].mapping != NULL;
     return is_held;
 }
@@ -205,7 +205,7 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, con
 sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,
                                   CUdeviceptr to, sumi_error* error)
 {
-    SUMI_ASSERT(to != 0 && weight->part_count > 0);
+    SUMI_ASSERT(to != 0 && weight->part_count > 0 && weight->change == NULL);
     SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));
     const uint64_t row_bytes = sumi_dtype_bytes(weight->parts[0].dtype, (uint64_t)weight->cols);
     const target t = {mapped, to, row_bytes * (uint64_t)(weight->rows / 2), row_bytes * GROUP_ROWS};

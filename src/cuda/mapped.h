@@ -34,7 +34,8 @@ typedef struct sumi_cuda_mapped {
 void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi_cuda_device* device);
 void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped); // accepts a zeroed one; every user has gone
 
-// Whether all of a weight's bytes lie in mappings of ours and the driver can lock them.
+// Whether all of a weight's bytes lie in mappings of ours and the driver can lock them. Those of a weight with a change
+// lie nowhere.
 bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* weight);
 // Locks the next chunk of a weight, and more until the time is over. *io_chunks counts those that the weight uses: 0 at
 // first. When the driver refuses, is_supported becomes false and the weight has to take another way; that is no

@@ -71,16 +71,22 @@ sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weig
 // else: bytes as any
 uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    return sumi_cuda_is_bytes(weight, form) ? (uint64_t)weight->cols * 2 : 1024;
+    return sumi_cuda_host_makes(weight, form) ? (uint64_t)weight->cols * 2 : 1024;
 }
 
-bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form)
+// Whether a matrix has the part's elements as the file has them.
+static bool keeps_bytes(const sumi_weight* weight, const sumi_weight_part* part)
 {
-    bool is_same = (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED) && weight->cols % 8 == 0
+    return weight->change == NULL && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f;
+}
+
+bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    bool is_made = (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED) && weight->cols % 8 == 0
                 && sumi_weight_is_dense(weight);
-    for (int32_t p = 0; p < weight->part_count && is_same; p++)
-        is_same = weight->parts[p].dtype == SUMI_DTYPE_BF16 && weight->parts[p].scale == 1.0f;
-    return is_same;
+    for (int32_t p = 0; p < weight->part_count && is_made; p++)
+        is_made = weight->change != NULL || keeps_bytes(weight, &weight->parts[p]);
+    return is_made;
 }
 
 // ---- What there is --------------------------------------------------------------------------------------------------
@@ -357,28 +363,29 @@ typedef struct sumi_cuda_upload {
     uint64_t used; // of the slot that is being filled
 } sumi_cuda_upload;
 
-static bool is_device_type(sumi_dtype dtype, int32_t* out_type)
+// Whether a part travels in its own type, which the device converts; else the host makes floats.
+static bool keeps_type(const sumi_weight* weight, const sumi_weight_part* part, int32_t* out_type)
 {
-    switch (dtype) {
+    switch (weight->change == NULL ? part->dtype : SUMI_DTYPE_NONE) {
     case SUMI_DTYPE_F32: *out_type = SUMI_UPLOAD_F32; return true;
     case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
     case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
     case SUMI_DTYPE_F8_E4M3: *out_type = SUMI_UPLOAD_E4M3; return true;
     case SUMI_DTYPE_F8_E5M2: *out_type = SUMI_UPLOAD_E5M2; return true;
-    default: *out_type = SUMI_UPLOAD_F32; return false; // block types and the rare others: the host makes floats
+    default: *out_type = SUMI_UPLOAD_F32; return false; // block types, the rare others, sums with a change
     }
 }
 
 static uint64_t row_bytes_of(const sumi_weight* weight, const sumi_weight_part* part)
 {
     int32_t type;
-    return is_device_type(part->dtype, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
-                                              : (uint64_t)weight->cols * 4;
+    return keeps_type(weight, part, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
+                                           : (uint64_t)weight->cols * 4;
 }
 
 static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part* part)
 {
-    return resident->form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
+    return resident->form == SUMI_CUDA_FORM_MATRIX && keeps_bytes(resident->weight, part)
         && resident->place.pitch == resident->weight->cols;
 }
 
@@ -411,9 +418,8 @@ void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_
         const uint64_t row = row_bytes_of(weight, part);
         way->largest_row = row > way->largest_row ? row : way->largest_row;
         way->total += row * (uint64_t)part->rows + 256;
-        way->converts = way->converts
-                     || !(form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
-                          && weight->cols % 8 == 0);
+        way->converts =
+            way->converts || !(form == SUMI_CUDA_FORM_MATRIX && keeps_bytes(weight, part) && weight->cols % 8 == 0);
     }
 }
 
@@ -498,7 +504,7 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
     const sumi_weight_part* part = &weight->parts[p->part];
     unsigned char* to = slot_memory + p->offset;
     int32_t type;
-    const bool as_is = is_device_type(part->dtype, &type);
+    const bool as_is = keeps_type(weight, part, &type);
     if (as_is && part->chunk == 0) {
         const unsigned char* from =
             (const unsigned char*)part->data + row_bytes_of(weight, part) * (uint64_t)(p->row_begin - part_begin);
@@ -559,7 +565,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
                   .offset = offset,
                   .bytes = rows * row_bytes};
     it->is_direct = is_direct(resident, part);
-    (void)is_device_type(part->dtype, &it->type);
+    (void)keeps_type(weight, part, &it->type);
     add_items(upload, weight, it, part_begin, slot_memory);
     upload->used = offset + it->bytes;
     SUMI_ASSERT(upload->used <= upload->slot_bytes);
@@ -587,7 +593,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
                              .pitch = resident->place.pitch,
                              .is_gated = is_gated_form(resident->form),
                              // the host's floats have it in them
-                             .scale = is_device_type(part->dtype, &type) ? part->scale : 1.0f};
+                             .scale = keeps_type(resident->weight, part, &type) ? part->scale : 1.0f};
     const char* name = "sumi_upload_rows";
     uint32_t blocks = (uint32_t)p->row_count;
     switch (resident->form) {
@@ -818,6 +824,18 @@ typedef struct image_rows {
     const sumi_cuda_pinned* to;
 } image_rows;
 
+// One row with the weight's change, rounded.
+static void sum_row(const sumi_weight* weight, int32_t row, uint16_t* to)
+{
+    enum { PIECE = 256 };
+    float values[PIECE];
+    for (int32_t c = 0; c < weight->cols; c += PIECE) {
+        const int32_t count = weight->cols - c < PIECE ? weight->cols - c : PIECE;
+        sumi_weight_block_to_float(weight, (sumi_weight_block){row, 1, c, count}, values, PIECE);
+        sumi_floats_to_bf16(values, to + c, (size_t)count);
+    }
+}
+
 static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -830,15 +848,17 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
         // as upload_row in kernels/upload.cuh
         const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r;
         uint64_t bytes = rows->row_bytes; // a piece holds whole rows
-        memcpy(sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes),
-               (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes,
-               (size_t)rows->row_bytes);
+        unsigned char* to = sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes);
+        if (weight->change != NULL) sum_row(weight, r, (uint16_t*)(void*)to);
+        else
+            memcpy(to, (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes,
+                   (size_t)rows->row_bytes);
     }
 }
 
 void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
 {
-    SUMI_ASSERT(sumi_cuda_is_bytes(weights->residents[index].weight, weights->residents[index].form));
+    SUMI_ASSERT(sumi_cuda_host_makes(weights->residents[index].weight, weights->residents[index].form));
     SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows && !weights->residents[index].has_image);
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
@@ -854,7 +874,7 @@ void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int
 
 bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
 {
-    return sumi_cuda_is_bytes(weight, form) && sumi_cuda_mapped_holds(&weights->mapped, weight);
+    return sumi_cuda_host_makes(weight, form) && sumi_cuda_mapped_holds(&weights->mapped, weight);
 }
 
 void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident)

@@ -3,6 +3,9 @@
 //   file, mapped --workers copy--> pinned slot --copy stream--> its place                      bf16 matrices without padding
 //                                              \-> raw device slot --kernels/upload.cu--> place  everything else: other types, interleaved, permuted, folded, quantised
 //
+// A weight with a change (plan/weight.h) goes the second way, as the floats that the workers make of its rows: the sum is
+// rounded once, to the form's type.
+//
 // Weights live in slabs of one model (adapters have their own, and so have weights that steps read), so that forgetting a
 // model gives its memory back, and what a job reads once can go before what each of its steps reads; under a budget that
 // has no room for all of them, matrices have blocks of their own and can go one by one. A slot is a
@@ -76,8 +79,9 @@ bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which,
 uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form);      // on the device, rounded up to 512
 uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // see pinned.h
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);
-// Whether the device's bytes are the file's, but for the order of rows: the host can make them.
-bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form);
+// Whether the host can make the device's bytes: they are the file's, but for the order of rows, or sums with a change,
+// rounded.
+bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form);
 
 // Device memory that bringing weights takes at most beside their places, for any list of those that were added.
 typedef struct sumi_cuda_way {
@@ -104,7 +108,7 @@ sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* li
                                    CUdeviceptr place, sumi_error* error);
 // Whether a weight that is streamed is copied from its file's mapping, so that it needs no pinned memory.
 bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form);
-// The next rows of a resident (sumi_cuda_is_bytes) into its image, about budget_us of this thread's time. *row: the
+// The next rows of a resident (sumi_cuda_host_makes) into its image, about budget_us of this thread's time. *row: the
 // next one, 0 at first.
 void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us);
 // and unlocks its chunks; nothing reads them

@@ -41,7 +41,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
                     (sumi_cuda_share_of){.weight = weight,
                                          .form = form,
                                          .is_adapter = sumi_cuda_is_adapter_op(plan, i),
-                                         .is_table = sumi_cuda_is_bytes(weight, form),
+                                         .is_table = sumi_cuda_host_makes(weight, form),
                                          .bytes = sumi_cuda_form_bytes(weight, form),
                                          .resident = -1};
                 table[at] = division->count;
@@ -343,7 +343,7 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
                               uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
-    const bool is_bytes = sumi_cuda_is_bytes(resident->weight, resident->form);
+    const bool is_made_here = sumi_cuda_host_makes(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->image, is_table)) {
         const uint64_t row_bytes = sumi_cuda_image_row_bytes(resident->weight, resident->form);
         sumi_error none = {SUMI_OK, {0}};
@@ -360,7 +360,7 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
         *out_done = result != SUMI_OK;
         if (!is_pinned) return SUMI_OK;
     }
-    if (!resident->has_image && is_bytes)
+    if (!resident->has_image && is_made_here)
         sumi_cuda_weights_copy_image(&cuda->weights, index, &stream->image_row, budget_us);
     else if (!resident->has_image) SUMI_TRY(make_image_there(cuda, stream, resident, error));
     *out_done = resident->has_image;

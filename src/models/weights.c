@@ -519,11 +519,10 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
     add_weight(binder, weight, label);
 }
 
-// A factor as a weight that is not in the list; false after a failure.
-static bool find_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols)
+// One factor of a change; false after a failure.
+static bool set_factor(sumi_binder* binder, sumi_weight_part* part, const char* name, int32_t rows, int32_t cols)
 {
     SUMI_ASSERT(rows >= 1 && cols >= 1);
-    memset(weight, 0, sizeof *weight);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
     if (tensor == NULL) { return false; }
     const int64_t* shape = tensor->shape + (tensor->rank == 3 ? 1 : 0);
@@ -534,63 +533,35 @@ static bool find_factor(sumi_binder* binder, sumi_weight* weight, const char* na
         refuse_shape(binder, tensor, wanted);
         return false;
     }
-    weight->rows = rows;
-    weight->cols = cols;
-    weight->part_count = 1;
-    return set_part(binder, &weight->parts[0], tensor, rows);
+    return set_part(binder, part, tensor, rows);
 }
 
-void sumi_bind_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
-                      float scale)
+void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_change_names* names)
 {
-    if (!find_factor(binder, weight, name, rows, cols)) { return; }
-    weight->parts[0].scale *= scale;
-    add_weight(binder, weight, name);
-}
-
-void sumi_bind_transposed_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
-                                 float scale)
-{
-    sumi_weight stored;
-    memset(weight, 0, sizeof *weight);
-    if (!find_factor(binder, &stored, name, rows, cols)) { return; }
-    const size_t row_bytes = (size_t)cols * sizeof(float), bytes = (size_t)rows * row_bytes;
-    float *data = sumi_weight_list_reserve(binder->list, bytes), *row = sumi_alloc(binder->list->heap, row_bytes);
-    if (data == NULL || row == NULL) {
-        binder->result = sumi_out_of_memory(binder->error, bytes, "a factor of a low-rank product");
-    } else {
-        for (int32_t r = 0; r < rows; r++) {
-            sumi_weight_to_float(&stored, r, 1, row, cols);
-            for (int32_t c = 0; c < cols; c++) { data[(int64_t)c * rows + r] = scale * row[c]; }
-        }
-        *weight = (sumi_weight){.rows = cols, .cols = rows, .part_count = 1};
-        weight->parts[0] = (sumi_weight_part){.data = data, .dtype = SUMI_DTYPE_F32, .rows = cols, .scale = 1.0f};
-        add_weight(binder, weight, name);
+    sumi_weight_list* list = binder->list;
+    SUMI_ASSERT(binder->result != SUMI_OK || list->weights[weight->index] == weight);
+    SUMI_ASSERT(weight->change == NULL && names->rank >= 1);
+    sumi_weight_change change;
+    if (!set_factor(binder, &change.up, names->up, weight->rows, names->rank)
+        || !set_factor(binder, &change.down, names->down, names->rank, weight->cols)) {
+        return;
     }
-    sumi_free(binder->list->heap, row);
-}
-
-void sumi_bind_changed_row(sumi_binder* binder, sumi_weight* weight, const sumi_changed_row* row)
-{
-    const int32_t cols = row->cols, rank = row->rank;
-    sumi_weight stored, left, right;
-    float* data = own_row(binder, weight, cols, "a row of an embedding");
-    if (data == NULL || !find_factor(binder, &stored, row->name, 1, cols)) { return; }
-    sumi_weight_to_float(&stored, 0, 1, data, cols);
-    if (rank > 0 && find_factor(binder, &left, row->left, 1, rank)
-        && find_factor(binder, &right, row->right, rank, cols)) {
-        const size_t bytes = ((size_t)rank + (size_t)cols) * sizeof(float);
-        float* factors = sumi_alloc(binder->list->heap, bytes);
-        if (factors == NULL) {
-            binder->result = sumi_out_of_memory(binder->error, bytes, "the factors of a row");
-            return;
-        }
-        sumi_weight_to_float(&left, 0, 1, factors, rank);
-        for (int32_t k = 0; k < rank; k++) {
-            sumi_weight_to_float(&right, k, 1, factors + rank, cols);
-            for (int32_t c = 0; c < cols; c++) { data[c] += row->scale * factors[k] * factors[rank + c]; }
-        }
-        sumi_free(binder->list->heap, factors);
+    const sumi_dtype_info* type = sumi_dtype_get(change.up.dtype);
+    if (type->block != 1) { // see sumi_weight_change
+        sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                       "%s: tensor %s has the type %s; use a file with it in a floating point type, or with the change "
+                       "merged into the weights",
+                       binder->part->path, names->up, type->name);
+        return;
     }
-    if (binder->result == SUMI_OK) { add_weight(binder, weight, row->name); }
+    change.up.scale *= names->scale;
+    sumi_weight_change* kept = sumi_weight_list_reserve(list, sizeof *kept);
+    if (kept == NULL) {
+        binder->result = sumi_out_of_memory(binder->error, sizeof *kept, "the change of a weight");
+        return;
+    }
+    *kept = change;
+    list->weight_bytes -= sumi_weight_bytes(weight);
+    weight->change = kept;
+    list->weight_bytes += sumi_weight_bytes(weight);
 }

@@ -90,21 +90,14 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
 // Biases of the same modules, copied into one row of floats.
 void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                             const int32_t* rows, int32_t count);
-// Low-rank changes that a file holds beside its weights, W + scale * up @ down, by whole tensor names. Their factors are
-// [rows, cols], or [1, rows, cols] as of one of several adapters.
-void sumi_bind_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
-                      float scale);
-// The transposed of the tensor [rows, cols], [cols, rows], copied as floats.
-void sumi_bind_transposed_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
-                                 float scale);
-// A table of one row, `name` [1, cols], with its change: name + scale * left @ right, of [1, rank] and [rank, cols],
-// summed as floats.
-typedef struct sumi_changed_row {
-    const char *name, *left, *right;
-    int32_t cols, rank; // rank 0: there is no change
+// The change that a file holds beside a weight that is bound: W + scale * up @ down (plan/weight.h). `up` and `down` are
+// whole tensor names of [rows, rank] and [rank, cols], or of [1, rows, rank] and so on as of one of several adapters.
+typedef struct sumi_change_names {
+    const char *up, *down;
+    int32_t rank;
     float scale;
-} sumi_changed_row;
-void sumi_bind_changed_row(sumi_binder* binder, sumi_weight* weight, const sumi_changed_row* row);
+} sumi_change_names;
+void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_change_names* names);
 // One more name for rows of a weight that adapters may use.
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
                       int32_t rows, bool is_fused);

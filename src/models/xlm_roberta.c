@@ -71,19 +71,38 @@ static int32_t find_rank(sumi_binder* b, const char* module, int32_t axis_from_e
     return rank;
 }
 
-static void bind_linear(const sumi_xlm_roberta* model, sumi_binder* b, sumi_xlm_roberta_linear* linear, int32_t layer,
-                        const char* rest, int32_t rows, int32_t cols)
+// Of a table the left factor has the table's rows; of a product, which reads its weight transposed, the right one does.
+static void bind_change(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weight* weight, const char* module,
+                        bool is_table)
 {
-    char module[SUMI_NAME_BYTES], name[SUMI_NAME_BYTES];
-    name_in(module, layer, rest);
-    sumi_bind_linear(b, &linear->weight, &linear->bias, module, rows, cols);
-    linear->rank = find_rank(b, module, 1);
-    if (linear->rank == 0) { return; }
-    sumi_bind_factor(b, &linear->down, name_of(name, module, LEFT), linear->rank, cols, 1.0f);
-    sumi_bind_factor(b, &linear->up, name_of(name, module, RIGHT), rows, linear->rank, model->scaling);
+    char left[SUMI_NAME_BYTES], right[SUMI_NAME_BYTES];
+    const int32_t rank = find_rank(b, module, is_table ? 0 : 1);
+    if (rank == 0) { return; }
+    name_of(left, module, LEFT);
+    name_of(right, module, RIGHT);
+    sumi_bind_change(
+        b, weight,
+        &(sumi_change_names){
+            .up = is_table ? left : right, .down = is_table ? right : left, .rank = rank, .scale = model->scaling});
 }
 
-static void bind_norm(sumi_binder* b, sumi_xlm_roberta_norm* norm, const char* module, int32_t cols)
+static void bind_linear(const sumi_xlm_roberta* model, sumi_binder* b, sumi_xlm_roberta_weights* linear, int32_t layer,
+                        const char* rest, int32_t rows, int32_t cols)
+{
+    char module[SUMI_NAME_BYTES];
+    name_in(module, layer, rest);
+    sumi_bind_linear(b, &linear->weight, &linear->bias, module, rows, cols);
+    bind_change(model, b, &linear->weight, module, false);
+}
+
+static void bind_table(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weight* weight, const char* module,
+                       int32_t rows)
+{
+    sumi_bind_matrix(b, weight, module, rows, model->width);
+    bind_change(model, b, weight, module, true);
+}
+
+static void bind_norm(sumi_binder* b, sumi_xlm_roberta_weights* norm, const char* module, int32_t cols)
 {
     char name[SUMI_NAME_BYTES];
     sumi_bind_vector(b, &norm->weight, name_of(name, module, ".weight"), cols);
@@ -92,23 +111,8 @@ static void bind_norm(sumi_binder* b, sumi_xlm_roberta_norm* norm, const char* m
 
 static void bind_embeddings(sumi_xlm_roberta* model, sumi_binder* b)
 {
-    static const char words[] = ROOT "embeddings.word_embeddings", types[] = ROOT "embeddings.token_type_embeddings";
-    char name[SUMI_NAME_BYTES], left[SUMI_NAME_BYTES], right[SUMI_NAME_BYTES];
-    sumi_bind_matrix(b, &model->embedding, words, model->vocabulary, model->width);
-    model->embedding_rank = find_rank(b, words, 0);
-    if (model->embedding_rank > 0) {
-        const int32_t rank = model->embedding_rank;
-        sumi_bind_factor(b, &model->embedding_low, name_of(name, words, LEFT), model->vocabulary, rank, 1.0f);
-        sumi_bind_transposed_factor(b, &model->embedding_up, name_of(name, words, RIGHT), rank, model->width,
-                                    model->scaling);
-    }
-    sumi_bind_changed_row(b, &model->type,
-                          &(sumi_changed_row){.name = name_of(name, types, PLAIN),
-                                              .left = name_of(left, types, LEFT),
-                                              .right = name_of(right, types, RIGHT),
-                                              .cols = model->width,
-                                              .rank = find_rank(b, types, 0),
-                                              .scale = model->scaling});
+    bind_table(model, b, &model->embedding, ROOT "embeddings.word_embeddings", model->vocabulary);
+    bind_table(model, b, &model->type, ROOT "embeddings.token_type_embeddings", 1);
     bind_norm(b, &model->embedding_norm, ROOT "emb_ln", model->width);
 }
 
@@ -208,27 +212,21 @@ static sumi_text_encoder_facts facts(const void* part)
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// activation(x W^T + bias), or residual + x W^T + bias in the residual's place, W with its change.
-static sumi_value write_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_xlm_roberta_linear* w,
+// activation(x W^T + bias), or residual + x W^T + bias in the residual's place.
+static sumi_value write_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_xlm_roberta_weights* w,
                                sumi_activation activation, sumi_value residual)
 {
     SUMI_ASSERT(activation == SUMI_ACT_NONE || residual.id == 0);
-    const bool is_changed = w->rank > 0;
-    sumi_value y =
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label,
-                                                        .x = x,
-                                                        .weight = &w->weight,
-                                                        .bias = &w->bias,
-                                                        .activation = is_changed ? SUMI_ACT_NONE : activation,
-                                                        .residual = residual});
-    if (!is_changed) { return y; }
-    sumi_value low = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = &w->down});
-    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = low, .weight = &w->up, .residual = y});
-    return activation != SUMI_ACT_NONE ? sumi_plan_activate(plan, y, activation) : y;
+    return sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label,
+                                                           .x = x,
+                                                           .weight = &w->weight,
+                                                           .bias = &w->bias,
+                                                           .activation = activation,
+                                                           .residual = residual});
 }
 
 static void write_norm(const sumi_xlm_roberta* model, sumi_plan* plan, const char* label, sumi_value h,
-                       const sumi_xlm_roberta_norm* w)
+                       const sumi_xlm_roberta_weights* w)
 {
     sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = label,
                                                 .x = h,
@@ -242,11 +240,6 @@ static void write_norm(const sumi_xlm_roberta* model, sumi_plan* plan, const cha
 static sumi_value write_embeddings(const sumi_xlm_roberta* model, sumi_plan* plan, sumi_value ids)
 {
     sumi_value h = sumi_plan_embed_rows_biased(plan, ids, &model->embedding, &model->type);
-    if (model->embedding_rank > 0) {
-        sumi_value low = sumi_plan_embed_rows(plan, ids, &model->embedding_low, 1.0f);
-        sumi_plan_linear(
-            plan, &(sumi_plan_linear_args){.label = "embed", .x = low, .weight = &model->embedding_up, .residual = h});
-    }
     write_norm(model, plan, "embed_norm", h, &model->embedding_norm);
     return h;
 }

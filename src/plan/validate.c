@@ -799,7 +799,16 @@ static bool is_vector(const sumi_weight* weight, int32_t cols)
 // A norm has a weight or a value in its place, not both.
 static bool is_one(const sumi_weight* weight, sumi_value value) { return weight == NULL || value.id == 0; }
 
-// weight.h: a stack's parts are its rows; a vector has one row. ops.h and sumi_op: which weights an op has.
+// weight.h: the factors of a change, of which one has the weight's rows and the other its columns.
+static bool is_change(const sumi_weight* weight, const sumi_weight_change* change)
+{
+    const sumi_weight_part *down = &change->down, *up = &change->up;
+    return down->rows >= 1 && down->chunk == 0 && weight->cols % sumi_dtype_get(down->dtype)->block == 0
+        && up->rows == weight->rows && up->chunk == 0 && sumi_dtype_get(up->dtype)->block == 1;
+}
+
+// weight.h: a stack's parts are its rows, and a change has them too; a vector has one row. ops.h and sumi_op: which
+// weights an op has.
 static sumi_result check_weights(const validator* v, const sumi_op* op)
 {
     const sumi_weight* const all[] = {op->weight, op->bias,
@@ -814,6 +823,9 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
         }
         if (all[i] != NULL && (all[i]->part_count > SUMI_WEIGHT_MAX_PARTS || rows != all[i]->rows)) {
             return op_breaks(v, op, op->out, "a weight's parts are its rows");
+        }
+        if (all[i] != NULL && all[i]->change != NULL && !is_change(all[i], all[i]->change)) {
+            return op_breaks(v, op, op->out, "a weight's change has the weight's rows and a rank");
         }
     }
     const int32_t cols = sumi_plan_info(v->plan, op->out)->cols;

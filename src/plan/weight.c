@@ -9,6 +9,11 @@ uint64_t sumi_weight_bytes(const sumi_weight* weight)
     for (int32_t p = 0; p < weight->part_count; p++) {
         bytes += sumi_dtype_bytes(weight->parts[p].dtype, (uint64_t)weight->parts[p].rows * (uint64_t)weight->cols);
     }
+    if (weight->change != NULL) {
+        const sumi_weight_part *down = &weight->change->down, *up = &weight->change->up;
+        bytes += sumi_dtype_bytes(down->dtype, (uint64_t)down->rows * (uint64_t)weight->cols)
+               + sumi_dtype_bytes(up->dtype, (uint64_t)up->rows * (uint64_t)down->rows);
+    }
     return bytes;
 }
 
@@ -30,7 +35,7 @@ static const unsigned char* address_of(const sumi_weight_part* part, uint64_t at
 
 void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t count, void* into)
 {
-    SUMI_ASSERT(begin >= 0 && count >= 1 && begin + count <= weight->rows);
+    SUMI_ASSERT(begin >= 0 && count >= 1 && begin + count <= weight->rows && weight->change == NULL);
     const sumi_weight_part* part = weight->parts;
     for (; begin >= part->rows; part++) { begin -= part->rows; }
     SUMI_ASSERT(begin + count <= part->rows);
@@ -42,28 +47,67 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
     }
 }
 
-void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride)
+// Elements [at, at + count) of a factor of a change.
+static void factor_to_float(const sumi_weight_part* factor, uint64_t at, float* into, int32_t count)
 {
-    SUMI_ASSERT(begin >= 0 && count >= 0 && begin <= weight->rows - count);
-    SUMI_ASSERT(stride >= weight->cols || count <= 1);
+    sumi_dtype_to_float(factor->dtype, address_of(factor, at), into, (size_t)count);
+    for (int32_t i = 0; factor->scale != 1.0f && i < count; i++) { into[i] *= factor->scale; }
+}
+
+// Piece by piece of the columns: one of `down` is converted once for all rows of the block. An element has the same sum,
+// in the order of the rank, in every block.
+static void add_change(const sumi_weight* weight, sumi_weight_block block, float* into, int32_t stride)
+{
+    enum { PIECE = 256 };
+    const sumi_weight_part *down = &weight->change->down, *up = &weight->change->up;
+    const int32_t rank = down->rows;
+    SUMI_ASSERT(rank >= 1 && up->rows == weight->rows && down->chunk == 0 && up->chunk == 0);
+    SUMI_ASSERT(weight->cols % sumi_dtype_get(down->dtype)->block == 0 && sumi_dtype_get(up->dtype)->block == 1);
+    for (int32_t begin = 0; begin < block.cols; begin += PIECE) {
+        const int32_t count = block.cols - begin < PIECE ? block.cols - begin : PIECE;
+        for (int32_t k = 0; k < rank; k++) {
+            float values[PIECE], left;
+            factor_to_float(down, (uint64_t)k * (uint64_t)weight->cols + (uint64_t)(block.column + begin), values,
+                            count);
+            for (int32_t r = 0; r < block.rows; r++) {
+                float* row = into + (size_t)r * (size_t)stride + begin;
+                factor_to_float(up, (uint64_t)(block.row + r) * (uint64_t)rank + (uint64_t)k, &left, 1);
+                for (int32_t c = 0; c < count; c++) { row[c] += left * values[c]; }
+            }
+        }
+    }
+}
+
+void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block block, float* into, int32_t stride)
+{
+    SUMI_ASSERT(block.row >= 0 && block.rows >= 0 && block.row <= weight->rows - block.rows);
+    SUMI_ASSERT(block.column >= 0 && block.cols >= 0 && block.column <= weight->cols - block.cols);
+    SUMI_ASSERT(block.column % 256 == 0 && (stride >= block.cols || block.rows <= 1));
     int32_t first = 0; // row of the stack where the part begins
     for (int32_t p = 0; p < weight->part_count; p++) {
         const sumi_weight_part* part = &weight->parts[p];
-        int32_t from = begin > first ? begin : first;
-        int32_t to = begin + count < first + part->rows ? begin + count : first + part->rows;
-        int32_t step = part->chunk == 0 ? weight->cols : part->chunk;
+        int32_t from = block.row > first ? block.row : first;
+        int32_t to = block.row + block.rows < first + part->rows ? block.row + block.rows : first + part->rows;
+        int32_t step = part->chunk == 0 ? block.cols : part->chunk;
+        SUMI_ASSERT(part->chunk == 0 || block.cols == weight->cols);
         for (int32_t r = from; r < to; r++) {
-            float* row = into + (size_t)(r - begin) * (size_t)stride;
-            uint64_t at = (uint64_t)weight->cols * (uint64_t)(r - first);
-            for (int32_t c = 0; c < weight->cols; c += step) {
+            float* row = into + (size_t)(r - block.row) * (size_t)stride;
+            uint64_t at = (uint64_t)weight->cols * (uint64_t)(r - first) + (uint64_t)block.column;
+            for (int32_t c = 0; c < block.cols; c += step) {
                 sumi_dtype_to_float(part->dtype, address_of(part, at + (uint64_t)c), row + c, (size_t)step);
             }
             if (part->scale != 1.0f) {
-                for (int32_t c = 0; c < weight->cols; c++) { row[c] *= part->scale; }
+                for (int32_t c = 0; c < block.cols; c++) { row[c] *= part->scale; }
             }
         }
         first += part->rows;
     }
+    if (weight->change != NULL) { add_change(weight, block, into, stride); }
+}
+
+void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride)
+{
+    sumi_weight_block_to_float(weight, (sumi_weight_block){begin, count, 0, weight->cols}, into, stride);
 }
 
 // Element [row, col] of a factor, which has one part.

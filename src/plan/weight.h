@@ -23,22 +23,40 @@ typedef struct sumi_weight_part {
     uint64_t mapping_bytes;
 } sumi_weight_part;
 
+// What a file keeps beside a weight and adds to it always: W + up @ down. Whoever makes floats of the weight's rows adds
+// it, so it is merged in float32 and no sum is rounded to the file's type, while both lie where they lie. The parts have
+// no chunks; `up` has a type without blocks, because its elements are read one by one; alpha / rank is in its scale.
+typedef struct sumi_weight_change {
+    sumi_weight_part down, up; // [rank, cols], [rows, rank]
+} sumi_weight_change;
+
 typedef struct sumi_weight {
     const char* name; // "layers.3.attention.qkv": for profiles and messages
     // out features, in features. A convolution [co, ci, kh, kw] is rows = co, cols = ci * kh * kw. A vector is rows = 1
     int32_t rows, cols;
     int32_t part_count;
     sumi_weight_part parts[SUMI_WEIGHT_MAX_PARTS];
+    // NULL: there is none. With it the bytes of the parts are not the weight's: copying them is not enough.
+    const sumi_weight_change* change;
     int32_t index;        // in the model's list of weights
     bool keeps_precision; // never quantised further: embedders, modulation, final layers
 } sumi_weight;
 
-uint64_t sumi_weight_bytes(const sumi_weight* weight); // what is read of it: not what lies between chunks
+// What is read of it: its change too, not what lies between chunks.
+uint64_t sumi_weight_bytes(const sumi_weight* weight);
 bool sumi_weight_is_dense(const sumi_weight* weight);
-// Rows [begin, begin + count), which lie in one part, one behind the other in the type of the file.
+// Rows [begin, begin + count), which lie in one part, one behind the other in the type of the file. Of weights without a
+// change.
 void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t count, void* into);
 // Rows [begin, begin + count) as float, row r at into + (r - begin) * stride. Vectors and norms use this with count 1.
 void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride);
+
+typedef struct sumi_weight_block {
+    int32_t row, rows, column, cols;
+} sumi_weight_block;
+// The same of some columns. `column` is a multiple of 256, and of all types' blocks with it; a weight that lies in chunks
+// is converted by whole rows only.
+void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block block, float* into, int32_t stride);
 
 typedef enum sumi_delta_kind {
     SUMI_DELTA_LOW_RANK,  // up [rows, rank] @ down [rank, in]
