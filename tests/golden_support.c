@@ -251,6 +251,23 @@ static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t 
 #define BF16_FACTOR 1.5
 #define FP8_ERROR 0.15
 
+// The reference's error in bfloat16 for the pooled vector of the case enc_jina; -1: there is no such case.
+//
+// How far roundings carry this vector of the tiny tower is chance, and differs from prompt to prompt: the reference's own
+// error goes from 0.0067 to 0.0148 over eight prompts (0.0097 in the quadratic mean), an H200's from 0.0050 to 0.0179
+// (0.0104 in the mean, with kernels of its own or portable ones). So a prompt is held against the larger one of its own
+// and of enc_jina's, 0.0148: with its own alone two of the eight would be at 1.7 and 2.0 times the reference's error.
+static double pooled_error(const golden_case* c)
+{
+    char path[2400], message[256];
+    snprintf(path, sizeof path, "%.2000s/enc_jina.json", c->folder);
+    node* json = json_read(path, message, sizeof message);
+    const node* about = json != NULL ? json_get(json_get(json, "tensors"), "expect.pooled") : NULL;
+    const double error = json_number(about, "bf16_rel_l2", -1);
+    json_free(json);
+    return error;
+}
+
 // The error in bfloat16 that is stored for an expected tensor; -1: none. For some none is stored, but for one that is
 // made in the same way beside it, or out of it and little else, and that one's holds.
 static double error_of_reference(const golden_case* c, const char* name, const node* about)
@@ -261,6 +278,7 @@ static double error_of_reference(const golden_case* c, const char* name, const n
                                            {"layer5.attention", "layer5"},
                                            {"unscaled", "decoder.conv_in"}}; // what the first convolution reads
     const double stored = json_number(about, "bf16_rel_l2", -1);
+    if (stored >= 0 && strcmp(name, "jina_pooled") == 0) return fmax(stored, pooled_error(c));
     for (size_t i = 0; i < sizeof alike / sizeof *alike && stored < 0; i++) {
         if (strcmp(name, alike[i][0]) == 0) return json_number(describe(c, "expect", alike[i][1]), "bf16_rel_l2", -1);
     }

@@ -41,7 +41,7 @@ if [ "${1:-}" = --collect ]; then
         program=$3/$(basename "$program")
         [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
         # tested on a driver that is none, where it was built
-        if ldd "$program" | grep -q '/fake/libcuda' || nm -D --undefined-only "$program" 2>/dev/null | grep -q ' fake_'; then continue; fi
+        [[ $(ldd "$program"; nm -D --undefined-only "$program") != *@(/fake/libcuda|' fake_')* ]] || continue
         cp -f "$program" "$2/"
         # The C library and the loader are the machine's own; the driver is opened at run time.
         ldd "$program" | awk '$3 ~ /^\// { print $3 }' | grep -vE '/(libcuda|libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -fL "$library" "$2/lib/"; done
