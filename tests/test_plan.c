@@ -303,6 +303,30 @@ static void check_slices(const sumi_plan* plan)
     CHECK_NUMBER(slice, plan->slice_count);
 }
 
+// The last part of an op may have far fewer rows than the others, and takes as much less time.
+TEST(parts_are_predicted_by_their_rows)
+{
+    sumi_weight big = make_weight(512, 512);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4000, 512);
+    sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "l", .x = x, .weight = &big});
+    check_finish(&plan);
+    const sumi_op* op = &plan.ops[0];
+    const int32_t rest = op->rows - (op->part_count - 1) * op->part_rows;
+    CHECK(op->part_count >= 3 && rest < op->part_rows);
+    const float whole = sumi_plan_predict_us(&plan, op, &s_rates);
+    CHECK_NUMBER(sumi_plan_slice(&plan, &s_rates, 1, NULL), SUMI_OK); // every part alone
+    CHECK_NUMBER(plan.slice_count, op->part_count);
+    for (size_t i = 0; i < plan.slice_count; i++) {
+        const int32_t rows = i + 1 < plan.slice_count ? op->part_rows : rest;
+        const float expected = whole * (float)rows / (float)op->rows, off = plan.slices[i].predicted_us - expected;
+        CHECK(off <= 1e-4f * whole && off >= -1e-4f * whole);
+    }
+    sumi_plan_end(&plan);
+}
+
 TEST(plan_slices_cover_all_work_and_respect_the_bound)
 {
     sumi_weight big = make_weight(64, 64);
@@ -848,6 +872,7 @@ int main(int argc, char** argv)
     RUN(plan_keeps_a_solver_table_until_it_is_read);
     RUN(plan_gives_no_memory_to_a_value_inside_a_pair);
     RUN(plan_keeps_apart_what_a_pair_reads_and_writes);
+    RUN(parts_are_predicted_by_their_rows);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
     RUN(plan_ops_write_over_their_inputs_only_where_the_table_says_so);
     RUN(plan_arguments_that_are_left_out_mean_the_usual);

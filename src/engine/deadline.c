@@ -6,7 +6,19 @@
 
 #define FEWEST_STEPS 4       // below, pictures fall apart
 #define MEASURE_NS 10000000u // a shorter time says more about the scheduler than about the host's budgets
+#define FOLLOW_NS 25e6       // a measurement that takes as long counts for half; a longer one for no more
 #define LEAST_SHARE 1e-4     // a pause
+#define WHOLE_OP_US 5000.0   // as sumi_engine_piece_us
+
+// Mean deviations between what is predicted and what is counted on: of a bell curve, 99 in 100 are below.
+#define MARGIN 2.5
+// Before anything was noted. Decoders that were guessed took 0.7 to 1.2 of the guess (the demonstration model on two
+// cores); those that had been measured are off by a tenth where others work too.
+#define FIRST_DEVIATION 0.05f
+#define FIRST_GUESS_DEVIATION 0.2f
+#define FIRST_STEP_DEVIATION 0.1f
+#define MOST_TIMES 1.75 // so that a deadline of twice the time leaves nothing out, whatever was noted
+#define LATELY 8        // predictions; older ones fade
 
 static bool can_skip(sumi_solver solver) { return sumi_solver_most_rows(solver) == 1; } // an evaluation is a step
 
@@ -17,16 +29,68 @@ double sumi_deadline_left(const sumi_slot* slot)
 
 void sumi_deadline_note(sumi_engine* engine, double us) { engine->pace.work_us += us; }
 
-// The newest measurement counts as much as all before it: a host's load changes from one moment to the next.
+static double all_us(const sumi_work_us* work) { return work->known + work->guessed; }
+static bool is_guess(const sumi_work_us* work) { return work->guessed > work->known; }
+
+// ---- What came of predictions ---------------------------------------------------------------------------------------
+
+static void note_accuracy(sumi_accuracy* accuracy, float first_deviation, double came, double predicted)
+{
+    SUMI_ASSERT(first_deviation > 0.0f);
+    if (!(predicted > 0.0)) return;
+    if (accuracy->count == 0) *accuracy = (sumi_accuracy){.mean = 1.0f, .deviation = first_deviation};
+    // A host that pauses once says little of the next time: a single one moves things so far and no further.
+    const float most = 0.15f + 4.0f * accuracy->deviation, off = (float)(came / predicted) - accuracy->mean,
+                miss = off > most  ? most
+                     : off < -most ? -most
+                                   : off;
+    const float weight = 1.0f / (float)((accuracy->count < LATELY - 2 ? accuracy->count : LATELY - 2) + 2);
+    accuracy->mean += weight * miss;
+    accuracy->deviation += weight * ((miss < 0.0f ? -miss : miss) - accuracy->deviation);
+    accuracy->count++;
+    SUMI_ASSERT(accuracy->deviation >= 0.0f);
+}
+
+static double deviation(const sumi_accuracy* accuracy, float first_deviation)
+{
+    return (double)(accuracy->count > 0 ? accuracy->deviation : first_deviation);
+}
+
+// Times what was predicted: longer than that it hardly takes.
+static double most_times(const sumi_accuracy* accuracy, float first_deviation)
+{
+    const double most =
+        (accuracy->count > 0 ? (double)accuracy->mean : 1.0) + MARGIN * deviation(accuracy, first_deviation);
+    return most < 0.5 ? 0.5 : most > MOST_TIMES ? MOST_TIMES : most;
+}
+
+// What budgets and the time between them leave of the wall's time; 1 where they are not known. An update does one slice
+// however small its budget is.
+static double budgeted_share(const sumi_engine* engine)
+{
+    const sumi_pace* pace = &engine->pace;
+    const double slice_us = engine->slice_us > 0 ? (double)engine->slice_us : WHOLE_OP_US,
+                 us = pace->budget_us > slice_us ? pace->budget_us : slice_us;
+    return pace->budget_us > 0.0 && pace->apart_us > us ? us / pace->apart_us : 1.0;
+}
+
+static double known_share(const sumi_engine* engine)
+{
+    return engine->pace.share > 0.0 ? engine->pace.share : budgeted_share(engine);
+}
+
+// Loads change from one moment to the next: measurements of some frames together count as much as all before them.
 static double measure_share(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_pace* pace = &engine->pace;
     const uint64_t now = sumi_clock_ns();
     if (pace->begin_ns != 0 && now - pace->begin_ns >= MEASURE_NS) {
-        double share = pace->work_us * 1e3 / (double)(now - pace->begin_ns);
+        const double wall_ns = (double)(now - pace->begin_ns);
+        double share = pace->work_us * 1e3 / wall_ns;
         share = share > 1.0 ? 1.0 : share < LEAST_SHARE ? LEAST_SHARE : share;
-        pace->share = pace->share > 0.0 ? 0.5 * (pace->share + share) : share;
+        const double weight = wall_ns < FOLLOW_NS ? wall_ns / (wall_ns + FOLLOW_NS) : 0.5;
+        pace->share = pace->share > 0.0 ? pace->share + weight * (share - pace->share) : share;
         SUMI_ASSERT(pace->share >= LEAST_SHARE && pace->share <= 1.0);
         pace->begin_ns = 0;
     }
@@ -34,16 +98,61 @@ static double measure_share(sumi_engine* engine)
         pace->begin_ns = now;
         pace->work_us = 0.0;
     }
-    return pace->share > 0.0 ? pace->share : 1.0;
+    return known_share(engine);
+}
+
+#define PAUSE_US 250000.0 // updates that lie further apart are none of a rhythm
+
+void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_ns)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
+    sumi_pace* pace = &engine->pace;
+    if (engine->runner->functions->finished != NULL) return; // it works between updates too
+    if (budget_us == SUMI_FOREVER) {
+        pace->budget_us = pace->apart_us = 0.0;
+        pace->update_ns = 0;
+        return;
+    }
+    const double apart_us = pace->update_ns != 0 ? (double)(now_ns - pace->update_ns) * 1e-3 : PAUSE_US;
+    if (apart_us < PAUSE_US) pace->apart_us = pace->apart_us > 0.0 ? 0.75 * pace->apart_us + 0.25 * apart_us : apart_us;
+    pace->update_ns = now_ns;
+    pace->budget_us = (double)budget_us;
 }
 
 void sumi_deadline_begin(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     SUMI_ASSERT(slot->u.plan.part_count >= 0 && slot->u.plan.run_steps >= 0);
-    engine->pace.begin_ns = 0; // nobody was at work before
+    // Nobody was at work before. A device's first slices end after its first step was submitted, so that until then
+    // there is nothing to measure by.
+    engine->pace.begin_ns = engine->runner->functions->finished == NULL ? sumi_clock_ns() : 0;
+    engine->pace.work_us = 0.0;
+    // the budgets may have become smaller since the last job
+    if (engine->pace.share > budgeted_share(engine)) engine->pace.share = budgeted_share(engine);
     slot->u.plan.adaption = (sumi_adaption){.next = 0};
+    slot->u.plan.forecast.begin_ns = 0;
+    slot->u.plan.forecast.end_seconds = 0.0;
 }
+
+void sumi_deadline_end(sumi_engine* engine, sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot->u.plan.goal == SUMI_GOAL_IMAGES);
+    sumi_forecast* forecast = &slot->u.plan.forecast;
+    sumi_pace* pace = &engine->pace;
+    const uint64_t now = sumi_clock_ns();
+    if (forecast->end_seconds > 0.0 && forecast->step_seconds > 0.0) {
+        const double came = (double)(now - forecast->begin_ns) * 1e-9 - forecast->step_seconds;
+        if (forecast->is_guess) note_accuracy(&pace->guess, FIRST_GUESS_DEVIATION, came, forecast->end_seconds);
+        else note_accuracy(&pace->end, FIRST_DEVIATION, came, forecast->end_seconds);
+    }
+    if (forecast->whole_seconds > 0.0) {
+        const double came = (double)(now - forecast->planned_ns) * 1e-9;
+        note_accuracy(&pace->whole, FIRST_GUESS_DEVIATION, came, forecast->whole_seconds);
+    }
+    *forecast = (sumi_forecast){.begin_ns = 0};
+}
+
+// ---- How many steps -------------------------------------------------------------------------------------------------
 
 // The batch may be run in parts, each of which has to have its share of the time: how many there are, this one
 // included.
@@ -65,44 +174,80 @@ static double chores_us(const sumi_engine* engine, double us)
     return factor > 1.0 ? us * factor : us;
 }
 
-int32_t sumi_deadline_step_count(const sumi_engine* engine, const sumi_slot* slot, int32_t step_count)
+int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_slot* slot, int32_t step_count)
 {
-    const sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_job* job = &slot->u.plan;
     const sumi_plan_entry* entry = job->entry;
     if (can_skip(job->solver)) return step_count;
-    const double share = engine->pace.share > 0.0 ? engine->pace.share : 1.0;
+    const double budgeted = budgeted_share(engine), lately = known_share(engine),
+                 share = lately < budgeted ? lately : budgeted;
     double fixed_us = chores_us(
         engine, 3.0 * engine->chore_us[SUMI_CHORE_INPUT]
                     + job->item_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
     double denoise_us = 0.0;
     for (size_t s = 0; s < entry->plan.section_count; s++) {
-        double us = sumi_section_us(entry, s) * entry->plan.sections[s].repeat;
+        const sumi_work_us once = sumi_section_work_us(engine, entry, s);
+        const double us = all_us(&once) * entry->plan.sections[s].repeat;
         if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;
         else fixed_us += us;
     }
-    const double left = sumi_deadline_left(slot) * share / part_runs(job);
+    // nothing is looked at again, so that the margin is for all of it
+    const double most = most_times(&engine->pace.whole, FIRST_GUESS_DEVIATION);
+    const double left = sumi_deadline_left(slot) * share / part_runs(job) / most;
     int32_t allowed =
         sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6, left > 1e-6 ? left : 1e-6,
                             fewest_steps(job), job->run_steps, (double)job->evaluation_count / job->run_steps);
+    job->forecast.planned_ns = sumi_clock_ns();
+    job->forecast.whole_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->run_steps) / share;
     if (allowed >= job->run_steps) return step_count;
     // strength runs the same share of fewer steps
     int32_t steps = (int32_t)((int64_t)step_count * allowed / job->run_steps);
     return steps > 1 ? steps : 1;
 }
 
+// Notes what came of the step before and what is predicted for the one that begins.
+static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_work_left* out_left, double* out_share)
+{
+    const double share = measure_share(engine);
+    const uint64_t now = sumi_clock_ns();
+    sumi_forecast* forecast = &job->forecast;
+    sumi_work_left left = sumi_run_left_from_here(engine);
+    left.end.known += chores_us(engine, job->item_count * sumi_plan_job_output_us(engine, job));
+    if (forecast->begin_ns != 0) {
+        const double came = (double)(now - forecast->begin_ns) * 1e-9;
+        note_accuracy(&job->entry->step, FIRST_STEP_DEVIATION, came, forecast->step_seconds);
+    }
+    forecast->begin_ns = now;
+    forecast->step_seconds = is_guess(&left.evaluation) ? 0.0 : 1e-6 * all_us(&left.evaluation) / share;
+    left.end.known /= left.end_fill, left.end.guessed /= left.end_fill; // in the steps' share of the wall's time
+    forecast->end_seconds = 0.0;
+    forecast->is_guess = is_guess(&left.end);
+    *out_left = left;
+    *out_share = share;
+}
+
 // How many evaluations, this one included, the time that is left is good for.
-static int32_t allowed_evaluations(sumi_engine* engine, const sumi_slot* slot, int32_t counter)
+static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* slot, int32_t counter,
+                                   const sumi_work_left* work, double share)
 {
     const sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->part_count > 0 && job->adaption.skipped <= counter);
     SUMI_ASSERT(counter >= 0 && counter < job->evaluation_count);
     const int32_t left = job->evaluation_count - counter, done = counter - job->adaption.skipped;
     const int32_t fewest = fewest_steps(job) > done + 1 ? fewest_steps(job) - done : 1;
-    double evaluation_us, rest_us;
-    sumi_run_left_from_here(engine, &evaluation_us, &rest_us);
-    rest_us += chores_us(engine, job->item_count * sumi_plan_job_output_us(engine, job));
-    const double seconds = sumi_deadline_left(slot) * measure_share(engine) / part_runs(job);
-    return sumi_deadline_steps(evaluation_us * 1e-6, rest_us * 1e-6, seconds > 1e-6 ? seconds : 1e-6,
+    double step_us = work->average_us, end_us = all_us(&work->end);
+    if (is_guess(&work->evaluation) && fewest >= 2) {
+        // Nothing of the size was measured. This step and the next one are run whatever comes, so that it costs no time
+        // to let this one tell: until it has, steps are left out only if half of the guess is too long.
+        step_us *= 0.5;
+        end_us *= 0.5;
+    } else {
+        end_us = work->end.known * most_times(&engine->pace.end, FIRST_DEVIATION)
+               + work->end.guessed * most_times(&engine->pace.guess, FIRST_GUESS_DEVIATION)
+               + MARGIN * deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
+    }
+    const double seconds = sumi_deadline_left(slot) * share / part_runs(job);
+    return sumi_deadline_steps(step_us * 1e-6, end_us * 1e-6, seconds > 1e-6 ? seconds : 1e-6,
                                fewest < left ? fewest : left, left, 1.0);
 }
 
@@ -128,15 +273,20 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
     SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_plan_job* job = &slot->u.plan;
     int32_t counter, left_in_section;
-    if (job->deadline_ms == 0 || job->goal != SUMI_GOAL_IMAGES || !can_skip(job->solver)
-        || !sumi_run_begins_evaluation(engine, &counter, &left_in_section))
-        return;
+    if (job->goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return;
     if (counter < job->adaption.next) return;
-    const int32_t left = job->evaluation_count - counter, allowed = allowed_evaluations(engine, slot, counter);
-    SUMI_ASSERT(allowed >= 1 && allowed <= left);
-    int32_t stride = (2 * left + allowed) / (2 * allowed); // evenly over what is left; the next step looks again
-    // guidance that begins or ends there is another part of the plan
-    if (stride > left_in_section) stride = left_in_section;
+    sumi_work_left work;
+    double share;
+    look_ahead(engine, job, &work, &share);
+    int32_t stride = 1;
+    if (job->deadline_ms > 0 && can_skip(job->solver)) {
+        const int32_t left = job->evaluation_count - counter,
+                      allowed = allowed_evaluations(engine, slot, counter, &work, share);
+        SUMI_ASSERT(allowed >= 1 && allowed <= left);
+        stride = (2 * left + allowed) / (2 * allowed); // evenly over what is left; the next step looks again
+        // guidance that begins or ends there is another part of the plan
+        if (stride > left_in_section) stride = left_in_section;
+    }
     SUMI_ASSERT(stride >= 1 && counter + stride <= job->evaluation_count);
     const bool skips = stride > 1;
     if (skips || job->adaption.is_changed) { // a multistep solver's row depends on the step before
@@ -147,6 +297,7 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
         sumi_run_skip(engine, stride - 1);
         job->adaption.skipped += stride - 1;
     }
+    if (counter + stride == job->evaluation_count) job->forecast.end_seconds = 1e-6 * all_us(&work.end) / share;
     job->adaption.next = counter + stride;
     job->adaption.is_changed = skips;
     job->adaption.previous_sigma = job->rows[counter].sigma;

@@ -7,6 +7,16 @@
 //
 // What counts is the clock on the wall, from submission: a host that gives less of each frame, or pauses, has fewer
 // steps left. How much of the wall's time the work gets is measured from step to step.
+//
+// No prediction is trusted further than predictions of its kind were right. Every image job, with a deadline or without
+// one, notes what its steps and its end took against what had been predicted for them:
+//
+//   wall   |-- step --|-- step --|-- last step --|-- decode, pictures --|      deadline
+//                                                 <------- end -------><- margin ->|
+//
+// The margin is for what no later decision can make good: the end, the step at hand, and the one behind it. It is so
+// many mean deviations of what was noted, and large before anything was. The end of a size that was never decoded is
+// predicted from how long the kinds of its ops took elsewhere; how wrong that was is noted for itself.
 #ifndef SUMI_ENGINE_DEADLINE_H
 #define SUMI_ENGINE_DEADLINE_H
 #include "base/result.h"
@@ -14,11 +24,35 @@
 
 struct sumi_slot;
 
+// How far predictions of a kind were from what came: what came, by what was predicted.
+typedef struct sumi_accuracy {
+    float mean, deviation; // its mean and its mean deviation from that, lately
+    int32_t count;         // of predictions that were noted; 0: the two are not set yet
+} sumi_accuracy;
+
 typedef struct sumi_pace {
     uint64_t begin_ns; // of the measurement that is under way; 0: none
     double work_us;    // done since
     double share;      // work per time on the wall, lately; 0: not known yet
+    // On a processor, of the host's updates: the budget of the newest one, 0 for none; when it began, 0 before the first
+    // one; how long they lie apart, 0 while that is not known.
+    double budget_us;
+    uint64_t update_ns;
+    double apart_us;
+    // of the ends of jobs whose decoder had been measured, of those where it had not; of whole jobs that are decided
+    // once
+    sumi_accuracy end, guess, whole;
 } sumi_pace;
+
+// What was predicted for a job, until it comes.
+typedef struct sumi_forecast {
+    uint64_t begin_ns;    // of the newest step; 0: none has begun
+    double step_seconds;  // predicted for it; 0: not noted
+    double end_seconds;   // predicted for what is behind it, when nothing but the end is; 0: there are more steps
+    double whole_seconds; // of the first part, from the choice of the plan on, of jobs that are decided once
+    uint64_t planned_ns;  // that choice
+    bool is_guess;        // of the end: most of it was never measured
+} sumi_forecast;
 
 typedef struct sumi_adaption {
     float previous_sigma; // of the step before; 0: none
@@ -28,11 +62,15 @@ typedef struct sumi_adaption {
 } sumi_adaption;
 
 // Before a plan is chosen: the step count that fits, for solvers whose steps cannot be left out later.
-int32_t sumi_deadline_step_count(const sumi_engine* engine, const struct sumi_slot* slot, int32_t step_count);
+int32_t sumi_deadline_step_count(const sumi_engine* engine, struct sumi_slot* slot, int32_t step_count);
+// An update with that budget begins, or with SUMI_FOREVER a call without one: idle or not, they tell how often there is
+// one.
+void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_ns);
 void sumi_deadline_begin(sumi_engine* engine, struct sumi_slot* slot); // its run begins, perhaps for the second time
 // Before the slice that begins an evaluation is submitted; more than once does no harm.
 void sumi_deadline_adapt(sumi_engine* engine, struct sumi_slot* slot);
 void sumi_deadline_note(sumi_engine* engine, double us); // work that was done, in the time that predictions are in
+void sumi_deadline_end(sumi_engine* engine, struct sumi_slot* slot); // its pictures are there
 // Seconds until the deadline on the wall; negative when it is over.
 double sumi_deadline_left(const struct sumi_slot* slot);
 #endif

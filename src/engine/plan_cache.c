@@ -158,7 +158,8 @@ static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_
 {
     const int32_t count = a->op_end - a->op_begin;
     if (a->predicted_us != b->predicted_us || count != b->op_end - b->op_begin
-        || (count == 1 && a->part_end - a->part_begin != b->part_end - b->part_begin))
+        || (count == 1 && a->part_end - a->part_begin != b->part_end - b->part_begin)
+        || (a->part_begin == 0) != (b->part_begin == 0)) // the first parts of an op make what the others find ready
         return false;
     for (int32_t i = 0; i < count; i++) {
         const sumi_op *x = &plan->ops[a->op_begin + i], *y = &plan->ops[b->op_begin + i];

@@ -7,6 +7,7 @@
 #ifndef SUMI_ENGINE_PLAN_CACHE_H
 #define SUMI_ENGINE_PLAN_CACHE_H
 #include "engine/buffers.h"
+#include "engine/deadline.h"
 #include "models/pipeline.h"
 #include "plan/runner.h"
 
@@ -52,6 +53,7 @@ typedef struct sumi_plan_entry {
     int32_t *kind_first, *kind_count; // by slice; the count at the first
     float* slice_us;                  // measured, 0: not yet
     sumi_section_time* sections;
+    sumi_accuracy step; // of what is predicted for its steps on the wall
     unsigned char* key;
     size_t key_bytes;
     uint64_t used; // grows with every use: the smallest goes first

@@ -1023,6 +1023,7 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
     engine->chore_us[SUMI_CHORE_NOISE] = 0.5 * (engine->chore_us[SUMI_CHORE_NOISE] + us);
     // on the processor the whole step is counted
     if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
+    else sumi_deadline_note(engine, us);
     slot->live.doing = "noise";
     slot->live.doing_step = -1;
     if (!is_over) return SUMI_OK;
@@ -1379,6 +1380,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         // reading may have failed, and cannot say so
         if (engine->runner->functions->health != NULL)
             SUMI_TRY(engine->runner->functions->health(engine->runner, error));
+        if (is_over && job->goal == SUMI_GOAL_IMAGES) sumi_deadline_end(engine, slot);
         if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_part(engine, job))) *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
     }

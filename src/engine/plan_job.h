@@ -101,6 +101,7 @@ typedef struct sumi_plan_job {
     // steps that are run: fewer than step_count when a start image is noised only in part
     int32_t run_steps;
     sumi_adaption adaption; // to a deadline
+    sumi_forecast forecast;
     bool preview_is_coming; // fetched, not yet published
     bool is_publishing;     // the device may be writing to the host's device memory
 

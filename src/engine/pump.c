@@ -100,6 +100,7 @@ static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_b
         chore = of_phase[phase_before];
     }
     engine->chore_us[chore] = 0.5 * (engine->chore_us[chore] + us);
+    if (chore == SUMI_CHORE_INPUT && engine->runner->functions->finished == NULL) sumi_deadline_note(engine, us);
 }
 
 // Of a step that is no slice of the processor's, for traces.
@@ -338,6 +339,7 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
     engine->most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
     engine->most_own_us = budget_us == SUMI_FOREVER || engine->runner->functions->finished == NULL ? 0.0 : MOST_OWN_US;
     sumi_engine_follow_pace(engine, budget_us);
+    sumi_deadline_follow(engine, budget_us, begin);
     pump_state state = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
     while (state != PUMP_HAS_NOTHING) {
         if (budget_us == SUMI_FOREVER) {
@@ -374,6 +376,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         engine->most_pending_us = SUMI_MOST_PENDING_US;
         engine->most_own_us = 0.0;
         sumi_engine_follow_pace(engine, SUMI_FOREVER);
+        sumi_deadline_follow(engine, SUMI_FOREVER, 0);
     }
     sumi_mutex_lock(&engine->table);
     for (;;) {

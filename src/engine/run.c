@@ -174,17 +174,104 @@ void sumi_run_skip(sumi_engine* engine, int32_t count)
     engine->run.skips = count;
 }
 
-void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_us, double* out_rest_us)
+// Of an op or a part of one, by what its kind took lately. A kind that was never measured goes like those that were.
+static double guess_us(const sumi_engine* engine, const sumi_plan_entry* entry, sumi_op_kind kind, double predicted_us)
+{
+    const float lately = engine->cache.op_ratio[kind];
+    return predicted_us * (double)(lately > 0.0f ? lately / entry->op_ratio[kind] : 1.0f);
+}
+
+sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && section < entry->plan.section_count);
+    const sumi_plan* plan = &entry->plan;
+    const sumi_section_time* time = &entry->sections[section];
+    sumi_work_us work = {.known = time->measured_us};
+    if (time->unmeasured_us < 1e-3 * (time->expected_us + time->unmeasured_us)) return work; // rounding is left
+    const sumi_rates rates = engine->runner->functions->rates(engine->runner);
+    for (int32_t i = plan->sections[section].slice_begin; i < plan->sections[section].slice_end; i++) {
+        const sumi_slice* slice = &plan->slices[i];
+        if (entry->slice_us[entry->kind_first[i]] > 0.0f) continue;
+        if (slice->op_end == slice->op_begin + 1) {
+            work.guessed += guess_us(engine, entry, plan->ops[slice->op_begin].kind, (double)slice->predicted_us);
+            continue;
+        }
+        for (int32_t o = slice->op_begin; o < slice->op_end; o++) {
+            const sumi_op* op = &plan->ops[o];
+            const double us = (double)(sumi_plan_predict_us(plan, op, &rates) * entry->op_ratio[op->kind]);
+            work.guessed += guess_us(engine, entry, op->kind, us);
+        }
+    }
+    return work;
+}
+
+// How updates of so much time do slices, one after the other: the pump begins none that does not fit.
+typedef struct filling {
+    double budget_us, elapsed_us, work_us;
+    int32_t frames; // that are over
+} filling;
+
+static void fill_frames(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section, filling* f)
+{
+    SUMI_ASSERT(f->budget_us > 0.0 && section < entry->plan.section_count);
+    for (int32_t i = entry->plan.sections[section].slice_begin; i < entry->plan.sections[section].slice_end; i++) {
+        const double us = slice_us(engine, entry, i);
+        if (f->elapsed_us > 0.0 && f->elapsed_us + us > f->budget_us) {
+            f->frames++;
+            f->elapsed_us = 0.0;
+        }
+        f->elapsed_us += us;
+        f->work_us += us;
+    }
+}
+
+static double work_per_frame(const filling* f)
+{
+    const double last = f->elapsed_us / f->budget_us;
+    return f->work_us / (f->frames + (last < 1.0 ? last : 1.0));
+}
+
+#define FRAMES 8 // after so many, steps that are shorter than a frame have met its end everywhere
+
+static double end_fill(const sumi_engine* engine)
+{
+    const sumi_run* run = &engine->run;
+    const sumi_plan* plan = &run->entry->plan;
+    filling steps = {.budget_us = engine->pace.budget_us}, end = steps;
+    if (steps.budget_us <= 0.0) return 1.0;
+    do {
+        fill_frames(engine, run->entry, run->section, &steps);
+    } while (steps.frames < FRAMES && steps.work_us > 0.0);
+    for (size_t s = run->section + 1; s < plan->section_count; s++) {
+        for (int32_t r = 0; r < plan->sections[s].repeat && plan->sections[s].kind != SUMI_SECTION_DENOISE; r++)
+            fill_frames(engine, run->entry, s, &end);
+    }
+    return steps.work_us > 0.0 && end.work_us > 0.0 ? work_per_frame(&end) / work_per_frame(&steps) : 1.0;
+}
+
+sumi_work_left sumi_run_left_from_here(const sumi_engine* engine)
 {
     SUMI_ASSERT(engine->run.entry != NULL && !engine->run.is_submitted);
     const sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
-    *out_evaluation_us = sumi_section_us(run->entry, run->section);
-    *out_rest_us = sumi_run_pending_us(engine);
+    sumi_work_left left = {.evaluation = sumi_section_work_us(engine, run->entry, run->section),
+                           .end.known = sumi_run_pending_us(engine),
+                           .end_fill = end_fill(engine)};
+    int32_t count = plan->sections[run->section].repeat - run->iteration;
+    double all_us = count * (left.evaluation.known + left.evaluation.guessed);
     for (size_t s = run->section + 1; s < plan->section_count; s++) {
-        if (plan->sections[s].kind != SUMI_SECTION_DENOISE)
-            *out_rest_us += sumi_section_us(run->entry, s) * plan->sections[s].repeat;
+        const sumi_work_us once = sumi_section_work_us(engine, run->entry, s);
+        const int32_t repeat = plan->sections[s].repeat;
+        if (plan->sections[s].kind == SUMI_SECTION_DENOISE) {
+            all_us += repeat * (once.known + once.guessed);
+            count += repeat;
+        } else {
+            left.end.known += repeat * once.known;
+            left.end.guessed += repeat * once.guessed;
+        }
     }
+    left.average_us = all_us / count;
+    return left;
 }
 
 // ---- Submitting and collecting --------------------------------------------------------------------------------------

@@ -62,9 +62,24 @@ sumi_run_step sumi_run_next(const sumi_engine* engine);
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
 // leaves so many iterations out behind the one that begins; fewer than are left in its section
 void sumi_run_skip(sumi_engine* engine, int32_t count);
-// The work that is left when the iteration that begins now is the first of `evaluations`: of one of them, and of
-// everything else.
-void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_us, double* out_rest_us);
+// Work that is left: what its slices took when they were measured, and guesses for the others.
+typedef struct sumi_work_us {
+    double known, guessed;
+} sumi_work_us;
+
+// One run of a section. What was not measured is guessed from how long ops of its kinds took lately, in any plan.
+sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section);
+// The work that is left when an iteration begins now: of that one, of one of all evaluations that are left, this one
+// included, on the average (they differ where guidance begins or ends), and of what is behind the last one. Slices that
+// are on their way are part of the last.
+typedef struct sumi_work_left {
+    sumi_work_us evaluation, end;
+    double average_us;
+    // Of a processor in frames: how much of a frame the end's slices do, by what those of evaluations do. A budget is
+    // used up as far as whole slices go.
+    double end_fill;
+} sumi_work_left;
+sumi_work_left sumi_run_left_from_here(const sumi_engine* engine);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error);
 // the run's oldest, if it has ended and nothing older is on its way; its times are noted
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step);

@@ -307,6 +307,15 @@ static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* erro
     return SUMI_OK;
 }
 
+// Of an op's time, what its parts [begin, end) take: by their rows, of which the last part may have far fewer.
+static float parts_share(const sumi_op* op, int32_t begin, int32_t end)
+{
+    SUMI_ASSERT(begin >= 0 && begin < end && end <= op->part_count && op->part_rows >= 1);
+    const int64_t first = (int64_t)begin * op->part_rows, last = (int64_t)end * op->part_rows,
+                  rows = (last < op->rows ? last : op->rows) - first;
+    return op->rows > 0 && rows > 0 ? (float)rows / (float)op->rows : 0.0f;
+}
+
 static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio,
                                  float bound, float gathered, sumi_error* error)
 {
@@ -326,12 +335,11 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
             continue;
         }
         // parts that fit the bound
-        int32_t most = bound <= 0.0f ? op->part_count : (int32_t)((double)op->part_count * bound / time);
+        int32_t most = bound <= 0.0f ? op->part_count : (int32_t)((double)op->rows / op->part_rows * bound / time);
         if (most < 1) { most = 1; }
         for (int32_t begin = 0; begin < op->part_count; begin += most) {
             int32_t end = op->part_count - begin < most ? op->part_count : begin + most;
-            SUMI_TRY(add_slice(
-                plan, (sumi_slice){i, i + 1, begin, end, time * (float)(end - begin) / (float)op->part_count}, error));
+            SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * parts_share(op, begin, end)}, error));
         }
         open = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
     }
