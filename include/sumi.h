@@ -1032,9 +1032,10 @@ typedef struct sumi_image_desc {
     // before every step, so budgets may change meanwhile; the others decide once. Which steps are run depends on time:
     // this is the one exception to "same bits". Not together with sigmas.
     //
-    // On the processor 99 of 100 jobs are done within 1.1 of their deadline, the first of a size as well, also beside
-    // work that comes and goes and makes sumi half as fast; with solvers that decide once, if its speed stays as it
-    // was. This costs a margin: steps are left out that might have fitted, of an unknown size more of them. A deadline
+    // On the processor a job is meant to be done within 1.1 of its deadline. On a simulated one 99 of 100 are, the first
+    // of a size as well, also beside work that comes and goes and makes sumi half as fast; with solvers that decide once,
+    // if its speed stays as it was. Beside threads that keep every core busy more are late (tests/bench.md). This costs
+    // a margin: steps are left out that might have fitted, of an unknown size more of them. A deadline
     // of twice the time that all steps take leaves none out, or of solvers that decide once a few. Jobs end inside of
     // updates, so a deadline of a few frames is kept to a frame and not to a tenth. An engine's very first decoding is
     // guessed from its other work: where it takes more than half again as long, that job is late.
