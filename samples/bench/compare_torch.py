@@ -705,7 +705,7 @@ def compare_gpu(args):
 
 
 def compare_gpu_qwen(args):
-    """As compare_gpu. sumi's text with a picture is an edit model's, in a process of its own behind the others."""
+    """As compare_gpu; sizes behind the first one are compared by their forwards. What sumi does with a picture to refer to is an edit model's, in a process of its own behind the others."""
     import torch
     import torch_qwen_image as q
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -734,12 +734,19 @@ def compare_gpu_qwen(args):
         def see_and_read():
             return text(edit_ids, vision(patches)[:cells], first, (37, 37))
 
-        jobs = {"text, 512 tokens": [("work", lambda: text(ids))], "text, 512 tokens and a picture": [("work", see_and_read)]}
+        jobs = {"text, 512 tokens": [("work", lambda: text(ids))]}
         for side in sides:
-            latents, picture = normal(16, side // 8, side // 8), normal(3, side, side)
-            jobs[side] = [("forward", lambda z=latents: transformer(z, 0.5, features))] * args.steps + [("decode", lambda z=latents: autoencoder.decode(z))]
-            jobs[f"encode, {side}x{side}"] = [("work", lambda p=picture: autoencoder.encode(p))]
-        for calls in jobs.values():  # compiles
+            latents = normal(16, side // 8, side // 8)
+            jobs[side] = [("forward", lambda z=latents: transformer(z, 0.5, features))] * args.steps
+            if side == sides[0]:
+                picture = normal(3, side, side)
+                jobs[side] += [("decode", lambda z=latents: autoencoder.decode(z))]
+                jobs[f"encode, {side}x{side}"] = [("work", lambda: autoencoder.encode(picture))]
+        # captions of an edit model hold the picture's rows
+        edited, refers = normal(16, sides[0] // 8, sides[0] // 8), (normal(16, 128, 128),)
+        edit_features = normal(args.tokens + cells, 3584)
+        edit_jobs = {"text, 512 tokens and a picture": [("work", see_and_read)], f"forward with a reference, {sides[0]}x{sides[0]}": [("work", lambda: transformer(edited, 0.5, edit_features, refers))]}
+        for calls in (jobs | edit_jobs).values():  # compiles
             timed(calls, 0.0)
         for _ in range(args.rounds):
             for key, calls in jobs.items():
@@ -747,21 +754,25 @@ def compare_gpu_qwen(args):
                 if isinstance(key, int):
                     ours.ask(f"sustain_text {args.tokens} 0")  # the captions of the pictures
                     b = ours.ask(f"sustain {key} {args.steps} 1 {args.seconds}")
-                    for part in ("forward", "decode", "picture"):
+                    for part in ("forward", "decode", "picture") if key == sides[0] else ("forward",):
                         keep(theirs, f"{part}, {key}x{key}", a[part])
                         keep(mine, f"{part}, {key}x{key}", b[part])
                     continue
                 keep(theirs, key, a["work"])
-                if key.startswith("encode"):
-                    keep(mine, key, ours.ask(f"sustain_encode {key.split('x')[1]} {args.seconds / 3}")["work"])
-                elif "picture" not in key:
+                keep(mine, key, ours.ask(f"sustain_encode {sides[0]} {args.seconds / 3}" if key.startswith("encode") else f"sustain_text 512 {args.seconds / 3}")["work"])
+        about = ours.about["device"]
+        ours.close()
+        ours = serve("--references", "1")
+        for _ in range(args.rounds):
+            for key, calls in edit_jobs.items():
+                keep(theirs, key, timed(calls, args.seconds / 3)["work"])
+                if key.startswith("text"):
                     keep(mine, key, ours.ask(f"sustain_text 512 {args.seconds / 3}")["work"])
+                else:
+                    ours.ask(f"sustain_text {args.tokens} 0")
+                    keep(mine, key, ours.ask(f"sustain {sides[0]} {args.steps} 1 {args.seconds / 3}")["forward"])
+        ours.close()
         peak = torch.cuda.max_memory_allocated() * 1e-6
-    about = ours.about["device"]
-    ours.close()
-    ours = serve("--references", "1")
-    mine["text, 512 tokens and a picture"] = [ours.ask(f"sustain_text 512 {args.seconds / 3}")["work"] for _ in range(args.rounds)]
-    ours.close()
     print_gpu_table(args, about, peak, mine, theirs)
 
 
