@@ -260,12 +260,17 @@ static float* take_weight(const sumi_cpu_run* run, const sumi_weight* weight, su
     return into;
 }
 
+#define ACTIVATED_TOGETHER 2048 // values: they stay in the nearest cache
+
 static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
     row_loop* loop = context;
     const sumi_op* op = loop->run->op;
     const sumi_cpu_kernels* kernels = loop->run->kernels;
+    // Narrow rows are activated together: one at a time they are a few vectors each, which wait for one another.
+    const int32_t together = loop->cols >= ACTIVATED_TOGETHER ? 1 : ACTIVATED_TOGETHER / loop->cols;
+    int32_t waiting = 0;
     for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
         const float* x = loop->x + (int64_t)(op->u.norm.x_row + r) * loop->cols;
         // the mean first: E[x^2] - mean^2 loses the variance of rows with a large mean
@@ -275,7 +280,11 @@ static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void
         const float *scale = in_band(loop->scale, loop->scale_pitch, op->u.norm.bands, op->u.norm.band_count, r),
                     *shift = in_band(loop->shift, loop->shift_pitch, op->u.norm.bands, op->u.norm.band_count, r);
         kernels->normalise(y, x, mean, factor, loop->w, scale, shift, loop->cols);
-        if (op->u.norm.silu) { kernels->activate(SUMI_ACT_SILU, y, y, (size_t)loop->cols); }
+        if (!op->u.norm.silu) continue;
+        if (++waiting < together && r + 1 < loop->run->row_begin + end) continue;
+        float* first = y - (int64_t)(waiting - 1) * loop->cols;
+        kernels->activate(SUMI_ACT_SILU, first, first, (size_t)waiting * (size_t)loop->cols);
+        waiting = 0;
     }
 }
 
