@@ -141,8 +141,8 @@ SUMI_DEV void attention(const sumi_attention_args& a)
 #pragma unroll
                 for (int i = 0; i < MT; i++) {
                     const u32(&x)[4] = t < QR ? qf[i][t < QR ? t : 0] : qt[i];
-                    mma<0>(sums[t % CHAINS][i][2 * n], x, f[0], f[1]);
-                    mma<0>(sums[t % CHAINS][i][2 * n + 1], x, f[2], f[3]);
+                    mma<SUMI_OPERANDS_BF16>(sums[t % CHAINS][i][2 * n], x, f[0], f[1]);
+                    mma<SUMI_OPERANDS_BF16>(sums[t % CHAINS][i][2 * n + 1], x, f[2], f[3]);
                 }
             }
         }
@@ -215,8 +215,8 @@ SUMI_DEV void attention(const sumi_attention_args& a)
                 ldm4t(f, step<ROW_BYTES>(vt, d) + n * 16 * ROW_BYTES);
 #pragma unroll
                 for (int i = 0; i < MT; i++) {
-                    mma<0>(acc[i][2 * d], p[i][n], f[0], f[1]);
-                    mma<0>(acc[i][2 * d + 1], p[i][n], f[2], f[3]);
+                    mma<SUMI_OPERANDS_BF16>(acc[i][2 * d], p[i][n], f[0], f[1]);
+                    mma<SUMI_OPERANDS_BF16>(acc[i][2 * d + 1], p[i][n], f[2], f[3]);
                 }
             }
     }

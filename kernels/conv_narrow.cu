@@ -69,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
 #pragma unroll
                     for (int n = 0; n < 4; n++) {
                         const uint4 w = *(const uint4*)(weights + (n * 8 + quad) * weight_row + (run + k) * 32 + part);
-                        mma<0>(acc[n], first, w.x, w.y);
-                        mma<0>(acc[n], second, w.z, w.w);
+                        mma<SUMI_OPERANDS_BF16>(acc[n], first, w.x, w.y);
+                        mma<SUMI_OPERANDS_BF16>(acc[n], second, w.z, w.w);
                     }
                 }
             }

@@ -11,7 +11,7 @@
 #define SUMI_EPI_SWIGLU 4 // weight rows interleaved by 8 (8 of w1, 8 of w3, ...): y[:, n / 2] = silu(a) * b
 #define SUMI_EPI_RESID 8  // y = resid + value
 #define SUMI_EPI_GATE 16  // with RESID: y = resid + gate[n] * value
-#define SUMI_EPI_SCALE 32 // value = sum * row_scale[m] * col_scale[n]      (e4m3)
+#define SUMI_EPI_SCALE 32 // value = sum * row_scale[m] * col_scale[n]      (e4m3, int8)
 #define SUMI_EPI_ANY 64   // portable: sumi_gemm_finish, read at run time
 
 // Everything that can happen to a finished sum on its way out, chosen at run time:
@@ -21,7 +21,7 @@
 typedef struct sumi_gemm_finish {
     uint64_t y, residual;          // [m][ldy] of the same type; residual 0: none; may be y itself
     uint64_t bias;                 // float [n]
-    uint64_t row_scale, col_scale; // float [m], [n]: e4m3 operands only
+    uint64_t row_scale, col_scale; // float [m], [n]: e4m3 and int8 operands only
     uint64_t gate, counter;        // step table (0: none), int32 that selects its row
     int32_t gate_stride, gate_column, gate_is_float;
     int32_t ldy, column, half;
@@ -102,12 +102,19 @@ typedef struct sumi_gemm_split_args {
     X(gate, pp, SUMI_EPI_RESID | SUMI_EPI_GATE, 2, 128, 5, 2, 64, 1)                                                   \
     X(gate_bias, pp, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)
 
+// The same for int8. At the power limit tiles that fetch least for a product win, and int8 leaves the most power: 256
+// columns for SwiGLU, whose two phases fit beside the scales, 192 elsewhere, 208 for 3072 columns.
+#define SUMI_GEMM_SM90_INT8(X)                                                                                         \
+    X(swiglu, 256, SUMI_EPI_SWIGLU, 1, 256, 4, 2, 64, 0)                                                               \
+    SUMI_GEMM_SM90_FP8(X)
+
 // Three consumers share a tile of 192 rows: X(epilogue, tile, EPI, BN, ST, PH, SW). 192 x 176 cuts 1152 x 3840 (512
 // pixels) into 132 tiles, 192 x 160 its gate and up into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
     X(swiglu, 192x160, SUMI_EPI_SWIGLU, 160, 4, 1, 80)
 #define SUMI_GEMM_SM90_FP8_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
+#define SUMI_GEMM_SM90_INT8_3(X) SUMI_GEMM_SM90_FP8_3(X)
 #define SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW)                                                                       \
     ((ST) * (192 + (BN)) * 128 + 3 * (SW)*128                                                                          \
      + 2 * (SUMI_GEMM_SM90_VECS(EPI) * (BN)*4 + ((EPI)&SUMI_EPI_SCALE ? 192 * 4 : 0)) + (2 * (ST) + 3) * 8)
@@ -137,7 +144,7 @@ typedef struct sumi_pgemm_args {
 } sumi_pgemm_args;
 
 // X(tile, BM, BN, RB, ST, WM, WN, MINB): k-blocks of RB bytes, ST stages, warp tiles WM x WN, MINB blocks wanted on a
-// multiprocessor. Shared memory ST * (BM + BN) * RB. Kernels sumi_pgemm_<bf16|fp8>_<plain|swiglu|any>_<tile>. Only some
+// multiprocessor. Shared memory ST * (BM + BN) * RB. Kernels sumi_pgemm_<bf16|fp8|int8>_<plain|swiglu|any>_<tile>. Only some
 // tiles have an `any`; 128 x 128 has it where k can be shared.
 #define SUMI_PGEMM_TILES(X)                   /* plain, swiglu */                                                      \
     X(128x256w, 128, 256, 128, 3, 64, 64, 1)  /* 144 KiB: 8.0, 9.0 */                                                  \
@@ -155,6 +162,8 @@ typedef struct sumi_pgemm_args {
     X(32x32s, 32, 32, 128, 5, 32, 16, 4)      /* 40 KiB, two warps */
 #define SUMI_PGEMM_FP8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1)
 #define SUMI_PGEMM_FP8_TILES_ANY(X) X(128x128, 128, 128, 64, 3, 64, 64, 2) X(96x128, 96, 128, 64, 3, 48, 64, 2)
+#define SUMI_PGEMM_INT8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1) X(128x128w, 128, 128, 128, 3, 64, 64, 2)
+#define SUMI_PGEMM_INT8_TILES_ANY(X) SUMI_PGEMM_FP8_TILES_ANY(X)
 
 // ---- A few rows, and any shape --------------------------------------------------------------------------------------
 typedef struct sumi_gemv_args {

@@ -11,19 +11,7 @@
 // slower: 128x240, 128x320,
 // 256x192, 256x128 without ping-pong, 192 with five stages, L2 hints and prefetch.
 #include "gemm_sm90.cuh"
-#define KERNEL(epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                                            \
-    namespace {                                                                                                        \
-    typedef sumi_tile<WM, BN, ST, PH, SW, EPI, 0, PP> t_##epilogue##_##tile;                                           \
-    }                                                                                                                  \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP),                       \
-                  "the launcher's shared memory");                                                                     \
-    SUMI_GEMM_KERNEL(sumi_gemm_bf16_##epilogue##_##tile, t_##epilogue##_##tile)
-SUMI_GEMM_SM90_BF16(KERNEL)
-#define KERNEL_3(epilogue, tile, EPI, BN, ST, PH, SW)                                                                  \
-    namespace {                                                                                                        \
-    typedef sumi_tile<1, BN, ST, PH, SW, EPI, 0, 0, 3> t_##epilogue##_##tile;                                          \
-    }                                                                                                                  \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW),                             \
-                  "the launcher's shared memory");                                                                     \
-    SUMI_GEMM_KERNEL(sumi_gemm_bf16_##epilogue##_##tile, t_##epilogue##_##tile)
+#define KERNEL_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)
+#define KERNEL_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)
+SUMI_GEMM_SM90_BF16(KERNEL_2)
 SUMI_GEMM_SM90_BF16_3(KERNEL_3)

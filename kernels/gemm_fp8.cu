@@ -4,10 +4,10 @@
 #include "portable_gemm.cuh"
 #define C SUMI_EPI_SCALE
 #define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_PGEMM(sumi_pgemm_fp8_plain_##tile, BM, BN, RB, ST, WM, WN, C, 1, 0, MINB)                                     \
-    SUMI_PGEMM(sumi_pgemm_fp8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, 1, 0, MINB)
+    SUMI_PGEMM(sumi_pgemm_fp8_plain_##tile, BM, BN, RB, ST, WM, WN, C, SUMI_OPERANDS_E4M3, 0, MINB)                    \
+    SUMI_PGEMM(sumi_pgemm_fp8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, SUMI_OPERANDS_E4M3, 0, MINB)
 #define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
     WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
-    SUMI_PGEMM_ANY(sumi_pgemm_fp8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, 1, 0, MINB)
+    SUMI_PGEMM_ANY(sumi_pgemm_fp8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, SUMI_OPERANDS_E4M3, 0, MINB)
 SUMI_PGEMM_FP8_TILES(WHOLE)
 SUMI_PGEMM_FP8_TILES_ANY(WHOLE_ANY)

@@ -3,19 +3,9 @@
 //   boxes of x and w {128, ..}; everything else as in gemm_bf16_sm90.cu. The tensor cores add e4m3 products with fewer bits than float: relative error
 //   1.7e-3 at k = 704, 2.9e-3 at k = 10240 (the same as cuBLASLt's fast accumulation; bf16 rounding alone is 1.66e-3).
 #include "gemm_sm90.cuh"
-#define KERNEL(epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                                            \
-    namespace {                                                                                                        \
-    typedef sumi_tile<WM, BN, ST, PH, SW, (EPI) | SUMI_EPI_SCALE, 1, PP> t_##epilogue##_##tile;                        \
-    }                                                                                                                  \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED((EPI) | SUMI_EPI_SCALE, WM, BN, ST, PH, PP),    \
-                  "the launcher's shared memory");                                                                     \
-    SUMI_GEMM_KERNEL(sumi_gemm_fp8_##epilogue##_##tile, t_##epilogue##_##tile)
-SUMI_GEMM_SM90_FP8(KERNEL)
-#define KERNEL_3(epilogue, tile, EPI, BN, ST, PH, SW)                                                                  \
-    namespace {                                                                                                        \
-    typedef sumi_tile<1, BN, ST, PH, SW, (EPI) | SUMI_EPI_SCALE, 1, 0, 3> t_##epilogue##_##tile;                       \
-    }                                                                                                                  \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3((EPI) | SUMI_EPI_SCALE, BN, ST, SW),          \
-                  "the launcher's shared memory");                                                                     \
-    SUMI_GEMM_KERNEL(sumi_gemm_fp8_##epilogue##_##tile, t_##epilogue##_##tile)
+#define KERNEL_2(epilogue, tile, EPI, ...)                                                                             \
+    SUMI_GEMM_KERNEL_2(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
+#define KERNEL_3(epilogue, tile, EPI, ...)                                                                             \
+    SUMI_GEMM_KERNEL_3(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
+SUMI_GEMM_SM90_FP8(KERNEL_2)
 SUMI_GEMM_SM90_FP8_3(KERNEL_3)

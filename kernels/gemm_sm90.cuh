@@ -24,9 +24,10 @@
 
 // PP: ping-pong. The consumers work on different tiles (64*WM x BN each) and take turns in the main loop, so that one's
 // epilogue runs under the other's products. Otherwise the NC consumers share a tile of 64*WM*NC rows.
-template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int FP8_, int PP_ = 0, int NC_ = 2> struct sumi_tile {
+template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int OP_, int PP_ = 0, int NC_ = 2> struct sumi_tile {
     static constexpr int PP = PP_, VBUFS = PP ? 4 : 2, NC = NC_;
-    static constexpr int WM = WM_, BN = BN_, ST = ST_, EPI = EPI_, FP8 = FP8_;
+    static constexpr int WM = WM_, BN = BN_, ST = ST_, EPI = EPI_, OP = OP_; // OP: SUMI_OPERANDS_*
+    typedef typename sumi_sum<OP>::type sum;
     static constexpr int PH = PH_; // phases in which the staging memory is used per tile
     // columns of one store slab; 64 = 128-byte swizzle, else unswizzled
     static constexpr int SW = SW_;
@@ -90,8 +91,8 @@ template <class T> __device__ __forceinline__ void barriers_init(u32 base)
 // previous tile's stores have left the staging memory by then; waiting for them at the loop's start cost 1-2 %) and the
 // divisions of the tile's coordinates are hidden.
 template <class T, class F>
-__device__ __forceinline__ void mainloop(float (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks, int& stage,
-                                         u32& phase, F&& halfway)
+__device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks,
+                                         int& stage, u32& phase, F&& halfway)
 {
     const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
     const u32 a0 = wg_desc_lo(base + (T::PP ? 0 : wg * 64 * T::WM * 128)), b0 = wg_desc_lo(base + T::A_BYTES);
@@ -110,7 +111,7 @@ __device__ __forceinline__ void mainloop(float (&acc)[T::WM][T::BN / 2], u32 bas
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int i = 0; i < T::WM; i++)
-                wgmma_t<T::BN, T::FP8>::mma(acc[i], wg_desc(a + i * 512 + k * 2), wg_desc(b + k * 2), kb | k);
+                wgmma_t<T::BN, T::OP>::mma(acc[i], wg_desc(a + i * 512 + k * 2), wg_desc(b + k * 2), kb | k);
         WG_COMMIT();
         if (kb > 0) {
             WG_WAIT(1);
@@ -200,8 +201,8 @@ __device__ __forceinline__ float silu(float x)
 // fetch(phase) brings the residual of a phase into the staging memory; phase 0 was fetched during the main loop. count:
 // tiles this warpgroup has finished.
 template <class T, class S, class E, class F>
-__device__ __forceinline__ void epilogue(float (&acc)[T::WM][T::BN / 2], u32 base, int wg, int vbuf, int count,
-                                         S&& store, E&& each, F&& fetch)
+__device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int vbuf,
+                                         int count, S&& store, E&& each, F&& fetch)
 {
     const int t = threadIdx.x & 127, lane = t & 31, warp = uniform(t >> 5);
     const u32 stg = base + T::OFF_C + wg * T::STAGING;
@@ -257,7 +258,7 @@ __device__ __forceinline__ void epilogue(float (&acc)[T::WM][T::BN / 2], u32 bas
                     for (int g = 0; g < ((T::EPI & SUMI_EPI_SWIGLU) ? 2 : 1); g++) {
                         const int j = (T::EPI & SUMI_EPI_SWIGLU) ? 2 * o + g : o;
 #pragma unroll
-                        for (int e = 0; e < 4; e++) x[g][e] = acc[i][4 * j + e];
+                        for (int e = 0; e < 4; e++) x[g][e] = (float)acc[i][4 * j + e];
                         if (T::EPI & SUMI_EPI_SCALE) {
                             const float2 s = lds2(vb + (KS * T::BN + j * 8) * 4);
                             x[g][0] *= s.x * rs[0];
@@ -351,8 +352,8 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
     const int wg = uniform(threadIdx.x >> 7) - 1;
     const int tm = (ar.m + T::BM - 1) / T::BM, tn = (ar.n + T::BN - 1) / T::BN,
               pairs = (tm >> 1) * tn + ((tm & 1) ? (tn + 1) / 2 : 0);
-    constexpr int KE = T::FP8 ? 128 : 64;                 // elements in 128 bytes of k
-    const int kblocks = max((ar.k + KE - 1) / KE, T::ST); // past k, TMA fills zeros; ST at least: see vecs_load
+    constexpr int KE = T::OP == SUMI_OPERANDS_BF16 ? 64 : 128; // elements in 128 bytes of k
+    const int kblocks = max((ar.k + KE - 1) / KE, T::ST);      // past k, TMA fills zeros; ST at least: see vecs_load
     int stage = 0;
     u32 phase = 0;
     barriers_init<T>(base);
@@ -408,7 +409,7 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
         else SUMI_REGS_CONSUMER();
         const int warp = uniform((threadIdx.x & 127) >> 5), step = gridDim.x >> 1;
         int tile = 0, count = 0;
-        float acc[T::WM][T::BN / 2];
+        typename T::sum acc[T::WM][T::BN / 2];
         // the first turn is consumer 0's, the second tile is mine
         if (T::PP && wg == 1) {
             asm volatile("bar.arrive 3, 256;" ::: "memory");
@@ -454,6 +455,21 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
     cluster_sync();
 }
 
+// Kernels of one kind of operands, PREFIX_epilogue_tile, from the lists of gemm.h: two consumers, and three.
+#define SUMI_GEMM_KERNEL_2(PREFIX, OP, epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                    \
+    namespace {                                                                                                        \
+    typedef sumi_tile<WM, BN, ST, PH, SW, EPI, OP, PP> t_##epilogue##_##tile;                                          \
+    }                                                                                                                  \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP),                       \
+                  "the launcher's shared memory");                                                                     \
+    SUMI_GEMM_KERNEL(PREFIX##_##epilogue##_##tile, t_##epilogue##_##tile)
+#define SUMI_GEMM_KERNEL_3(PREFIX, OP, epilogue, tile, EPI, BN, ST, PH, SW)                                            \
+    namespace {                                                                                                        \
+    typedef sumi_tile<1, BN, ST, PH, SW, EPI, OP, 0, 3> t_##epilogue##_##tile;                                         \
+    }                                                                                                                  \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW),                             \
+                  "the launcher's shared memory");                                                                     \
+    SUMI_GEMM_KERNEL(PREFIX##_##epilogue##_##tile, t_##epilogue##_##tile)
 #define SUMI_GEMM_KERNEL(name, T)                                                                                      \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(128 * (1 + T::NC), 1)                       \
         name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw,                               \

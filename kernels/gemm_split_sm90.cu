@@ -15,10 +15,11 @@
 #include "gemm_sm90.cuh"
 
 template <int BN_, int ST_> struct sumi_split_tile { // what barriers_init and mainloop ask of a tile
-    static constexpr int PP = 0, NC = 2, WM = 1, FP8 = 0, BM = 128, BN = BN_, ST = ST_;
+    static constexpr int PP = 0, NC = 2, WM = 1, OP = SUMI_OPERANDS_BF16, BM = 128, BN = BN_, ST = ST_;
     static constexpr u32 A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE = A_BYTES + B_BYTES, OFF_BAR = ST * STAGE,
                          OFF_FLAG = OFF_BAR + (2 * ST + 2) * 8, SMEM = OFF_FLAG + 8;
     static constexpr int VALUES = BN / 2; // sums of a thread
+    typedef float sum;
     static_assert(SMEM <= 232448, "shared memory");
 };
 

@@ -1,6 +1,7 @@
 // PTX of Hopper (sm_90a) that the GEMM and convolution kernels share: mbarriers, TMA copies, clusters, wgmma.
 // Everything here is one instruction or a few; the reasons for the order they are used in stand in gemm_sm90.cuh.
 #pragma once
+#include "operands.cuh"
 typedef unsigned int u32;
 typedef unsigned long long u64;
 // binary image of a CUtensorMap, passed by value as __grid_constant__
@@ -165,10 +166,10 @@ __device__ __forceinline__ float tanh_fast(float x)
 }
 
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
-// Shared-memory operand: K-major tile of 128-byte rows (64 bf16 or 128 fp8), 128-byte swizzle (layout type 1), 8-row
+// Shared-memory operand: K-major tile of 128-byte rows (64 bf16, 128 e4m3 or int8), 128-byte swizzle (layout type 1), 8-row
 // groups
 // 1024 bytes apart; the leading offset is ignored in this layout. Tile bases are 1024-byte aligned; a k-step of 32
-// bytes (16 bf16, 32 fp8) inside the row is added to the address as it is.
+// bytes (16 bf16, 32 of the others) inside the row is added to the address as it is.
 // shared memory ends below 2^18: adding to
 __device__ __forceinline__ u32 wg_desc_lo(u32 addr) { return (addr & 0x3FFFF) >> 4 | 1 << 16; }
 // the low word never carries into bit 16
@@ -189,42 +190,45 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
 #define SUMI_R112 SUMI_R104 ",%104,%105,%106,%107,%108,%109,%110,%111"
 #define SUMI_R120 SUMI_R112 ",%112,%113,%114,%115,%116,%117,%118,%119"
 #define SUMI_R128 SUMI_R120 ",%120,%121,%122,%123,%124,%125,%126,%127"
-#define SUMI_D8(d, i)                                                                                                  \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),        \
-        "+f"(d[i + 7])
-#define SUMI_D32(d, i) SUMI_D8(d, i), SUMI_D8(d, i + 8), SUMI_D8(d, i + 16), SUMI_D8(d, i + 24)
-#define SUMI_D64(d) SUMI_D32(d, 0), SUMI_D32(d, 32)
-#define SUMI_D80(d) SUMI_D64(d), SUMI_D8(d, 64), SUMI_D8(d, 72)
-#define SUMI_D88(d) SUMI_D80(d), SUMI_D8(d, 80)
-#define SUMI_D96(d) SUMI_D64(d), SUMI_D32(d, 64)
-#define SUMI_D104(d) SUMI_D96(d), SUMI_D8(d, 96)
-#define SUMI_D112(d) SUMI_D104(d), SUMI_D8(d, 104)
-#define SUMI_D120(d) SUMI_D112(d), SUMI_D8(d, 112)
-#define SUMI_D128(d) SUMI_D120(d), SUMI_D8(d, 120)
+// C: the constraint of a register, "+f" of float sums, "+r" of int ones
+#define SUMI_D8(C, d, i)                                                                                               \
+    C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
+#define SUMI_D32(C, d, i) SUMI_D8(C, d, i), SUMI_D8(C, d, i + 8), SUMI_D8(C, d, i + 16), SUMI_D8(C, d, i + 24)
+#define SUMI_D64(C, d) SUMI_D32(C, d, 0), SUMI_D32(C, d, 32)
+#define SUMI_D80(C, d) SUMI_D64(C, d), SUMI_D8(C, d, 64), SUMI_D8(C, d, 72)
+#define SUMI_D88(C, d) SUMI_D80(C, d), SUMI_D8(C, d, 80)
+#define SUMI_D96(C, d) SUMI_D64(C, d), SUMI_D32(C, d, 64)
+#define SUMI_D104(C, d) SUMI_D96(C, d), SUMI_D8(C, d, 96)
+#define SUMI_D112(C, d) SUMI_D104(C, d), SUMI_D8(C, d, 104)
+#define SUMI_D120(C, d) SUMI_D112(C, d), SUMI_D8(C, d, 112)
+#define SUMI_D128(C, d) SUMI_D120(C, d), SUMI_D8(C, d, 120)
+
 // d[64 x N] (+)= A[64 x 32 bytes] B[N x 32 bytes]^T by one warpgroup. `acc` 0 overwrites d: no zeroing pass is needed.
-template <int N, int FP8> struct wgmma_t;
-#define SUMI_WGMMA(N, R, IA, IB, IP)                                                                                   \
-    template <> struct wgmma_t<N, 0> {                                                                                 \
-        static __device__ __forceinline__ void mma(float (&d)[R], u64 a, u64 b, int acc)                               \
+template <int N, int OPERANDS> struct wgmma_t;
+#define SUMI_WGMMA_OF(N, R, IA, IB, IP, OPERANDS, SUM, C, TYPES, SIGNS)                                                \
+    template <> struct wgmma_t<N, OPERANDS> {                                                                          \
+        static __device__ __forceinline__ void mma(SUM (&d)[R], u64 a, u64 b, int acc)                                 \
         {                                                                                                              \
-            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N               \
-                         "k16.f32.bf16.bf16 {" SUMI_R##R "},%" #IA ",%" #IB ",p,1,1,0,0;}"                             \
-                         : SUMI_D##R(d)                                                                                \
-                         : "l"(a), "l"(b), "r"(acc));                                                                  \
-        }                                                                                                              \
-    };                                                                                                                 \
-    template <> struct wgmma_t<N, 1> {                                                                                 \
-        static __device__ __forceinline__ void mma(float (&d)[R], u64 a, u64 b, int acc)                               \
-        {                                                                                                              \
-            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N               \
-                         "k32.f32.e4m3.e4m3 {" SUMI_R##R "},%" #IA ",%" #IB ",p,1,1;}"                                 \
-                         : SUMI_D##R(d)                                                                                \
+            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N TYPES         \
+                         " {" SUMI_R##R "},%" #IA ",%" #IB ",p" SIGNS ";}"                                             \
+                         : SUMI_D##R(C, d)                                                                             \
                          : "l"(a), "l"(b), "r"(acc));                                                                  \
         }                                                                                                              \
     };
+#define SUMI_WGMMA(N, R, IA, IB, IP)                                                                                   \
+    SUMI_WGMMA_OF(N, R, IA, IB, IP, SUMI_OPERANDS_BF16, float, "+f", "k16.f32.bf16.bf16", ",1,1,0,0")                  \
+    SUMI_WGMMA_OF(N, R, IA, IB, IP, SUMI_OPERANDS_E4M3, float, "+f", "k32.f32.e4m3.e4m3", ",1,1")
+// int8 has no negated operands, and above 32 columns only multiples of 16.
+#define SUMI_WGMMA_INT8(N, R, IA, IB, IP)                                                                              \
+    SUMI_WGMMA_OF(N, R, IA, IB, IP, SUMI_OPERANDS_INT8, int, "+r", "k32.s32.s8.s8", "")
 SUMI_WGMMA(128, 64, 64, 65, 66)
 SUMI_WGMMA(160, 80, 80, 81, 82)
 SUMI_WGMMA(176, 88, 88, 89, 90)
 SUMI_WGMMA(192, 96, 96, 97, 98)
 SUMI_WGMMA(208, 104, 104, 105, 106)
 SUMI_WGMMA(256, 128, 128, 129, 130)
+SUMI_WGMMA_INT8(128, 64, 64, 65, 66)
+SUMI_WGMMA_INT8(176, 88, 88, 89, 90)
+SUMI_WGMMA_INT8(192, 96, 96, 97, 98)
+SUMI_WGMMA_INT8(208, 104, 104, 105, 106)
+SUMI_WGMMA_INT8(256, 128, 128, 129, 130)

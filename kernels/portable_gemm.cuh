@@ -1,4 +1,5 @@
-// The portable GEMM: y = epilogue(x w^T) with both operands K-contiguous, bf16 or e4m3, float sums. The convolutions of
+// The portable GEMM: y = epilogue(x w^T) with both operands K-contiguous, bf16 or e4m3 with float sums,
+// or int8 with int sums. The convolutions of
 // conv.cu have its main loop with a loader of their own. Block tile BM x BN, warp tile WM x WN, k-blocks of BKB bytes
 // (64 or 128), ST stages of cp.async, fragments double-buffered in registers.
 #pragma once
@@ -23,7 +24,7 @@ struct sumi_gemm_any_epilogue_args {
 static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_args) == sizeof(sumi_pgemm_args),
               "the launcher's struct");
 
-template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int FP8_ = 0, int SPLIT_ = 0, int MINB_ = 1>
+template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int OP_ = 0, int SPLIT_ = 0, int MINB_ = 1>
 struct sumi_ptile {
     enum {
         BM = BM_,
@@ -33,7 +34,7 @@ struct sumi_ptile {
         WM = WM_,
         WN = WN_,
         EPI = EPI_,
-        FP8 = FP8_,
+        OP = OP_, // SUMI_OPERANDS_*
         SPLIT = SPLIT_,
         MINB = MINB_,
         WARPS = (BM / WM) * (BN / WN),
@@ -42,13 +43,15 @@ struct sumi_ptile {
         NT = WN / 8,
         KS = RB / 32,
         CH = RB / 16,
-        ES = FP8 ? 1 : 2,
+        ES = OP == SUMI_OPERANDS_BF16 ? 2 : 1,
         ROWS = THREADS / CH,
         XC = BM / ROWS,
         WC = BN / ROWS,
         STAGE = (BM + BN) * RB,
         SMEM = ST * STAGE
     };
+    typedef typename sumi_sum<OP>::type sum;
+    static_assert(OP != SUMI_OPERANDS_INT8 || !SPLIT, "parts of k are floats");
     static_assert(BM % ROWS == 0 && BN % ROWS == 0 && ROWS % 8 == 0 && NT % 2 == 0 && MT * NT <= 32 && KS % 2 == 0,
                   "tile");
 };
@@ -91,7 +94,8 @@ template <class T> struct sumi_loader {
 };
 
 template <class T>
-SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, float (&acc)[T::MT][T::NT][4], u32 smem, int count, int wm, int wn)
+SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][T::NT][4], u32 smem, int count, int wm,
+                            int wn)
 {
     const int l = threadIdx.x & 31;
     u32 af[2][T::MT][4], bf[2][T::NT / 2][4];
@@ -105,7 +109,7 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, float (&acc)[T::MT][T::NT][4],
 #pragma unroll
     for (int i = 0; i < T::MT; i++)
 #pragma unroll
-        for (int j = 0; j < T::NT; j++) acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0.f;
+        for (int j = 0; j < T::NT; j++) acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0;
     auto frags = [&](int buf, u32 off, int t) {
 #pragma unroll
         for (int i = 0; i < T::MT; i++) ldm4(af[buf][i], step<T::RB>(pa + off, t) + i * 16 * T::RB);
@@ -118,7 +122,7 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, float (&acc)[T::MT][T::NT][4],
 #pragma unroll
             for (int j = 0; j < T::NT; j++) {
                 const int jj = i & 1 ? T::NT - 1 - j : j;
-                mma<T::FP8>(acc[i][jj], af[buf][i], bf[buf][jj / 2][jj % 2 * 2], bf[buf][jj / 2][jj % 2 * 2 + 1]);
+                mma<T::OP>(acc[i][jj], af[buf][i], bf[buf][jj / 2][jj % 2 * 2], bf[buf][jj / 2][jj % 2 * 2 + 1]);
             }
     };
     int rs = 0, ws = T::ST - 1;
@@ -148,7 +152,8 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, float (&acc)[T::MT][T::NT][4],
 }
 
 // Writes the warp's tile: four column groups of 8 at a time, transposed within quads so that each lane stores 16 bytes.
-template <class T> SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0)
+template <class T>
+SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::MT][T::NT][4], int m0, int n0)
 {
     // accumulator groups per output group; output groups per round
     constexpr int W = T::EPI & SUMI_EPI_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4 : T::NT / W % 2 == 0 ? 2 : 1;
@@ -199,7 +204,7 @@ template <class T> SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, float (&
                     for (int z = 0; z < W; z++)
 #pragma unroll
                         for (int e = 0; e < 2; e++) {
-                            float s = acc[i][g + j * W + z][h * 2 + e];
+                            float s = (float)acc[i][g + j * W + z][h * 2 + e];
                             if (T::EPI & SUMI_EPI_SCALE) s *= rs * cs[j * W + z][e];
                             if (T::EPI & SUMI_EPI_BIAS) s += b[j * W + z][e];
                             if (T::EPI & SUMI_EPI_GELU) s = gelu_tanh(s);
@@ -242,47 +247,48 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
         kb0 = (int)((long long)blocks * s / a.split);
         blocks = (int)((long long)blocks * (s + 1) / a.split) - kb0;
     }
-    float acc[T::MT][T::NT][4];
+    typename T::sum acc[T::MT][T::NT][4];
     {
         sumi_loader<T> load(a, m0, n0, smem, kb0);
         sumi_mainloop<T>(load, acc, smem, blocks, wm, wn);
     }
     // parts to memory; the last block of a tile adds them in order
-    if (T::SPLIT && a.split > 1) {
-        float4* p = (float4*)a.parts + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x;
-        const u64 pitch = (u64)(T::MT * T::NT) * T::THREADS;
-#pragma unroll
-        for (int i = 0; i < T::MT * T::NT; i++) {
-            float(&v)[4] = acc[i / T::NT][i % T::NT];
-            __stcg(p + blockIdx.y * pitch + i * T::THREADS, make_float4(v[0], v[1], v[2], v[3]));
-        }
-        __threadfence();
-        __syncthreads();
-        u32* flag = (u32*)shared;
-        if (threadIdx.x == 0) *flag = atomicAdd(a.arrivals + blockIdx.x, 1u);
-        __syncthreads();
-        if (*flag != (u32)a.split - 1) return;
-        __threadfence();
-#pragma unroll
-        for (int i = 0; i < T::MT * T::NT; i++)
-            acc[i / T::NT][i % T::NT][0] = acc[i / T::NT][i % T::NT][1] = acc[i / T::NT][i % T::NT][2] =
-                acc[i / T::NT][i % T::NT][3] = 0.f;
-#pragma unroll T::MT* T::NT <= 4 ? 4 : T::MT* T::NT <= 8 ? 2 : 1
-        for (int s = 0; s < a.split; s++)
+    if constexpr (T::SPLIT != 0)
+        if (a.split > 1) {
+            float4* p = (float4*)a.parts + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x;
+            const u64 pitch = (u64)(T::MT * T::NT) * T::THREADS;
 #pragma unroll
             for (int i = 0; i < T::MT * T::NT; i++) {
-                const float4 v = __ldcg(p + s * pitch + i * T::THREADS);
-                float(&d)[4] = acc[i / T::NT][i % T::NT];
-                d[0] += v.x;
-                d[1] += v.y;
-                d[2] += v.z;
-                d[3] += v.w;
+                float(&v)[4] = acc[i / T::NT][i % T::NT];
+                __stcg(p + blockIdx.y * pitch + i * T::THREADS, make_float4(v[0], v[1], v[2], v[3]));
             }
-        if (threadIdx.x == 0) a.arrivals[blockIdx.x] = 0;
-    }
+            __threadfence();
+            __syncthreads();
+            u32* flag = (u32*)shared;
+            if (threadIdx.x == 0) *flag = atomicAdd(a.arrivals + blockIdx.x, 1u);
+            __syncthreads();
+            if (*flag != (u32)a.split - 1) return;
+            __threadfence();
+#pragma unroll
+            for (int i = 0; i < T::MT * T::NT; i++)
+                acc[i / T::NT][i % T::NT][0] = acc[i / T::NT][i % T::NT][1] = acc[i / T::NT][i % T::NT][2] =
+                    acc[i / T::NT][i % T::NT][3] = 0.f;
+#pragma unroll T::MT* T::NT <= 4 ? 4 : T::MT* T::NT <= 8 ? 2 : 1
+            for (int s = 0; s < a.split; s++)
+#pragma unroll
+                for (int i = 0; i < T::MT * T::NT; i++) {
+                    const float4 v = __ldcg(p + s * pitch + i * T::THREADS);
+                    float(&d)[4] = acc[i / T::NT][i % T::NT];
+                    d[0] += v.x;
+                    d[1] += v.y;
+                    d[2] += v.z;
+                    d[3] += v.w;
+                }
+            if (threadIdx.x == 0) a.arrivals[blockIdx.x] = 0;
+        }
     if constexpr ((T::EPI & SUMI_EPI_ANY) != 0)
-        finish_tile<T::MT, T::NT, (T::EPI & SUMI_EPI_SWIGLU) != 0, T::FP8 != 0>(
-            *finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return acc[i][j][e]; });
+        finish_tile<T::MT, T::NT, (T::EPI & SUMI_EPI_SWIGLU) != 0, T::OP != SUMI_OPERANDS_BF16>(
+            *finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return (float)acc[i][j][e]; });
     else sumi_epilogue<T>(a, acc, m0 + wm, n0 + wn);
 }
 #define SUMI_PGEMM(name, ...)                                                                                          \

@@ -1,6 +1,7 @@
 // PTX wrappers of the portable kernels (sm_80 and newer: ldmatrix, cp.async, mma.sync; e4m3 needs sm_89). Driver API
 // only, no headers.
 #pragma once
+#include "operands.cuh"
 #include "quads.cuh"
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -30,9 +31,9 @@ SUMI_DEV void ldm4t(u32 (&r)[4], u32 p)
                  : "memory");
 }
 // d[16][8] += a[16][32 bytes of k] b[8][32 bytes of k]^T
-template <int FP8> SUMI_DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+template <int OPERANDS> SUMI_DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {
-    if (FP8)
+    if (OPERANDS == SUMI_OPERANDS_E4M3)
         asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -40,6 +41,12 @@ template <int FP8> SUMI_DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <int OPERANDS> SUMI_DEV void mma(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 SUMI_DEV float ex2(float x)
 {

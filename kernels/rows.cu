@@ -278,8 +278,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 // y[y_row + r] = norm(x[x_row + r]) * w * scale + shift   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables; each of the three optional
 // RMS or layer norm. sumi_norm_modulate_rows: bf16 in and out, cols a multiple of 8 up to SUMI_ROW_MOST_COLS; _any:
 // everything else.
-SUMI_ROW_KERNEL(sumi_norm_modulate_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args, norm_modulate<false>(args))
-SUMI_ROW_KERNEL(sumi_norm_modulate_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args, norm_modulate_any<false>(args))
+SUMI_ROW_KERNEL(sumi_norm_modulate_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args,
+                norm_modulate<SUMI_OPERANDS_BF16>(args))
+SUMI_ROW_KERNEL(sumi_norm_modulate_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
+                norm_modulate_any<SUMI_OPERANDS_BF16>(args))
 
 // y = silu(norm(x) * w), a picture's pixels: rows of few columns, so a warp takes several. A row belongs to LANES lanes
 // of a warp, each with CHUNKS chunks of 8 columns, chunk j of lane l at column 8 (l + j LANES); groups of lanes walk over
@@ -434,7 +436,7 @@ SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
 SUMI_ROW_KERNEL(sumi_norm_gate_add_rows, SUMI_NORM_LIMIT, 1, sumi_norm_gate_add_args, norm_gate_add(args))
 
 // Both in one, bf16 in and out, cols as above.
-SUMI_ROW_KERNEL(sumi_norm_pair_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<false>(args))
+SUMI_ROW_KERNEL(sumi_norm_pair_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_BF16>(args))
 
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_norm_gate_add_any(const __grid_constant__ sumi_norm_gate_add_args a)

@@ -1,4 +1,4 @@
-// What rows.cu and rows_fp8.cu share: norms of whole rows, with bf16, float or e4m3 output.
+// What rows.cu, rows_fp8.cu and rows_int8.cu share: norms of whole rows, with bf16, float, e4m3 or rotated int8 output.
 //
 // A row belongs to a block, which has as many warps as it takes to give a lane three chunks of 8 columns
 // (SUMI_ROW_THREADS_OF): chunk j of thread t is at column 8 (t + j threads), so that every load of a warp is 512
@@ -22,6 +22,7 @@
 // The order of the sums follows from the columns alone, never from the grid or the range of rows.
 #pragma once
 #include "common.cuh"
+#include "rotate.cuh"
 #include "rows.h"
 
 SUMI_DEVICE float load_element(uint64_t data, int32_t is_float, int64_t at)
@@ -88,7 +89,8 @@ template <bool IS_STREAMED = false> SUMI_DEVICE void store16_if(bool is_stored, 
 
 // Sums and maxima over a block, with two sets of partial results in turn: a thread can write the next but one only after
 // a barrier that all threads pass after reading these, so one barrier per reduction is enough. Places of warps that the
-// block does not have are zero. Maxima are of numbers that are neither negative nor NaN: their bits are in their order.
+// block does not have are zero. Maxima are of numbers that are not negative: their bits are in their order, with NaN
+// above all others.
 constexpr int ROW_WARPS = 12; // at most
 struct row_block {
     float* shared; // [2][ROW_WARPS], 16-byte aligned
@@ -104,12 +106,15 @@ struct row_block {
         v = IS_MAX ? __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v))) : warp_sum(v);
         if ((threadIdx.x & 31) == 0) at[threadIdx.x >> 5] = v;
         __syncthreads();
+        const auto larger = [](float a, float b) {
+            return __uint_as_float(::max(__float_as_uint(a), __float_as_uint(b)));
+        };
         const auto four = [&](int i) {
             const float4 w = ((const float4*)at)[i];
-            return IS_MAX ? fmaxf(fmaxf(w.x, w.y), fmaxf(w.z, w.w)) : (w.x + w.y) + (w.z + w.w);
+            return IS_MAX ? larger(larger(w.x, w.y), larger(w.z, w.w)) : (w.x + w.y) + (w.z + w.w);
         };
         v = four(0);
-        if (blockDim.x > 128) v = IS_MAX ? fmaxf(v, fmaxf(four(1), four(2))) : v + (four(1) + four(2));
+        if (blockDim.x > 128) v = IS_MAX ? larger(v, larger(four(1), four(2))) : v + (four(1) + four(2));
         return v;
     }
     SUMI_DEVICE float sum(float v) { return reduce<false>(v); }
@@ -249,10 +254,34 @@ SUMI_DEVICE float squares_of(const float (&v)[ROW_CHUNKS][8])
     return squares;
 }
 
+// A row of floats as rotated int8, with its scale; chunks beyond the end are zeros. Its length in memory is a multiple of
+// a block's 256 columns, which a warp has in one chunk.
+SUMI_DEVICE void store_rotated(row_block& block, const row_ring& ring, int cols, uint8_t* to, float* scales, int row,
+                               float (&v)[ROW_CHUNKS][8])
+{
+    const sumi_rotation rotation;
+    float most = 0.0f;
+#pragma unroll
+    for (int j = 0; j < ROW_CHUNKS; j++) {
+        rotation.rotate(v[j]);
+        most = most_of(most, v[j]);
+    }
+    most = block.max(most);
+    const float inverse = 127.0f / fmaxf(most, 1e-30f);
+    if (threadIdx.x == 0) scales[row] = rotated_scale(most);
+    const int first = 8 * (int)(threadIdx.x & ~31u); // of this warp's block
+    uint8_t* at = to + (int64_t)row * SUMI_ROTATED_COLS(cols) + first + rotation.column();
+#pragma unroll
+    for (int j = 0; j < ROW_CHUNKS; j++) {
+        const uint2 packed = rotation.pack(v[j], inverse);
+        if (first + ring.offset(j) < cols) *(uint2*)(at + ring.offset(j)) = packed;
+    }
+}
+
 // ---- norm_modulate, norm_gate_add, norm_pair ------------------------------------------------------------------------
 // One row, in place: v = norm(v) * factor + shift, which goes to row y_row of y. Columns beyond the end are zeros, and
 // their factors 1 and shifts 0. shift_of(j, shift): a chunk's. `then` is done behind the barriers of the sums.
-template <bool IS_FP8, class SHIFT, class THEN>
+template <int OPERANDS, class SHIFT, class THEN>
 SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_block& block, const row_ring& ring, int y_row,
                               float (&v)[ROW_CHUNKS][8], const float (&factor)[ROW_CHUNKS][8], const SHIFT& shift_of,
                               const THEN& then)
@@ -273,6 +302,7 @@ SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_block& block
     }
     const float rstd = rsqrtf(fmaf(block.sum(squares_of(v)), per_column, a.eps));
     then();
+    constexpr bool IS_BF16 = OPERANDS == SUMI_OPERANDS_BF16, IS_E4M3 = OPERANDS == SUMI_OPERANDS_E4M3;
     const int64_t y = (int64_t)y_row * a.cols + ring.column(0);
     float most = 0.0f;
 #pragma unroll
@@ -282,11 +312,15 @@ SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_block& block
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             v[j][i] = fmaf(v[j][i] * rstd, factor[j][i], shift[i]);
-            if (IS_FP8) most = fmaxf(most, fabsf(v[j][i]));
+            if (IS_E4M3) most = fmaxf(most, fabsf(v[j][i]));
         }
-        if (!IS_FP8) ring.store<false>((bf16*)a.y.data + y, j, pack8(v[j]));
+        if (IS_BF16) ring.store<false>((bf16*)a.y.data + y, j, pack8(v[j]));
     }
-    if (!IS_FP8) return;
+    if (IS_BF16) return;
+    if (OPERANDS == SUMI_OPERANDS_INT8) {
+        store_rotated(block, ring, a.cols, (uint8_t*)a.y.data, (float*)a.y_scales, y_row, v);
+        return;
+    }
     const float scale = e4m3_scale(block.max(most)), inverse = 1.0f / scale;
     if (threadIdx.x == 0) ((float*)a.y_scales)[y_row] = scale;
 #pragma unroll
@@ -317,7 +351,7 @@ SUMI_DEVICE int32_t counter_of(uint64_t counter, int32_t strides)
 }
 
 // y = norm(x) * factor + shift, factor = w * scale. bf16 rows of a multiple of 8 columns.
-template <bool IS_FP8> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_args& a)
+template <int OPERANDS> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_args& a)
 {
     extern __shared__ uint4 memory[];
     __shared__ __align__(16) float partial[2 * ROW_WARPS];
@@ -345,7 +379,7 @@ template <bool IS_FP8> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_a
         float v[ROW_CHUNKS][8];
         ring.wait();
         ring.read(stage, 0, v);
-        modulate_row<IS_FP8>(
+        modulate_row<OPERANDS>(
             a, block, ring, a.y_row + r, v, factor,
             [&](int j, float(&to)[8]) {
 #pragma unroll
@@ -359,7 +393,7 @@ template <bool IS_FP8> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_a
 // same functions on the same rounded x, so the bits of the two kernels. x goes out of L2 first: the product behind
 // reads y, and x is wanted again only after two or three products. No released model has a shift here: it is read anew for
 // every row, where 24 registers of zeros would cost a block per multiprocessor.
-template <bool IS_FP8> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
+template <int OPERANDS> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
 {
     extern __shared__ uint4 memory[];
     __shared__ __align__(16) float partial[2 * ROW_WARPS];
@@ -399,7 +433,7 @@ template <bool IS_FP8> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
             ring.read(stage, 1, v);
             gate_add_row<true>(a.add, block, ring, branch, add, v, x + (int64_t)r * cols);
         }
-        modulate_row<IS_FP8>(
+        modulate_row<OPERANDS>(
             a.norm, block, ring, a.norm.y_row + r, v, factor,
             [&](int j, float(&to)[8]) {
 #pragma unroll
@@ -410,9 +444,48 @@ template <bool IS_FP8> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
     }
 }
 
+// A row as rotated int8 by a block of SUMI_ROWS_THREADS, from eight columns at a time: load(c, v), zeros beyond the end.
+// What lies beyond CHUNKS of them for a thread is loaded and rotated twice.
+template <class LOAD>
+SUMI_DEVICE void quantize_rotated(row_block& group, int cols, uint8_t* to, float* scales, int64_t row, const LOAD& load)
+{
+    constexpr int CHUNKS = 2;
+    const sumi_rotation rotation;
+    const int pitch = SUMI_ROTATED_COLS(cols), c0 = 8 * (int)threadIdx.x, step = 8 * SUMI_ROWS_THREADS;
+    float kept[CHUNKS][8], most = 0.0f;
+    const auto rotated = [&](int c, float(&v)[8]) {
+        load(c, v);
+        rotation.rotate(v);
+    };
+#pragma unroll
+    for (int j = 0; j < CHUNKS; j++) { // a block of the rotation is a warp's
+#pragma unroll
+        for (int i = 0; i < 8; i++) kept[j][i] = 0.0f;
+        if (c0 + j * step < pitch) rotated(c0 + j * step, kept[j]);
+        most = most_of(most, kept[j]);
+    }
+    for (int c = c0 + CHUNKS * step; c < pitch; c += step) {
+        float v[8];
+        rotated(c, v);
+        most = most_of(most, v);
+    }
+    most = group.max(most);
+    const float inverse = 127.0f / fmaxf(most, 1e-30f);
+    if (threadIdx.x == 0) scales[row] = rotated_scale(most);
+    uint8_t* at = to + row * pitch + (c0 & ~255) + rotation.column();
+#pragma unroll
+    for (int j = 0; j < CHUNKS; j++)
+        if (c0 + j * step < pitch) *(uint2*)(at + j * step) = rotation.pack(kept[j], inverse);
+    for (int c = c0 + CHUNKS * step; c < pitch; c += step) {
+        float v[8];
+        rotated(c, v);
+        *(uint2*)(at + (c - c0)) = rotation.pack(v, inverse);
+    }
+}
+
 // The same for any width and element: a block a row, which it reads two to four times (all but the first from L1 or
 // L2).
-template <bool IS_FP8> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modulate_args& a)
+template <int OPERANDS> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modulate_args& a)
 {
     __shared__ __align__(16) float partial[2 * ROW_WARPS];
     row_block group(partial);
@@ -437,9 +510,15 @@ template <bool IS_FP8> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modula
             if (a.scale.table != 0) v *= step_at(a.scale, counter, c);
             return a.shift.table != 0 ? v + step_at(a.shift, counter, c) : v;
         };
-        if (!IS_FP8) {
+        if (OPERANDS == SUMI_OPERANDS_BF16) {
             for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
                 store_element(a.y.data, a.y.is_float, y + c, value(c));
+        } else if (OPERANDS == SUMI_OPERANDS_INT8) {
+            quantize_rotated(group, a.cols, (uint8_t*)a.y.data, (float*)a.y_scales, a.y_row + r,
+                             [&](int c, float(&v)[8]) {
+#pragma unroll
+                                 for (int i = 0; i < 8; i++) v[i] = c + i < a.cols ? value(c + i) : 0.0f;
+                             });
         } else {
             float most = 0.0f;
             for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) most = fmaxf(most, fabsf(value(c)));

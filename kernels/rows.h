@@ -1,4 +1,4 @@
-// What the launchers of rows.cu and rows_fp8.cu pass: plain structs by value, addresses as 64-bit integers. Kernels take
+// What the launchers of rows.cu, rows_fp8.cu and rows_int8.cu pass: plain structs by value, addresses as 64-bit integers. Kernels take
 // blocks of SUMI_ROWS_THREADS without dynamic shared memory, those of norms with rows in registers (sumi_norm_*_rows)
 // what SUMI_ROW_THREADS_OF says, and any number of blocks: the grid is only how the rows are shared out, never part of
 // the result.
@@ -24,6 +24,8 @@
 // and 20 of 96.
 #define SUMI_NORM_LIMIT 512
 #define SUMI_NORM_FP8_LIMIT 640 // of sumi_norm_modulate_fp8_rows
+// Columns of a row of rotated int8: whole blocks of the rotation.
+#define SUMI_ROTATED_COLS(cols) (((cols) + 255) / 256 * 256)
 
 // A matrix of bf16 or float, rows tightly packed.
 typedef struct sumi_rows_matrix {
@@ -79,7 +81,7 @@ typedef struct sumi_gated_args {
 } sumi_gated_args;
 
 // y[y_row + r] = norm(x[x_row + r]) * (w or w + 1) * scale + shift for r in [row_begin, row_end). w: floats, 0: none.
-// y_scales: of e4m3 output, by row of y.
+// y_scales: of e4m3 and int8 output, by row of y.
 typedef struct sumi_norm_modulate_args {
     sumi_rows_matrix x, y;
     uint64_t y_scales, w, counter;
@@ -140,6 +142,12 @@ typedef struct sumi_finish_modulation_args {
 // rows_fp8.cu, "sumi_quantize_rows": y[r][0 .. cols) = e4m3(x[r][0 .. cols) / scales[r]), scales[r] = amax / 448. x:
 // bf16, ldx elements from row to row; y: tightly packed. Any alignment; fast when cols and ldx are multiples of 8 (x
 // 16, y 8 bytes aligned). Grid: any, a block a row is best up to a few per multiprocessor.
+// rows_int8.cu: the same to rotated int8, amax / 127 after the rotation; y [rows][SUMI_ROTATED_COLS(cols)]. x 16-byte
+// aligned, cols and ldx multiples of 8. "sumi_rotate_rows_3" and "_5", by the chunks of a thread, take up to 12 warps;
+// "_any" everything else, in blocks of SUMI_ROWS_THREADS.
+#define SUMI_ROTATE_THREADS(cols, chunks) (((cols) + 256 * (chunks)-1) / (256 * (chunks)) * 32)
+#define SUMI_ROTATE_MOST_THREADS 384
+#define SUMI_ROTATE_LIMIT 640 // as SUMI_NORM_FP8_LIMIT
 typedef struct sumi_quantize_rows_args {
     uint64_t x, y, scales;
     int64_t ldx;

@@ -5,10 +5,11 @@
 #include "rows.cuh"
 
 // y = e4m3(norm(x) * w * scale + shift), see norm_modulate in rows.cu.
-SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_rows, SUMI_NORM_FP8_LIMIT, 1, sumi_norm_modulate_args, norm_modulate<true>(args))
+SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_rows, SUMI_NORM_FP8_LIMIT, 1, sumi_norm_modulate_args,
+                norm_modulate<SUMI_OPERANDS_E4M3>(args))
 SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
-                norm_modulate_any<true>(args))
-SUMI_ROW_KERNEL(sumi_norm_pair_fp8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<true>(args))
+                norm_modulate_any<SUMI_OPERANDS_E4M3>(args))
+SUMI_ROW_KERNEL(sumi_norm_pair_fp8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_E4M3>(args))
 
 // y[r] = e4m3(x[r] / scales[r])
 //   x  [rows][ldx] bf16   y  [rows][cols] e4m3   scales  [rows] float

@@ -184,6 +184,20 @@ const synthetic_config synthetic_newbie = {.family = SYNTHETIC_NEWBIE,
                                            .vae_resnets = 2,
                                            .vae_groups = 32};
 
+bool synthetic_weights(const char* name, sumi_weight_format* out_weights)
+{
+    static const struct {
+        const char* name;
+        sumi_weight_format weights;
+    } s_formats[] = {{"bf16", SUMI_WEIGHTS_BF16}, {"fp8", SUMI_WEIGHTS_FP8}, {"int8", SUMI_WEIGHTS_INT8}};
+    for (size_t i = 0; i < sizeof s_formats / sizeof *s_formats; i++) {
+        if (strcmp(name, s_formats[i].name) != 0) continue;
+        *out_weights = s_formats[i].weights;
+        return true;
+    }
+    return false;
+}
+
 const synthetic_config* synthetic_find(const char* name)
 {
     static const struct {

@@ -36,6 +36,8 @@ extern const synthetic_config synthetic_newbie_tiny, synthetic_newbie_mid, synth
 // "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie";
 // NULL: none of them
 const synthetic_config* synthetic_find(const char* name);
+// "bf16", "fp8" or "int8": what options call formats of weights. False: another name.
+bool synthetic_weights(const char* name, sumi_weight_format* out_weights);
 
 // Rows of features that come with every prompt, of the template around it; every byte of SYNTHETIC_WORDS is one more,
 // for the tokenizer has no merges. A picture that a prompt refers to adds its own.

@@ -1,11 +1,11 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
 //     golden_run [--skip-other-families] [--as-engine]
-//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR
+//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8 | --int8] [--list-kernels] DIR
 //
 // --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16;
 // --portable without Hopper's kernels, --no-graphs without CUDA graphs, --cublaslt with that library for what it can
-// take (it must be there), --fp8 with e4m3 weights, which has a bound that only a broken path exceeds. Tokenizers,
+// take (it must be there), --fp8 and --int8 with weights in 8 bits, which have bounds that only a broken path exceeds. Tokenizers,
 // schedules, pictures and single operations are the processor's in any case. --list-kernels prints every kernel that
 // the device has and how often it was used: tests/check_kernels.sh adds such lists up.
 //
@@ -166,7 +166,8 @@ int main(int argc, char** argv)
         if (strcmp(argv[i], "--portable") == 0) options.without_hopper = true;
         else if (strcmp(argv[i], "--no-graphs") == 0) options.without_graphs = true;
         else if (strcmp(argv[i], "--cublaslt") == 0) cublaslt = SUMI_CUBLASLT_ALWAYS;
-        else if (strcmp(argv[i], "--fp8") == 0) g->fp8 = true;
+        else if (strcmp(argv[i], "--fp8") == 0) g->weights = SUMI_WEIGHTS_FP8;
+        else if (strcmp(argv[i], "--int8") == 0) g->weights = SUMI_WEIGHTS_INT8;
         else if (strcmp(argv[i], "--as-engine") == 0) g->as_engine = true;
         else if (strcmp(argv[i], "--list-kernels") == 0) lists_kernels = true;
         else if (strcmp(argv[i], "--skip-other-families") == 0) may_be_other = true;
@@ -176,11 +177,11 @@ int main(int argc, char** argv)
         } else if (argv[i][0] != '-' && folder == NULL) folder = argv[i];
         else is_good = false;
     }
-    const bool wants_gpu =
-        g->fp8 || options.without_hopper || options.without_graphs || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
+    const bool wants_gpu = g->weights != SUMI_WEIGHTS_AUTO || options.without_hopper || options.without_graphs
+                        || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
     if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
         fprintf(stderr, "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
-                        "[--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR\n"
+                        "[--no-graphs] [--cublaslt] [--fp8 | --int8] [--list-kernels] DIR\n"
                         "  the last five are for --backend cuda\n");
         free(g);
         return 2;

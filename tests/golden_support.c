@@ -246,10 +246,13 @@ static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t 
     return r;
 }
 
-// What a backend in bfloat16 may be off by. The factor is the golden data's own rule; with e4m3 weights nothing is
+// What a backend in bfloat16 may be off by. The factor is the golden data's own rule; with weights in 8 bits nothing is
 // stored to go by, and the bound only says that nothing is broken.
 #define BF16_FACTOR 1.5
-#define FP8_ERROR 0.15
+double error_in_8_bits(const golden_case* c)
+{
+    return c->g->weights == SUMI_WEIGHTS_FP8 ? 0.15 : c->g->weights == SUMI_WEIGHTS_INT8 ? 0.06 : 0.0;
+}
 
 // The reference's error in bfloat16 for the pooled vector of the case enc_jina; -1: there is no such case.
 //
@@ -295,7 +298,7 @@ static void compare_bytes(golden_case* c, const char* name, double root_mean_squ
     double of_reference = json_number(describe(c, "expect", whole), "bf16_rel_l2", -1);
     if (of_reference >= 0) {
         double allowed = BF16_FACTOR * of_reference;
-        if (c->g->fp8) allowed = fmax(allowed, FP8_ERROR);
+        allowed = fmax(allowed, error_in_8_bits(c));
         // bytes are larger than values about 0, so this is the wider of two ways to say it
         allowed = allowed * sqrt(sum_of_squares / (double)count) + 0.6;
         report(c, name, root_mean_square, allowed, root_mean_square <= allowed);
@@ -353,7 +356,7 @@ static void compare_tensor(golden_case* c, const char* kind, const char* name, c
                  (long long)rows);
     if (c->g->is_gpu && of_reference >= 0) {
         allowed = fmax(BF16_FACTOR * of_reference, json_number(tolerance, "rel_l2", 0));
-        if (c->g->fp8) allowed = fmax(allowed, FP8_ERROR);
+        allowed = fmax(allowed, error_in_8_bits(c));
         report(c, label, relative, allowed, relative <= allowed);
     } else if (c->g->is_gpu && tensor->dtype == SUMI_DTYPE_U8 && strcmp(c->kind, "preprocess") != 0)
         compare_bytes(c, name, sqrt(difference / (double)want.count), size, want.count);
@@ -464,7 +467,7 @@ sumi_network* case_network(golden_case* c, const node* json)
 void begin_plan(const golden_case* c, sumi_plan* plan)
 {
     sumi_runner_begin_plan(c->g->runner, plan, &c->g->heap);
-    plan->wishes.weights = c->g->fp8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
+    plan->wishes.weights = c->g->weights;
 }
 
 void end_plan(const golden_case* c, sumi_plan* plan)

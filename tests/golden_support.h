@@ -45,7 +45,8 @@ typedef struct golden {
     sumi_workers* workers;
     sumi_runner* runner;             // of the backend that is looked at
     sumi_runner* processor;          // the same, but on a GPU: for what has no bound for bfloat16
-    bool is_gpu, fp8, as_engine;     // as_engine: run_plan's first way alone
+    bool is_gpu, as_engine; // as_engine: run_plan's first way alone
+    sumi_weight_format weights;
     int passed, failed, not_checked; // tensors
     int cases, not_run;              // cases: run; of a known family and not run
     int other_families;              // cases of families that the library does not have
@@ -84,6 +85,8 @@ void compare_with(golden_case* c, const char* kind, const char* name, const arra
 // got must differ from wrong.NAME, the result of a known mistake.
 void compare_wrong(golden_case* c, const char* name, const array* got);
 // A value that has no tensor: prints one line.
+// What weights in 8 bits may be off by; 0: they are not.
+double error_in_8_bits(const golden_case* c);
 void report(golden_case* c, const char* what, double error, double tolerance, bool good);
 void not_checked(golden_case* c, const char* name, const char* why);
 void case_fails(golden_case* c, const char* format, ...) SUMI_PRINTF(2, 3);

@@ -5,7 +5,7 @@
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
 #   ops        test_cuda_ops: every op against the processor                          (default)
-#   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8, both (default)
+#   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8 and int8, also portable (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
@@ -169,6 +169,8 @@ if has golden; then
         list_run "golden $data, no graphs" "$bin/golden_run" --backend cuda --no-graphs tests/golden/$data
         list_run "golden $data, fp8" "$bin/golden_run" --backend cuda --fp8 tests/golden/$data
         list_run "golden $data, fp8, portable" "$bin/golden_run" --backend cuda --fp8 --portable tests/golden/$data
+        list_run "golden $data, int8" "$bin/golden_run" --backend cuda --int8 tests/golden/$data
+        list_run "golden $data, int8, portable" "$bin/golden_run" --backend cuda --int8 --portable tests/golden/$data
     done
     finish
     if has ops; then run kernels tests/check_kernels.sh "${kernel_lists[@]}"; fi
@@ -269,6 +271,8 @@ if has sanitize; then
         sanitize memcheck 'golden, portable' "$bin/golden_run" --backend cuda --portable "$golden"
         sanitize memcheck 'golden, wide' "$bin/golden_run" --backend cuda "$golden-wide"
         sanitize memcheck 'golden, wide, fp8' "$bin/golden_run" --backend cuda --fp8 "$golden-wide"
+        sanitize memcheck 'golden, wide, int8' "$bin/golden_run" --backend cuda --int8 "$golden-wide"
+        sanitize initcheck 'golden, portable, int8' "$bin/golden_run" --backend cuda --portable --int8 --as-engine "$few"
         for tool in memcheck racecheck synccheck; do
             sanitize $tool 'a picture' "${picture[@]}" -o "$log/sanitize_$tool.png"
             sanitize $tool 'two edited pictures' "${edit[@]}" -o "$log/sanitize_edit_$tool.png"
@@ -286,7 +290,7 @@ if has sanitize; then
             sanitize $tool 'golden, few, portable' "$bin/golden_run" --backend cuda --portable "$few"
         done
         for tool in racecheck memcheck synccheck initcheck; do
-            for kind in attention linear gated fp8 norms conv rotary moving_rows latents strips group_norm pictures; do sanitize $tool "small cases, $kind" "$bin/test_cuda_ops" --small $kind; done
+            for kind in attention linear gated fp8 int8 norms conv rotary moving_rows latents strips group_norm pictures; do sanitize $tool "small cases, $kind" "$bin/test_cuda_ops" --small $kind; done
         done
         wait
         for name in "${sanitized[@]}"; do report_sanitized "${name%% *}" "${name#* }"; done

@@ -283,9 +283,9 @@ TEST(auto_opens_it_where_our_kernels_lack_instructions)
         shape.epilogue = SUMI_CUDA_EPILOGUE_gelu;
         CHECK(!sumi_cuda_cublaslt_wants(lt, &shape));
         shape.epilogue = SUMI_CUDA_EPILOGUE_plain;
-        shape.is_fp8 = true;
+        shape.operands = SUMI_CUDA_E4M3;
         CHECK(!sumi_cuda_cublaslt_wants(lt, &shape));
-        shape.is_fp8 = shape.reads_aligned = false;
+        shape.operands = SUMI_CUDA_BF16, shape.reads_aligned = false;
         CHECK(!sumi_cuda_cublaslt_wants(lt, &shape));
         close_all(runner);
     }

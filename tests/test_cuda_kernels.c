@@ -182,8 +182,8 @@ TEST(every_product_has_its_kernel)
         const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
         int32_t wgmma = 0;
         for (int e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++)
-            for (int fp8 = 0; fp8 <= 1; fp8++) {
-                const sumi_cuda_shape shape = {2048, 4096, 4096, fp8 != 0, true, (sumi_cuda_epilogue)e};
+            for (int o = SUMI_CUDA_BF16; o <= SUMI_CUDA_INT8; o++) {
+                const sumi_cuda_shape shape = {2048, 4096, 4096, (sumi_cuda_operands)o, true, (sumi_cuda_epilogue)e};
                 const int32_t count = sumi_cuda_list_linear(device, true, &shape, list, 1024);
                 for (int32_t i = 0; i < count; i++) {
                     const int32_t k = list[i].kernel;
@@ -194,7 +194,8 @@ TEST(every_product_has_its_kernel)
                         check_name(sumi_cuda_portable_name(&sumi_cuda_portable_kernels[k], (sumi_cuda_epilogue)e));
                 }
             }
-        CHECK_NUMBER(wgmma, tally_of(&b, "sumi_gemm_bf16_").kernels + tally_of(&b, "sumi_gemm_fp8_").kernels);
+        CHECK_NUMBER(wgmma, tally_of(&b, "sumi_gemm_bf16_").kernels + tally_of(&b, "sumi_gemm_fp8_").kernels
+                                + tally_of(&b, "sumi_gemm_int8_").kernels);
     }
     close_bench(&b);
 }
@@ -216,7 +217,7 @@ static sumi_network* open_network(bench* b, const sumi_files* files, const char*
 
 // A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
 // values runs it.
-static void run_picture(bench* b, const sumi_network* network, bool has_fp8, bool watches)
+static void run_picture(bench* b, const sumi_network* network, sumi_weight_format weights, bool watches)
 {
     const sumi_pipeline_prompt prompt = {.token_count = {20}};
     const sumi_pipeline_item item = {0, -1};
@@ -233,7 +234,7 @@ static void run_picture(bench* b, const sumi_network* network, bool has_fp8, boo
     sumi_error error = {0};
     const sumi_rates rates = b->runner->functions->rates(b->runner);
     sumi_runner_begin_plan(b->runner, &plan, &b->heap);
-    plan.wishes.weights = has_fp8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
+    plan.wishes.weights = weights;
     sumi_result result = sumi_pipeline_write(network, &request, &plan, &pipeline, &error);
     for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
     if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);
@@ -274,18 +275,25 @@ static void check_used(const bench* b, const char* begins, bool is_wanted)
 
 TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
 {
-    for (int fp8 = 0; fp8 <= 1; fp8++) {
+    static const struct {
+        sumi_weight_format weights;
+        const char *products, *norm;
+    } s_formats[] = {{SUMI_WEIGHTS_AUTO, "sumi_gemm_bf16_plain_", "sumi_norm_modulate_rows"},
+                     {SUMI_WEIGHTS_FP8, "sumi_gemm_fp8_plain_", "sumi_norm_modulate_fp8_rows"},
+                     {SUMI_WEIGHTS_INT8, "sumi_gemm_int8_plain_", "sumi_norm_modulate_int8_rows"}};
+    for (int f = 0; f < 3; f++) {
         bench b;
         if (open_bench(&b)) {
             sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
-            if (network != NULL) run_picture(&b, network, fp8 != 0, false);
+            if (network != NULL) run_picture(&b, network, s_formats[f].weights, false);
             check_used(&b, "sumi_attention_sm90_d128_c2", true);     // of the picture
             check_used(&b, "sumi_attention_sm90_d128_causal", true); // of the text
-            check_used(&b, fp8 ? "sumi_gemm_fp8_plain_" : "sumi_gemm_bf16_plain_", true);
+            check_used(&b, s_formats[f].products, true);
+            check_used(&b, s_formats[f].norm, true);
             check_used(&b, "sumi_gemm_bf16_swiglu_", true); // of the text encoder, too
             check_used(&b, "sumi_conv_sm90_", true);
             check_used(&b, "sumi_norm_pair_", true);
-            check_used(&b, "sumi_norm_modulate_fp8_rows", fp8 != 0);
+            check_used(&b, "sumi_norm_modulate_fp8_rows", s_formats[f].weights == SUMI_WEIGHTS_FP8);
             sumi_network_close(network);
         }
         close_bench(&b);
@@ -298,7 +306,7 @@ TEST(values_that_are_looked_at_are_not_fused)
     bench b;
     if (open_bench(&b)) {
         sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
-        if (network != NULL) run_picture(&b, network, false, true);
+        if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, true);
         check_used(&b, "sumi_gemm_bf16_plain_", true);
         check_used(&b, "sumi_gemm_bf16_swiglu_", false);
         sumi_network_close(network);
@@ -356,13 +364,13 @@ static const product s_stream_products[] = {IMAGE_PRODUCTS(4096),  IMAGE_PRODUCT
                                             IMAGE_PRODUCTS(16384), IMAGE_PRODUCTS(128)};
 static const product s_text_products[] = {TEXT_PRODUCTS(290), TEXT_PRODUCTS(546), TEXT_PRODUCTS(1691)};
 
-static sumi_cuda_method method_of(const bench* b, const product* p, bool fp8)
+static sumi_cuda_method method_of(const bench* b, const product* p, sumi_cuda_operands operands)
 {
-    const sumi_cuda_shape shape = {p->m, p->n, p->k, fp8, true, p->epilogue};
+    const sumi_cuda_shape shape = {p->m, p->n, p->k, operands, true, p->epilogue};
     const sumi_cuda_method method = sumi_cuda_choose_own_linear(&((sumi_cuda*)b->runner)->device, true, &shape).method;
     if (method == SUMI_CUDA_METHOD_PORTABLE)
-        printf("  %d x %d x %d, epilogue %d, %s: a portable kernel\n", (int)p->m, (int)p->n, (int)p->k,
-               (int)p->epilogue, fp8 ? "fp8" : "bf16");
+        printf("  %d x %d x %d, epilogue %d, operands %d: a portable kernel\n", (int)p->m, (int)p->n, (int)p->k,
+               (int)p->epilogue, (int)operands);
     return method;
 }
 
@@ -372,14 +380,14 @@ TEST(the_products_of_a_released_two_stream_model_take_hopper_s_kernels)
     bench b;
     if (open_bench(&b)) {
         for (size_t i = 0; i < sizeof s_stream_products / sizeof *s_stream_products; i++)
-            for (int fp8 = 0; fp8 <= 1; fp8++) {
+            for (int o = SUMI_CUDA_BF16; o <= SUMI_CUDA_INT8; o++) {
                 const product* p = &s_stream_products[i];
-                const sumi_cuda_method method = method_of(&b, p, fp8 != 0);
+                const sumi_cuda_method method = method_of(&b, p, (sumi_cuda_operands)o);
                 CHECK(method == SUMI_CUDA_METHOD_WGMMA
-                      || (p->m < 1024 && fp8 == 0 && method == SUMI_CUDA_METHOD_SPLIT));
+                      || (p->m < 1024 && o == SUMI_CUDA_BF16 && method == SUMI_CUDA_METHOD_SPLIT));
             }
         for (size_t i = 0; i < sizeof s_text_products / sizeof *s_text_products; i++)
-            CHECK(method_of(&b, &s_text_products[i], false) == SUMI_CUDA_METHOD_WGMMA);
+            CHECK(method_of(&b, &s_text_products[i], SUMI_CUDA_BF16) == SUMI_CUDA_METHOD_WGMMA);
     }
     close_bench(&b);
 }

@@ -37,6 +37,7 @@
 #define FLOATING 4e-6
 #define PRODUCT 2e-5   // float32 results of tensor cores, which cut the lowest bits off while they sum
 #define FP8 4.6e-2     // e4m3 (4 bits) is off by 2.5e-2 in norm; weights and inputs both are
+#define INT8 1.8e-2    // 127 steps to 4 deviations are off by 0.9e-2; weights and inputs both are
 #define SMALL 300000   // elements of all values and weights: what is rehearsed, and what --small leaves
 #define LARGE 20000000 // not run in every manner
 
@@ -675,7 +676,12 @@ enum {
     ADAPTED = 64,
     FLOAT_TABLE = 128
 };
-enum { ALIGNED = 256, IN_FP8 = 512, PADDED = 1024, INTO_COLUMNS = 2048, ADDING = 4096 };
+enum { ALIGNED = 256, IN_FP8 = 512, PADDED = 1024, INTO_COLUMNS = 2048, ADDING = 4096, IN_INT8 = 8192 };
+
+static sumi_weight_format weights_of(int flags)
+{
+    return flags & IN_FP8 ? SUMI_WEIGHTS_FP8 : flags & IN_INT8 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_AUTO;
+}
 
 typedef struct adapters {
     sumi_delta deltas[2];
@@ -756,7 +762,7 @@ static sumi_value padded_activations(scene* s, int rows, int cols)
 static void build_linear(scene* s, const op_case* c)
 {
     int m = c->m, n = c->n, k = c->k, flags = c->a;
-    s->plan.wishes.weights = (flags & IN_FP8) != 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
+    s->plan.wishes.weights = weights_of(flags);
     sumi_weight* w = stack(s, n, k, flags & STACKED ? 3 : 1, c->dtype, 1.0f / sqrtf((float)k), 0.0f);
     sumi_weight* b =
         flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
@@ -859,6 +865,10 @@ static const op_case s_linear[] = {
      .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"linear, fp8 64x256x128, adapters, gate", build_linear, 64, 256, 128,
      IN_FP8 | ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, 16, .counter = 1, .bound = FP8},
+    {"linear, int8 64x256x384, adapters, gate", build_linear, 64, 256, 384,
+     IN_INT8 | ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, 16, .counter = 1, .bound = INT8},
+    {"linear, int8 64x256x128, adapters, gelu", build_linear, 64, 256, 128, IN_INT8 | ADAPTED | BIASED, 16,
+     .act = SUMI_ACT_GELU_TANH, .bound = 2 * INT8},
     {"linear, fp8 64x256x128, adapters, gelu", build_linear, 64, 256, 128, IN_FP8 | ADAPTED | BIASED, 16,
      .act = SUMI_ACT_GELU_TANH, .bound = 2 * FP8},
     {"linear, mlp in 4096x12288x3072, adapters, gelu", build_linear, 4096, 12288, 3072, ADAPTED | BIASED, 64,
@@ -919,11 +929,11 @@ static const op_case s_linear[] = {
 };
 CASES(linear)
 
-// ---- GATED, ACTIVATE, fp8 -------------------------------------------------------------------------------------------
+// ---- GATED, ACTIVATE, products in 8 bits ----------------------------------------------------------------------------
 static void build_gated(scene* s, const op_case* c)
 {
     sumi_weight* w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
-    s->plan.wishes.weights = (c->a & IN_FP8) != 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
+    s->plan.wishes.weights = weights_of(c->a);
     if (c->a & ADAPTED) adapt(s, w, c->b != 0 ? c->b : 16); // the sums land in a value that may be interleaved
     check(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
 }
@@ -941,16 +951,18 @@ static void build_activate(scene* s, const op_case* c)
     sumi_value x = c->a ? floats(s, c->m, c->n) : activations_of(s, c->m, c->n, 3.0f, 0.0f);
     check(s, sumi_plan_activate(&s->plan, x, c->act), c->bound);
 }
-static void build_fp8_block(scene* s, const op_case* c)
+// a: what follows the norm, and IN_INT8; otherwise fp8
+static void build_8bit_block(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
-    p->wishes.weights = SUMI_WEIGHTS_FP8;
+    const int what = c->a & ~IN_INT8;
+    p->wishes.weights = c->a & IN_INT8 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
     sumi_value x = activations(s, c->m, c->k);
     sumi_step_row scale = aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true);
     sumi_value n = sumi_plan_norm(
         p, &(sumi_plan_norm_args){
                .label = "norm", .x = x, .weight = norm_weight(s, c->k, 0), .eps = 1e-5f, .scale = scale});
-    if (c->a == 0) { // norm -> qkv
+    if (what == 0) { // norm -> qkv
         check(s,
               sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "qkv",
                                                            .x = n,
@@ -959,7 +971,7 @@ static void build_fp8_block(scene* s, const op_case* c)
               c->bound);
         return;
     }
-    if (c->a == 2) { // two readers of one norm
+    if (what == 2) { // two readers of one norm
         check(s,
               sumi_plan_linear(
                   p, &(sumi_plan_linear_args){.label = "first", .x = n, .weight = matrix(s, c->n, c->k, c->dtype)}),
@@ -971,7 +983,7 @@ static void build_fp8_block(scene* s, const op_case* c)
             c->bound);
         return;
     }
-    if (c->a == 3) { // a weight that stays precise beside one that does not: the norm cannot be fp8 then
+    if (what == 3) { // a weight that stays precise beside one that does not: the norm cannot be in 8 bits then
         sumi_weight* precise = matrix(s, c->n, c->k, c->dtype);
         precise->keeps_precision = true;
         check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "precise", .x = n, .weight = precise}), CHAINED);
@@ -1026,25 +1038,50 @@ static const op_case s_gated[] = {
 };
 CASES(gated)
 static const op_case s_fp8[] = {
-    {"fp8, norm and qkv 130x96x128", build_fp8_block, 130, 96, 128, 0, .bound = FP8},
-    {"fp8, norm and feed-forward 130x96x128", build_fp8_block, 130, 96, 128, 1, .bound = 2 * FP8},
-    {"fp8, norm and feed-forward with adapters", build_fp8_block, 130, 96, 128, 1, 1, .bound = 2 * FP8},
-    {"fp8, norm and feed-forward with LoKr", build_fp8_block, 130, 96, 128, 1, -8, .bound = 2 * FP8},
-    {"fp8, two readers", build_fp8_block, 77, 112, 144, 2, .bound = FP8},
-    {"fp8, a precise reader", build_fp8_block, 77, 112, 144, 3, .bound = FP8},
-    {"fp8, shapes that are no multiple of 16", build_fp8_block, 50, 36, 52, 1, .bound = 2 * FP8},
-    {"fp8, of e4m3 files", build_fp8_block, 130, 96, 128, 0, .dtype = SUMI_DTYPE_F8_E4M3, .bound = FP8},
-    {"fp8, norm of 1008 and qkv", build_fp8_block, 40, 96, 1008, 0, .bound = FP8},
-    {"fp8, norm of 8000 and qkv", build_fp8_block, 20, 96, 8000, 0, .bound = FP8},
-    {"fp8, norm of 8208 and qkv", build_fp8_block, 20, 96, 8208, 0, .bound = FP8},
-    {"fp8, norm and qkv 1152x3840x3840", build_fp8_block, 1152, 3840, 3840, 0, .bound = FP8},
-    {"fp8, norm and feed-forward 1152x10240x3840", build_fp8_block, 1152, 10240, 3840, 1, .bound = 2 * FP8},
-    {"fp8, norm and qkv 4224x3840x3840", build_fp8_block, 4224, 3840, 3840, 0, .bound = FP8},
-    {"fp8, norm and qkv 4096x3072x3072", build_fp8_block, 4096, 3072, 3072, 0, .bound = FP8},
-    {"fp8, norm of 2304 and qkv", build_fp8_block, 1500, 272, 2304, 0, .bound = FP8},
-    {"fp8, norm of 784 and qkv", build_fp8_block, 2900, 272, 784, 0, .bound = FP8},
+    {"fp8, norm and qkv 130x96x128", build_8bit_block, 130, 96, 128, 0, .bound = FP8},
+    {"fp8, norm and feed-forward 130x96x128", build_8bit_block, 130, 96, 128, 1, .bound = 2 * FP8},
+    {"fp8, norm and feed-forward with adapters", build_8bit_block, 130, 96, 128, 1, 1, .bound = 2 * FP8},
+    {"fp8, norm and feed-forward with LoKr", build_8bit_block, 130, 96, 128, 1, -8, .bound = 2 * FP8},
+    {"fp8, two readers", build_8bit_block, 77, 112, 144, 2, .bound = FP8},
+    {"fp8, a precise reader", build_8bit_block, 77, 112, 144, 3, .bound = FP8},
+    {"fp8, shapes that are no multiple of 16", build_8bit_block, 50, 36, 52, 1, .bound = 2 * FP8},
+    {"fp8, of e4m3 files", build_8bit_block, 130, 96, 128, 0, .dtype = SUMI_DTYPE_F8_E4M3, .bound = FP8},
+    {"fp8, norm of 1008 and qkv", build_8bit_block, 40, 96, 1008, 0, .bound = FP8},
+    {"fp8, norm of 8000 and qkv", build_8bit_block, 20, 96, 8000, 0, .bound = FP8},
+    {"fp8, norm of 8208 and qkv", build_8bit_block, 20, 96, 8208, 0, .bound = FP8},
+    {"fp8, norm and qkv 1152x3840x3840", build_8bit_block, 1152, 3840, 3840, 0, .bound = FP8},
+    {"fp8, norm and feed-forward 1152x10240x3840", build_8bit_block, 1152, 10240, 3840, 1, .bound = 2 * FP8},
+    {"fp8, norm and qkv 4224x3840x3840", build_8bit_block, 4224, 3840, 3840, 0, .bound = FP8},
+    {"fp8, norm and qkv 4096x3072x3072", build_8bit_block, 4096, 3072, 3072, 0, .bound = FP8},
+    {"fp8, norm of 2304 and qkv", build_8bit_block, 1500, 272, 2304, 0, .bound = FP8},
+    {"fp8, norm of 784 and qkv", build_8bit_block, 2900, 272, 784, 0, .bound = FP8},
 };
 CASES(fp8)
+static const op_case s_int8[] = {
+    {"int8, norm and qkv 130x96x256", build_8bit_block, 130, 96, 256, IN_INT8, .bound = INT8},
+    {"int8, a block filled up, 130x96x272", build_8bit_block, 130, 96, 272, IN_INT8, .bound = INT8},
+    {"int8, no room for the scales, 130x96x128", build_8bit_block, 130, 96, 128, IN_INT8, .bound = INT8},
+    {"int8, norm and feed-forward 130x272x256", build_8bit_block, 130, 272, 256, IN_INT8 | 1, .bound = 2 * INT8},
+    {"int8, norm and feed-forward with adapters", build_8bit_block, 130, 96, 256, IN_INT8 | 1, 1, .bound = 2 * INT8},
+    {"int8, norm and feed-forward with LoKr", build_8bit_block, 130, 96, 256, IN_INT8 | 1, -8, .bound = 2 * INT8},
+    {"int8, two readers", build_8bit_block, 77, 256, 400, IN_INT8 | 2, .bound = INT8},
+    {"int8, a precise reader", build_8bit_block, 77, 256, 400, IN_INT8 | 3, .bound = INT8},
+    {"int8, shapes that are no multiple of 16", build_8bit_block, 50, 36, 52, IN_INT8 | 1, .bound = 2 * INT8},
+    {"int8, of e4m3 files", build_8bit_block, 130, 96, 256, IN_INT8, .dtype = SUMI_DTYPE_F8_E4M3, .bound = INT8},
+    {"int8, norm of 1008 and qkv", build_8bit_block, 40, 96, 1008, IN_INT8, .bound = INT8},
+    {"int8, norm of 8000 and qkv", build_8bit_block, 20, 96, 8000, IN_INT8, .bound = INT8},
+    {"int8, norm of 8208 and qkv", build_8bit_block, 20, 96, 8208, IN_INT8, .bound = INT8},
+    {"int8, norm and qkv 1152x3840x3840", build_8bit_block, 1152, 3840, 3840, IN_INT8, .bound = INT8},
+    {"int8, norm and feed-forward 1152x10240x3840", build_8bit_block, 1152, 10240, 3840, IN_INT8 | 1,
+     .bound = 2 * INT8},
+    {"int8, norm and feed-forward 20x15616x256", build_8bit_block, 20, 15616, 256, IN_INT8 | 1, .bound = 2 * INT8},
+    {"int8, norm and feed-forward 270x12304x3072", build_8bit_block, 270, 12304, 3072, IN_INT8 | 1, .bound = 2 * INT8},
+    {"int8, norm and qkv 4224x3840x3840", build_8bit_block, 4224, 3840, 3840, IN_INT8, .bound = INT8},
+    {"int8, norm and qkv 4096x3072x3072", build_8bit_block, 4096, 3072, 3072, IN_INT8, .bound = INT8},
+    {"int8, norm of 2304 and qkv", build_8bit_block, 1500, 272, 2304, IN_INT8, .bound = INT8},
+    {"int8, norm of 784 and qkv", build_8bit_block, 2900, 272, 784, IN_INT8, .bound = INT8},
+};
+CASES(int8)
 
 // ---- Norms, rotary, tables ------------------------------------------------------------------------------------------
 // Thirds of the rows that read other rows of their tables, or none. Counters are at most 2 then.
@@ -1117,11 +1154,11 @@ static void build_gate_add(scene* s, const op_case* c)
 // again with another op between them, in two. a: 1 layer norm, 2 no weights, 4 gate and scale, 8 shift, 16 rows from
 // row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm, 512 other bands in
 // the norm, BANDED;
-// b: aligned tables; k: the norm is e4m3, for a product with k columns
+// b: aligned tables; k: the norm is in 8 bits, for a product with k columns; 1024: int8 instead of e4m3
 static void build_norm_pair(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
-    p->wishes.weights = c->k > 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
+    p->wishes.weights = c->k == 0 ? SUMI_WEIGHTS_AUTO : c->a & 1024 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
     int before = c->a & 16 ? 3 : 0, from = before + (c->a & 32 ? 1 : 0), rows = c->m - (c->a & 128 ? 1 : 0);
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     float* data = numbers(s, (size_t)(c->m + before + 1) * (size_t)c->n, 1.0f, 0.5f);
@@ -1345,6 +1382,16 @@ static const op_case s_norms[] = {
     {"gate add and norm, fp8 33x1008", build_norm_pair, 33, 1008, 256, .a = 4, .b = 1, .counter = 3, .bound = FP8},
     {"gate add and layer norm, fp8 33x1040", build_norm_pair, 33, 1040, 256, .a = 1 | 4, .counter = 3, .bound = FP8},
     {"gate add and norm, fp8 1152x3840", build_norm_pair, 1152, 3840, 512, .a = 4, .b = 1, .counter = 3, .bound = FP8},
+    {"gate add and norm, int8 1153x2304, three bands", build_norm_pair, 1153, 2304, 256, .a = 4 | 1024 | BANDED, .b = 1,
+     .counter = 2, .bound = INT8},
+    {"gate add and layer norm, int8 77x288, bias", build_norm_pair, 77, 288, 256, .a = 1 | 4 | 256 | 1024, .b = 1,
+     .counter = 3, .bound = INT8},
+    {"gate add and norm, int8 70x272, shift", build_norm_pair, 70, 272, 256, .a = 4 | 8 | 16 | 1024, .counter = 3,
+     .bound = INT8},
+    {"gate add and layer norm, int8 33x1040", build_norm_pair, 33, 1040, 256, .a = 1 | 4 | 1024, .counter = 3,
+     .bound = INT8},
+    {"gate add and norm, int8 1152x3840", build_norm_pair, 1152, 3840, 512, .a = 4 | 1024, .b = 1, .counter = 3,
+     .bound = INT8},
     // widths beside those that fill the lanes of a block, and rows that a block has several of
     {"layer 4096x3072, no weight, scale and shift", build_norm, 4096, 3072, .a = 1 | 2 | 4 | 8, .b = 1, .counter = 3,
      .bound = STORED},
@@ -2162,13 +2209,18 @@ static const product_case s_products[] = {
 };
 
 // The case by every kernel and every number of parts of k that can take it, whole and in slices.
-static void try_product(const product_case* product, const machine* m, bool is_fp8)
+static void try_product(const product_case* product, const machine* m, sumi_cuda_operands operands)
 {
     static sumi_cuda_linear_choice list[512];
+    static const char* const names[] = {"bf16", "fp8", "int8"};
     op_case c = product->op;
     const bool is_gated = product->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
-    if (is_fp8) c.a |= IN_FP8, c.bound = c.act == SUMI_ACT_NONE ? FP8 : 2 * FP8; // as of a block's feed-forward
-    const sumi_cuda_shape shape = {c.m, is_gated ? 2 * c.n : c.n, c.k, is_fp8, true, product->epilogue};
+    if (operands != SUMI_CUDA_BF16) {
+        const double bound = operands == SUMI_CUDA_INT8 ? INT8 : FP8;
+        c.a |= operands == SUMI_CUDA_INT8 ? IN_INT8 : IN_FP8;
+        c.bound = c.act == SUMI_ACT_NONE ? bound : 2 * bound; // as of a block's feed-forward
+    }
+    const sumi_cuda_shape shape = {c.m, is_gated ? 2 * c.n : c.n, c.k, operands, true, product->epilogue};
     sumi_cuda_device* device = device_of(m);
     const int32_t count = sumi_cuda_list_linear(device, true, &shape, list, 512);
     CHECK(count > 0);
@@ -2192,11 +2244,11 @@ static void try_product(const product_case* product, const machine* m, bool is_f
         free_outs(whole);
         free_outs(slices);
         if (t_errors > errors)
-            printf("  %s%s: method %d, kernel %d, %d parts of k\n", c.name, is_fp8 ? ", fp8" : "", (int)list[i].method,
+            printf("  %s, %s: method %d, kernel %d, %d parts of k\n", c.name, names[operands], (int)list[i].method,
                    (int)list[i].kernel, (int)list[i].split);
     }
     device->forced_linear = NULL;
-    printf("  %-30s %-6s %3d ways                       %.3g\n", c.name, is_fp8 ? "fp8" : "bf16", (int)count, error);
+    printf("  %-30s %-6s %3d ways                       %.3g\n", c.name, names[operands], (int)count, error);
     forget(m, &store);
     forget(&s_reference, &store);
     free_outs(want);
@@ -2209,10 +2261,12 @@ TEST(products_by_every_kernel)
     if (s_machine_count == 0) return; // a device that cannot be used has failed already
     for (size_t i = 0; i < sizeof s_products / sizeof *s_products; i++) {
         if (s_case_filter != NULL && strstr(s_products[i].op.name, s_case_filter) == NULL) continue;
-        try_product(&s_products[i], &s_machines[0], false);
+        try_product(&s_products[i], &s_machines[0], SUMI_CUDA_BF16);
         // what is added keeps its precision
-        if (device_of(&s_machines[0])->capability >= 89 && (s_products[i].op.a & ADDING) == 0)
-            try_product(&s_products[i], &s_machines[0], true);
+        for (int o = SUMI_CUDA_E4M3; o <= SUMI_CUDA_INT8 && (s_products[i].op.a & ADDING) == 0; o++) {
+            if (o == SUMI_CUDA_E4M3 && device_of(&s_machines[0])->capability < 89) continue;
+            try_product(&s_products[i], &s_machines[0], (sumi_cuda_operands)o);
+        }
         s_tried++;
     }
 }
@@ -2308,9 +2362,9 @@ TEST(the_cases_are_sound)
         size_t count;
     } all[] = {
 #define LIST(kind) {s_##kind, sizeof s_##kind / sizeof *s_##kind}
-        LIST(moving_rows),       LIST(linear),    LIST(gated),      LIST(fp8),  LIST(norms),
-        LIST(rotary_and_tables), LIST(attention), LIST(latents),    LIST(conv), LIST(strips),
-        LIST(group_norm),        LIST(pictures),  LIST(autoencoder)};
+        LIST(moving_rows),       LIST(linear),     LIST(gated),   LIST(fp8),  LIST(int8),   LIST(norms),
+        LIST(rotary_and_tables), LIST(attention),  LIST(latents), LIST(conv), LIST(strips), LIST(group_norm),
+        LIST(pictures),          LIST(autoencoder)};
     bool covered[SUMI_OP_KIND_COUNT] = {false};
     machine player = {"rehearsal", NULL, true};
     sumi_error error = {0};
@@ -2410,6 +2464,7 @@ int main(int argc, char** argv)
     RUN(linear);
     RUN(gated);
     RUN(fp8);
+    RUN(int8);
     RUN(norms);
     RUN(rotary_and_tables);
     RUN(attention);

@@ -778,7 +778,8 @@ TEST(forms_follow_from_the_ops)
     close_network(&b, &n);
 }
 
-TEST(fp8_takes_large_weights_of_the_denoising_section)
+// 8 bits take what is large of the denoising section: e4m3 where a device can, int8 anywhere.
+static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, sumi_cuda_form plain, bool has_old)
 {
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
@@ -790,7 +791,7 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
     kept.keeps_precision = true;
     sumi_plan plan;
     begin_for_90(&plan, &heap);
-    plan.wishes.weights = SUMI_WEIGHTS_FP8;
+    plan.wishes.weights = weights;
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, 256);
     // 0, in another section
@@ -806,26 +807,33 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "kept", .x = shared, .weight = &kept});     // 8
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     const bool expected[] = {false, false, true, false, true, false, true, false, false};
-    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_FP8) != 0) == expected[i]);
-    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_CUDA_VALUE_FP8);
+    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == expected[i]);
+    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_CUDA_VALUE_8BIT);
     // shared has a reader that wants bfloat16, g is no norm's
     CHECK(sumi_plan_info(&plan, shared)->marks == 0 && sumi_plan_info(&plan, g)->marks == 0
           && sumi_plan_info(&plan, x)->marks == 0);
     const sumi_weight* weight;
     sumi_cuda_form form;
-    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED_FP8);
-    CHECK(sumi_cuda_op_weight(&plan, 4, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX_FP8);
+    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == gated);
+    CHECK(sumi_cuda_op_weight(&plan, 4, 0, &weight, &form) && form == plain);
     CHECK(sumi_cuda_op_weight(&plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
     plan.arrange = arrange_for_86;
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    for (int32_t i = 0; i < 9; i++) CHECK((plan.ops[i].marks & SUMI_CUDA_OP_FP8) == 0);
-    CHECK(sumi_plan_info(&plan, n)->marks == 0 && plan.ops[2].joins_next);
+    for (int32_t i = 0; i < 9; i++)
+        CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == (has_old && expected[i]));
+    CHECK((sumi_plan_info(&plan, n)->marks != 0) == has_old && plan.ops[2].joins_next);
     // a plan that no backend arranges is done op by op
     plan.arrange = NULL;
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
     CHECK(!sumi_cuda_is_fused_gated(&plan, 2));
     sumi_plan_end(&plan);
+}
+
+TEST(eight_bits_take_large_weights_of_the_denoising_section)
+{
+    check_8bit_marks(SUMI_WEIGHTS_FP8, SUMI_CUDA_FORM_GATED_FP8, SUMI_CUDA_FORM_MATRIX_FP8, false);
+    check_8bit_marks(SUMI_WEIGHTS_INT8, SUMI_CUDA_FORM_GATED_INT8, SUMI_CUDA_FORM_MATRIX_INT8, true);
 }
 
 TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
@@ -891,8 +899,8 @@ TEST(a_kronecker_product_keeps_its_forms)
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
         CHECK_NUMBER(plan.op_count, uses == 0 ? 3 : 5);
         CHECK(sumi_cuda_is_fused_gated(&plan, 1) == (uses == 0));
-        CHECK((plan.ops[1].marks & SUMI_CUDA_OP_FP8) != 0);
-        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_CUDA_VALUE_FP8 : 0);
+        CHECK((plan.ops[1].marks & SUMI_CUDA_OP_8BIT) != 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_CUDA_VALUE_8BIT : 0);
         for (size_t i = 0; i < plan.op_count; i++)
             CHECK(sumi_cuda_is_adapter_op(&plan, i) == (uses == 1 && (i == 2 || i == 3)));
         if (uses == 1) {
@@ -1072,7 +1080,7 @@ int main(int argc, char** argv)
     RUN(slices_are_reported_in_order_when_they_are_over);
     RUN(a_lost_device_is_said_and_stays_lost);
     RUN(forms_follow_from_the_ops);
-    RUN(fp8_takes_large_weights_of_the_denoising_section);
+    RUN(eight_bits_take_large_weights_of_the_denoising_section);
     RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
     RUN(a_kronecker_product_keeps_its_forms);
     RUN(factors_and_changed_norms_run_and_go);

@@ -93,11 +93,14 @@ static void describe(const sumi_cuda_linear_choice* c, char* text, size_t size)
     }
 }
 
-static sumi_result build(config* c, const group* g, int m, bool is_fp8, int ops, sumi_error* error)
+static const sumi_weight_format s_formats[] = {SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8};
+static const char* const s_names[] = {"", " fp8", " int8"};
+
+static sumi_result build(config* c, const group* g, int m, sumi_cuda_operands operands, int ops, sumi_error* error)
 {
     sumi_plan* plan = &c->plan;
     sumi_runner_begin_plan(s_runner, plan, &s_heap);
-    plan->wishes.weights = is_fp8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
+    plan->wishes.weights = s_formats[operands];
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, m, g->k), y = SUMI_NO_VALUE;
     if (g->kind == RESIDUAL) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);
@@ -124,12 +127,12 @@ static sumi_result build(config* c, const group* g, int m, bool is_fp8, int ops,
 }
 
 // Weights first, then room for all, then graphs: more room drops the graphs that there are.
-static void make_ready(config* list, int count, const group* g, int m, bool is_fp8, int ops)
+static void make_ready(config* list, int count, const group* g, int m, sumi_cuda_operands operands, int ops)
 {
     sumi_error error = {0};
     for (int i = 0; i < count; i++) {
         s_cuda->device.forced_linear = &list[i].choice;
-        list[i].is_ready = build(&list[i], g, m, is_fp8, ops, &error) == SUMI_OK
+        list[i].is_ready = build(&list[i], g, m, operands, ops, &error) == SUMI_OK
                         && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK
                         && s_runner->functions->reserve(s_runner, &list[i].plan, &error) == SUMI_OK;
         if (!list[i].is_ready) printf("  %s\n", error.text), error = (sumi_error){SUMI_OK, {0}};
@@ -171,15 +174,15 @@ static bool is_same(const sumi_cuda_linear_choice* a, const sumi_cuda_linear_cho
     return a->method == b->method && a->kernel == b->kernel && a->split == b->split;
 }
 
-static void tune(const group* g, int m, bool is_fp8, int copies)
+static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
 {
     static const sumi_cuda_epilogue epilogues[] = {SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias,
                                                    SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_swiglu};
-    const sumi_cuda_shape shape = {m, g->n, g->k, is_fp8, true, epilogues[g->kind]};
+    const sumi_cuda_shape shape = {m, g->n, g->k, operands, true, epilogues[g->kind]};
     const double flops = 2.0 * m * g->n * g->k, outputs = (double)m * g->n / (g->kind == GATED ? 2 : 1);
-    const double bytes =
-        (double)g->n * g->k * (is_fp8 ? 1 : 2) + (double)m * g->k * 2 + outputs * (g->kind == RESIDUAL ? 4 : 2);
-    const double floor_us = fmax(bytes / 4.2e6, flops / (is_fp8 ? 1500e6 : 800e6));
+    const double bytes = (double)g->n * g->k * (operands == SUMI_CUDA_BF16 ? 2 : 1) + (double)m * g->k * 2
+                       + outputs * (g->kind == RESIDUAL ? 4 : 2);
+    const double floor_us = fmax(bytes / 4.2e6, flops / (operands == SUMI_CUDA_BF16 ? 800e6 : 1500e6));
     int ops = (int)(RUN_US / floor_us);
     ops = ops < 2 ? 2 : ops > copies ? copies : ops;
 
@@ -198,7 +201,8 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
     // of many splits
     for (int i = 0; i < listed; i++) {
         const bool is_portable = list[i].method == SUMI_CUDA_METHOD_PORTABLE;
-        const bool is_narrow = is_portable && !is_fp8 && sumi_cuda_portable_kernels[list[i].kernel].k_bytes == 64;
+        const bool is_narrow =
+            is_portable && operands == SUMI_CUDA_BF16 && sumi_cuda_portable_kernels[list[i].kernel].k_bytes == 64;
         const bool is_between = is_portable && list[i].split > 4 && list[i].split % 4 != 0 && list[i].split != 6;
         const bool is_small = is_portable && sumi_cuda_portable_kernels[list[i].kernel].rows <= 64 && m > 1024
                            && g->n > 128 && g->k > 128;
@@ -206,7 +210,7 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
         if (is_same(&list[i], &chosen) || !(is_narrow || is_between || is_small || is_split_late))
             memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = list[i];
     }
-    make_ready(s_configs, count, g, m, is_fp8, ops);
+    make_ready(s_configs, count, g, m, operands, ops);
 
     config *live[MAX_CHOICES], *its = NULL;
     int live_count = 0;
@@ -259,7 +263,7 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
         describe(&live[0]->choice, text, sizeof text);
         const double us = its != NULL ? its->best : 0.0, ratio = us / live[0]->best;
         printf("%5d %5d %5d %s%s %-15s %8.1f us | best %-15s %8.1f us | %5.2f%s | floor %6.1f, %4.0f GB/s %4.0f TF/s |",
-               m, g->n, g->k, g->name, is_fp8 ? " fp8" : "", first, us, text, live[0]->best, ratio,
+               m, g->n, g->k, g->name, s_names[operands], first, us, text, live[0]->best, ratio,
                ratio > 1.05 ? " <--" : "", floor_us, bytes / live[0]->best / 1e3, flops / live[0]->best / 1e6);
         for (int i = 1; i < live_count && (s_prints_all || i < 10); i++) {
             describe(&live[i]->choice, text, sizeof text);
@@ -295,13 +299,14 @@ static void forget_weights(int copies)
 int main(int argc, char** argv)
 {
     int only[3] = {0}, only_count = 0;
-    bool is_fp8 = false;
+    int first_pass = SUMI_CUDA_BF16;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--all") == 0) s_prints_all = true;
         else if (strcmp(argv[i], "--cublaslt") == 0) s_compares = true;
-        else if (strcmp(argv[i], "--fp8") == 0) is_fp8 = true;
+        else if (strcmp(argv[i], "--fp8") == 0) first_pass = SUMI_CUDA_E4M3;
+        else if (strcmp(argv[i], "--int8") == 0) first_pass = SUMI_CUDA_INT8;
         else if (only_count < 3 && argv[i][0] >= '0' && argv[i][0] <= '9') only[only_count++] = atoi(argv[i]);
-        else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--fp8] [--cublaslt] [M N K]\n"), 2;
+        else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--fp8 | --int8] [--cublaslt] [M N K]\n"), 2;
     }
     sumi_error error = {0};
     sumi_workers* workers = NULL;
@@ -327,18 +332,18 @@ int main(int argc, char** argv)
     fill_numbers();
     const uint64_t began = sumi_clock_ns();
     int tuned = 0;
-    for (int pass = is_fp8 ? 1 : 0; pass < (s_compares ? 1 : 2); pass++) {
+    for (int pass = first_pass; pass < (s_compares ? 1 : 3); pass++) {
         for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
             const group* g = &s_groups[i];
             const int* rows = pass == 0 ? g->m : s_fp8_rows;
             const int row_count = pass == 0 ? 12 : 3;
-            if ((pass == 1 && i >= 4) || (only[1] != 0 && only[1] != g->n) || (only[2] != 0 && only[2] != g->k))
+            if ((pass > 0 && i >= 4) || (only[1] != 0 && only[1] != g->n) || (only[2] != 0 && only[2] != g->k))
                 continue;
             const double bytes = (double)g->n * g->k * (pass == 0 ? 2 : 1);
             const int wanted = (int)(L2_BYTES / bytes) + 2, copies = wanted > MAX_COPIES ? MAX_COPIES : wanted;
             make_weights(g, copies);
             for (int r = 0; r < row_count && rows[r] != 0; r++)
-                if (only[0] == 0 || only[0] == rows[r]) tune(g, rows[r], pass == 1, copies), tuned++;
+                if (only[0] == 0 || only[0] == rows[r]) tune(g, rows[r], (sumi_cuda_operands)pass, copies), tuned++;
             forget_weights(copies);
         }
     }

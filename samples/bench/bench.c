@@ -773,7 +773,7 @@ static bool print_report(bench* b)
     text_times times;
     sumi_engine_info info = sumi_engine_get_info(b->engine);
     printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.3g s\n", info.device,
-           b->weights == SUMI_WEIGHTS_FP8 ? "fp8" : "bf16", b->tokens, b->seconds);
+           b->weights == SUMI_WEIGHTS_FP8 ? "fp8" : b->weights == SUMI_WEIGHTS_INT8 ? "int8" : "bf16", b->tokens, b->seconds);
     if (b->blocks > 0)
         printf("the transformer has %d of its %d blocks: \"forward\" is scaled to all, everything else is not\n",
                b->blocks, b->whole_blocks);
@@ -916,7 +916,7 @@ static int usage(void)
         "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid] | --model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
-        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt] [--slice US]\n"
+        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8|int8] [--cublaslt] [--slice US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] ...\n"
         "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N] [--batch N] [--seconds N] "
@@ -989,8 +989,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
         } else if (strcmp(name, "--seconds") == 0) b->seconds = atof(value);
         else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0))
             b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
-        else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0))
-            b->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
+        else if (strcmp(name, "--weights") == 0 && synthetic_weights(value, &b->weights)) continue;
         else if (strcmp(name, "--sizes") == 0) {
             if (!read_sizes(b, value)) return false;
         } else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;

@@ -426,7 +426,7 @@ static int usage(void)
     fprintf(
         stderr,
         "usage: pacing [--host gl|cuda|none] [--checkpoint FOLDER | --synthetic tiny|mid|z-image] [--backend cpu|cuda] "
-        "[--weights bf16|fp8] [--size N] [--steps N]\n"
+        "[--weights bf16|fp8|int8] [--size N] [--steps N]\n"
         "              [--budgets B,B,..] [--frames N] [--seconds N] [--period MS] [--load MS] [--slice US] [--tokens "
         "N] [--first N] [--paced-load MS]\n"
         "              [--memory-budget MB]\n"
@@ -522,8 +522,7 @@ static bool read_arguments(pacing* p, int argc, char** argv)
             p->model_path = SYNTHETIC_PATH;
         else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0))
             p->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
-        else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0))
-            p->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
+        else if (strcmp(name, "--weights") == 0 && synthetic_weights(value, &p->weights)) continue;
         else if (strcmp(name, "--budgets") == 0) budgets = value;
         else return false;
     }

@@ -46,13 +46,27 @@ bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
         || (op->kind == SUMI_OP_LINEAR && next != NULL && adds_change(next) && next->in[0].id == op->out.id);
 }
 
-// ---- Products in e4m3 -----------------------------------------------------------------------------------------------
+// ---- Products in 8 bits ---------------------------------------------------------------------------------------------
 
-static bool takes_fp8(const sumi_cuda_device* device, const sumi_plan* plan, size_t op_index)
+sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan)
+{
+    return plan->wishes.weights == SUMI_WEIGHTS_FP8  ? SUMI_CUDA_E4M3
+         : plan->wishes.weights == SUMI_WEIGHTS_INT8 ? SUMI_CUDA_INT8
+                                                     : SUMI_CUDA_BF16;
+}
+
+int32_t sumi_cuda_8bit_pitch(sumi_cuda_operands operands, int32_t cols)
+{
+    SUMI_ASSERT(operands != SUMI_CUDA_BF16 && cols >= 1);
+    return operands == SUMI_CUDA_INT8 ? SUMI_ROTATED_COLS(cols) : (cols + 15) / 16 * 16;
+}
+
+static bool takes_8bit(const sumi_cuda_device* device, const sumi_plan* plan, size_t op_index)
 {
     const sumi_op* op = &plan->ops[op_index];
-    if (plan->wishes.weights != SUMI_WEIGHTS_FP8 || device->capability < 89 || op->kind != SUMI_OP_LINEAR
-        || plan->sections[op->section].kind != SUMI_SECTION_DENOISE)
+    const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan);
+    if (operands == SUMI_CUDA_BF16 || (operands == SUMI_CUDA_E4M3 && device->capability < 89)
+        || op->kind != SUMI_OP_LINEAR || plan->sections[op->section].kind != SUMI_SECTION_DENOISE)
         return false;
     const sumi_weight* w = op->weight;
     // The rule looks at the weight, not at the rows of the product: a model's weights must have the same form in every
@@ -62,9 +76,12 @@ static bool takes_fp8(const sumi_cuda_device* device, const sumi_plan* plan, siz
         && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION;
 }
 
-// A value may be kept as e4m3 when one NORM_MODULATE writes all of it and all readers are products with fp8 weights.
-static void mark_fp8_values(sumi_plan* plan)
+// A value may be kept in 8 bits when one NORM_MODULATE writes all of it and all readers are products with such weights,
+// and when it then has room, with its scales, where the plan has bfloat16.
+static void mark_8bit_values(sumi_plan* plan)
 {
+    const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan);
+    if (operands == SUMI_CUDA_BF16) return;
     enum { WRITTEN = 64, OTHER = 128 }; // meanwhile
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
@@ -72,13 +89,14 @@ static void mark_fp8_values(sumi_plan* plan)
         const bool norms_all = op->kind == SUMI_OP_NORM_MODULATE && op->u.norm.y_row == 0 && op->rows == out->rows
                             && !op->u.norm.silu && out->base.id == 0 && out->element == SUMI_ELEMENT_ACTIVATION
                             && !out->bound && out->cols % 16 == 0
+                            && sumi_cuda_8bit_pitch(operands, out->cols) + 16 <= 2 * out->cols
                             && plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
         if (op->out.id > 0) {
             uint8_t* marks = &plan->values[base_of(plan, op->out) - 1].marks;
             *marks |= norms_all && (*marks & WRITTEN) == 0 ? WRITTEN : OTHER;
         }
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
-            const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_CUDA_OP_FP8) != 0
+            const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_CUDA_OP_8BIT) != 0
                                  && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows;
             // also where it is read through a view, as rows of another length
             if (op->in[k].id > 0 && !is_product) plan->values[base_of(plan, op->in[k]) - 1].marks |= OTHER;
@@ -87,8 +105,8 @@ static void mark_fp8_values(sumi_plan* plan)
     }
     for (size_t v = 0; v < plan->value_count; v++) {
         uint8_t* marks = &plan->values[v].marks;
-        const bool is_fp8 = (*marks & (WRITTEN | OTHER)) == WRITTEN;
-        *marks = (uint8_t)((*marks & ~(WRITTEN | OTHER)) | (is_fp8 ? SUMI_CUDA_VALUE_FP8 : 0));
+        const bool is_8bit = (*marks & (WRITTEN | OTHER)) == WRITTEN;
+        *marks = (uint8_t)((*marks & ~(WRITTEN | OTHER)) | (is_8bit ? SUMI_CUDA_VALUE_8BIT : 0));
     }
 }
 
@@ -166,7 +184,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
     SUMI_ASSERT(plan->activation_bytes == 2); // bfloat16
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
-        if (takes_fp8(device, plan, (size_t)i)) op->marks |= SUMI_CUDA_OP_FP8;
+        if (takes_8bit(device, plan, (size_t)i)) op->marks |= SUMI_CUDA_OP_8BIT;
         if (feeds_gated(plan, i)) {
             op->marks |= SUMI_CUDA_OP_GATED;
             plan->values[op->out.id - 1].marks |= SUMI_CUDA_VALUE_GATED;
@@ -175,7 +193,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
         op->joins_next = is_gated || is_norm_pair(plan, i);
         if (is_gated) plan->values[op->out.id - 1].is_unstored = true;
     }
-    mark_fp8_values(plan);
+    mark_8bit_values(plan);
 }
 
 static bool joins(const sumi_plan* plan, int32_t op_index, sumi_op_kind kind)

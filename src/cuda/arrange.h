@@ -13,9 +13,9 @@
 
 // sumi_op.marks
 enum {
-    // A LINEAR that uses its weight in e4m3: plan->wishes.weights, a device of 8.9 or newer, a weight of the denoising
-    // section that may lose precision and is worth it.
-    SUMI_CUDA_OP_FP8 = 1,
+    // A LINEAR that uses its weight in 8 bits, those of plan->wishes.weights: a device that can, a weight of the
+    // denoising section that may lose precision and is worth it.
+    SUMI_CUDA_OP_8BIT = 1,
     // A LINEAR whose weight lies with gate and up interleaved by 8, as FORM_GATED says: it writes a GATED's input.
     SUMI_CUDA_OP_GATED = 2
 };
@@ -23,10 +23,17 @@ enum {
 // sumi_value_info.marks
 enum {
     SUMI_CUDA_VALUE_GATED = 1, // its columns are interleaved by 8, as FORM_GATED says: the input of a GATED
-    // It is kept as e4m3: written by NORM_MODULATE and read by LINEARs with fp8 weights only. [rows][cols] e4m3, then
-    // at the next multiple of 16 bytes float scales [rows].
-    SUMI_CUDA_VALUE_FP8 = 2
+    // It is kept in 8 bits: written by NORM_MODULATE and read by LINEARs with such weights only. [rows][pitch], then at
+    // the next multiple of 16 bytes float scales [rows]. The pitch: sumi_cuda_8bit_pitch.
+    SUMI_CUDA_VALUE_8BIT = 2
 };
+
+// What the operands of a product are: kernels/operands.cuh.
+typedef enum sumi_cuda_operands { SUMI_CUDA_BF16, SUMI_CUDA_E4M3, SUMI_CUDA_INT8 } sumi_cuda_operands;
+// of the plan's ops and values that are marked as 8 bits
+sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan);
+// Bytes from row to row of an 8-bit matrix that has as many columns: int8 in whole blocks of the rotation.
+int32_t sumi_cuda_8bit_pitch(sumi_cuda_operands operands, int32_t cols);
 
 // A sumi_plan_arrange, of a device. Reads its capability only.
 void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan);

@@ -11,23 +11,33 @@
 // ---- The kernels ----------------------------------------------------------------------------------------------------
 const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
 #define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, false, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,   \
+    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,   \
      SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP)},
     SUMI_GEMM_SM90_BF16(ROW)
 #undef ROW
 #define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, false, false, 192, BN, ST, 64, SW, 512, SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW)},
+    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, false, 192, BN, ST, 64, SW, 512, SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW)},
     SUMI_GEMM_SM90_BF16_3(ROW)
 #undef ROW
 #define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, true, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
+    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
      SUMI_GEMM_SM90_SHARED((EPI) | SUMI_EPI_SCALE, WM, BN, ST, PH, PP)},
     SUMI_GEMM_SM90_FP8(ROW)
 #undef ROW
 #define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, true, false, 192, BN, ST, 64, SW, 512,                                  \
+    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, false, 192, BN, ST, 64, SW, 512,                                  \
      SUMI_GEMM_SM90_SHARED_3((EPI) | SUMI_EPI_SCALE, BN, ST, SW)},
     SUMI_GEMM_SM90_FP8_3(ROW)
+#undef ROW
+#define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
+    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
+     SUMI_GEMM_SM90_SHARED((EPI) | SUMI_EPI_SCALE, WM, BN, ST, PH, PP)},
+    SUMI_GEMM_SM90_INT8(ROW)
+#undef ROW
+#define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
+    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, false, 192, BN, ST, 64, SW, 512,                                  \
+     SUMI_GEMM_SM90_SHARED_3((EPI) | SUMI_EPI_SCALE, BN, ST, SW)},
+    SUMI_GEMM_SM90_INT8_3(ROW)
 #undef ROW
 };
 enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels, WGMMA_SHARED = 232448 };
@@ -41,20 +51,26 @@ enum { SPLIT_COUNT = sizeof sumi_cuda_split_kernels / sizeof *sumi_cuda_split_ke
 
 const sumi_cuda_portable sumi_cuda_portable_kernels[] = {
 #define NUMBERS(BM, BN, RB, ST, WM, WN, MINB) BM, BN, RB, (BM) / (WM) * ((BN) / (WN)) * 32, MINB, (ST) * ((BM) + (BN)) * (RB)
-#define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), false, false},
+#define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, false},
     SUMI_PGEMM_TILES(ROW)
 #undef ROW
-#define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, "sumi_pgemm_bf16_any_" #tile, NUMBERS(__VA_ARGS__), false, false},
+#define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, "sumi_pgemm_bf16_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, false},
     SUMI_PGEMM_TILES_ANY(ROW)
 #undef ROW
-#define ROW(tile, ...) {NULL, "sumi_pgemm_bf16_swiglu_" #tile, "sumi_pgemm_bf16_any_" #tile, NUMBERS(__VA_ARGS__), false, true},
+#define ROW(tile, ...) {NULL, "sumi_pgemm_bf16_swiglu_" #tile, "sumi_pgemm_bf16_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, true},
     SUMI_PGEMM_SPLIT_TILES(ROW)
 #undef ROW
-#define ROW(tile, ...) {"sumi_pgemm_fp8_plain_" #tile, "sumi_pgemm_fp8_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), true, false},
+#define ROW(tile, ...) {"sumi_pgemm_fp8_plain_" #tile, "sumi_pgemm_fp8_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_E4M3, false},
     SUMI_PGEMM_FP8_TILES(ROW)
 #undef ROW
-#define ROW(tile, ...) {"sumi_pgemm_fp8_plain_" #tile, "sumi_pgemm_fp8_swiglu_" #tile, "sumi_pgemm_fp8_any_" #tile, NUMBERS(__VA_ARGS__), true, false},
+#define ROW(tile, ...) {"sumi_pgemm_fp8_plain_" #tile, "sumi_pgemm_fp8_swiglu_" #tile, "sumi_pgemm_fp8_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_E4M3, false},
     SUMI_PGEMM_FP8_TILES_ANY(ROW)
+#undef ROW
+#define ROW(tile, ...) {"sumi_pgemm_int8_plain_" #tile, "sumi_pgemm_int8_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_INT8, false},
+    SUMI_PGEMM_INT8_TILES(ROW)
+#undef ROW
+#define ROW(tile, ...) {"sumi_pgemm_int8_plain_" #tile, "sumi_pgemm_int8_swiglu_" #tile, "sumi_pgemm_int8_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_INT8, false},
+    SUMI_PGEMM_INT8_TILES_ANY(ROW)
 #undef ROW
 #undef NUMBERS
 };
@@ -114,21 +130,26 @@ static const double PART_WRITE = 5.0; // handing a part of k over, of 128 column
 static const double PART_READ = 3.5;  // and adding each of them
 // Larger tiles read less from L2. Products of many rows work at the power limit, where ping-pong's small tiles take
 // longer than alone: measured for gate and up in bf16, the most of a model's work.
+// int8 leaves the most power, which fewer bytes from L2 turn into a higher clock.
 static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
 {
-    if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS && !s->is_fp8 ? 1.04 : 1.0;
+    if (s->operands == SUMI_CUDA_INT8 && s->m > LIMITED_ROWS)
+        return is_ping_pong ? 1.06 : cols == 256 ? 0.96 : cols == 176 ? 0.98 : 1.0;
+    if (is_ping_pong)
+        return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS && s->operands == SUMI_CUDA_BF16 ? 1.04
+                                                                                                                : 1.0;
     return cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
 }
 
 static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape* s, sumi_cuda_linear_choice* best)
 {
     const int64_t clusters = max_int(device->multiprocessors / 2, 1);
-    const int32_t blocks = divide_up(s->k, s->is_fp8 ? 128 : 64);
+    const int32_t blocks = divide_up(s->k, s->operands != SUMI_CUDA_BF16 ? 128 : 64);
     double least = 0.0;
     best->method = SUMI_CUDA_METHOD_ANY;
     for (int32_t i = 0; i < WGMMA_COUNT; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
-        if (kernel->epilogue != s->epilogue || kernel->is_fp8 != s->is_fp8) continue;
+        if (kernel->epilogue != s->epilogue || kernel->operands != s->operands) continue;
         const double rounds =
             (double)((sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols) + clusters - 1) / clusters);
         double block = kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->cols, kernel->is_ping_pong);
@@ -142,7 +163,8 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
     }
     // Little k under an epilogue of many rows is bound by the epilogue, which two portable blocks on a multiprocessor
     // hide better than one here.
-    if (s->is_fp8 || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
+    if (s->operands != SUMI_CUDA_BF16
+        || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
         return best->method != SUMI_CUDA_METHOD_ANY;
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
@@ -214,13 +236,14 @@ static sumi_cuda_linear_choice choose_portable(const sumi_cuda_device* device, c
         device->capability == 80 || device->capability == 90;
     const int64_t processors = max_int(device->multiprocessors, 1);
     sumi_cuda_linear_choice best = {SUMI_CUDA_METHOD_ANY, 0, 1, 64};
-    if (!s->is_fp8 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)
+    if (s->operands == SUMI_CUDA_BF16 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)
         && choose_portable_split(device, s, has_wide_multiprocessors, &best))
         return best;
     double least = 0.0;
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) {
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
-        if (kernel->is_fp8 != s->is_fp8 || kernel->rows < 96 || sumi_cuda_portable_name(kernel, s->epilogue) == NULL)
+        if (kernel->operands != s->operands || kernel->rows < 96
+            || sumi_cuda_portable_name(kernel, s->epilogue) == NULL)
             continue;
         if (kernel->shared > (uint32_t)device->shared_per_block
             || (kernel->k_bytes == 128 && !has_wide_multiprocessors))
@@ -270,12 +293,12 @@ sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* devi
     const bool is_hopper = has_hopper(device, allows_hopper);
     // Small portable tiles: 64 x 64, two on a multiprocessor.
     const bool is_small =
-        !s->is_fp8
+        s->operands == SUMI_CUDA_BF16
         && (s->n <= NARROW
             || (s->m < HOPPER_ROWS && (s->m <= 32 || divide_up(s->n, 64) <= 2 * device->multiprocessors)));
     const bool is_flat =
         s->m <= GEMV_ROWS && s->k < GEMV_K && s->n >= 4096 && is_hopper && s->epilogue != SUMI_CUDA_EPILOGUE_any;
-    if (!s->is_fp8 && s->m <= GEMV_ROWS && !is_flat)
+    if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS && !is_flat)
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_GEMV, 0, s->n < 2000 && s->k >= 1024 ? 2 : 1, GEMV_ROWS};
     sumi_cuda_linear_choice c;
     if (is_hopper && (!is_small || is_flat) && choose_hopper(device, s, &c)) return c;
@@ -305,23 +328,23 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     choices to = {out_list, 0, room};
     if (!s->reads_aligned || s->k < 512) add(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
-    if (!s->is_fp8 && s->m <= GEMV_ROWS) add(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
+    if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS) add(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
     if (sumi_cuda_cublaslt_can(device->cublaslt, s))
         add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
             sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = has_hopper(device, allows_hopper);
     for (int32_t i = 0; i < WGMMA_COUNT && is_hopper; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
-        if (kernel->epilogue == s->epilogue && kernel->is_fp8 == s->is_fp8)
+        if (kernel->epilogue == s->epilogue && kernel->operands == s->operands)
             add(&to, s, SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows);
     }
-    for (int32_t i = 0; i < SPLIT_COUNT && is_hopper && !s->is_fp8; i++) {
+    for (int32_t i = 0; i < SPLIT_COUNT && is_hopper && s->operands == SUMI_CUDA_BF16; i++) {
         const int64_t tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, sumi_cuda_split_kernels[i].cols);
         add(&to, s, SUMI_CUDA_METHOD_SPLIT, i, 2 * tiles <= ARRIVALS ? 16 : 1, 256);
     }
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) {
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
-        if (kernel->is_fp8 != s->is_fp8 || sumi_cuda_portable_name(kernel, s->epilogue) == NULL
+        if (kernel->operands != s->operands || sumi_cuda_portable_name(kernel, s->epilogue) == NULL
             || kernel->shared > (uint32_t)device->shared_per_block)
             continue;
         const int64_t tiles = (int64_t)divide_up(s->m, kernel->rows) * divide_up(s->n, kernel->cols);

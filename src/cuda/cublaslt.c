@@ -180,7 +180,7 @@ void sumi_cuda_cublaslt_close(sumi_cuda_cublaslt* lt)
 
 bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
 {
-    if (lt == NULL || s->is_fp8 || !s->reads_aligned) return false;
+    if (lt == NULL || s->operands != SUMI_CUDA_BF16 || !s->reads_aligned) return false;
     switch (s->epilogue) {
     case SUMI_CUDA_EPILOGUE_plain:
     case SUMI_CUDA_EPILOGUE_bias:

@@ -20,25 +20,44 @@ static bool has_mark(const sumi_cuda_run* run, sumi_value value, uint8_t mark)
 {
     return value.id > 0 && (info_of(run, value)->marks & mark) != 0;
 }
-bool sumi_cuda_is_fp8(const sumi_cuda_run* run, sumi_value value) { return has_mark(run, value, SUMI_CUDA_VALUE_FP8); }
+sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value)
+{
+    return has_mark(run, value, SUMI_CUDA_VALUE_8BIT) ? sumi_cuda_8bit_operands(run->plan) : SUMI_CUDA_BF16;
+}
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value)
 {
     return has_mark(run, value, SUMI_CUDA_VALUE_GATED);
 }
 
-CUdeviceptr sumi_cuda_fp8_scales(const sumi_cuda_run* run, sumi_value value)
+CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value)
 {
     const sumi_value_info* info = info_of(run, value);
-    return sumi_cuda_value(run, value) + ((uint64_t)info->rows * (uint64_t)info->cols + 15) / 16 * 16;
+    const int32_t pitch = sumi_cuda_8bit_pitch(sumi_cuda_operands_of(run, value), info->cols);
+    return sumi_cuda_value(run, value) + ((uint64_t)info->rows * (uint64_t)pitch + 15) / 16 * 16;
 }
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-static sumi_cuda_form matrix_form(const sumi_op* op)
+static sumi_cuda_form matrix_form(const sumi_plan* plan, const sumi_op* op)
 {
-    const bool is_fp8 = (op->marks & SUMI_CUDA_OP_FP8) != 0;
-    if ((op->marks & SUMI_CUDA_OP_GATED) != 0) return is_fp8 ? SUMI_CUDA_FORM_GATED_FP8 : SUMI_CUDA_FORM_GATED;
-    return is_fp8 ? SUMI_CUDA_FORM_MATRIX_FP8 : SUMI_CUDA_FORM_MATRIX;
+    static const sumi_cuda_form forms[3][2] = {
+        [SUMI_CUDA_BF16] = {SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_GATED},
+        [SUMI_CUDA_E4M3] = {SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_GATED_FP8},
+        [SUMI_CUDA_INT8] = {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_GATED_INT8},
+    };
+    const bool is_8bit = (op->marks & SUMI_CUDA_OP_8BIT) != 0, is_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0;
+    return forms[is_8bit ? sumi_cuda_8bit_operands(plan) : SUMI_CUDA_BF16][is_gated];
+}
+
+sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form)
+{
+    switch (form) {
+    case SUMI_CUDA_FORM_MATRIX_FP8:
+    case SUMI_CUDA_FORM_GATED_FP8: return SUMI_CUDA_E4M3;
+    case SUMI_CUDA_FORM_MATRIX_INT8:
+    case SUMI_CUDA_FORM_GATED_INT8: return SUMI_CUDA_INT8;
+    default: return SUMI_CUDA_BF16;
+    }
 }
 
 bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,
@@ -53,7 +72,7 @@ bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which,
         *out_form = SUMI_CUDA_FORM_VECTOR;
         if (i > 0) return true;
         if (op->kind == SUMI_OP_EMBED_ROWS) *out_form = SUMI_CUDA_FORM_MATRIX;
-        if (op->kind == SUMI_OP_LINEAR) *out_form = matrix_form(op);
+        if (op->kind == SUMI_OP_LINEAR) *out_form = matrix_form(plan, op);
         if (op->kind == SUMI_OP_CONV)
             *out_form = op->u.conv.kernel == 1 ? SUMI_CUDA_FORM_MATRIX
                       : op->u.conv.upsamples   ? SUMI_CUDA_FORM_CONV_UP

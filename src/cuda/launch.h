@@ -24,6 +24,9 @@ typedef enum sumi_cuda_form {
     // e4m3 [rows][pitch], pitch = cols rounded up to 16; a float scale per row behind it at `scales`
     SUMI_CUDA_FORM_MATRIX_FP8,
     SUMI_CUDA_FORM_GATED_FP8,
+    // rotated int8 [rows][pitch] (kernels/rotate.cuh), pitch = cols rounded up to 256; scales likewise
+    SUMI_CUDA_FORM_MATRIX_INT8,
+    SUMI_CUDA_FORM_GATED_INT8,
     SUMI_CUDA_FORM_VECTOR, // float [cols]: norms, biases, pad tokens; zero-padded to a multiple of 8
     SUMI_CUDA_FORM_CONV,   // bf16 [co][kh * kw][ci rounded up to 8], rest zero; 1x1 convolutions are MATRIX
     // bf16 [parity 2a + b][co][2 * 2][ci rounded up to 8]: 3x3 folded for nearest 2x upsampling, sums rounded once (see
@@ -33,7 +36,7 @@ typedef enum sumi_cuda_form {
 } sumi_cuda_form;
 
 typedef struct sumi_cuda_weight {
-    CUdeviceptr data, scales; // scales: fp8 forms
+    CUdeviceptr data, scales; // scales: 8-bit forms
     int32_t pitch;            // elements per row (CONV: per tap)
     int32_t piece_rows;       // of a table that lies in pieces: data is the list of their addresses. 0: it is whole
 } sumi_cuda_weight;
@@ -67,8 +70,10 @@ int32_t sumi_cuda_rows(const sumi_cuda_run* run, sumi_value value);
 // elements from row to row: cols but for a view of some columns
 int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value);
 sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
-bool sumi_cuda_is_fp8(const sumi_cuda_run* run, sumi_value value); // arrange.h: SUMI_CUDA_VALUE_FP8
-CUdeviceptr sumi_cuda_fp8_scales(const sumi_cuda_run* run, sumi_value value);
+// What a value is kept in: BF16, or 8 bits by its mark SUMI_CUDA_VALUE_8BIT; then where its scales are.
+sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value);
+CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value);
+sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form);     // of a matrix
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value); // SUMI_CUDA_VALUE_GATED
 // The form of a weight that this op uses; it is resident. For LINEAR with a gated output: GATED. `weight` is
 // op->weight, op->bias or the struct's own (qk.k_weight).
@@ -91,7 +96,7 @@ typedef struct sumi_cuda_grid {
 } sumi_cuda_grid;
 // One launch of the named kernel. params: as cuLaunchKernel takes them.
 sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void** params);
-// A 2-D .. 5-D tiled tensor map of bf16 (or bytes: e4m3); dims[0] is innermost; strides[i] in bytes is of dimension i +
+// A 2-D .. 5-D tiled tensor map of bf16 (or bytes: e4m3, int8); dims[0] is innermost; strides[i] in bytes is of dimension i +
 // 1. Zero fill, no interleave, 256-byte L2 promotion.
 sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type,
                                  uint32_t rank, CUdeviceptr address, const uint64_t* dims, const uint64_t* strides,

@@ -1,6 +1,6 @@
 // LINEAR: the launch of the kernel that choose_linear.c has chosen.
 //
-// Scratch: [parts of split k][x as e4m3][its scale per row]
+// Scratch: [parts of split k], or [x in 8 bits][its scale per row]
 #include "base/assert.h"
 #include "cuda/cublaslt.h"
 #include "cuda/state.h"
@@ -24,7 +24,7 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
     uint64_t most = 0;
     for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
         for (int32_t hopper = 0; hopper <= 1; hopper++) {
-            const sumi_cuda_shape s = {m, n, k, false, true, (sumi_cuda_epilogue)e};
+            const sumi_cuda_shape s = {m, n, k, SUMI_CUDA_BF16, true, (sumi_cuda_epilogue)e};
             const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s),
                                           own = sumi_cuda_choose_own_linear(device, hopper == 1, &s);
             const uint64_t bytes = sumi_cuda_parts_bytes(&c, m, n), own_bytes = sumi_cuda_parts_bytes(&own, m, n);
@@ -38,9 +38,11 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     const int32_t depth = sumi_plan_info(plan, op->in[0])->cols;
-    const uint64_t rows = (uint64_t)op->rows, k = (uint64_t)depth;
-    // no fp8 kernel shares k
-    if ((op->marks & SUMI_CUDA_OP_FP8) != 0) return aligned(rows * k) + aligned((rows + 3) / 4 * 4 * sizeof(float));
+    const uint64_t rows = (uint64_t)op->rows;
+    if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) { // no such kernel shares k
+        const uint64_t pitch = (uint64_t)sumi_cuda_8bit_pitch(sumi_cuda_8bit_operands(plan), depth);
+        return aligned(rows * pitch) + aligned((rows + 3) / 4 * 4 * sizeof(float));
+    }
     return most_parts(device, op->rows, op->weight->rows, depth);
 }
 
@@ -55,16 +57,17 @@ typedef struct product {
     sumi_gemm_finish finish;
 } product;
 
-static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, bool is_fp8, CUdeviceptr address,
-                              int32_t cols, int32_t rows, int32_t pitch, int32_t box_cols, int32_t box_rows,
-                              bool is_swizzled)
+static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, sumi_cuda_operands operands,
+                              CUdeviceptr address, int32_t cols, int32_t rows, int32_t pitch, int32_t box_cols,
+                              int32_t box_rows, bool is_swizzled)
 {
     SUMI_ASSERT(cols >= 1 && rows >= 1 && pitch >= cols);
-    const uint64_t dims[2] = {(uint64_t)cols, (uint64_t)rows}, strides[1] = {(uint64_t)pitch * (is_fp8 ? 1 : 2)};
+    const uint64_t dims[2] = {(uint64_t)cols, (uint64_t)rows},
+                   strides[1] = {(uint64_t)pitch * (operands != SUMI_CUDA_BF16 ? 1 : 2)};
     const uint32_t box[2] = {(uint32_t)box_cols, (uint32_t)box_rows};
-    return sumi_cuda_tensor_map(run, map, is_fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-                                address, dims, strides, box,
-                                is_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE);
+    return sumi_cuda_tensor_map(
+        run, map, operands != SUMI_CUDA_BF16 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+        address, dims, strides, box, is_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
@@ -92,18 +95,19 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
-    const int32_t k_box = s->is_fp8 ? 128 : 64, out_cols = p->is_fused ? s->n / 2 : s->n;
+    const int32_t k_box = s->operands != SUMI_CUDA_BF16 ? 128 : 64, out_cols = p->is_fused ? s->n / 2 : s->n;
     const CUdeviceptr y = f->y + 2 * (uint64_t)f->column, residual = f->residual + 2 * (uint64_t)f->column;
     const bool is_swizzled = kernel->slab_cols == 64;
     CUtensorMap mx, mw, my, mr;
-    SUMI_TRY(map_matrix(run, &mx, s->is_fp8, p->x, s->k, s->m, p->ldx, k_box, kernel->rows / 2, true));
+    SUMI_TRY(map_matrix(run, &mx, s->operands, p->x, s->k, s->m, p->ldx, k_box, kernel->rows / 2, true));
     SUMI_TRY(
-        map_matrix(run, &mw, s->is_fp8, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
-    SUMI_TRY(map_matrix(run, &my, false, y, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows, is_swizzled));
+        map_matrix(run, &mw, s->operands, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
+    SUMI_TRY(map_matrix(run, &my, SUMI_CUDA_BF16, y, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows,
+                        is_swizzled));
     mr = my;
     if (f->residual != 0)
-        SUMI_TRY(map_matrix(run, &mr, false, residual, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows,
-                            is_swizzled));
+        SUMI_TRY(map_matrix(run, &mr, SUMI_CUDA_BF16, residual, out_cols, s->m, f->ldy, kernel->slab_cols,
+                            kernel->slab_rows, is_swizzled));
     sumi_gemm_sm90_args args = {.bias = f->bias,
                                 .gate = f->gate,
                                 .counter = f->counter,
@@ -124,12 +128,13 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
 
 static sumi_result launch_split(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
-    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_SPLIT && c->split >= 1 && !p->shape.is_fp8);
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_SPLIT && c->split >= 1 && p->shape.operands == SUMI_CUDA_BF16);
     const sumi_cuda_split* kernel = &sumi_cuda_split_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     CUtensorMap mx, mw;
-    SUMI_TRY(map_matrix(run, &mx, false, p->x, s->k, s->m, p->ldx, 64, 64, true));
-    SUMI_TRY(map_matrix(run, &mw, false, p->weight.data, s->k, s->n, p->weight.pitch, 64, kernel->cols / 2, true));
+    SUMI_TRY(map_matrix(run, &mx, SUMI_CUDA_BF16, p->x, s->k, s->m, p->ldx, 64, 64, true));
+    SUMI_TRY(
+        map_matrix(run, &mw, SUMI_CUDA_BF16, p->weight.data, s->k, s->n, p->weight.pitch, 64, kernel->cols / 2, true));
     sumi_gemm_split_args args = {.parts = run->scratch,
                                  .arrivals = run->arrivals,
                                  .m = s->m,
@@ -148,7 +153,7 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
 static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
     SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_PORTABLE && c->split >= 1);
-    SUMI_ASSERT(sumi_cuda_portable_kernels[c->kernel].is_fp8 == p->shape.is_fp8);
+    SUMI_ASSERT(sumi_cuda_portable_kernels[c->kernel].operands == p->shape.operands);
     const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
@@ -239,7 +244,7 @@ static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdevi
 // *out_takes: the library has something for every one of the op's, whichever the slice holds.
 static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, int32_t unit_rows, bool* out_takes)
 {
-    SUMI_ASSERT(unit_rows >= 1 && !p->shape.is_fp8);
+    SUMI_ASSERT(unit_rows >= 1 && p->shape.operands == SUMI_CUDA_BF16);
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
     const int32_t units = divide_up(s->m, unit_rows);
@@ -279,17 +284,26 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
     return SUMI_OK;
 }
 
-// x as e4m3 with a scale per row, in scratch; only the slice's rows.
+// x in 8 bits with a scale per row, in scratch; only the slice's rows.
 static sumi_result quantize(const sumi_cuda_run* run, product* p)
 {
     SUMI_ASSERT(p->shape.m >= 1 && p->shape.k % 16 == 0);
     const CUdeviceptr y = run->scratch, scales = y + aligned((uint64_t)p->shape.m * (uint64_t)p->shape.k);
     sumi_quantize_rows_args args = {
-        .x = p->x, .y = y, .scales = scales, .ldx = p->ldx, .rows = p->shape.m, .cols = p->shape.k};
+        .x = p->x, .y = y, .scales = scales, .ldx = p->ldx, .rows = p->shape.m, .cols = p->ldx};
     void* params[] = {&args};
-    const sumi_cuda_grid grid = {(uint32_t)min_int(p->shape.m, 8 * max_int(run->device->multiprocessors, 1)), 1, 1,
-                                 SUMI_ROWS_THREADS, 0};
-    SUMI_TRY(sumi_cuda_launch(run, "sumi_quantize_rows", grid, params));
+    const int32_t processors = max_int(run->device->multiprocessors, 1);
+    sumi_cuda_grid grid = {(uint32_t)min_int(p->shape.m, 8 * processors), 1, 1, SUMI_ROWS_THREADS, 0};
+    const char* name = p->shape.operands == SUMI_CUDA_INT8 ? "sumi_rotate_rows_any" : "sumi_quantize_rows";
+    for (int32_t chunks = 3; chunks <= 5 && p->shape.operands == SUMI_CUDA_INT8; chunks += 2) {
+        const int32_t threads = SUMI_ROTATE_THREADS(p->ldx, chunks);
+        if (threads > SUMI_ROTATE_MOST_THREADS) continue;
+        name = chunks == 3 ? "sumi_rotate_rows_3" : "sumi_rotate_rows_5";
+        grid.x = (uint32_t)min_int(p->shape.m, SUMI_ROTATE_LIMIT / threads * processors);
+        grid.block = (uint32_t)threads;
+        break;
+    }
+    SUMI_TRY(sumi_cuda_launch(run, name, grid, params));
     p->x = y;
     p->ldx = p->shape.k;
     p->finish.row_scale = scales;
@@ -347,15 +361,16 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
     const sumi_op* op = run->op;
     const sumi_cuda_form form = sumi_cuda_weight_form(run, op->weight);
-    const bool is_fp8 = form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8,
-               is_weight_gated = form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8;
-    const bool is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
-               has_fp8_input = sumi_cuda_is_fp8(run, op->in[0]);
+    const sumi_cuda_operands operands = sumi_cuda_form_operands(form), its = sumi_cuda_operands_of(run, op->in[0]);
+    const bool is_8bit = operands != SUMI_CUDA_BF16, has_8bit_input = its != SUMI_CUDA_BF16,
+               is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
+               is_weight_gated = form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8
+                              || form == SUMI_CUDA_FORM_GATED_INT8;
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
-    // The weight's columns, or those up to the next multiple of 8: both operands have zeros there.
-    const int32_t depth = sumi_cuda_cols(run, op->in[0]);
+    // The weight's columns, or those up to the next multiple of 8: both operands have zeros there. int8: of 256.
+    const int32_t cols = sumi_cuda_cols(run, op->in[0]), depth = is_8bit ? sumi_cuda_8bit_pitch(operands, cols) : cols;
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
-                 .ldx = depth,
+                 .ldx = has_8bit_input ? depth : cols,
                  .is_fused = is_fused,
                  .x_is_float = sumi_cuda_element(run, op->in[0]) == SUMI_ELEMENT_FLOAT};
     if (p.weight.data == 0 || (op->bias != NULL && sumi_cuda_find_weight(run, op->bias).data == 0)) {
@@ -363,27 +378,27 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
                          op->weight->name);
     }
     if ((is_weight_gated && (op->bias != NULL || op->in[1].id != 0 || op->u.linear.y_column != 0))
-        || (is_fused && !is_weight_gated) || (has_fp8_input && !is_fp8)
+        || (is_fused && !is_weight_gated) || (has_8bit_input && !is_8bit)
         || (op->in[1].id != 0 && sumi_cuda_element(run, op->in[1]) != sumi_cuda_element(run, op->out))
-        || (is_fp8 && (p.x_is_float || run->device->capability < 89))) {
+        || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     }
     // launch.c keeps an adapter's weights precise
-    SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_fp8));
+    SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_8bit));
     p.finish = finish_of(run, out, is_fused, is_weight_gated);
-    p.finish.col_scale = is_fp8 ? p.weight.scales : 0;
+    p.finish.col_scale = is_8bit ? p.weight.scales : 0;
 
-    const uint64_t x_bytes = has_fp8_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])),
+    const uint64_t x_bytes = has_8bit_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])),
                    x_row = (uint64_t)op->u.linear.x_row;
     p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
-    p.finish.row_scale = has_fp8_input ? sumi_cuda_fp8_scales(run, op->in[0]) + 4 * x_row : 0;
-    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, is_fp8, false, epilogue_of(&p.finish, is_fused)};
+    p.finish.row_scale = has_8bit_input ? sumi_cuda_8bit_scales(run, op->in[0]) + 4 * x_row : 0;
+    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, false, epilogue_of(&p.finish, is_fused)};
     p.shape.reads_aligned =
-        is_fp8 || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
-    if (is_fp8
-        && (((p.ldx | p.weight.pitch) & 15) != 0 || !p.finish.is_aligned
+        is_8bit || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
+    if (is_8bit
+        && (((depth | p.weight.pitch) & 15) != 0 || !p.finish.is_aligned
             || ((p.finish.row_scale | p.finish.col_scale) & 15) != 0)) {
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: fp8 rows that are not aligned to 16 bytes", op->label);
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: 8-bit rows that are not aligned to 16 bytes", op->label);
     }
 
     sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
@@ -395,9 +410,9 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
             return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: cuBLASLt has nothing for it", op->label);
         c = sumi_cuda_choose_own_linear(run->device, run->allows_hopper, &p.shape);
     }
-    if (is_fp8 && c.method == SUMI_CUDA_METHOD_ANY)
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: no fp8 kernel fits into %d bytes of shared memory", op->label,
-                         (int)run->device->shared_per_block);
+    if (is_8bit && c.method == SUMI_CUDA_METHOD_ANY)
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: no 8-bit kernel fits into %d bytes of shared memory",
+                         op->label, (int)run->device->shared_per_block);
     int32_t begin, end;
     sumi_cuda_share(run, divide_up(op->rows, c.unit_rows), &begin, &end);
     if (begin >= end) return SUMI_OK;
@@ -409,7 +424,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     p.finish.y += y_first;
     if (p.finish.residual != 0) p.finish.residual += y_first;
     if (p.finish.row_scale != 0) p.finish.row_scale += 4 * (uint64_t)row;
-    if (is_fp8 && !has_fp8_input) SUMI_TRY(quantize(run, &p));
+    if (is_8bit && !has_8bit_input) SUMI_TRY(quantize(run, &p));
 
     switch (c.method) {
     case SUMI_CUDA_METHOD_WGMMA: return launch_wgmma(run, &p, &c);

@@ -1,5 +1,5 @@
 // Launches the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and
-// times. The kernels are in kernels/rows.cu and rows_fp8.cu. Which one runs follows from columns and element types; a
+// times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Which one runs follows from columns and element types; a
 // grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
 #include "cuda/launch.h"
 #include "kernels/rows.h"
@@ -261,12 +261,11 @@ static CUdeviceptr norm_weight(const sumi_cuda_run* run, const sumi_weight* weig
 static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const bool is_fp8 = sumi_cuda_is_fp8(run, op->out);
     sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]),
                                     .y = matrix_of(run, op->out),
                                     .w = norm_weight(run, op->weight, op->in[3]),
                                     .counter = run->counter};
-    args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
+    if (sumi_cuda_operands_of(run, op->out) != SUMI_CUDA_BF16) args.y_scales = sumi_cuda_8bit_scales(run, op->out);
     args.cols = sumi_cuda_cols(run, op->out);
     args.x_row = op->u.norm.x_row;
     args.y_row = op->u.norm.y_row;
@@ -319,6 +318,21 @@ static sumi_step shift_in_band(const sumi_cuda_run* run, const sumi_op* norm, in
                               : (sumi_step){.table = sumi_cuda_find_weight(run, norm->bias).data, .is_float = 1};
 }
 
+// The kernels by what they write.
+static const struct norm_names {
+    const char *rows, *any, *pair;
+    int32_t limit; // of `rows`: threads that the registers of a multiprocessor are for
+} norm_names[] = {
+    [SUMI_CUDA_BF16] = {"sumi_norm_modulate_rows", "sumi_norm_modulate_any", "sumi_norm_pair_rows", SUMI_NORM_LIMIT},
+    [SUMI_CUDA_E4M3] = {"sumi_norm_modulate_fp8_rows", "sumi_norm_modulate_fp8_any", "sumi_norm_pair_fp8_rows",
+                        SUMI_NORM_FP8_LIMIT},
+    [SUMI_CUDA_INT8] = {"sumi_norm_modulate_int8_rows", "sumi_norm_modulate_int8_any", "sumi_norm_pair_int8_rows",
+                        SUMI_NORM_LIMIT}};
+static const struct norm_names* norm_names_of(const sumi_cuda_run* run, const sumi_norm_modulate_args* args)
+{
+    return &norm_names[args->y_scales != 0 ? sumi_cuda_8bit_operands(run->plan) : SUMI_CUDA_BF16];
+}
+
 static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)
 {
     sumi_norm_modulate_args args = *band;
@@ -330,14 +344,10 @@ static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modula
         return launch(run, silu->name, grid_of(run, blocks_of(args.row_end - args.row_begin, silu->rows), silu->blocks),
                       &args);
     }
-    const bool is_fp8 = args.y_scales != 0;
+    const struct norm_names* names = norm_names_of(run, &args);
     const int64_t rows = args.row_end - args.row_begin;
-    if (!fits_registers(args.cols, is_bf16)) {
-        return launch(run, is_fp8 ? "sumi_norm_modulate_fp8_any" : "sumi_norm_modulate_any",
-                      grid_of(run, rows, ANY_BLOCKS), &args);
-    }
-    return launch(run, is_fp8 ? "sumi_norm_modulate_fp8_rows" : "sumi_norm_modulate_rows",
-                  rows_grid(run, rows, args.cols, 1, is_fp8 ? SUMI_NORM_FP8_LIMIT : SUMI_NORM_LIMIT), &args);
+    if (!fits_registers(args.cols, is_bf16)) return launch(run, names->any, grid_of(run, rows, ANY_BLOCKS), &args);
+    return launch(run, names->rows, rows_grid(run, rows, args.cols, 1, names->limit), &args);
 }
 
 sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
@@ -369,8 +379,8 @@ static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_a
         pair.norm.row_end = args->row_end;
         pair.norm.scale = step_in_band(run, next.op->u.norm.scale, table_row);
         pair.norm.shift = shift_in_band(run, next.op, table_row);
-        return launch(run, pair.norm.y_scales != 0 ? "sumi_norm_pair_fp8_rows" : "sumi_norm_pair_rows",
-                      rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT), &pair);
+        return launch(run, norm_names_of(run, &pair.norm)->pair, rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT),
+                      &pair);
     }
     sumi_norm_gate_add_args copy = *args;
     if (!fits_registers(args->cols, !args->x.is_float && !args->b.is_float)) {

@@ -5,13 +5,13 @@
 //   method     source                        takes                                              tiles
 //   ANY        gemm_any.cu                   float x, or k no multiple of 8                     64 x 64, ordinary arithmetic
 //   GEMV       gemv.cu                       m <= 16                                            16 columns; bound by reading w once
-//   WGMMA      gemm_{bf16,fp8}_sm90.cu       9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 192, 208, 256; 192 x 176
+//   WGMMA      gemm_{bf16,fp8,int8}_sm90.cu  9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 192, 208, 256; 192 x 176
 //   SPLIT      gemm_split_sm90.cu            9.0, bf16: few rows (k shared), other epilogues    128 rows x 128, 256
-//   PORTABLE   gemm_{bf16,fp8}.cu            everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
+//   PORTABLE   gemm_{bf16,fp8,int8}.cu       everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
 //   CUBLASLT   NVIDIA's library              what cublaslt.h says, where the host allows it     its own; a slice takes whole calls
 #ifndef SUMI_CUDA_LINEAR_H
 #define SUMI_CUDA_LINEAR_H
-#include "cuda/device.h"
+#include "cuda/arrange.h"
 #include "kernels/gemm.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +29,8 @@ typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUM
 typedef struct sumi_cuda_wgmma {
     const char* name;
     sumi_cuda_epilogue epilogue;
-    bool is_fp8, is_ping_pong;
+    sumi_cuda_operands operands;
+    bool is_ping_pong;
     int32_t rows, cols, stages, slab_rows, slab_cols; // slab: what one TMA store takes
     uint32_t threads, shared;
 } sumi_cuda_wgmma;
@@ -46,13 +47,14 @@ typedef struct sumi_cuda_portable {
     const char *plain, *swiglu, *any;             // NULL: there is none
     int32_t rows, cols, k_bytes, threads, blocks; // blocks: most on a multiprocessor
     uint32_t shared;
-    bool is_fp8, shares_k;
+    sumi_cuda_operands operands;
+    bool shares_k;
 } sumi_cuda_portable;
 extern const sumi_cuda_portable sumi_cuda_portable_kernels[];
 
 typedef struct sumi_cuda_shape {
     int32_t m, n, k;
-    bool is_fp8;
+    sumi_cuda_operands operands;
     bool reads_aligned; // rows of x and w begin at multiples of 16 bytes
     sumi_cuda_epilogue epilogue;
 } sumi_cuda_shape;

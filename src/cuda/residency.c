@@ -20,28 +20,24 @@
 // ---- Forms ----------------------------------------------------------------------------------------------------------
 
 static int32_t round_to(int32_t value, int32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-static bool is_fp8_form(sumi_cuda_form form)
-{
-    return form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8;
-}
+static bool is_8bit_form(sumi_cuda_form form) { return sumi_cuda_form_operands(form) != SUMI_CUDA_BF16; }
 static bool is_gated_form(sumi_cuda_form form)
 {
-    return form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8;
+    return form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8 || form == SUMI_CUDA_FORM_GATED_INT8;
 }
 
 static int32_t form_pitch(const sumi_weight* weight, sumi_cuda_form form)
 {
+    if (is_8bit_form(form)) return sumi_cuda_8bit_pitch(sumi_cuda_form_operands(form), weight->cols);
     switch (form) {
     case SUMI_CUDA_FORM_VECTOR: return round_to(weight->rows * weight->cols, 8);
     case SUMI_CUDA_FORM_CONV:
     case SUMI_CUDA_FORM_CONV_UP: return round_to(weight->cols / SUMI_UPLOAD_TAPS, 8);
-    case SUMI_CUDA_FORM_MATRIX_FP8:
-    case SUMI_CUDA_FORM_GATED_FP8: return round_to(weight->cols, 16);
     default: return round_to(weight->cols, 8);
     }
 }
 
-static uint64_t scales_at(const sumi_weight* weight, sumi_cuda_form form) // e4m3 forms
+static uint64_t scales_at(const sumi_weight* weight, sumi_cuda_form form) // 8-bit forms
 {
     return ((uint64_t)weight->rows * (uint64_t)form_pitch(weight, form) + 255) / 256 * 256;
 }
@@ -55,16 +51,14 @@ uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
     case SUMI_CUDA_FORM_VECTOR: bytes = pitch * 4; break;
     case SUMI_CUDA_FORM_CONV: bytes = rows * SUMI_UPLOAD_TAPS * pitch * 2; break;
     case SUMI_CUDA_FORM_CONV_UP: bytes = 4 * rows * 4 * pitch * 2; break;
-    case SUMI_CUDA_FORM_MATRIX_FP8:
-    case SUMI_CUDA_FORM_GATED_FP8: bytes = scales_at(weight, form) + rows * 4; break;
-    default: bytes = rows * pitch * 2; break;
+    default: bytes = is_8bit_form(form) ? scales_at(weight, form) + rows * 4 : rows * pitch * 2; break;
     }
     return (bytes + 511) / 512 * 512;
 }
 
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
 {
-    return (sumi_cuda_weight){address, is_fp8_form(form) ? address + scales_at(weight, form) : 0,
+    return (sumi_cuda_weight){address, is_8bit_form(form) ? address + scales_at(weight, form) : 0,
                               form_pitch(weight, form), 0};
 }
 
@@ -605,6 +599,8 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     case SUMI_CUDA_FORM_CONV_UP: name = "sumi_upload_conv_up"; break;
     case SUMI_CUDA_FORM_MATRIX_FP8:
     case SUMI_CUDA_FORM_GATED_FP8: name = "sumi_upload_rows_fp8"; break;
+    case SUMI_CUDA_FORM_MATRIX_INT8:
+    case SUMI_CUDA_FORM_GATED_INT8: name = "sumi_upload_rows_int8"; break;
     default: break;
     }
     CUfunction function;

@@ -1,0 +1,13 @@
+// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): int8 operands with exact sums; sm_80 and newer. k and the
+// pitches of x and w multiples of 16, n of 8; otherwise as gemm_bf16.cu. GeForce multiplies int8 at four times its bf16
+// rate on every card that this runs on, where e4m3 needs 8.9.
+#include "portable_gemm.cuh"
+#define C SUMI_EPI_SCALE
+#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
+    SUMI_PGEMM(sumi_pgemm_int8_plain_##tile, BM, BN, RB, ST, WM, WN, C, SUMI_OPERANDS_INT8, 0, MINB)                   \
+    SUMI_PGEMM(sumi_pgemm_int8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, SUMI_OPERANDS_INT8, 0, MINB)
+#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
+    WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
+    SUMI_PGEMM_ANY(sumi_pgemm_int8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, SUMI_OPERANDS_INT8, 0, MINB)
+SUMI_PGEMM_INT8_TILES(WHOLE)
+SUMI_PGEMM_INT8_TILES_ANY(WHOLE_ANY)

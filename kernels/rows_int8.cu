@@ -1,0 +1,79 @@
+// Rows to rotated int8 with one float scale per row (rotate.cuh), in the pass that makes them (norm_modulate) or in one of
+// their own (rotate_rows).
+#include "rows.cuh"
+
+// y = int8(R (norm(x) * w * scale + shift)), see norm_modulate in rows.cu.
+SUMI_ROW_KERNEL(sumi_norm_modulate_int8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args,
+                norm_modulate<SUMI_OPERANDS_INT8>(args))
+SUMI_ROW_KERNEL(sumi_norm_modulate_int8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
+                norm_modulate_any<SUMI_OPERANDS_INT8>(args))
+SUMI_ROW_KERNEL(sumi_norm_pair_int8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_INT8>(args))
+
+// y[r] = int8(R x[r] / scales[r])
+//   x  [rows][ldx] bf16, ldx and cols multiples of 8, 16-byte aligned   y  [rows][SUMI_ROTATED_COLS(cols)] int8   scales  [rows] float
+//   block SUMI_ROTATE_THREADS, a row per block and turn, any grid; from the last row to the first, see rows.cuh
+// Read once: a row stays in registers, and the next one is on its way as soon as its place is free, behind the rotation.
+// (With the loads of a thread's chunks behind one another a product of 4224 x 10240 took 80 us more, where the bytes take
+// 30.)
+template <int CHUNKS> SUMI_DEVICE void rotate_rows(const sumi_quantize_rows_args& a)
+{
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block block(partial);
+    const sumi_rotation rotation;
+    const int step = 8 * (int)blockDim.x, c0 = 8 * (int)threadIdx.x, first = c0 & ~255, stride = (int)gridDim.x;
+    const int64_t pitch = SUMI_ROTATED_COLS(a.cols);
+    const bf16* x = (const bf16*)a.x + c0;
+    uint8_t* y = (uint8_t*)a.y + first + rotation.column();
+    uint4 raw[CHUNKS];
+    const auto fetch = [&](int row) {
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            raw[j] = make_uint4(0, 0, 0, 0);
+            if (row >= 0 && c0 + j * step < a.cols) raw[j] = *(const uint4*)(x + row * a.ldx + j * step);
+        }
+    };
+    int r = a.rows - 1 - (int)blockIdx.x;
+    fetch(r);
+    for (; r >= 0; r -= stride) {
+        float v[CHUNKS][8], most = 0.0f;
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            unpack8(raw[j], v[j]);
+            rotation.rotate(v[j]);
+            most = most_of(most, v[j]);
+        }
+        fetch(r - stride);
+        most = block.max(most);
+        const float inverse = 127.0f / fmaxf(most, 1e-30f);
+        if (threadIdx.x == 0) ((float*)a.scales)[r] = rotated_scale(most);
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            const uint2 packed = rotation.pack(v[j], inverse);
+            if (first + j * step < a.cols) *(uint2*)(y + r * pitch + j * step) = packed;
+        }
+    }
+}
+#define ROTATE_KERNEL(CHUNKS)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(SUMI_ROTATE_LIMIT, 1)                                                 \
+        sumi_rotate_rows_##CHUNKS(const __grid_constant__ sumi_quantize_rows_args args)                                \
+    {                                                                                                                  \
+        rotate_rows<CHUNKS>(args);                                                                                     \
+    }
+ROTATE_KERNEL(3)
+ROTATE_KERNEL(5)
+
+// The same for rows of any length, which it reads twice.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 3)
+    sumi_rotate_rows_any(const __grid_constant__ sumi_quantize_rows_args a)
+{
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block group(partial);
+    for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
+        const bf16* x = (const bf16*)a.x + r * a.ldx;
+        quantize_rotated(group, a.cols, (uint8_t*)a.y, (float*)a.scales, r, [&](int c, float(&v)[8]) {
+            uint4 raw = make_uint4(0, 0, 0, 0);
+            if (c < a.cols) raw = *(const uint4*)(x + c);
+            unpack8(raw, v);
+        });
+    }
+}
