@@ -655,10 +655,11 @@ TEST(eight_rows_have_the_same_bits_alone_and_among_more)
 
 TEST(linear_reads_every_weight_type)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,     SUMI_DTYPE_F16,  SUMI_DTYPE_BF16,
-                                       SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,   SUMI_DTYPE_Q4_0,
-                                       SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,    SUMI_DTYPE_Q5_1, SUMI_DTYPE_Q8_0,
-                                       SUMI_DTYPE_Q4_K,    SUMI_DTYPE_Q5_K,    SUMI_DTYPE_Q6_K};
+    static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,     SUMI_DTYPE_F16,   SUMI_DTYPE_BF16,
+                                       SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,    SUMI_DTYPE_Q4_0,
+                                       SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,    SUMI_DTYPE_Q5_1,  SUMI_DTYPE_Q8_0,
+                                       SUMI_DTYPE_Q2_K,    SUMI_DTYPE_Q3_K,    SUMI_DTYPE_Q4_K,  SUMI_DTYPE_Q5_K,
+                                       SUMI_DTYPE_Q6_K,    SUMI_DTYPE_IQ4_NL,  SUMI_DTYPE_IQ4_XS};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         for (int m = 3; m <= 20; m += 17) { // both products
             int n = 37, k = 512;
@@ -692,7 +693,10 @@ TEST(linear_reads_every_weight_type)
                        > 1) { // the scales are halves: keep them small and finite by clearing the top exponent bits
                 for (size_t block = 0; block < bytes / (size_t)info->block_bytes; block++) {
                     unsigned char* at = data + 1 + block * (size_t)info->block_bytes;
-                    size_t scale_at = types[t] == SUMI_DTYPE_Q6_K ? (size_t)info->block_bytes - 2 : 0;
+                    size_t scale_at = types[t] == SUMI_DTYPE_Q6_K || types[t] == SUMI_DTYPE_Q3_K
+                                        ? (size_t)info->block_bytes - 2
+                                    : types[t] == SUMI_DTYPE_Q2_K ? (size_t)info->block_bytes - 4
+                                                                  : 0;
                     at[scale_at + 1] = (unsigned char)(at[scale_at + 1] & 0x9f);
                     at[scale_at + 3 < (size_t)info->block_bytes ? scale_at + 3 : scale_at + 1] &= 0x9f;
                 }
