@@ -745,6 +745,37 @@ TEST(linear_reads_weights_stacked_of_different_types)
     free(w), free(half);
 }
 
+TEST(linear_reads_rotated_int8_rows)
+{
+    enum { N = 70, K = 512, Q = 45 };
+    float *w = random_floats(N * K, 1.0f), *scales = random_floats(Q, 0.1f);
+    signed char* q = malloc(Q * K);
+    linear_case c = {.n = N, .k = K};
+    c.weight = (sumi_weight){
+        .name = "w",
+        .rows = N,
+        .cols = K,
+        .part_count = 2,
+        .parts = {{.data = q, .dtype = SUMI_DTYPE_I8, .rows = Q, .scale = 1.0f, .row_scales = scales, .rotation = 256},
+                  {.data = w + Q * K, .dtype = SUMI_DTYPE_F32, .rows = N - Q, .scale = 1.0f}}};
+    for (int i = 0; i < Q * K; i++) { q[i] = (signed char)(random_below(255) - 127); }
+    // element (i, j) of a regular Hadamard matrix of 4^n is 2^-n, negative where an odd number of i's and j's digits to
+    // the base of 4 add up to 3
+    for (int r = 0; r < Q; r++) {
+        for (int k = 0; k < K; k++) {
+            double sum = 0.0;
+            for (int j = 0; j < 256; j++) {
+                bool is_negative = false;
+                for (int digits = j ^ (k % 256); digits > 0; digits /= 4) { is_negative ^= digits % 4 == 3; }
+                sum += (is_negative ? -1.0 : 1.0) / 16.0 * (double)q[r * K + k / 256 * 256 + j];
+            }
+            w[r * K + k] = (float)(sum * (double)scales[r]);
+        }
+    }
+    for (c.m = 3; c.m <= 20; c.m += 17) { check_linear(&c, w, 2e-7f * K * 40); } // values are up to 40
+    free(w), free(scales), free(q);
+}
+
 // A low-rank change of a weight of any type, and what merging it would give.
 typedef struct changed_weight {
     sumi_weight weight;
@@ -2669,6 +2700,7 @@ int main(int argc, char** argv)
     RUN(a_level_that_the_processor_lacks_is_refused);
     RUN(linear_reads_a_weight_with_its_change);
     RUN(embedded_rows_and_their_bias_have_their_changes);
+    RUN(linear_reads_rotated_int8_rows);
     for (int i = 0; i < s_golden_count; i++) { free(s_golden_tensors[i]); }
     free(s_golden);
     TEST_END();
