@@ -37,7 +37,7 @@ def random_blocks(kind):
 
 
 def write(path, tensors):
-    """The file's lines of the manifest. Rows are bytes of blocks."""
+    """tensors: name -> type and rows, which are the bytes of their blocks."""
     writer = gguf.GGUFWriter(path, "qwen_image")
     for name, (kind, rows) in tensors.items():
         writer.add_tensor(name, rows, raw_dtype=kind)
