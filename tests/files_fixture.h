@@ -157,6 +157,7 @@ static inline uint32_t gguf_type(sumi_dtype dtype)
     case SUMI_DTYPE_F16: return 1;
     case SUMI_DTYPE_Q8_0: return 8;
     case SUMI_DTYPE_Q4_K: return 12;
+    case SUMI_DTYPE_IQ4_NL: return 20;
     case SUMI_DTYPE_BF16: return 30;
     default: CHECK(!"a type that these files have"); return 0;
     }
@@ -206,6 +207,25 @@ static inline void quantise_q8_0(const float* x, unsigned char* block)
     for (int i = 0; i < 32; i++) {
         const float q = d > 0.0f ? rintf(x[i] / d) : 0.0f;
         block[2 + i] = (unsigned char)(int8_t)(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
+    }
+}
+
+// The nearest of sixteen values, which lie closer around zero. The largest is the first of them, so d may be negative.
+static inline void quantise_iq4_nl(const float* x, unsigned char* block)
+{
+    static const int values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    float most = 0.0f;
+    for (int i = 0; i < 32; i++) most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
+    const uint16_t bits = sumi_float_to_f16(most / -127.0f);
+    const float d = sumi_f16_to_float(bits);
+    memset(block, 0, 18);
+    append(block, 0, bits, 2);
+    for (int i = 0; i < 32; i++) {
+        int best = 0;
+        for (int k = 1; k < 16; k++) {
+            if (fabsf(x[i] - d * (float)values[k]) < fabsf(x[i] - d * (float)values[best])) best = k;
+        }
+        block[2 + i % 16] |= (unsigned char)(best << (i / 16 * 4));
     }
 }
 
@@ -271,6 +291,7 @@ static inline void* stored_as(sumi_dtype dtype, const float* x, size_t count, ui
         case SUMI_DTYPE_F8_E5M2: at[0] = sumi_float_to_e5m2(x[i]); break;
         case SUMI_DTYPE_Q8_0: quantise_q8_0(x + i, at); break;
         case SUMI_DTYPE_Q4_K: quantise_q4_k(x + i, at); break;
+        case SUMI_DTYPE_IQ4_NL: quantise_iq4_nl(x + i, at); break;
         default: CHECK(!"a type that these files have");
         }
     }
@@ -323,18 +344,32 @@ static inline sumi_dtype every_e4m3(const sumi_tensor* t, float* scale)
     return SUMI_DTYPE_F8_E4M3;
 }
 
-// Puts a text as bytes, beside each tensor of fp8: "layer.comfy_quant".
-static inline void put_formats(bag* b, const char* format)
+// ---- Quantised as ComfyUI does it -----------------------------------------------------------------------------------
+
+// The matrices that converters quantise; embeddings, norms and biases stay as they are.
+static bool (*t_is_linear)(const sumi_tensor* tensor);
+static sumi_dtype t_fp8;
+
+// One scale for the matrix.
+static inline sumi_dtype scaled_fp8(const sumi_tensor* t, float* scale)
 {
-    const size_t count = b->count;
-    for (size_t i = 0; i < count; i++) {
-        const sumi_tensor* t = &b->tensors[i];
-        if (t->dtype != SUMI_DTYPE_F8_E4M3) continue;
-        char name[256];
-        snprintf(name, sizeof name, "%.*s.comfy_quant", (int)(strlen(t->name) - strlen(".weight")), t->name);
-        put(b, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {(int64_t)strlen(format)}}, format,
-            strlen(format));
-    }
+    const size_t count = value_count(t);
+    *scale = 1.0f;
+    if (!t_is_linear(t)) return t->dtype;
+    float *x = malloc(count * 4), most = 0.0f;
+    sumi_dtype_to_float(t->dtype, t->data, x, count);
+    for (size_t i = 0; i < count; i++) most = fmaxf(most, fabsf(x[i]));
+    *scale = most / (t_fp8 == SUMI_DTYPE_F8_E4M3 ? 448.0f : 57344.0f);
+    free(x);
+    return t_fp8;
+}
+
+// Puts a text as bytes beside a matrix: "layer.comfy_quant".
+static inline void put_format(bag* b, const sumi_tensor* t, const char* format)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%.*s.comfy_quant", (int)(strlen(t->name) - strlen(".weight")), t->name);
+    put(b, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {(int64_t)strlen(format)}}, format, strlen(format));
 }
 
 // {"format_version": "1.0", "layers": {"transformer_blocks.0.attn.to_q": {"format": "float8_e4m3fn"}, ...}}
@@ -344,7 +379,7 @@ static inline char* list_formats(const bag* b, const char* format)
     size_t at = (size_t)sprintf(text, "{\"format_version\": \"1.0\", \"layers\": {");
     for (size_t i = 0, listed = 0; i < b->count; i++) {
         const sumi_tensor* t = &b->tensors[i];
-        if (t->dtype != SUMI_DTYPE_F8_E4M3) continue;
+        if (t->dtype != t_fp8) continue;
         at += (size_t)sprintf(text + at, "%s\"%.*s\": %s", listed++ > 0 ? ", " : "",
                               (int)(strlen(t->name) - strlen(".weight")), t->name, format);
     }
@@ -359,12 +394,117 @@ static inline void put_input_scales(bag* b, const char* suffix)
     const float factor = 0.125f;
     for (size_t i = 0; i < count; i++) {
         const sumi_tensor* t = &b->tensors[i];
-        if (t->dtype != SUMI_DTYPE_F8_E4M3) continue;
+        if (t->dtype != t_fp8) continue;
         char name[256];
         snprintf(name, sizeof name, "%.*s%s", (int)(strlen(t->name) - strlen(".weight")), t->name, suffix);
         put(b, name, SUMI_DTYPE_F32, NULL, &factor, 4);
     }
 }
+
+enum { FP8_FORMS = 4 };
+
+// Writes a file with a scale for each matrix, in one of the forms that there are: 0 the older files, which have a mark of
+// the type and factors of activations; 1 and 3 a text beside each matrix, as e4m3 and as e5m2; 2 a list in the header. And
+// `twin_path`, with the values in float32.
+static inline void write_scaled_fp8(bag* b, bag* twin, int form, const char* prefix, const char* path,
+                                    const char* twin_path)
+{
+    t_fp8 = form == 3 ? SUMI_DTYPE_F8_E5M2 : SUMI_DTYPE_F8_E4M3;
+    convert(b, scaled_fp8, twin, form == 0 ? ".scale_weight" : ".weight_scale");
+    const char* format = form == 3 ? "{\"format\": \"float8_e5m2\"}"
+                                   : "{\"format\": \"float8_e4m3fn\", \"full_precision_matrix_mult\": true}";
+    char *text = NULL, mark[64];
+    const size_t count = b->count;
+    if (form == 0) {
+        snprintf(mark, sizeof mark, "%sscaled_fp8", prefix);
+        put_input_scales(b, ".scale_input");
+        put(b, mark, t_fp8, &(sumi_tensor){.rank = 1, .shape = {2}}, "\0\0", 2);
+    } else if (form == 2) {
+        text = list_formats(b, format);
+    } else {
+        put_input_scales(b, ".input_scale");
+        for (size_t i = 0; i < count; i++) {
+            if (b->tensors[i].dtype == t_fp8) put_format(b, &b->tensors[i], format);
+        }
+    }
+    const sumi_metadata metadata = {"_quantization_metadata", text};
+    write_tensors(b, path, text != NULL ? &metadata : NULL);
+    write_tensors(twin, twin_path, NULL);
+    free(text);
+}
+
+// x = x R in groups of columns, by the definition of R: element (i, j) of a regular Hadamard matrix of 4^n is 2^-n,
+// negative where an odd number of i's and j's digits to the base of 4 add up to 3.
+static inline void rotate_groups(double* x, size_t count, size_t group)
+{
+    double out[256];
+    for (double* at = x; group > 0 && at < x + count; at += group) {
+        for (size_t i = 0; i < group; i++) {
+            out[i] = 0.0;
+            for (size_t j = 0; j < group; j++) {
+                size_t odd = 0;
+                for (size_t digits = i ^ j; digits > 0; digits /= 4) odd ^= digits % 4 == 3;
+                out[i] += odd != 0 ? -at[j] : at[j];
+            }
+        }
+        for (size_t i = 0; i < group; i++) at[i] = out[i] / sqrt((double)group);
+    }
+}
+
+// Stores one matrix with a scale for each row. group: columns that are rotated together; 0: none. Adds its values to the
+// twin.
+static inline void store_int8(bag* b, size_t index, size_t group, bag* twin)
+{
+    sumi_tensor* t = &b->tensors[index];
+    const size_t rows = (size_t)t->shape[0], cols = (size_t)t->shape[1];
+    float *x = malloc(rows * cols * 4), *scales = malloc(rows * 4);
+    signed char* q = malloc(rows * cols);
+    double* row = malloc(cols * sizeof *row);
+    sumi_dtype_to_float(t->dtype, t->data, x, rows * cols);
+    for (size_t r = 0; r < rows; r++) {
+        double most = 0.0;
+        for (size_t c = 0; c < cols; c++) row[c] = (double)x[r * cols + c];
+        rotate_groups(row, cols, group);
+        for (size_t c = 0; c < cols; c++) most = fmax(most, fabs(row[c]));
+        scales[r] = most > 0.0 ? (float)(most / 127.0) : 1.0f;
+        for (size_t c = 0; c < cols; c++) {
+            row[c] = fmin(127.0, fmax(-127.0, rint(row[c] / (double)scales[r])));
+            q[r * cols + c] = (signed char)row[c];
+        }
+        rotate_groups(row, cols, group);
+        for (size_t c = 0; c < cols; c++) x[r * cols + c] = (float)(row[c] * (double)scales[r]);
+    }
+    put(twin, t->name, SUMI_DTYPE_F32, t, x, rows * cols * 4);
+    free((void*)(uintptr_t)t->data);
+    t->data = q;
+    t->dtype = SUMI_DTYPE_I8;
+    t->bytes = rows * cols;
+    char name[256], format[128] = "{\"format\": \"int8_tensorwise\"}";
+    snprintf(name, sizeof name, "%s_scale", t->name);
+    if (group > 0)
+        snprintf(format, sizeof format,
+                 "{\"format\": \"int8_tensorwise\", \"convrot\": true, \"convrot_groupsize\": %d}", (int)group);
+    put(b, name, SUMI_DTYPE_F32, &(sumi_tensor){.rank = 2, .shape = {t->shape[0], 1}}, scales, rows * 4);
+    put_format(b, t, format);
+    free(x), free(scales), free(row);
+}
+
+// Writes a file whose matrices have 8 bits, and its twin. Converters rotate groups of 256 columns; rows of tiny networks
+// are cut into as large groups as fit.
+static inline void write_int8(bag* b, bag* twin, bool is_rotated, const char* path, const char* twin_path)
+{
+    const size_t count = b->count;
+    for (size_t i = 0; i < count; i++) {
+        const sumi_tensor* t = &b->tensors[i];
+        size_t group = is_rotated ? 256 : 0;
+        while (group > 1 && t->rank == 2 && (size_t)t->shape[1] % group != 0) group /= 4;
+        if (t_is_linear(t)) store_int8(b, i, group > 1 ? group : 0, twin);
+        else put(twin, t->name, t->dtype, t, t->data, t->bytes);
+    }
+    write_tensors(b, path, NULL);
+    write_tensors(twin, twin_path, NULL);
+}
+
 // ---- Pictures -------------------------------------------------------------------------------------------------------
 
 typedef struct drawing {

@@ -655,10 +655,11 @@ TEST(eight_rows_have_the_same_bits_alone_and_among_more)
 
 TEST(linear_reads_every_weight_type)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,     SUMI_DTYPE_F16,  SUMI_DTYPE_BF16,
-                                       SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,   SUMI_DTYPE_Q4_0,
-                                       SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,    SUMI_DTYPE_Q5_1, SUMI_DTYPE_Q8_0,
-                                       SUMI_DTYPE_Q4_K,    SUMI_DTYPE_Q5_K,    SUMI_DTYPE_Q6_K};
+    static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,     SUMI_DTYPE_F16,   SUMI_DTYPE_BF16,
+                                       SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,    SUMI_DTYPE_Q4_0,
+                                       SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,    SUMI_DTYPE_Q5_1,  SUMI_DTYPE_Q8_0,
+                                       SUMI_DTYPE_Q2_K,    SUMI_DTYPE_Q3_K,    SUMI_DTYPE_Q4_K,  SUMI_DTYPE_Q5_K,
+                                       SUMI_DTYPE_Q6_K,    SUMI_DTYPE_IQ4_NL,  SUMI_DTYPE_IQ4_XS};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         for (int m = 3; m <= 20; m += 17) { // both products
             int n = 37, k = 512;
@@ -692,7 +693,10 @@ TEST(linear_reads_every_weight_type)
                        > 1) { // the scales are halves: keep them small and finite by clearing the top exponent bits
                 for (size_t block = 0; block < bytes / (size_t)info->block_bytes; block++) {
                     unsigned char* at = data + 1 + block * (size_t)info->block_bytes;
-                    size_t scale_at = types[t] == SUMI_DTYPE_Q6_K ? (size_t)info->block_bytes - 2 : 0;
+                    size_t scale_at = types[t] == SUMI_DTYPE_Q6_K || types[t] == SUMI_DTYPE_Q3_K
+                                        ? (size_t)info->block_bytes - 2
+                                    : types[t] == SUMI_DTYPE_Q2_K ? (size_t)info->block_bytes - 4
+                                                                  : 0;
                     at[scale_at + 1] = (unsigned char)(at[scale_at + 1] & 0x9f);
                     at[scale_at + 3 < (size_t)info->block_bytes ? scale_at + 3 : scale_at + 1] &= 0x9f;
                 }
@@ -739,6 +743,37 @@ TEST(linear_reads_weights_stacked_of_different_types)
         check_linear(&c, w, 1e-4f);
     }
     free(w), free(half);
+}
+
+TEST(linear_reads_rotated_int8_rows)
+{
+    enum { N = 70, K = 512, Q = 45 };
+    float *w = random_floats(N * K, 1.0f), *scales = random_floats(Q, 0.1f);
+    signed char* q = malloc(Q * K);
+    linear_case c = {.n = N, .k = K};
+    c.weight = (sumi_weight){
+        .name = "w",
+        .rows = N,
+        .cols = K,
+        .part_count = 2,
+        .parts = {{.data = q, .dtype = SUMI_DTYPE_I8, .rows = Q, .scale = 1.0f, .row_scales = scales, .rotation = 256},
+                  {.data = w + Q * K, .dtype = SUMI_DTYPE_F32, .rows = N - Q, .scale = 1.0f}}};
+    for (int i = 0; i < Q * K; i++) { q[i] = (signed char)(random_below(255) - 127); }
+    // element (i, j) of a regular Hadamard matrix of 4^n is 2^-n, negative where an odd number of i's and j's digits to
+    // the base of 4 add up to 3
+    for (int r = 0; r < Q; r++) {
+        for (int k = 0; k < K; k++) {
+            double sum = 0.0;
+            for (int j = 0; j < 256; j++) {
+                bool is_negative = false;
+                for (int digits = j ^ (k % 256); digits > 0; digits /= 4) { is_negative ^= digits % 4 == 3; }
+                sum += (is_negative ? -1.0 : 1.0) / 16.0 * (double)q[r * K + k / 256 * 256 + j];
+            }
+            w[r * K + k] = (float)(sum * (double)scales[r]);
+        }
+    }
+    for (c.m = 3; c.m <= 20; c.m += 17) { check_linear(&c, w, 2e-7f * K * 40); } // values are up to 40
+    free(w), free(scales), free(q);
 }
 
 // A low-rank change of a weight of any type, and what merging it would give.
@@ -2665,6 +2700,7 @@ int main(int argc, char** argv)
     RUN(a_level_that_the_processor_lacks_is_refused);
     RUN(linear_reads_a_weight_with_its_change);
     RUN(embedded_rows_and_their_bias_have_their_changes);
+    RUN(linear_reads_rotated_int8_rows);
     for (int i = 0; i < s_golden_count; i++) { free(s_golden_tensors[i]); }
     free(s_golden);
     TEST_END();

@@ -488,17 +488,8 @@ static void look_at_sums(const char* kernel, const unsigned char* parameters, ui
     free(want);
 }
 
-TEST(weights_with_a_change_come_as_floats_of_the_sums)
+static void check_floats(const sumi_weight* weight)
 {
-    enum { ROWS = 1500, COLS = 1504, RANK = 4 }; // 9 MB of floats: several slots
-    static uint16_t data[ROWS * COLS], down[RANK * COLS], up[ROWS * RANK];
-    fill(data, ROWS * COLS, 6);
-    fill(down, RANK * COLS, 7);
-    fill(up, ROWS * RANK, 8);
-    const sumi_weight_change change = {.down = {.data = down, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f},
-                                       .up = {.data = up, .dtype = SUMI_DTYPE_BF16, .rows = ROWS, .scale = 0.5f}};
-    sumi_weight weight = weight_of("changed", ROWS, COLS, data, SUMI_DTYPE_BF16);
-    weight.change = &change;
     fake_reset();
     bench b;
     sumi_error error = {SUMI_OK, {0}};
@@ -507,18 +498,50 @@ TEST(weights_with_a_change_come_as_floats_of_the_sums)
     sumi_plan plan;
     sumi_runner_begin_plan(b.runner, &plan, &b.heap);
     sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
-    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
-    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "changed", .x = x, .weight = &weight});
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, weight->cols);
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = weight->name, .x = x, .weight = weight});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    sums_seen seen = {.weight = &weight};
+    sums_seen seen = {.weight = weight};
     fake_on_launch(look_at_sums, &seen);
     CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
     fake_on_launch(NULL, NULL);
-    CHECK_NUMBER(seen.rows, ROWS);
+    CHECK_NUMBER(seen.rows, weight->rows);
     CHECK_NUMBER(seen.wrong, 0);
     plan_forget(b.runner, &plan);
     sumi_plan_end(&plan);
     close_bench(&b);
+}
+
+// 9 MB of floats: several slots.
+enum { FLOAT_ROWS = 1500, FLOAT_COLS = 1504 };
+
+TEST(weights_with_a_change_come_as_floats_of_the_sums)
+{
+    enum { RANK = 4 };
+    static uint16_t data[FLOAT_ROWS * FLOAT_COLS], down[RANK * FLOAT_COLS], up[FLOAT_ROWS * RANK];
+    fill(data, FLOAT_ROWS * FLOAT_COLS, 6);
+    fill(down, RANK * FLOAT_COLS, 7);
+    fill(up, FLOAT_ROWS * RANK, 8);
+    const sumi_weight_change change = {.down = {.data = down, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f},
+                                       .up = {.data = up, .dtype = SUMI_DTYPE_BF16, .rows = FLOAT_ROWS, .scale = 0.5f}};
+    sumi_weight weight = weight_of("changed", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_BF16);
+    weight.change = &change;
+    check_floats(&weight);
+}
+
+TEST(weights_with_scales_of_rows_or_rotated_come_as_floats)
+{
+    static unsigned char data[FLOAT_ROWS * FLOAT_COLS];
+    static float scales[FLOAT_ROWS];
+    for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++) data[i] = (unsigned char)(i * 37 % 127); // no NaN as e4m3
+    for (int i = 0; i < FLOAT_ROWS; i++) scales[i] = 0.25f + (float)(i % 9) / 8.0f;
+    sumi_weight weight = weight_of("fp8 rows", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_F8_E4M3);
+    weight.parts[0].row_scales = scales;
+    check_floats(&weight);
+    weight = weight_of("rotated", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_I8);
+    weight.parts[0].row_scales = scales;
+    weight.parts[0].rotation = 16;
+    check_floats(&weight);
 }
 
 // A host calls in its frames: however much has to be pinned, weights' slots and the pages of inputs and results, a call
@@ -1074,6 +1097,7 @@ int main(int argc, char** argv)
     RUN(weights_arrive_and_go);
     RUN(large_weights_come_in_pieces_from_any_address);
     RUN(weights_with_a_change_come_as_floats_of_the_sums);
+    RUN(weights_with_scales_of_rows_or_rotated_come_as_floats);
     RUN(no_call_pins_long);
     RUN(what_did_not_go_goes_again);
     RUN(inputs_go_through_the_ring_whole);

@@ -995,19 +995,9 @@ TEST(gguf_files_of_every_type_draw_what_their_values_do)
 
 // ---- fp8 ------------------------------------------------------------------------------------------------------------
 
-// The large matrices with a scale each; embeddings, norms and biases as they are.
-static sumi_dtype scaled_e4m3(const sumi_tensor* t, float* scale)
+static bool is_linear(const sumi_tensor* t)
 {
-    const size_t count = value_count(t);
-    const bool is_linear = t->rank == 2 && strstr(t->name, "embed") == NULL && strstr(t->name, "lora_") == NULL;
-    *scale = 1.0f;
-    if (!is_linear) return t->dtype;
-    float *x = malloc(count * 4), most = 0.0f;
-    sumi_dtype_to_float(t->dtype, t->data, x, count);
-    for (size_t i = 0; i < count; i++) most = fmaxf(most, fabsf(x[i]));
-    *scale = most / 448.0f;
-    free(x);
-    return SUMI_DTYPE_F8_E4M3;
+    return t->rank == 2 && strstr(t->name, "embed") == NULL && strstr(t->name, "lora_") == NULL;
 }
 
 static const char* take_part(int part, bag* b, bool for_fp8)
@@ -1044,37 +1034,43 @@ TEST(fp8_without_scales_holds_norms_and_biases_too)
     }
 }
 
-TEST(scaled_fp8_is_understood_in_its_three_forms)
+// A component as another program quantises it, beside its values.
+static void check_quantised(int part, const char* component, const char* what, double limit)
+{
+    sumi_model_desc desc = parts();
+    drawing want, got;
+    *path_of(part, &desc) = with_config("scaled", component, "twin.safetensors");
+    CHECK(draw_files(&desc, &want) && distance(&want, plain_drawing()) < limit);
+    *path_of(part, &desc) = scratch("scaled", "model.safetensors");
+    CHECK(draw_files(&desc, &got));
+    if (!is_same(&got, &want)) {
+        printf("  %s, %s: latents are off by %.2g\n", component, what, distance(&got, &want));
+        t_errors++;
+    }
+}
+
+TEST(scaled_fp8_is_understood_in_every_form)
 {
     for (int part = 0; part < 3; part++) {
-        for (int form = 0; form < 3; form++) {
+        for (int form = 0; form < FP8_FORMS; form++) {
             bag* b = empty_bag(0);
-            const char *component = take_part(part, b, true), *prefix = part == 0 ? "model.diffusion_model." : "";
-            bag* twin = empty_bag(1);
-            convert(b, scaled_e4m3, twin, form == 0 ? ".scale_weight" : ".weight_scale");
-            sumi_metadata metadata = {"_quantization_metadata", NULL};
-            char *text = NULL, mark[64];
-            if (form == 0) {
-                snprintf(mark, sizeof mark, "%sscaled_fp8", prefix);
-                put_input_scales(b, ".scale_input");
-                put(b, mark, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 1, .shape = {2}}, "\0\0", 2);
-            } else if (form == 1) {
-                put_formats(b, "{\"format\": \"float8_e4m3fn\"}");
-            } else {
-                metadata.value = text = list_formats(b, "{\"format\": \"float8_e4m3fn\"}");
-            }
-            write_tensors(b, scratch("scaled", "model.safetensors"), form == 2 ? &metadata : NULL);
-            write_tensors(twin, scratch("scaled", "twin.safetensors"), NULL);
-            free(text);
-            sumi_model_desc desc = parts();
-            drawing want, got;
-            *path_of(part, &desc) = with_config("scaled", component, "twin.safetensors");
-            CHECK(draw_files(&desc, &want) && distance(&want, plain_drawing()) < 0.5);
-            *path_of(part, &desc) = scratch("scaled", "model.safetensors");
-            CHECK(draw_files(&desc, &got));
-            const double off = distance(&got, &want);
-            if (!(off < 1e-5)) printf("  %s, form %d: latents are off by %.2g\n", component, form, off);
-            CHECK(off < 1e-5); // the factor stands behind the sum, not inside
+            const char* component = take_part(part, b, true);
+            write_scaled_fp8(b, empty_bag(1), form, part == 0 ? "model.diffusion_model." : "",
+                             scratch("scaled", "model.safetensors"), scratch("scaled", "twin.safetensors"));
+            check_quantised(part, component, "fp8", form == 3 ? 1.0 : 0.5);
+        }
+    }
+}
+
+TEST(int8_is_understood_rotated_and_not)
+{
+    for (int part = 0; part < 3; part++) {
+        for (int is_rotated = 0; is_rotated < 2; is_rotated++) {
+            bag* b = empty_bag(0);
+            const char* component = take_part(part, b, true);
+            write_int8(b, empty_bag(1), is_rotated != 0, scratch("scaled", "model.safetensors"),
+                       scratch("scaled", "twin.safetensors"));
+            check_quantised(part, component, is_rotated != 0 ? "rotated int8" : "int8", 0.2);
         }
     }
 }
@@ -1083,6 +1079,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     sumi_heap_init(&t_heap, NULL);
+    t_is_linear = is_linear;
     sumi_engine_desc desc = host_desc(&t_host);
     if (sumi_engine_create(&desc, &t_engine) != SUMI_OK) return 1;
     RUN(folders_of_either_form_draw_the_same_without_a_scheduler);
@@ -1103,7 +1100,8 @@ int main(int argc, char** argv)
     RUN(every_missing_or_misshapen_tensor_is_told_but_for_those_that_nothing_reads);
     RUN(gguf_files_of_every_type_draw_what_their_values_do);
     RUN(fp8_without_scales_holds_norms_and_biases_too);
-    RUN(scaled_fp8_is_understood_in_its_three_forms);
+    RUN(scaled_fp8_is_understood_in_every_form);
+    RUN(int8_is_understood_rotated_and_not);
     sumi_engine_destroy(t_engine);
     CHECK_NUMBER(t_host.live, 0);
     for (int i = 0; i < 2; i++) empty_bag(i);

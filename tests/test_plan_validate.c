@@ -331,6 +331,7 @@ static void break_width(fixture* f) { op_called(f, "gated")->weight = &f->column
 static void break_bias(fixture* f) { op_called(f, "first")->bias = &f->square; }
 static void break_weight_parts(fixture* f) { f->square.parts[0].rows--; }
 static void break_chunks(fixture* f) { f->square.parts[0].chunk = 8, f->square.parts[0].chunk_stride = 16; }
+static void break_rotation(fixture* f) { f->square.parts[0].rotation = 8; }
 static const sumi_weight_change* odd_change(int32_t down_rows, int32_t up_rows, sumi_dtype dtype)
 {
     static sumi_weight_change change;
@@ -470,6 +471,7 @@ static const struct {
     {"a change's rows", break_change_rows, {"first", "a weight's change has the weight's rows and a rank"}},
     {"a change's rank", break_change_rank, {"first", "a weight's change has the weight's rows and a rank"}},
     {"a change's type", break_change_type, {"first", "a weight's change has the weight's rows and a rank"}},
+    {"a weight's rotation", break_rotation, {"first", "a weight's rows are whole groups of its rotation"}},
     {"a weight in chunks", break_chunks, {"first", "a weight that lies in chunks is a convolution's"}},
     {"an element", break_element, {"positions", "does not take elements of this type"}},
     {"a step table's row", break_step_row, {"table", "reads rows 6 to 10, the value has 9"}},

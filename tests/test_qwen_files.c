@@ -396,8 +396,8 @@ static sumi_dtype gguf_choice(const sumi_tensor* t, float* scale)
 
 TEST(gguf_files_of_every_type_draw_what_their_values_do)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F32, SUMI_DTYPE_BF16, SUMI_DTYPE_F16, SUMI_DTYPE_Q8_0,
-                                       SUMI_DTYPE_Q4_K};
+    static const sumi_dtype types[] = {SUMI_DTYPE_F32,  SUMI_DTYPE_BF16, SUMI_DTYPE_F16,
+                                       SUMI_DTYPE_Q8_0, SUMI_DTYPE_Q4_K, SUMI_DTYPE_IQ4_NL};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         t_matrix_dtype = types[i];
         const bool is_exact = types[i] == SUMI_DTYPE_F32 || types[i] == SUMI_DTYPE_BF16;
@@ -414,7 +414,9 @@ TEST(gguf_files_of_every_type_draw_what_their_values_do)
             const char *file = with_config(component, component, "model.gguf"),
                        *twin_file = scratch(component, "twin.safetensors");
             if (part == 0) {
-                check_transformer(twin_file, plain_drawing(), is_exact ? 0.0 : 0.25, "the values themselves");
+                // four bits without minima are the coarsest
+                const double limit = types[i] == SUMI_DTYPE_IQ4_NL ? 0.35 : 0.25;
+                check_transformer(twin_file, plain_drawing(), is_exact ? 0.0 : limit, "the values themselves");
                 desc.transformer_path = twin_file;
                 CHECK(draw_files(&desc, false, &want));
                 check_transformer(file, &want, 0.0, sumi_dtype_get(types[i])->name);
@@ -432,21 +434,11 @@ TEST(gguf_files_of_every_type_draw_what_their_values_do)
 
 // ---- fp8 ------------------------------------------------------------------------------------------------------------
 
-// The large matrices with a scale each; embeddings, norms and biases as they are.
-static sumi_dtype scaled_e4m3(const sumi_tensor* t, float* scale)
+static bool is_linear(const sumi_tensor* t)
 {
-    const size_t count = value_count(t);
-    const bool is_linear = t->rank == 2 && strstr(t->name, "embed_tokens") == NULL && strstr(t->name, "lm_head") == NULL
-                        && strstr(t->name, "img_in") == NULL && strstr(t->name, "txt_in") == NULL
-                        && strstr(t->name, "time_text_embed") == NULL;
-    *scale = 1.0f;
-    if (!is_linear) return t->dtype;
-    float *x = malloc(count * 4), most = 0.0f;
-    sumi_dtype_to_float(t->dtype, t->data, x, count);
-    for (size_t i = 0; i < count; i++) most = fmaxf(most, fabsf(x[i]));
-    *scale = most / 448.0f;
-    free(x);
-    return SUMI_DTYPE_F8_E4M3;
+    return t->rank == 2 && strstr(t->name, "embed_tokens") == NULL && strstr(t->name, "lm_head") == NULL
+        && strstr(t->name, "img_in") == NULL && strstr(t->name, "txt_in") == NULL
+        && strstr(t->name, "time_text_embed") == NULL;
 }
 
 TEST(fp8_without_scales_holds_norms_and_biases_too)
@@ -464,42 +456,53 @@ TEST(fp8_without_scales_holds_norms_and_biases_too)
     check_transformer(scratch("fp8", "qwen_image_fp8_e4m3fn.safetensors"), &want, 0.0, "plain fp8");
 }
 
-TEST(scaled_fp8_is_understood_in_its_three_forms)
+// A component as another program quantises it, beside its values.
+static void check_quantised(int part, const char* what, double limit)
+{
+    drawing want, got;
+    sumi_model_desc desc = parts();
+    const char** path = part == 0 ? &desc.transformer_path : &desc.text_encoder_path;
+    *path = with_config("scaled", part == 0 ? "transformer" : "text_encoder", "twin.safetensors");
+    CHECK(draw_files(&desc, false, &want));
+    CHECK(distance(&want, plain_drawing()) < limit);
+    *path = scratch("scaled", "model.safetensors");
+    CHECK(draw_files(&desc, false, &got));
+    if (!is_same(&got, &want)) {
+        printf("  %s, part %d: latents are off by %.2g\n", what, part, distance(&got, &want));
+        t_errors++;
+    }
+}
+
+static const char* take_part(int part, bag* b)
+{
+    const char* prefix = part == 0 ? "model.diffusion_model." : "";
+    if (part == 0) take_transformer(b, prefix);
+    else take_text(b, prefix, new_text);
+    return prefix;
+}
+
+TEST(scaled_fp8_is_understood_in_every_form)
 {
     for (int part = 0; part < 2; part++) {
-        const char *component = part == 0 ? "transformer" : "text_encoder",
-                   *prefix = part == 0 ? "model.diffusion_model." : "";
-        drawing want, got;
-        for (int form = 0; form < 3; form++) {
-            bag *b = empty_bag(0), *twin = empty_bag(1);
-            if (part == 0) take_transformer(b, prefix);
-            else take_text(b, prefix, new_text);
-            convert(b, scaled_e4m3, twin, form == 0 ? ".scale_weight" : ".weight_scale");
-            sumi_metadata metadata = {"_quantization_metadata", NULL};
-            char *text = NULL, mark[64];
-            if (form == 0) { // the older files: a mark of the type, and factors of activations
-                snprintf(mark, sizeof mark, "%sscaled_fp8", prefix);
-                put_input_scales(b, ".scale_input");
-                put(b, mark, SUMI_DTYPE_F8_E4M3, &(sumi_tensor){.rank = 1, .shape = {2}}, "\0\0", 2);
-            } else if (form == 1) {
-                put_input_scales(b, ".input_scale");
-                put_formats(b, "{\"format\": \"float8_e4m3fn\", \"full_precision_matrix_mult\": true}");
-            } else {
-                metadata.value = text = list_formats(b, "{\"format\": \"float8_e4m3fn\"}");
-            }
-            write_tensors(b, scratch("scaled", "model.safetensors"), form == 2 ? &metadata : NULL);
-            write_tensors(twin, scratch("scaled", "twin.safetensors"), NULL);
-            free(text);
-            sumi_model_desc desc = parts();
-            const char** path = part == 0 ? &desc.transformer_path : &desc.text_encoder_path;
-            *path = with_config("scaled", component, "twin.safetensors");
-            CHECK(draw_files(&desc, false, &want));
-            CHECK(distance(&want, plain_drawing()) < 0.25);
-            *path = scratch("scaled", "model.safetensors");
-            CHECK(draw_files(&desc, false, &got));
-            const double off = distance(&got, &want);
-            if (!(off < 1e-5)) printf("  %s, form %d: latents are off by %.2g\n", component, form, off);
-            CHECK(off < 1e-5); // the factor stands behind the sum, not inside
+        for (int form = 0; form < FP8_FORMS; form++) {
+            bag* b = empty_bag(0);
+            const char* prefix = take_part(part, b);
+            write_scaled_fp8(b, empty_bag(1), form, prefix, scratch("scaled", "model.safetensors"),
+                             scratch("scaled", "twin.safetensors"));
+            check_quantised(part, "fp8", form == 3 ? 0.5 : 0.25);
+        }
+    }
+}
+
+TEST(int8_is_understood_rotated_and_not)
+{
+    for (int part = 0; part < 2; part++) {
+        for (int is_rotated = 0; is_rotated < 2; is_rotated++) {
+            bag* b = empty_bag(0);
+            take_part(part, b);
+            write_int8(b, empty_bag(1), is_rotated != 0, scratch("scaled", "model.safetensors"),
+                       scratch("scaled", "twin.safetensors"));
+            check_quantised(part, is_rotated != 0 ? "rotated int8" : "int8", 0.1);
         }
     }
 }
@@ -546,9 +549,9 @@ TEST(other_quantisations_are_refused_by_name)
         {"transformer_blocks.0.img_mlp.net.2", NULL, "nvfp4", true, false},
         {"txt_in", "{\"format\": \"nvfp4\"}", "nvfp4", true, false},
         {"transformer_blocks.0.attn.to_out.0",
-         "{\"format\": \"int8_tensorwise\", \"convrot\": true, \"convrot_groupsize\": 256}", "int8_tensorwise, convrot",
-         false, false},
-        {"transformer_blocks.1.img_mod.1", "{\"format\": \"int8_tensorwise\"}", "int8_tensorwise", false, false},
+         "{\"format\": \"int8_tensorwise\", \"convrot\": true, \"convrot_groupsize\": 32}",
+         "int8_tensorwise, convrot in groups of 32", false, false},
+        {"transformer_blocks.1.img_mod.1", "{\"format\": \"convrot_w4a4\"}", "convrot_w4a4", false, false},
         {"transformer_blocks.1.txt_mlp.net.0.proj", NULL, "int8", false, false},
         {"model.layers.1.mlp.up_proj", "{\"format\": \"nvfp4\"}", "nvfp4", true, true},
     };
@@ -575,6 +578,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     sumi_heap_init(&t_heap, NULL);
+    t_is_linear = is_linear;
     sumi_engine_desc desc = host_desc(&t_host);
     if (sumi_engine_create(&desc, &t_engine) != SUMI_OK) return 1;
     RUN(a_transformer_file_draws_the_same_behind_every_prefix);
@@ -585,7 +589,8 @@ int main(int argc, char** argv)
     RUN(a_mark_or_the_variant_says_that_references_have_time_zero);
     RUN(gguf_files_of_every_type_draw_what_their_values_do);
     RUN(fp8_without_scales_holds_norms_and_biases_too);
-    RUN(scaled_fp8_is_understood_in_its_three_forms);
+    RUN(scaled_fp8_is_understood_in_every_form);
+    RUN(int8_is_understood_rotated_and_not);
     RUN(other_quantisations_are_refused_by_name);
     sumi_engine_destroy(t_engine);
     for (int i = 0; i < 2; i++) empty_bag(i);

@@ -28,9 +28,13 @@ typedef enum sumi_dtype {
     SUMI_DTYPE_Q5_0,
     SUMI_DTYPE_Q5_1,
     SUMI_DTYPE_Q8_0,
+    SUMI_DTYPE_Q2_K,
+    SUMI_DTYPE_Q3_K,
     SUMI_DTYPE_Q4_K,
     SUMI_DTYPE_Q5_K,
     SUMI_DTYPE_Q6_K,
+    SUMI_DTYPE_IQ4_NL,
+    SUMI_DTYPE_IQ4_XS,
     SUMI_DTYPE_COUNT
 } sumi_dtype;
 
@@ -43,7 +47,7 @@ const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype); // block 1 for plain ty
 
 // Bytes of `count` elements; count must be a multiple of the block (the file readers check it).
 uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count);
-// True for types that sumi_dtype_to_float accepts: every floating type and every Q type, and the integers (by value).
+// True for types that sumi_dtype_to_float accepts: every floating type and every block type, and the integers (by value).
 bool sumi_dtype_is_number(sumi_dtype dtype);
 // count elements to float. Exact for every type up to float's precision; source needs no alignment. For block types
 // count is a multiple of the block.

@@ -124,7 +124,7 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
     if (!run->shared_is_ready) {
         sumi_parallel(run->workers, sumi_cpu_is_narrow(cols) ? cols : divide_up(cols, run->kernels->tile_cols), 1,
                       pack_panels, run);
-        if (op->bias != NULL) { sumi_cpu_vector(op->bias, 0, cols, bias); }
+        if (op->bias != NULL) { sumi_cpu_vector(op->bias, cols, bias); }
     }
     sumi_cpu_product product = {.run = run,
                                 .row_begin = run->row_begin,

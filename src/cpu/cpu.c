@@ -86,50 +86,24 @@ const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step)
     return (const float*)sumi_cpu_value(run, step.table) + row * sumi_cpu_cols(run, step.table) + step.column;
 }
 
-void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, float* into)
+void sumi_cpu_vector(const sumi_weight* weight, int64_t count, float* into)
 {
-    SUMI_ASSERT(begin >= 0 && count >= 0 && begin + count <= (int64_t)weight->rows * weight->cols);
-    SUMI_ASSERT(sumi_weight_is_dense(weight));
-    if (weight->change != NULL) {
-        SUMI_ASSERT(begin == 0 && count == (int64_t)weight->rows * weight->cols);
-        sumi_weight_to_float(weight, 0, weight->rows, into, weight->cols);
-        return;
-    }
-    for (int32_t p = 0; p < weight->part_count && count > 0; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
-        int64_t elements = (int64_t)part->rows * weight->cols;
-        while (begin < elements && count > 0) {
-            int64_t step = elements - begin < count ? elements - begin : count;
-            int32_t block = sumi_dtype_get(part->dtype)->block;
-            const unsigned char* from =
-                (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, (uint64_t)(begin / block * block));
-            if (block == 1) {
-                sumi_dtype_to_float(part->dtype, from, into, (size_t)step);
-            } else { // a quantised vector: block by block
-                float values[256];
-                int64_t skip = begin % block;
-                sumi_dtype_to_float(part->dtype, from, values, (size_t)block);
-                step = block - skip < step ? block - skip : step;
-                memcpy(into, values + skip, (size_t)step * sizeof(float));
-            }
-            for (int64_t i = 0; part->scale != 1.0f && i < step; i++) { into[i] *= part->scale; }
-            begin += step;
-            into += step;
-            count -= step;
-        }
-        begin -= elements;
-    }
+    SUMI_ASSERT(sumi_weight_is_dense(weight) && count == (int64_t)weight->rows * weight->cols);
+    (void)count;
+    sumi_weight_to_float(weight, 0, weight->rows, into, weight->cols);
 }
 
-const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype, float* scale)
+const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype)
 {
     SUMI_ASSERT(row >= 0 && row < weight->rows && weight->part_count >= 1 && sumi_weight_is_dense(weight));
-    int32_t p = 0;
-    while (p + 1 < weight->part_count && row >= weight->parts[p].rows) { row -= weight->parts[p++].rows; }
-    *dtype = weight->parts[p].dtype;
-    *scale = weight->parts[p].scale;
-    return (const unsigned char*)weight->parts[p].data
-         + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
+    const sumi_weight_part* part = weight->parts;
+    for (; part + 1 < weight->parts + weight->part_count && row >= part->rows; part++) { row -= part->rows; }
+    *dtype = part->dtype;
+    if (weight->change != NULL || part->scale != 1.0f || !sumi_weight_part_is_straight(part)
+        || (*dtype != SUMI_DTYPE_F32 && *dtype != SUMI_DTYPE_F16 && *dtype != SUMI_DTYPE_BF16)) {
+        return NULL;
+    }
+    return (const unsigned char*)part->data + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
 }
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------

@@ -34,10 +34,11 @@ int32_t sumi_cpu_pitch(const sumi_cpu_run* run, sumi_value value); // elements f
 // The floats of a step table's row for this counter; NULL for none.
 const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step);
 float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index);
-// Elements [begin, begin + count) of a vector (or of a matrix read as one), in float.
-void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, float* into);
-// Row of a weight where it lies in the file.
-const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype, float* scale);
+// The elements of a vector (or of a matrix read as one), `count` in all, in float.
+void sumi_cpu_vector(const sumi_weight* weight, int64_t count, float* into);
+// Row of a weight where it lies in the file, if kernels can read it there: F32, F16 or BF16 without scale, change and
+// rotation. NULL: sumi_weight_to_float makes it.
+const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype);
 
 // ---- The blocked matrix product, shared by LINEAR and CONV ----------------------------------------------------------
 typedef struct sumi_cpu_product sumi_cpu_product;

@@ -95,8 +95,8 @@ sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
     const float* sums = sumi_cpu_value(run, op->in[1]);
     int32_t groups = op->u.group.groups, size = loop.channels / groups;
     float *mean = run->shared, *factor = mean + loop.channels, *bias = factor + loop.channels;
-    if (op->weight != NULL) { sumi_cpu_vector(op->weight, 0, loop.channels, factor); }
-    if (op->bias != NULL) { sumi_cpu_vector(op->bias, 0, loop.channels, bias); }
+    if (op->weight != NULL) { sumi_cpu_vector(op->weight, loop.channels, factor); }
+    if (op->bias != NULL) { sumi_cpu_vector(op->bias, loop.channels, bias); }
     for (int32_t g = 0; g < groups; g++) {
         double count = 0.0, centre = 0.0, deviation = 0.0; // joined block by block (Chan, Golub & LeVeque 1979)
         for (int32_t block = 0; block < op->u.group.block_count; block++) {

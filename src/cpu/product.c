@@ -107,15 +107,13 @@ static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t 
     const sumi_cpu_kernels* kernels = product->run->kernels;
     const void* rows[SUMI_CPU_MAX_TILE_COLS];
     sumi_dtype first = SUMI_DTYPE_NONE;
-    bool is_plain = product->weight->change == NULL;
-    for (int32_t i = 0; i < count; i++) {
+    bool is_plain = true;
+    for (int32_t i = 0; i < count && is_plain; i++) {
         sumi_dtype dtype;
-        float scale;
-        const unsigned char* row = sumi_cpu_weight_row(product->weight, column + i, &dtype, &scale);
-        rows[i] = row + sumi_dtype_bytes(dtype, (uint64_t)k);
+        const unsigned char* row = sumi_cpu_weight_row(product->weight, column + i, &dtype);
         first = i == 0 ? dtype : first;
-        is_plain = is_plain && dtype == first && scale == 1.0f
-                && (dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16);
+        is_plain = row != NULL && dtype == first;
+        if (is_plain) { rows[i] = row + sumi_dtype_bytes(dtype, (uint64_t)k); }
     }
     if (!is_plain) {
         sumi_weight_block_to_float(product->weight, (sumi_weight_block){column, count, k, depth}, converted,
@@ -278,10 +276,8 @@ static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* con
         int32_t cols = min_int(DOT_COLS, product->cols - column);
         for (int32_t j = 0; j < cols; j++) {
             sumi_dtype dtype;
-            float scale;
-            const void* w = sumi_cpu_weight_row(product->weight, column + j, &dtype, &scale);
-            if (product->weight->change != NULL || scale != 1.0f
-                || (dtype != SUMI_DTYPE_F32 && dtype != SUMI_DTYPE_F16 && dtype != SUMI_DTYPE_BF16)) {
+            const void* w = sumi_cpu_weight_row(product->weight, column + j, &dtype);
+            if (w == NULL) {
                 sumi_weight_to_float(product->weight, column + j, 1, converted, product->depth);
                 w = converted;
                 dtype = SUMI_DTYPE_F32;
@@ -328,7 +324,7 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
     product.finish = (sumi_cpu_finish){NULL, sumi_cpu_step(run, op->u.linear.gate), op->u.linear.activation,
                                        op->u.linear.accumulates, op->u.linear.scale};
     if (op->bias != NULL) {
-        sumi_cpu_vector(op->bias, 0, product.cols, run->shared);
+        sumi_cpu_vector(op->bias, product.cols, run->shared);
         product.finish.bias = run->shared;
     }
     if (op->rows <= FEW_ROWS) {

@@ -60,7 +60,7 @@ sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
         }
     }
     if (run->op->bias != NULL) {
-        sumi_cpu_vector(run->op->bias, 0, cols, run->shared);
+        sumi_cpu_vector(run->op->bias, cols, run->shared);
         loop.bias = run->shared;
     }
     over_rows(&loop, embed);
@@ -73,7 +73,7 @@ sumi_result sumi_cpu_fill_rows(sumi_cpu_run* run)
     const sumi_op* op = run->op;
     int32_t cols = sumi_cpu_cols(run, op->out);
     float* y = sumi_cpu_value(run, op->out);
-    sumi_cpu_vector(op->weight, 0, cols, run->shared);
+    sumi_cpu_vector(op->weight, cols, run->shared);
     for (int32_t s = run->row_begin; s < run->row_end; s++) {
         SUMI_ASSERT(op->u.fill.spans[s].begin >= 0 && op->u.fill.spans[s].count >= 0);
         for (int32_t r = 0; r < op->u.fill.spans[s].count; r++) {
@@ -164,7 +164,7 @@ sumi_result sumi_cpu_kronecker_add(sumi_cpu_run* run)
                      .scale = sumi_cpu_step(run, op->u.kronecker.gate),
                      .cols = sumi_cpu_cols(run, op->out),
                      .x_cols = sumi_cpu_cols(run, op->in[0])};
-    sumi_cpu_vector(op->weight, 0, (int64_t)op->weight->rows * op->weight->cols, run->shared);
+    sumi_cpu_vector(op->weight, (int64_t)op->weight->rows * op->weight->cols, run->shared);
     const int64_t work = (int64_t)op->weight->rows * op->weight->cols * loop.x_cols;
     sumi_parallel(run->workers, run->row_end - run->row_begin, min_range(work > 4096 ? 4096 : (int32_t)work),
                   kronecker_add, &loop);
@@ -253,7 +253,7 @@ static float* take_weight(const sumi_cpu_run* run, const sumi_weight* weight, su
     SUMI_ASSERT(weight == NULL || value.id == 0);
     if (weight == NULL && value.id == 0) { return NULL; }
     if (weight != NULL) {
-        sumi_cpu_vector(weight, 0, cols, into);
+        sumi_cpu_vector(weight, cols, into);
     } else {
         memcpy(into, sumi_cpu_value(run, value), (size_t)cols * sizeof *into);
     }
@@ -305,7 +305,7 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
     for (int32_t c = 0; w != NULL && op->u.norm.weight_plus_one && c < cols; c++) { w[c] += 1.0f; }
     loop.w = w;
     if (op->bias != NULL) { // takes the place of a shift
-        sumi_cpu_vector(op->bias, 0, cols, run->shared + cols);
+        sumi_cpu_vector(op->bias, cols, run->shared + cols);
         loop.shift = run->shared + cols;
     }
     over_rows(&loop, norm_modulate);

@@ -71,7 +71,8 @@ uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form for
 // Whether a matrix has the part's elements as the file has them.
 static bool keeps_bytes(const sumi_weight* weight, const sumi_weight_part* part)
 {
-    return weight->change == NULL && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f;
+    return weight->change == NULL && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
+        && sumi_weight_part_is_straight(part);
 }
 
 bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form)
@@ -360,13 +361,13 @@ typedef struct sumi_cuda_upload {
 // Whether a part travels in its own type, which the device converts; else the host makes floats.
 static bool keeps_type(const sumi_weight* weight, const sumi_weight_part* part, int32_t* out_type)
 {
-    switch (weight->change == NULL ? part->dtype : SUMI_DTYPE_NONE) {
+    switch (weight->change == NULL && sumi_weight_part_is_straight(part) ? part->dtype : SUMI_DTYPE_NONE) {
     case SUMI_DTYPE_F32: *out_type = SUMI_UPLOAD_F32; return true;
     case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
     case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
     case SUMI_DTYPE_F8_E4M3: *out_type = SUMI_UPLOAD_E4M3; return true;
     case SUMI_DTYPE_F8_E5M2: *out_type = SUMI_UPLOAD_E5M2; return true;
-    default: *out_type = SUMI_UPLOAD_F32; return false; // block types, the rare others, sums with a change
+    default: *out_type = SUMI_UPLOAD_F32; return false; // block types, int8, the rare others, sums with a change
     }
 }
 

@@ -152,11 +152,20 @@ const char* sumi_component_tensor_name(const sumi_component* component, const su
 // "transformer", "text_encoder", "text_encoder_2", "vision", "vae"
 const char* sumi_component_kind_name(sumi_component_kind kind);
 
-// The factor that a stored fp8 weight is multiplied by, 1 for a tensor without one. name:
-// "layers.0.attention.out.weight", without prefix. Knows
-//   L.scale_weight                             one value (the older "scaled_fp8" files)
-//   L.weight_scale with a format of fp8        one value ("comfy_quant" tensors, or _quantization_metadata in the header)
-// and refuses what a factor cannot express with SUMI_NOT_SUPPORTED, naming tensor and format: int8, nvfp4, mxfp8,
-// scales per row or block.
-sumi_result sumi_tensor_scale(const sumi_component* component, const char* name, float* out_scale, sumi_error* error);
+// What turns the elements of a stored fp8 or int8 weight into values: they are rotated in their rows, then multiplied.
+typedef struct sumi_tensor_scaling {
+    float scale;            // of all elements; 1 without one
+    const void* row_scales; // float32 for each row, at no alignment, in the file; NULL: none
+    int32_t rotation;       // columns that are rotated together (base/rotation.h); 0: none
+    bool is_scaled;         // the file has a scale, so that integers are weights
+} sumi_tensor_scaling;
+// The scaling of a stored weight; of a tensor without one {1}. name: without prefix, as in "layers.0.attention.out.weight".
+// Knows
+//   L.scale_weight                             fp8, one value (the older "scaled_fp8" files)
+//   L.weight_scale with a format of fp8        one value, or one for each row
+//   L.weight_scale with int8_tensorwise        the same; with "convrot": true rows are rotated
+// where formats are those of "comfy_quant" tensors, or of _quantization_metadata in the header. Refuses all others with
+// SUMI_NOT_SUPPORTED, naming tensor and format: nvfp4, mxfp8, scales for blocks.
+sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char* name, sumi_tensor_scaling* out,
+                                     sumi_error* error);
 #endif

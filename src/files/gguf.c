@@ -221,9 +221,13 @@ static sumi_dtype dtype_of(uint64_t type)
     case 6: return SUMI_DTYPE_Q5_0;
     case 7: return SUMI_DTYPE_Q5_1;
     case 8: return SUMI_DTYPE_Q8_0;
+    case 10: return SUMI_DTYPE_Q2_K;
+    case 11: return SUMI_DTYPE_Q3_K;
     case 12: return SUMI_DTYPE_Q4_K;
     case 13: return SUMI_DTYPE_Q5_K;
     case 14: return SUMI_DTYPE_Q6_K;
+    case 20: return SUMI_DTYPE_IQ4_NL;
+    case 23: return SUMI_DTYPE_IQ4_XS;
     case 24: return SUMI_DTYPE_I8;
     case 25: return SUMI_DTYPE_I16;
     case 26: return SUMI_DTYPE_I32;
@@ -238,9 +242,8 @@ static sumi_dtype dtype_of(uint64_t type)
 static const char* foreign_type(uint64_t type)
 {
     static const char* const s_names[] = {
-        [9] = "Q8_1",     [10] = "Q2_K",  [11] = "Q3_K",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS",
-        [18] = "IQ3_XXS", [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S", [22] = "IQ2_S",   [23] = "IQ4_XS",
-        [29] = "IQ1_M",   [34] = "TQ1_0", [35] = "TQ2_0",  [39] = "MXFP4"};
+        [9] = "Q8_1",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
+        [21] = "IQ3_S", [22] = "IQ2_S", [29] = "IQ1_M",   [34] = "TQ1_0",  [35] = "TQ2_0",   [39] = "MXFP4"};
     return type < sizeof s_names / sizeof *s_names ? s_names[type] : NULL;
 }
 
@@ -278,8 +281,8 @@ static sumi_result read_tensor(reader* r)
         const char* foreign = foreign_type(type);
         if (foreign != NULL) {
             return sumi_fail(r->error, SUMI_NOT_SUPPORTED,
-                             "%s: tensor %.*s is of type %s, which this library does not read; take a file of Q4_K, "
-                             "Q5_K, Q6_K or Q8_0",
+                             "%s: tensor %.*s is of type %s, which this library does not read; take a file of Q3_K, "
+                             "Q4_K, Q5_K, Q6_K or Q8_0",
                              r->path, shown(&name), name.data, foreign);
         }
         return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s is of the unknown type %llu", r->path,

@@ -161,13 +161,13 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
     return tensor;
 }
 
-// The factor of a stored tensor. False: it is quantised in a way that is not supported. This is asked before anything
+// The scaling of a stored tensor. False: it is quantised in a way that is not supported. This is asked before anything
 // else: such files store other types and shapes, which would look like a file of another model.
-static bool find_scale(sumi_binder* binder, const sumi_tensor* tensor, float* out_scale)
+static bool find_scaling(sumi_binder* binder, const sumi_tensor* tensor, sumi_tensor_scaling* out)
 {
     const char* name = sumi_component_tensor_name(binder->part, tensor);
-    *out_scale = 1.0f;
-    if (name != NULL) { binder->result = sumi_tensor_scale(binder->part, name, out_scale, binder->error); }
+    *out = (sumi_tensor_scaling){.scale = 1.0f};
+    if (name != NULL) { binder->result = sumi_tensor_find_scaling(binder->part, name, out, binder->error); }
     return binder->result == SUMI_OK;
 }
 
@@ -175,8 +175,8 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
 {
     SUMI_ASSERT(axis >= 0 && axis < SUMI_TENSOR_MAX_RANK);
     const sumi_tensor* tensor = sumi_bind_need(binder, canonical);
-    float scale;
-    if (tensor == NULL || !find_scale(binder, tensor, &scale)) { return 0; }
+    sumi_tensor_scaling scaling;
+    if (tensor == NULL || !find_scaling(binder, tensor, &scaling)) { return 0; }
     if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
@@ -210,27 +210,36 @@ static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const c
 
 // ---- Binding --------------------------------------------------------------------------------------------------------
 
-// Floating point and GGUF block types; integers are quantisations whose rules this library does not know.
-static bool is_weight_type(sumi_dtype dtype)
+// Floating point and GGUF block types; integers without a scale are quantisations whose rules are not known here.
+static bool is_weight_type(sumi_dtype dtype, const sumi_tensor_scaling* scaling)
 {
-    return sumi_dtype_is_number(dtype) && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0);
+    return sumi_dtype_is_number(dtype)
+        && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0 || scaling->is_scaled);
 }
 
 static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_tensor* tensor, int32_t rows)
 {
     SUMI_ASSERT(binder->result == SUMI_OK && rows >= 1);
-    float scale;
-    if (!find_scale(binder, tensor, &scale)) { return false; }
-    if (!is_weight_type(tensor->dtype)) {
+    sumi_tensor_scaling scaling;
+    if (!find_scaling(binder, tensor, &scaling)) { return false; }
+    if (!is_weight_type(tensor->dtype, &scaling)) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
                        "%s: tensor %s has the type %s, which is not a supported way to store weights",
                        binder->part->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
         return false;
     }
+    if (scaling.row_scales != NULL && tensor->shape[0] != rows) {
+        sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                       "%s: tensor %s has %lld scales, one for each row, and %s reads it as %d rows",
+                       binder->part->path, tensor->name, (long long)tensor->shape[0], binder->what, (int)rows);
+        return false;
+    }
     *part = (sumi_weight_part){.data = tensor->data,
                                .dtype = tensor->dtype,
                                .rows = rows,
-                               .scale = scale,
+                               .scale = scaling.scale,
+                               .row_scales = scaling.row_scales,
+                               .rotation = scaling.rotation,
                                .mapping = tensor->mapping,
                                .mapping_bytes = tensor->mapping_bytes};
     return true;
@@ -547,11 +556,12 @@ void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_chang
         return;
     }
     const sumi_dtype_info* type = sumi_dtype_get(change.up.dtype);
-    if (type->block != 1) { // see sumi_weight_change
-        sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
-                       "%s: tensor %s has the type %s; use a file with it in a floating point type, or with the change "
-                       "merged into the weights",
-                       binder->part->path, names->up, type->name);
+    if (type->block != 1 || !sumi_weight_part_is_straight(&change.up) || !sumi_weight_part_is_straight(&change.down)) {
+        sumi_bind_fail(
+            binder, SUMI_NOT_SUPPORTED, // see sumi_weight_change
+            "%s: tensor %s has the type %s, or it or its partner has scales for rows; use a file with both in "
+            "a floating point type, or with the change merged into the weights",
+            binder->part->path, names->up, type->name);
         return;
     }
     change.up.scale *= names->scale;

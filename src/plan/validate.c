@@ -9,6 +9,7 @@
 // stands for all further ones: it has the rows of all their counters. Granularity is whole rows of the base: of a view
 // of some columns, a write counts for the row.
 #include "plan/validate.h"
+#include "base/rotation.h"
 #include "base/sort.h"
 #include <string.h>
 
@@ -804,7 +805,8 @@ static bool is_change(const sumi_weight* weight, const sumi_weight_change* chang
 {
     const sumi_weight_part *down = &change->down, *up = &change->up;
     return down->rows >= 1 && down->chunk == 0 && weight->cols % sumi_dtype_get(down->dtype)->block == 0
-        && up->rows == weight->rows && up->chunk == 0 && sumi_dtype_get(up->dtype)->block == 1;
+        && up->rows == weight->rows && up->chunk == 0 && sumi_dtype_get(up->dtype)->block == 1
+        && sumi_weight_part_is_straight(down) && sumi_weight_part_is_straight(up);
 }
 
 // weight.h: a stack's parts are its rows, and a change has them too; a vector has one row. ops.h and sumi_op: which
@@ -815,9 +817,15 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
                                       op->kind == SUMI_OP_QK_NORM_ROPE ? op->u.qk.k_weight : NULL};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         int64_t rows = 0;
+        bool is_whole = true;
         for (int32_t p = 0; all[i] != NULL && p < all[i]->part_count && p < SUMI_WEIGHT_MAX_PARTS; p++) {
-            rows += all[i]->parts[p].rows;
+            const sumi_weight_part* part = &all[i]->parts[p];
+            rows += part->rows;
+            is_whole = is_whole
+                    && (part->rotation == 0
+                        || (sumi_rotation_is_known(part->rotation) && all[i]->cols % part->rotation == 0));
         }
+        if (!is_whole) { return op_breaks(v, op, op->out, "a weight's rows are whole groups of its rotation"); }
         if (all[i] != NULL && !sumi_weight_is_dense(all[i]) && (i > 0 || op->kind != SUMI_OP_CONV)) {
             return op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
         }

@@ -1,5 +1,6 @@
 #include "plan/weight.h"
 #include "base/assert.h"
+#include "base/rotation.h"
 #include <string.h>
 
 uint64_t sumi_weight_bytes(const sumi_weight* weight)
@@ -7,7 +8,9 @@ uint64_t sumi_weight_bytes(const sumi_weight* weight)
     SUMI_ASSERT(weight->part_count >= 0 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
     uint64_t bytes = 0;
     for (int32_t p = 0; p < weight->part_count; p++) {
-        bytes += sumi_dtype_bytes(weight->parts[p].dtype, (uint64_t)weight->parts[p].rows * (uint64_t)weight->cols);
+        const sumi_weight_part* part = &weight->parts[p];
+        bytes += sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols)
+               + (part->row_scales != NULL ? (uint64_t)part->rows * sizeof(float) : 0);
     }
     if (weight->change != NULL) {
         const sumi_weight_part *down = &weight->change->down, *up = &weight->change->up;
@@ -47,6 +50,16 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
     }
 }
 
+// What all elements of a row are multiplied by.
+static float scale_of(const sumi_weight_part* part, int32_t row)
+{
+    SUMI_ASSERT(row >= 0 && row < part->rows);
+    if (part->row_scales == NULL) { return part->scale; }
+    float scale;
+    memcpy(&scale, (const unsigned char*)part->row_scales + (size_t)row * sizeof scale, sizeof scale);
+    return scale * part->scale;
+}
+
 // Elements [at, at + count) of a factor of a change.
 static void factor_to_float(const sumi_weight_part* factor, uint64_t at, float* into, int32_t count)
 {
@@ -62,6 +75,7 @@ static void add_change(const sumi_weight* weight, sumi_weight_block block, float
     const sumi_weight_part *down = &weight->change->down, *up = &weight->change->up;
     const int32_t rank = down->rows;
     SUMI_ASSERT(rank >= 1 && up->rows == weight->rows && down->chunk == 0 && up->chunk == 0);
+    SUMI_ASSERT(sumi_weight_part_is_straight(down) && sumi_weight_part_is_straight(up));
     SUMI_ASSERT(weight->cols % sumi_dtype_get(down->dtype)->block == 0 && sumi_dtype_get(up->dtype)->block == 1);
     for (int32_t begin = 0; begin < block.cols; begin += PIECE) {
         const int32_t count = block.cols - begin < PIECE ? block.cols - begin : PIECE;
@@ -96,9 +110,9 @@ void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block blo
             for (int32_t c = 0; c < block.cols; c += step) {
                 sumi_dtype_to_float(part->dtype, address_of(part, at + (uint64_t)c), row + c, (size_t)step);
             }
-            if (part->scale != 1.0f) {
-                for (int32_t c = 0; c < block.cols; c++) { row[c] *= part->scale; }
-            }
+            if (part->rotation != 0) { sumi_rotate(row, (size_t)block.cols, part->rotation); }
+            const float scale = scale_of(part, r - first);
+            for (int32_t c = 0; scale != 1.0f && c < block.cols; c++) { row[c] *= scale; }
         }
         first += part->rows;
     }

@@ -16,7 +16,10 @@ typedef struct sumi_weight_part {
     // row too. So lies one slice of a kernel that has three dimensions. Of types without blocks, and of convolutions
     // only: their readers gather.
     int32_t chunk, chunk_stride;
-    float scale; // of fp8 files; 1 otherwise
+    float scale; // of fp8 and int8 files; 1 otherwise
+    // float32 for each row, at no alignment, of files whose rows have scales of their own; NULL: none
+    const void* row_scales;
+    int32_t rotation; // not 0: rows lie rotated in groups of so many columns (base/rotation.h). Scales come after it
     // The whole mapping of ours (base/platform.h) in which the data lies, which a device may page-lock. NULL: the data
     // lies elsewhere, in memory of the host's or of the heap.
     const void* mapping;
@@ -25,7 +28,8 @@ typedef struct sumi_weight_part {
 
 // What a file keeps beside a weight and adds to it always: W + up @ down. Whoever makes floats of the weight's rows adds
 // it, so it is merged in float32 and no sum is rounded to the file's type, while both lie where they lie. The parts have
-// no chunks; `up` has a type without blocks, because its elements are read one by one; alpha / rank is in its scale.
+// no chunks, row scales or rotation; `up` has a type without blocks, because its elements are read one by one; alpha /
+// rank is in its scale.
 typedef struct sumi_weight_change {
     sumi_weight_part down, up; // [rank, cols], [rows, rank]
 } sumi_weight_change;
@@ -45,6 +49,11 @@ typedef struct sumi_weight {
 // What is read of it: its change too, not what lies between chunks.
 uint64_t sumi_weight_bytes(const sumi_weight* weight);
 bool sumi_weight_is_dense(const sumi_weight* weight);
+// Whether the part's elements are the weight's, but for the part's scale: rows have no scales and are not rotated.
+static inline bool sumi_weight_part_is_straight(const sumi_weight_part* part)
+{
+    return part->row_scales == NULL && part->rotation == 0;
+}
 // Rows [begin, begin + count), which lie in one part, one behind the other in the type of the file. Of weights without a
 // change.
 void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t count, void* into);
@@ -54,8 +63,8 @@ void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t coun
 typedef struct sumi_weight_block {
     int32_t row, rows, column, cols;
 } sumi_weight_block;
-// The same of some columns. `column` is a multiple of 256, and of all types' blocks with it; a weight that lies in chunks
-// is converted by whole rows only.
+// The same of some columns. `column` is a multiple of 256, and of all types' blocks and rotations with it; so is
+// `column + cols`, or it is the end of the row. A weight that lies in chunks is converted by whole rows only.
 void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block block, float* into, int32_t stride);
 
 typedef enum sumi_delta_kind {

@@ -1,0 +1,182 @@
+// Weights as the binder makes them of a file's tensors: quantised matrices have the values of an independent
+// implementation however they are read, and what cannot be bound is refused.
+#include "base/rotation.h"
+#include "models/weights.h"
+#include "test.h"
+
+#define FOLDER "tests/golden/common/files/int8/"
+
+static sumi_heap s_heap;
+
+// A file's tensors as a component, and the binder over them.
+typedef struct bound {
+    sumi_tensor_set set;
+    sumi_component part;
+    sumi_weight_list list;
+    sumi_error error;
+    sumi_binder binder;
+} bound;
+
+static void bound_begin(bound* b, const char* path)
+{
+    memset(b, 0, sizeof *b);
+    sumi_tensor_set_init(&b->set, &s_heap, NULL);
+    sumi_weight_list_init(&b->list, &s_heap);
+    b->part = (sumi_component){.present = true, .set = &b->set, .prefix = "", .path = path};
+    b->binder = (sumi_binder){.list = &b->list, .part = &b->part, .what = "the test", .error = &b->error};
+    CHECK_NUMBER(path[0] == 0 ? SUMI_OK : sumi_tensor_set_open(&b->set, path, &b->error), SUMI_OK);
+}
+
+static void bound_end(bound* b)
+{
+    sumi_weight_list_close(&b->list);
+    sumi_tensor_set_close(&b->set);
+}
+
+static void add(bound* b, const char* name, sumi_dtype dtype, int64_t rows, int64_t cols, const void* data)
+{
+    const sumi_tensor tensor = {.dtype = dtype,
+                                .rank = 2,
+                                .shape = {rows, cols},
+                                .data = data,
+                                .bytes = sumi_dtype_bytes(dtype, (uint64_t)(rows * cols)),
+                                .file_index = -1};
+    CHECK_NUMBER(sumi_tensor_set_add(&b->set, name, strlen(name), &tensor, "memory", NULL), SUMI_OK);
+}
+
+// ---- int8 -----------------------------------------------------------------------------------------------------------
+
+// Rows in one go, rows alone and blocks of columns have the expected bits.
+static void check_values(const sumi_weight* weight, const float* want, const char* layer)
+{
+    const int32_t rows = weight->rows, cols = weight->cols;
+    float *all = malloc((size_t)rows * (size_t)(cols + 3) * sizeof *all), *one = malloc((size_t)cols * sizeof *one);
+    const int before = t_errors;
+    sumi_weight_to_float(weight, 0, rows, all, cols + 3);
+    for (int32_t r = 0; r < rows; r++) {
+        const float* row = want + (size_t)r * (size_t)cols;
+        CHECK(memcmp(all + (size_t)r * (size_t)(cols + 3), row, (size_t)cols * sizeof *row) == 0);
+        sumi_weight_to_float(weight, r, 1, one, cols);
+        CHECK(memcmp(one, row, (size_t)cols * sizeof *row) == 0);
+        for (int32_t c = 0; c < cols; c += 256) {
+            const int32_t count = cols - c < 256 ? cols - c : 256;
+            sumi_weight_block_to_float(weight, (sumi_weight_block){r, 1, c, count}, one, count);
+            CHECK(memcmp(one, row + c, (size_t)count * sizeof *row) == 0);
+        }
+    }
+    if (t_errors != before) { printf("  in %s\n", layer); }
+    free(all), free(one);
+}
+
+TEST(int8_matrices_have_the_values_of_another_implementation)
+{
+    bound b, expected;
+    bound_begin(&b, FOLDER "layers.safetensors");
+    bound_begin(&expected, FOLDER "expected.safetensors");
+    CHECK_NUMBER(expected.set.count, 6);
+    for (size_t i = 0; i < expected.set.count; i++) {
+        const sumi_tensor* want = &expected.set.tensors[i];
+        sumi_weight* weight = sumi_weight_list_reserve(&b.list, sizeof *weight);
+        sumi_bind_matrix(&b.binder, weight, want->name, (int32_t)want->shape[0], (int32_t)want->shape[1]);
+        CHECK_NUMBER(b.binder.result, SUMI_OK);
+        CHECK_TEXT(b.error.text, "");
+        if (b.binder.result != SUMI_OK) { break; }
+        CHECK_NUMBER(weight->parts[0].dtype, SUMI_DTYPE_I8);
+        check_values(weight, want->data, want->name);
+    }
+    bound_end(&expected);
+    bound_end(&b);
+}
+
+TEST(int8_matrices_are_stacked_with_their_own_scales_and_rotations)
+{
+    bound b, expected;
+    bound_begin(&b, FOLDER "layers.safetensors");
+    bound_begin(&expected, FOLDER "expected.safetensors");
+    static const char* const s_modules[] = {"to_q", "to_k", "to_v"};
+    static const int32_t s_rows[] = {6, 5, 3};
+    static float want[14 * 512];
+    for (int i = 0, row = 0; i < 3; row += s_rows[i++]) {
+        const sumi_tensor* one = sumi_tensor_find(&expected.set, s_modules[i]);
+        memcpy(want + row * 512, one->data, (size_t)s_rows[i] * 512 * sizeof *want);
+    }
+    sumi_weight stack;
+    sumi_bind_stack(&b.binder, &stack, "qkv", s_modules, s_rows, 3, 512);
+    CHECK_NUMBER(b.binder.result, SUMI_OK);
+    check_values(&stack, want, "the stack");
+    CHECK_NUMBER(sumi_weight_bytes(&stack), 14 * 512 + 14 * 4); // to_v's three scales are its rows', too
+    bound_end(&expected);
+    bound_end(&b);
+}
+
+// ---- fp8 ------------------------------------------------------------------------------------------------------------
+
+TEST(fp8_rows_have_their_own_scales)
+{
+    bound b;
+    bound_begin(&b, "");
+    static unsigned char bytes[3 * 40], scales[1 + 3 * 4];
+    static const float s_scales[3] = {0.5f, 1.0f, -3.0f};
+    static float want[3 * 40];
+    memcpy(scales + 1, s_scales, sizeof s_scales); // at an odd address
+    for (int i = 0; i < 3 * 40; i++) {
+        bytes[i] = (unsigned char)(i * 7 % 120);
+        want[i] = sumi_e4m3_to_float(bytes[i]) * s_scales[i / 40];
+    }
+    add(&b, "l.weight", SUMI_DTYPE_F8_E4M3, 3, 40, bytes);
+    add(&b, "l.weight_scale", SUMI_DTYPE_F32, 3, 1, scales + 1);
+    sumi_weight weight;
+    sumi_bind_matrix(&b.binder, &weight, "l", 3, 40);
+    CHECK_NUMBER(b.binder.result, SUMI_OK);
+    check_values(&weight, want, "l");
+    bound_end(&b);
+}
+
+// ---- Refused --------------------------------------------------------------------------------------------------------
+
+TEST(row_scales_are_for_matrices)
+{
+    static const signed char s_bytes[512] = {1};
+    static const float s_scales[256] = {1.0f, 0.5f};
+    static const char s_int8[] = "{\"format\":\"int8_tensorwise\"}";
+    for (int i = 0; i < 4; i++) {
+        bound b;
+        bound_begin(&b, "");
+        sumi_weight weight, vector;
+        if (i != 2) add(&b, "l.weight_scale", SUMI_DTYPE_F32, 256, 1, s_scales);
+        add(&b, "l.weight", SUMI_DTYPE_I8, 256, 1, s_bytes);
+        if (i != 1 && i != 2) add(&b, "l.comfy_quant", SUMI_DTYPE_U8, 1, sizeof s_int8 - 1, s_int8);
+        if (i == 0) sumi_bind_vector(&b.binder, &weight, "l.weight", 256); // a column as a vector
+        else if (i < 3) sumi_bind_matrix(&b.binder, &weight, "l", 256, 1); // no format, no scale
+        else {                                                             // as a factor of a change
+            static const float s_plain[256];
+            add(&b, "m.weight", SUMI_DTYPE_F32, 256, 1, s_plain);
+            add(&b, "down", SUMI_DTYPE_F32, 1, 1, s_plain);
+            sumi_bind_matrix(&b.binder, &vector, "m", 256, 1);
+            sumi_bind_change(&b.binder, &vector, &(sumi_change_names){"l.weight", "down", 1, 1.0f});
+        }
+        CHECK_NUMBER(b.binder.result, SUMI_NOT_SUPPORTED);
+        CHECK(strstr(b.error.text, "l.weight") != NULL);
+        bound_end(&b);
+    }
+}
+
+TEST(rotations_are_of_few_sizes)
+{
+    for (int64_t group = -4; group <= 2048; group++) {
+        CHECK(sumi_rotation_is_known(group) == (group == 4 || group == 16 || group == 64 || group == 256));
+    }
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&s_heap, NULL);
+    RUN(int8_matrices_have_the_values_of_another_implementation);
+    RUN(int8_matrices_are_stacked_with_their_own_scales_and_rotations);
+    RUN(fp8_rows_have_their_own_scales);
+    RUN(row_scales_are_for_matrices);
+    RUN(rotations_are_of_few_sizes);
+    CHECK_NUMBER(s_heap.held, 0);
+    TEST_END();
+}
