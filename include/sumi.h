@@ -428,9 +428,12 @@ typedef struct sumi_engine_desc {
     // budget stays unused where two do not fit together. Budgets count as a moving average. Results do not depend on
     // any of this.
     uint32_t max_slice_us;
-    // The most memory for one job's intermediate values (CPU), or for all that the engine allocates on the device
-    // (GPU). 0: no limit. What the driver takes for itself is not counted; see sumi_engine_info.uncounted_bytes. Under
-    // a short budget a GPU streams weights, which changes no bits; then the VAE works in tiles.
+    // The most memory for intermediate values and packing buffers (CPU), or for all that the engine allocates on the
+    // device (GPU). 0: no limit. No job ever takes more. Not counted are, on a GPU, what the driver takes for itself
+    // (sumi_engine_info.uncounted_bytes) and all host memory; on the CPU the rest of what the allocator gives: slots,
+    // open models, prompts, adapters and plans of the last shapes, files that cannot be mapped, and of a job
+    // sumi_memory.images and host. sumi_engine_info.host_peak_bytes has all of that. Under a short budget a GPU streams
+    // weights, which changes no bits; then the VAE works in tiles.
     uint64_t memory_budget_bytes;
     // Threads that work on a loop of the CPU backend when there are no tasks, the caller included. 1: no hidden thread.
     // 0: every core.
@@ -1076,7 +1079,7 @@ typedef struct sumi_memory {
     // mapping.
     uint64_t staging;
     uint64_t images; // the products, kept until the fetch: pictures in their formats, latents and previews
-    uint64_t host;   // the plan and its tables, what submit copies, and resizes of references, at most
+    uint64_t host;   // the plan, its tables, what submit copies, and what pictures and masks pass through, at most
     bool tiles_vae;  // the memory budget makes the VAE work in tiles
     // GPU: bytes of weights that the memory budget keeps in page-locked host memory. They are copied to the device
     // whenever they are used, most of them in every step. 0: all stay on the device. Weights that a device can use as

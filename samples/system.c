@@ -8,12 +8,13 @@
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
+#include <windows.h> // before shellapi.h, which takes its macros
+
 #include <fcntl.h>
 #include <io.h>
 #include <malloc.h>
 #include <shellapi.h>
 #include <wchar.h>
-#include <windows.h>
 #else
 #include <dirent.h>
 #include <sys/stat.h>

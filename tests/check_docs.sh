@@ -6,6 +6,7 @@
 #   results      docs/results.md has every result of sumi.h with its number, once, in the header's order, and no other
 #   rooms        src/README.md lists every folder of src with the arrows of check_rooms.sh
 #   samples      samples/README.md lists every folder of samples, and every recipe of the cookbook is shown
+#   promises     the tests that tests/promises.md names are there: `test_x.a_test`, `.another_one` of the same file, `.a_beginning_...`
 #   links        files and headings that documents link to are there
 #
 # The last line is "docs: N passed, N failed, N skipped".
@@ -77,6 +78,22 @@ for recipe in $(sed -n 's/^    {"\([a-z_]*\)", recipe_.*/\1/p' samples/cookbook/
     grep -q "^<!-- excerpt cookbook/$recipe.c " samples/README.md || missing+="$recipe"$'\n'
 done
 check "samples/README.md shows every recipe" "$missing"
+
+# ---- Promises -------------------------------------------------------------------------------------------------------------------------
+named=$(grep '^|' tests/promises.md | awk '
+    { file = "" }
+    {
+        while (match($0, /`[^`]+`/)) {
+            name = substr($0, RSTART + 1, RLENGTH - 2); $0 = substr($0, RSTART + RLENGTH)
+            if (name ~ /^test_[a-z0-9_]+(\.[a-z0-9_.]+)?$/ && name !~ /\.sh$/) { file = name; sub(/\..*/, "", file); sub(/^[^.]*\.?/, "", name) }
+            else if (file != "" && name ~ /^\.[a-z]/) name = substr(name, 2)
+            else continue
+            end = ")"; if (sub(/\.\.\.$/, "", name)) end = ""
+            print file ".c", name == "" ? "" : "TEST(" name end
+        }
+    }')
+check "tests/promises.md names tests" "$([ "$(wc -l <<<"$named")" -ge 50 ] || echo "only $(wc -l <<<"$named")")"
+check "the tests that tests/promises.md names are there" "$(while read -r file test; do grep -qsF -- "$test" "tests/$file" || echo "$file: $test"; done <<<"$named")"
 
 # ---- Links ----------------------------------------------------------------------------------------------------------------------------
 # A heading's name in links: small letters, without punctuation, hyphens for spaces.

@@ -19,7 +19,8 @@ typedef struct host {
     atomic_llong count; // allocations so far
     atomic_llong live;  // blocks not released
     atomic_llong live_bytes;
-    atomic_llong fail_at; // this one fails (1 is the first); 0: none
+    atomic_llong peak_bytes; // the most that live_bytes was, since a test set it
+    atomic_llong fail_at;    // this one fails (1 is the first); 0: none
     atomic_int wrong_releases;
     char log[512]; // the last text
     sumi_result log_result;
@@ -41,7 +42,9 @@ static inline void* host_allocate(size_t bytes, size_t alignment, void* user_dat
     if (block == NULL) return NULL;
     *(host_header*)(void*)block = (host_header){bytes, bytes ^ 0x5a5au};
     atomic_fetch_add(&h->live, 1);
-    atomic_fetch_add(&h->live_bytes, (long long)bytes);
+    const long long now = atomic_fetch_add(&h->live_bytes, (long long)bytes) + (long long)bytes;
+    long long peak = atomic_load(&h->peak_bytes);
+    while (now > peak && !atomic_compare_exchange_weak(&h->peak_bytes, &peak, now)) {}
     return block + front;
 }
 

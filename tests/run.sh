@@ -140,6 +140,7 @@ else
     enqueue run_one check/rooms tests/check_rooms.sh
     enqueue run_one check/format tests/check_format.sh
     enqueue run_one check/docs tests/check_docs.sh
+    enqueue run_one check/windows tests/check_windows.sh
     [ -n "$quick" ] || enqueue run_one check/header tests/check_header.sh
     [ -n "$quick" ] || enqueue run_one check/abi tests/check_abi.sh
     run_queue

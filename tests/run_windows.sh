@@ -15,7 +15,7 @@ finish() { echo "took $SECONDS s"; echo "$passed passed, $failed failed, $skippe
 skip() { echo "skipped: $1"; skipped=$((skipped + 1)); }
 tools=x86_64-w64-mingw32
 command -v $tools-gcc >/dev/null || { skip "there is no $tools-gcc"; finish; }
-wine=$(command -v wine64 || command -v wine) || { skip "there is no Wine"; finish; }
+wine=$(command -v wine64 || command -v wine || command -v /usr/lib/wine/wine64) || { skip "there is no Wine"; finish; }
 premake=$(command -v premake5 || command -v premake4) || { skip "there is no Premake"; finish; }
 [ -e "$libraries/include/utf8proc.h" ] && [ -e "$libraries/include/spng.h" ] || { skip "say where utf8proc, libspng and zlib for MinGW are: tests/run_windows.sh LIBRARIES"; finish; }
 
@@ -44,8 +44,14 @@ check() { # what, command ...
 run() { timeout -k 10 600 "$wine" "$bin/$1.exe" "${@:2}"; }
 
 # ---- Building -------------------------------------------------------------------------------------------------------------------------
-check "makefiles" "$premake" --file=premake5.lua --os=windows --build=$out --libraries="$libraries" --kernels="${KERNELS:-build/kernels}" gmake || finish
-check "everything compiles" make -k -C $out CC=$tools-gcc AR=$tools-ar config=release -j"${JOBS:-$(nproc)}"
+configure() { "$premake" --file=premake5.lua --os=windows --build="$1" --libraries="$libraries" --kernels="${KERNELS:-build/kernels}" "${@:2}" gmake; } # folder, options ...
+build_in() { make -k -C "$1" CC=$tools-gcc AR=$tools-ar config=release -j"${JOBS:-$(nproc)}" "${@:2}"; }                                            # folder, programs ...
+check "makefiles" configure $out || finish
+check "everything compiles" build_in $out
+# One archive with utf8proc and zlib inside, and a host that links it and nothing else.
+one=$out/one/release/lib/libsumi.a
+check "one archive: makefiles" configure $out/one --bundle && check "one archive" build_in $out/one sumi \
+    && check "a host links one archive" $tools-gcc -std=c11 tests/consumer/host.c -Iinclude $one -lm -static -o $bin/host.exe
 no_cuda=$(grep -a '^CUDA backend: left out' $out/log/makefiles.txt)
 [ -z "$no_cuda" ] || skip "$no_cuda"
 
@@ -84,6 +90,10 @@ if [ -x "$native/bin/hello" ] && [ -x "$native/bin/sumi" ]; then
     "$native/bin/sumi" generate "${picture[@]}" --backend cpu --prompt "a red house on the grass" -o $out/scratch/picture_here.png
     "$native/bin/sumi" generate "${picture[@]}" --backend cpu --prompt "ein Haus in der Wüste, 夜" -o $out/scratch/utf8_here.png
     check "the command line's picture is the same, bit for bit" cmp $out/scratch/picture.png $out/scratch/picture_here.png
+    host_here() { cc -std=c11 tests/consumer/host.c -Iinclude "$native/lib/libsumi.a" -lutf8proc -lz -lm -lpthread -ldl -o $out/scratch/host && $out/scratch/host samples/demo_model >$out/scratch/host_here.txt; }
+    check "a host of one archive draws" run host samples/demo_model
+    check "it draws here" host_here
+    check "its picture is the same" grep -qaxF "$(cat $out/scratch/host_here.txt)" <(tr -d '\r' <$out/log/a-host-of-one-archive-draws.txt)
     check "in UTF-8 too" cmp "$out/scratch/Wüste 夜.png" $out/scratch/utf8_here.png
 else
     skip "there is no $native/bin/hello and sumi to compare with"

@@ -107,8 +107,13 @@ wrong "a character without a key" 2 'character "1girl": write name=' xml --chara
 wrong "a character's unknown key" 2 'knows no "hair": there are name, gender, .*position$' xml --character "gender=1girl; hair=red"
 wrong "an unknown tag" 2 'knows no "gender": there are count, artists, .*extra_tags$' xml --tags "gender=1girl"
 wrong "a key given twice" 2 "says style twice" xml --tags "style=a; style=b"
-wrong "a caption that is not UTF-8" 2 "caption: no UTF-8 at byte 2" xml --caption $'ab\xff'
-wrong "a character that is not UTF-8" 2 "characters\[1\]\.action: no UTF-8" xml --character "gender=1girl" --character $'action=\xff'
+if [ -e "$sumi.exe" ]; then
+    echo "skip: texts that are not UTF-8: Windows hands over arguments in UTF-16"
+    skipped=$((skipped + 1))
+else
+    wrong "a caption that is not UTF-8" 2 "caption: no UTF-8 at byte 2" xml --caption $'ab\xff'
+    wrong "a character that is not UTF-8" 2 "characters\[1\]\.action: no UTF-8" xml --character "gender=1girl" --character $'action=\xff'
+fi
 wrong "an indent too wide" 2 "from 0 to 16" xml --caption a --xml-indent 17
 wrong "a prompt and a prompt in XML" 2 "leave --prompt" generate "${tiny[@]}" --character gender=1girl -o "$folder/x.png"
 wrong "a prompt file and a prompt in XML" 2 "leave --prompt" generate --model "$model" --prompt-file y --caption a -o "$folder/x.png"

@@ -97,6 +97,70 @@ TEST(memory_is_known_exactly_beforehand)
     close_engine(engine);
 }
 
+#define REST 65536 // headers of blocks, and the weights of filters
+
+// The most that the allocator has given out at any time of a job on the processor is what it held before, beside arena
+// and packing buffers, and what sumi_image_memory says. An arena or buffers of an earlier job stay where they are large
+// enough; a budget, which may be 0 for none, is never exceeded by the two together.
+static void check_peak(sumi_engine* engine, const sumi_image_desc* desc, uint64_t budget, const char* what)
+{
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, budget), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, desc, &memory), SUMI_OK);
+    const sumi_engine_info info = sumi_engine_get_info(engine);
+    const uint64_t arena = info.held_bytes[SUMI_MEMORY_ARENA], buffers = info.held_bytes[SUMI_MEMORY_STAGING];
+    const uint64_t other = (uint64_t)s_host.live_bytes - arena - buffers;
+    uint64_t room =
+        (arena > memory.arena ? arena : memory.arena) + (buffers > memory.staging ? buffers : memory.staging);
+    if (budget != 0 && room > budget) room = budget;
+    s_host.peak_bytes = s_host.live_bytes;
+    CHECK(draw_hash(engine, desc) != 0);
+    const uint64_t least = other + memory.needed, most = other + room + memory.images + memory.host + REST,
+                   peak = (uint64_t)s_host.peak_bytes;
+    CHECK(peak >= least && peak <= most);
+    if (peak < least || peak > most) {
+        printf("  %s: %llu bytes at most, not %llu to %llu\n", what, (unsigned long long)peak,
+               (unsigned long long)least, (unsigned long long)most);
+    }
+}
+
+TEST(no_job_takes_more_at_any_time_than_was_known)
+{
+    const int32_t source_width = 1500, source_height = 1100;
+    unsigned char* pixels = malloc((size_t)source_width * (size_t)source_height * 4);
+    for (size_t i = 0; i < (size_t)source_width * (size_t)source_height * 4; i++)
+        pixels[i] = (unsigned char)(i * 37 >> 3);
+    for (int has_budget = 0; has_budget < 2; has_budget++) {
+        OPEN(engine, model);
+        sumi_image_desc desc = small_image(model, &s_item);
+        check_peak(engine, &desc, 0, "the first picture");
+        uint64_t budget = 0;
+        for (int32_t side = 64; side <= 256; side += 96) {
+            desc.width = desc.height = side;
+            sumi_memory memory;
+            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+            CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+            if (has_budget) budget = memory.needed;
+            check_peak(engine, &desc, budget, "a larger picture");
+        }
+        desc.width = desc.height = 32;
+        check_peak(engine, &desc, budget, "a small picture again");
+        rich_image(&desc, model);
+        desc.width = 256, desc.height = 192;
+        for (int32_t channels = 1; channels <= 4; channels += channels == 1 ? 2 : 1) {
+            const sumi_pixels picture = {pixels, source_width, source_height, source_width * channels, channels};
+            desc.start_image = &picture;
+            desc.mask = NULL;
+            check_peak(engine, &desc, budget, "a large start picture");
+            desc.mask = &picture;
+            desc.mask_feather = 9;
+            check_peak(engine, &desc, budget, "a large mask");
+        }
+        close_engine(engine);
+    }
+    free(pixels);
+}
+
 // The second job of any shape must not go to the allocator at all.
 static void check_no_allocation(sumi_engine* engine, const sumi_image_desc* desc, const char* what)
 {
@@ -318,6 +382,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(a_picture_resized_in_pieces_has_the_same_bits);
     RUN(memory_is_known_exactly_beforehand);
+    RUN(no_job_takes_more_at_any_time_than_was_known);
     RUN(a_warm_job_allocates_nothing);
     RUN(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused);
     RUN(pictures_are_reused_after_their_release);

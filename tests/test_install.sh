@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
 # Hosts of every kind find and link the library: installed and moved, as a part of their own build, as one archive, with parts left out. usage: tests/test_install.sh build/.../release
+#
+#   TEST_CONAN=1   also by Conan 2, in the cache of CONAN_HOME or a new one. Conan fetches utf8proc from its repository unless it is in the cache
+#   VCPKG_ROOT     also by the vcpkg there, which fetches utf8proc unless VCPKG_OVERLAY_PORTS has a port for it
+#
 # A host is tests/consumer/host.c; all of them have to draw the same picture. The last line is "install: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -117,6 +121,24 @@ else
         check "Meson, the wrap" env GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always meson setup "$folder/meson_wrap" "$folder/meson" \
             && check "Meson, the wrap: it compiles" meson compile -C "$folder/meson_wrap" && draws "Meson, the wrap" "$folder/meson_wrap/host"
     else skip "cmake is not here: the wrap for Meson builds by CMakeLists.txt"; fi
+fi
+
+# ---- Conan and vcpkg ------------------------------------------------------------------------------------------------------------------
+by_package() { check "$1: a host" consume "cmake_$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE="$2" "${@:3}" && draws "$1" "$folder/cmake_$1/host"; } # name, toolchain file, options ...
+if [ -z "${TEST_CONAN:-}" ]; then
+    skip "Conan: TEST_CONAN=1 asks for it"
+else
+    export CONAN_HOME=${CONAN_HOME:-$folder/conan}
+    [ -e "$CONAN_HOME/profiles/default" ] || conan profile detect >/dev/null 2>&1
+    check "Conan" conan create packaging/conan --build=missing \
+        && check "Conan: files for a host" env -C "$folder" conan install --requires="sumi/$version" -g CMakeDeps -g CMakeToolchain -of "$folder/conan_files" \
+        && by_package Conan "$folder/conan_files/conan_toolchain.cmake"
+fi
+if [ -z "${VCPKG_ROOT:-}" ]; then
+    skip "vcpkg: VCPKG_ROOT asks for it"
+else
+    check "vcpkg" "$VCPKG_ROOT/vcpkg" install sumi --overlay-ports="$source/packaging/vcpkg" --triplet=x64-linux --x-install-root="$folder/vcpkg" \
+        && by_package vcpkg "$VCPKG_ROOT/scripts/buildsystems/vcpkg.cmake" -DVCPKG_INSTALLED_DIR="$folder/vcpkg" -DVCPKG_TARGET_TRIPLET=x64-linux
 fi
 
 # ---- One archive, and parts left out --------------------------------------------------------------------------------------------------

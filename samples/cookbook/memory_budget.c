@@ -20,7 +20,7 @@ sumi_result recipe_memory_budget(const recipe_host* host)
     if (result != SUMI_OK) return result;
     print_memory("without a limit", &memory);
 
-    // On the processor the budget is for the arena, on a GPU for weights and arena.
+    // On the processor the budget is for arena and staging, on a GPU for weights and arena.
     const bool is_gpu = sumi_engine_get_info(host->engine).compute_capability > 0;
     uint64_t budget = (is_gpu ? memory.weights : 0) + memory.arena / 2;
     result = sumi_engine_set_memory_budget(host->engine, budget); // also at creation: desc.memory_budget_bytes

@@ -138,16 +138,15 @@ static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* pl
     return scratch.shared_bytes + scratch.worker_bytes * (uint64_t)sumi_workers_count(cpu->workers);
 }
 
-// The new block first: when it cannot be had, the old one is still there.
+// The old block goes first, so that the peak is not both.
 static sumi_result make_room(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
                              sumi_error* error)
 {
     if (*memory != NULL && *held >= bytes) { return SUMI_OK; }
-    void* larger = bytes > SIZE_MAX ? NULL : sumi_alloc(cpu->heap, (size_t)bytes);
-    if (larger == NULL) { return sumi_out_of_memory(error, (size_t)bytes, what); }
     sumi_free(cpu->heap, *memory);
-    *memory = larger;
-    *held = bytes;
+    *memory = bytes > SIZE_MAX ? NULL : sumi_alloc(cpu->heap, (size_t)bytes);
+    *held = *memory != NULL ? bytes : 0;
+    if (*memory == NULL) { return sumi_out_of_memory(error, (size_t)bytes, what); }
     return SUMI_OK;
 }
 

@@ -43,7 +43,7 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     const uint64_t held = atomic_load(&heap->held);
     SUMI_TRY(sumi_plan_entry_try(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
-              + query->workspace.tables.bytes + query->workspace.ids.bytes
+              + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
               + sumi_references_resize_bytes(&job->references);
     out->weights = desc->model->info.weight_bytes;
     out->arena = query->entry.plan.arena_bytes;

@@ -62,6 +62,33 @@ uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
     return bytes;
 }
 
+// Of what reserve_mask takes.
+static uint64_t mask_value_bytes(const sumi_plan_job* job)
+{
+    return latent_size(job) * sizeof(float) + 2 * (uint64_t)job->width * (uint64_t)job->height;
+}
+static uint64_t mask_edge_bytes(const sumi_plan_job* job)
+{
+    return job->mask_feather > 0 ? (uint64_t)job->width * (uint64_t)job->height * sizeof(uint16_t) : 0;
+}
+
+uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
+{
+    const int32_t width = job->width, height = job->height;
+    uint64_t bytes = latent_values(job) * sizeof(float);
+    if (job->start_image.data != NULL) {
+        const sumi_resize_args resize = {&job->start_image, width, height, SUMI_FILTER_LANCZOS};
+        bytes += sumi_resize_bytes(&resize) + (uint64_t)width * (uint64_t)height * 3;
+    }
+    if (job->mask.data != NULL) {
+        const sumi_resize_args resize = {&job->mask, width, height, SUMI_FILTER_LANCZOS};
+        bytes += mask_value_bytes(job) + mask_edge_bytes(job);
+        bytes += sumi_pixels_mask_bytes(&job->mask, width, height);
+        if (job->mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
+    }
+    return bytes;
+}
+
 void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
 {
     sumi_block_free(heap, &workspace->ids);
@@ -555,13 +582,13 @@ static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, m
 {
     const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
     sumi_block *values = &engine->workspace.values, *between = &engine->workspace.between;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, values, latent_size(job) * sizeof(float) + 2 * pixels, "a mask", error));
+    SUMI_TRY(sumi_block_reserve(&engine->heap, values, mask_value_bytes(job), "a mask", error));
     out->latent = values->data;
     out->mask = (uint8_t*)(out->latent + latent_size(job));
     out->opacity = out->mask + pixels;
     out->distances = NULL;
     if (job->mask_feather > 0) {
-        SUMI_TRY(sumi_block_reserve(&engine->heap, between, pixels * sizeof(uint16_t), "a mask's edge", error));
+        SUMI_TRY(sumi_block_reserve(&engine->heap, between, mask_edge_bytes(job), "a mask's edge", error));
         out->distances = between->data;
     }
     return SUMI_OK;

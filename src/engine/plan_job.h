@@ -132,6 +132,9 @@ int32_t sumi_format_bytes(sumi_format format);              // of a pixel; 0: no
 // Bytes of the things a finished job keeps until its fetch: latents, previews, pictures.
 uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);
 
+// Bytes of the workspace that its start picture, its mask and its noise pass through, at most.
+uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job);
+
 // The two halves of the way to a plan, for the memory query: token ids of one prompt into the workspace, then the
 // request for `step_count` steps.
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, struct sumi_workspace* workspace, sumi_model* model,

@@ -74,8 +74,8 @@ typedef struct sumi_runner_functions {
     // Extra bytes the backend needs beside the arena to run this plan (packing buffers, per worker): part of the exact
     // memory answer.
     uint64_t (*scratch_bytes)(const sumi_runner* runner, const sumi_plan* plan);
-    // Makes arena and scratch large enough for the plan. Fails with an out-of-memory result and leaves what was there.
-    // Nothing runs.
+    // Makes arena and scratch large enough for the plan. Fails with an out-of-memory result; of what was there, the
+    // block that was to grow may be gone. Nothing runs.
     sumi_result (*reserve)(sumi_runner* runner, const sumi_plan* plan, sumi_error* error);
     void (*release)(sumi_runner* runner);                      // gives arena and scratch back; nothing runs
     void (*start)(sumi_runner* runner, const sumi_plan* plan); // a new run: constants are written, bound inputs not yet

@@ -372,6 +372,15 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
     return SUMI_OK;
 }
 
+uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_t height)
+{
+    const uint64_t channels = (uint64_t)pixels->channel_count, row = (uint64_t)width * channels;
+    if (channels == 1) return 0;
+    const bool multiplies = channels == 4 && (width != pixels->width || height != pixels->height); // resize_rgba
+    const uint64_t source = (uint64_t)pixels->height * ((uint64_t)pixels->width * channels + row);
+    return row * (uint64_t)height + (multiplies ? source : 0);
+}
+
 static void take_less(uint16_t* distance, int32_t other)
 {
     if (other < *distance) *distance = (uint16_t)other;

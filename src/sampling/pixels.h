@@ -26,6 +26,8 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
 // latent_mask may be NULL.
 sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
                                 uint8_t* mask, float* latent_mask, sumi_error* error);
+// Bytes that it allocates meanwhile, but for the filter's weights.
+uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_t height);
 
 // How far every pixel that a mask repaints is from one that it keeps, in thirds of a pixel: 3 to a neighbour, 4 across a
 // corner (chamfer distance, Borgefors 1986), at most SUMI_FAR. 0 where it keeps. First all rows downward, from the first
