@@ -82,8 +82,11 @@ typedef struct sumi_gemm_split_args {
     X(gate, pp, SUMI_EPI_RESID | SUMI_EPI_GATE, 2, 128, 6, 2, 64, 1)                                                   \
     X(gate_bias, pp, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)
 
-// The same for e4m3 (SUMI_EPI_SCALE is added): row and column scales take shared memory, so ping-pong has five stages.
-#define SUMI_GEMM_SM90_FP8(X)                                                                                          \
+// The same for e4m3 and int8 (SUMI_EPI_SCALE is added): row and column scales take shared memory, so ping-pong has five
+// stages and 256 columns leave in two phases. At the power limit tiles that fetch least for a product win, and int8 leaves
+// the most power: 256 columns for SwiGLU, 192 elsewhere, 208 for 3072 columns.
+#define SUMI_GEMM_SM90_8BIT(X)                                                                                         \
+    X(swiglu, 256, SUMI_EPI_SWIGLU, 1, 256, 4, 2, 64, 0)                                                               \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
     X(bias, 208, SUMI_EPI_BIAS, 1, 208, 4, 1, 208, 0)                                                                  \
     X(gate_bias, 208, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 1, 208, 4, 1, 208, 0)                            \
@@ -102,19 +105,12 @@ typedef struct sumi_gemm_split_args {
     X(gate, pp, SUMI_EPI_RESID | SUMI_EPI_GATE, 2, 128, 5, 2, 64, 1)                                                   \
     X(gate_bias, pp, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)
 
-// The same for int8. At the power limit tiles that fetch least for a product win, and int8 leaves the most power: 256
-// columns for SwiGLU, whose two phases fit beside the scales, 192 elsewhere, 208 for 3072 columns.
-#define SUMI_GEMM_SM90_INT8(X)                                                                                         \
-    X(swiglu, 256, SUMI_EPI_SWIGLU, 1, 256, 4, 2, 64, 0)                                                               \
-    SUMI_GEMM_SM90_FP8(X)
-
 // Three consumers share a tile of 192 rows: X(epilogue, tile, EPI, BN, ST, PH, SW). 192 x 176 cuts 1152 x 3840 (512
 // pixels) into 132 tiles, 192 x 160 its gate and up into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
     X(swiglu, 192x160, SUMI_EPI_SWIGLU, 160, 4, 1, 80)
-#define SUMI_GEMM_SM90_FP8_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
-#define SUMI_GEMM_SM90_INT8_3(X) SUMI_GEMM_SM90_FP8_3(X)
+#define SUMI_GEMM_SM90_8BIT_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
 #define SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW)                                                                       \
     ((ST) * (192 + (BN)) * 128 + 3 * (SW)*128                                                                          \
      + 2 * (SUMI_GEMM_SM90_VECS(EPI) * (BN)*4 + ((EPI)&SUMI_EPI_SCALE ? 192 * 4 : 0)) + (2 * (ST) + 3) * 8)

@@ -7,5 +7,5 @@
     SUMI_GEMM_KERNEL_2(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
 #define KERNEL_3(epilogue, tile, EPI, ...)                                                                             \
     SUMI_GEMM_KERNEL_3(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
-SUMI_GEMM_SM90_FP8(KERNEL_2)
-SUMI_GEMM_SM90_FP8_3(KERNEL_3)
+SUMI_GEMM_SM90_8BIT(KERNEL_2)
+SUMI_GEMM_SM90_8BIT_3(KERNEL_3)

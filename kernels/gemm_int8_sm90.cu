@@ -8,5 +8,5 @@
     SUMI_GEMM_KERNEL_2(sumi_gemm_int8, SUMI_OPERANDS_INT8, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
 #define KERNEL_3(epilogue, tile, EPI, ...)                                                                             \
     SUMI_GEMM_KERNEL_3(sumi_gemm_int8, SUMI_OPERANDS_INT8, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
-SUMI_GEMM_SM90_INT8(KERNEL_2)
-SUMI_GEMM_SM90_INT8_3(KERNEL_3)
+SUMI_GEMM_SM90_8BIT(KERNEL_2)
+SUMI_GEMM_SM90_8BIT_3(KERNEL_3)

@@ -22,22 +22,22 @@ const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
 #define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
     {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
      SUMI_GEMM_SM90_SHARED((EPI) | SUMI_EPI_SCALE, WM, BN, ST, PH, PP)},
-    SUMI_GEMM_SM90_FP8(ROW)
+    SUMI_GEMM_SM90_8BIT(ROW)
 #undef ROW
 #define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
     {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, false, 192, BN, ST, 64, SW, 512,                                  \
      SUMI_GEMM_SM90_SHARED_3((EPI) | SUMI_EPI_SCALE, BN, ST, SW)},
-    SUMI_GEMM_SM90_FP8_3(ROW)
+    SUMI_GEMM_SM90_8BIT_3(ROW)
 #undef ROW
 #define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
     {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
      SUMI_GEMM_SM90_SHARED((EPI) | SUMI_EPI_SCALE, WM, BN, ST, PH, PP)},
-    SUMI_GEMM_SM90_INT8(ROW)
+    SUMI_GEMM_SM90_8BIT(ROW)
 #undef ROW
 #define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
     {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, false, 192, BN, ST, 64, SW, 512,                                  \
      SUMI_GEMM_SM90_SHARED_3((EPI) | SUMI_EPI_SCALE, BN, ST, SW)},
-    SUMI_GEMM_SM90_INT8_3(ROW)
+    SUMI_GEMM_SM90_8BIT_3(ROW)
 #undef ROW
 };
 enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels, WGMMA_SHARED = 232448 };
@@ -129,15 +129,13 @@ static const double SPLIT_END = 4.0;  // the same of SPLIT's, which reads at run
 static const double PART_WRITE = 5.0; // handing a part of k over, of 128 columns
 static const double PART_READ = 3.5;  // and adding each of them
 // Larger tiles read less from L2. Products of many rows work at the power limit, where ping-pong's small tiles take
-// longer than alone: measured for gate and up in bf16, the most of a model's work.
+// longer than alone: measured for gate and up, the most of a model's work.
 // int8 leaves the most power, which fewer bytes from L2 turn into a higher clock.
 static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
 {
     if (s->operands == SUMI_CUDA_INT8 && s->m > LIMITED_ROWS)
         return is_ping_pong ? 1.06 : cols == 256 ? 0.96 : cols == 176 ? 0.98 : 1.0;
-    if (is_ping_pong)
-        return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS && s->operands == SUMI_CUDA_BF16 ? 1.04
-                                                                                                                : 1.0;
+    if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS ? 1.04 : 1.0;
     return cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
 }
 
