@@ -534,6 +534,8 @@ typedef struct sumi_job_status {
     // the stage TEXT begins; the log says it too.
     int32_t cut_tokens;
     void* user_data; // of the job's desc
+    // sumi_job_pause has asked for it: a queued job waits until it is resumed; one that runs is about to give way.
+    bool paused;
 } sumi_job_status;
 
 // Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
@@ -548,6 +550,17 @@ SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // it may begin at any moment. Any thread, beside any other call. Never blocks. Failures: SUMI_STALE_HANDLE,
 // SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority);
+// Pauses a job (true), or resumes it (false); either one twice is SUMI_OK. A queued job is passed over by the queue until
+// it is resumed, and then has its place by priority and submission. A job that runs gives way to others and is queued
+// again: an image job that denoises after the evaluation at hand, every other one at once. What it has come to it keeps,
+// as float32 latents in the host's memory (three of each picture for solvers that look back), and nothing else. When it
+// runs again it repeats what comes before denoising (texts, references, a start image), then goes on where it was: the
+// picture is the same, bit for bit. Without memory for that, and before it denoises, it begins anew, as prompts and
+// encodings do. A job whose pictures are being decoded ends first; one that loads cannot be paused. Time goes on for a
+// deadline. A wait for a paused job lasts until its timeout, or until another thread resumes it. Any thread, beside any
+// other call. Never blocks. Failures: SUMI_STALE_HANDLE; SUMI_WRONG_STATE for a job in a final state and a load that
+// runs, which is not logged; SUMI_INVALID_ARGUMENT.
+SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused);
 // Lists the jobs that were neither fetched nor discarded: those that run, then the queued ones in the order in which
 // they will run, then those in a final state; the first and the last by submission. Writes at most capacity of them and
 // returns how many there are, so that NULL and 0 count them. Any thread, beside any other call. Never blocks.

@@ -753,6 +753,39 @@ TEST(jobs_can_be_cancelled_at_any_moment)
     close_engine(engine);
 }
 
+TEST(a_paused_job_keeps_its_bits)
+{
+    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_HEUN, SUMI_SOLVER_DPMPP_2M};
+    sumi_engine_desc ed = gpu_desc();
+    ed.max_slice_us = 50;
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, TINY, &model);
+    if (engine == NULL) return;
+    int gave_way = 0;
+    for (int i = 0; i < 60 && t_errors == 0; i++) {
+        sumi_image_desc desc = picture(model), other = picture(model);
+        desc.solver = solvers[i % 3];
+        desc.step_count = 8;
+        const uint64_t want = draw_hash(engine, &desc, 0), want_other = draw_hash(engine, &other, 0);
+        sumi_job job, beside;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        const float until = (float)i / 60.0f;
+        while (timed_poll(engine, job).state < SUMI_JOB_DONE && timed_poll(engine, job).progress < until)
+            timed_update(engine, job, 100);
+        (void)sumi_job_pause(engine, job, true);
+        CHECK_NUMBER(sumi_submit_images(engine, &other, &beside), SUMI_OK);
+        CHECK_NUMBER(finish(engine, beside, 0), SUMI_OK);
+        CHECK(take_hash(engine, beside, &other) == want_other);
+        gave_way += timed_poll(engine, job).state == SUMI_JOB_QUEUED;
+        (void)sumi_job_pause(engine, job, false);
+        CHECK_NUMBER(finish(engine, job, 0), SUMI_OK);
+        CHECK(take_hash(engine, job, &desc) == want);
+    }
+    printf("  %d pauses\n", gave_way);
+    CHECK(gave_way > 20);
+    close_engine(engine);
+}
+
 TEST(engines_can_go_in_the_middle)
 {
     for (int i = 0; i < 6; i++) {
@@ -1206,6 +1239,7 @@ int main(int argc, char** argv)
     RUN(a_warm_job_allocates_nothing);
     RUN(the_nth_device_allocation_may_fail);
     RUN(jobs_can_be_cancelled_at_any_moment);
+    RUN(a_paused_job_keeps_its_bits);
     RUN(engines_can_go_in_the_middle);
     RUN(weights_that_are_not_finite_give_a_result);
     RUN(the_hosts_context_and_stream_are_used_and_left_alone);

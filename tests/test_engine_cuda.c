@@ -589,6 +589,43 @@ TEST(every_job_can_be_cancelled_after_every_step)
     close_cuda(engine);
 }
 
+// The latents that come back are those that were set aside, or the noise: kernels do nothing here.
+TEST(a_job_can_be_paused_after_every_step)
+{
+    for (int late = 0; late < 3; late++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(100, &model);
+        if (engine == NULL) return;
+        sumi_image_desc desc;
+        rich_image(&desc, model);
+        desc.preview_every = late == 1 ? 1 : 0;
+        desc.solver = late == 2 ? SUMI_SOLVER_DPMPP_2M : SUMI_SOLVER_HEUN;
+        const sumi_image_desc other = quick_image(model);
+        const uint64_t want = draw_hash(engine, &desc), want_other = draw_hash(engine, &other);
+        bool is_running = true;
+        int gave_way = 0;
+        for (int n = 0; is_running && t_errors == 0; n += late == 0 ? 1 : 3) {
+            fake_complete_after(late * 2);
+            sumi_job job, beside;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            is_running = run_updates(engine, job, n);
+            CHECK_NUMBER(sumi_job_pause(engine, job, true), is_running ? SUMI_OK : SUMI_WRONG_STATE);
+            CHECK_NUMBER(sumi_submit_images(engine, &other, &beside), SUMI_OK);
+            CHECK_NUMBER(run_to_end(engine, beside), SUMI_OK);
+            gave_way += sumi_job_poll(engine, job).state == SUMI_JOB_QUEUED;
+            (void)sumi_job_pause(engine, job, false);
+            CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+            CHECK(fetch_hash(engine, beside, &other) == want_other);
+            CHECK(fetch_hash(engine, job, &desc) == want);
+        }
+        printf("  %d pauses\n", gave_way);
+        CHECK(gave_way > 5);
+        sumi_model_close(model);
+        close_cuda(engine);
+    }
+}
+
 TEST(the_first_load_can_be_cancelled_and_left)
 {
     for (int steps = 1; steps < 40; steps += 13) {
@@ -1061,6 +1098,7 @@ int main(int argc, char** argv)
         RUN(the_nth_call_of_every_entry_may_fail);
         RUN(a_lost_device_is_said_and_everything_comes_back);
     }
+    RUN(a_job_can_be_paused_after_every_step);
     RUN(the_first_load_can_be_cancelled_and_left);
     RUN(an_engine_can_go_while_slices_are_on_their_way);
     RUN(products_can_be_thrown_away_beside_our_thread);

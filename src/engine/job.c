@@ -1,5 +1,6 @@
 #include "base/assert.h"
 #include "engine/engine.h"
+#include <stdio.h>
 #include <string.h>
 
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
@@ -21,7 +22,7 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     slot->id = (++engine->next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
     slot->kind = kind;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .seconds_left = -1.0f, .message = ""};
-    slot->cancel_asked = slot->is_discarded = slot->is_untold = false;
+    slot->cancel_asked = slot->is_discarded = slot->is_untold = slot->pause_asked = slot->has_begun = false;
     sumi_mutex_unlock(&engine->table);
     slot->functions = functions;
     slot->model = NULL;
@@ -108,6 +109,11 @@ bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b)
 {
     return a->priority > b->priority || (a->priority == b->priority && a->order < b->order);
 }
+bool sumi_job_is_load(const sumi_slot* slot)
+{
+    return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+}
+
 bool sumi_job_is_final(const sumi_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
 
 sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot,
@@ -192,6 +198,7 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     engine->has_running = has_running;
     SUMI_ASSERT(slot->status.state != SUMI_JOB_QUEUED || engine->queued_count > 0);
     if (slot->status.state == SUMI_JOB_QUEUED) engine->queued_count--;
+    slot->status.paused = false;
     slot->status.state = state;
     slot->status.result = slot->error.result;
     slot->status.message = slot->error.text;
@@ -216,7 +223,7 @@ static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
         const sumi_slot* other = &engine->slots[i];
         if (other->id == 0) continue;
         count += other->status.state == SUMI_JOB_RUNNING
-              || (other->status.state == SUMI_JOB_QUEUED && sumi_job_is_before(other, slot));
+              || (other->status.state == SUMI_JOB_QUEUED && !other->status.paused && sumi_job_is_before(other, slot));
     }
     return count;
 }
@@ -246,9 +253,12 @@ static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !sumi_job_is_final(slot));
     slot->cancel_asked = true;
     if (slot->status.state != SUMI_JOB_QUEUED) return;
-    SUMI_ASSERT(engine->queued_count > 0);
-    engine->queued_count--;
-    slot->error = (sumi_error){SUMI_CANCELLED, "cancelled before it began"};
+    SUMI_ASSERT(slot->status.paused || engine->queued_count > 0);
+    engine->queued_count -= !slot->status.paused;
+    slot->error = (sumi_error){SUMI_CANCELLED, {0}};
+    snprintf(slot->error.text, sizeof slot->error.text, "cancelled %s",
+             slot->has_begun ? "while it was paused" : "before it began");
+    slot->status.paused = false;
     slot->status.state = SUMI_JOB_CANCELLED;
     slot->status.result = SUMI_CANCELLED;
     slot->status.message = slot->error.text;
@@ -265,6 +275,44 @@ void sumi_job_cancel(sumi_engine* engine, sumi_job job)
     sumi_slot* slot = sumi_job_find(engine, job);
     if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
     sumi_mutex_unlock(&engine->table);
+}
+
+void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->running);
+    slot->functions->stop(engine, slot);
+    engine->running = NULL;
+    sumi_mutex_lock(&engine->table);
+    SUMI_ASSERT(slot->status.state == SUMI_JOB_RUNNING);
+    engine->has_running = engine->leaving != NULL;
+    slot->status.state = SUMI_JOB_QUEUED;
+    slot->status.stage = SUMI_STAGE_WAIT;
+    slot->status.pending_us = 0.0f;
+    slot->status.paused = slot->pause_asked; // it may have been resumed meanwhile
+    slot->pause_asked = false;
+    engine->queued_count += !slot->status.paused;
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+}
+
+sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_result result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_WRONG_STATE;
+    if (slot != NULL && slot->status.state == SUMI_JOB_QUEUED) {
+        engine->queued_count += (int32_t)slot->status.paused - (int32_t)paused;
+        slot->status.paused = paused;
+        result = SUMI_OK;
+    } else if (slot != NULL && slot->status.state == SUMI_JOB_RUNNING && !(paused && sumi_job_is_load(slot))) {
+        slot->pause_asked = slot->status.paused = paused;
+        result = SUMI_OK;
+    }
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+    return result;
 }
 
 sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority)
@@ -325,7 +373,7 @@ static void discard(sumi_engine* engine, sumi_job job)
     if (slot != NULL) {
         if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
         frees = sumi_job_is_final(slot);
-        has_weights = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+        has_weights = sumi_job_is_load(slot);
         forget_to_tell(engine, slot);
         slot->is_discarded = true; // from here on the id is stale, and a thread of ours may free the slot
     }

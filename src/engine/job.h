@@ -1,6 +1,7 @@
 // Jobs: fixed slots, a generation in the id, and a table of functions per kind.
 //
 //   FREE --sumi_job_reserve--> filled by submit --sumi_job_queue--> QUEUED --pump--> RUNNING --> DONE | FAILED | CANCELLED --fetch, discard--> FREE
+//                                                                      ^--- a pause ---'
 //
 // An id is generation * 8192 + index of the slot. Generations never repeat, so a stale id finds a slot whose id is
 // another one.
@@ -69,11 +70,14 @@ struct sumi_slot {
     uint64_t order, submitted_ns; // of submission
     sumi_job_status status;       // as poll returns it; NONE while submit fills the slot
     bool cancel_asked, is_discarded;
+    bool pause_asked; // of a running job: it gives way when it can. A queued one is status.paused
+    bool has_begun;
     bool is_untold; // in a final state of which the host's completion has not been told
 
     // submit, then the pump, then fetch: one at a time
     const sumi_job_functions* functions;
     sumi_model* model; // NULL: needs none any more
+    bool gives_way;    // pause_asked, as it was before this step
     sumi_error error;
     sumi_block lists, input; // what submit copied
     sumi_block products;     // latents, previews, pictures on their way to the host's memory
@@ -102,8 +106,11 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
 // of queued ones: higher priority first, then the older one; hold `table`
 bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b);
 bool sumi_job_is_final(const sumi_slot* slot); // hold `table`, or own the slot
+bool sumi_job_is_load(const sumi_slot* slot);  // of a model or an adapter
 // Moves a job to its final state, frees it when it was discarded, and wakes who waits. Holds the work.
 void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error);
+// A running job gives way: it is queued again, or paused. Holds the work.
+void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot);
 // Tells the host's completion of jobs that ended where no callback may be made.
 void sumi_jobs_tell(sumi_engine* engine);
 void sumi_slot_close(sumi_engine* engine, sumi_slot* slot); // its buffers, when the engine goes

@@ -393,11 +393,12 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     job->has_reviewed = true;
     if (engine->runner->functions->set_budget != NULL)
         engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
-    if (job->part_begin == 0) job->settled_steps = job->step_count;
+    const bool is_new = job->part_begin == 0 && job->kept_at == 0; // otherwise the steps are settled
+    if (is_new) job->settled_steps = job->step_count;
     SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request,
                                    error));
     SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
-    if (job->deadline_ms > 0 && job->part_begin == 0) {
+    if (job->deadline_ms > 0 && is_new) {
         int32_t steps = sumi_deadline_step_count(engine, slot, job->step_count);
         if (steps < job->step_count) {
             char text[128];
@@ -1059,9 +1060,10 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
     return SUMI_OK;
 }
 
-// Looks after what a device has finished, which makes room, and submits one slice, or draws a piece of noise.
-static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                           bool* out_over, sumi_error* error)
+// Looks after what a device has finished, which makes room, and submits one slice unless it holds back, or draws a piece
+// of noise.
+static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, bool holds, sumi_stage* out_stage,
+                           sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(slot == engine->running || slot == engine->leaving);
     sumi_plan_job* job = &slot->u.plan;
@@ -1080,7 +1082,13 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         return is_device ? runner->health(engine->runner, error) : SUMI_OK;
     }
     const bool needs_noise = lacks_noise(job) && engine->run.section >= job->entry->noise_section;
-    if (!*out_over && slot != engine->leaving && !needs_noise && sumi_run_has_room(engine)) {
+    const bool restores = slot != engine->leaving && !needs_noise && sumi_plan_job_restores(engine, job);
+    if (!*out_over && restores && run->pending_count == 0) {
+        sumi_plan_job_restore(engine, job);
+        *out_stage = SUMI_STAGE_PREPARE;
+        *out_end = SUMI_STEP_MORE;
+    } else if (!*out_over && slot != engine->leaving && !needs_noise && !restores && !holds
+               && sumi_run_has_room(engine)) {
         sumi_deadline_adapt(engine, slot);
         sumi_run_step next = sumi_run_next(engine);
         note_denoising_step(job, &next);
@@ -1250,6 +1258,7 @@ static bool sheds(sumi_engine* engine, sumi_plan_job* job)
 static void halve(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->part_count > 1);
+    sumi_plan_job_forget_kept(engine, job); // it is of other items than the next part's
     char text[160];
     job->part_count = (job->part_count + 1) / 2;
     sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
@@ -1363,7 +1372,14 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = false;
     sumi_result result;
+    sumi_giving_way way = SUMI_GOES_ON;
     *out_stage = SUMI_STAGE_PREPARE;
+    if ((slot->gives_way || job->kept_is_coming) && slot == engine->running)
+        SUMI_TRY(sumi_plan_job_give_way(engine, slot, &way, error));
+    if (way == SUMI_WENT_ASIDE) {
+        *out_end = SUMI_STEP_ASIDE;
+        return SUMI_OK;
+    }
     switch (job->phase) {
     case SUMI_PHASE_TEXT:
         if (job->cursor < job->prompt_count)
@@ -1395,7 +1411,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (is_over) next_phase(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
-        SUMI_TRY(run_one(engine, slot, out_stage, out_end, &is_over, error));
+        SUMI_TRY(run_one(engine, slot, way == SUMI_HOLDS, out_stage, out_end, &is_over, error));
         if (is_over) {
             job->is_publishing = false;
             next_phase(job, SUMI_PHASE_OUTPUT);
@@ -1473,6 +1489,7 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot)
         job->items[i].picture = NULL;
     }
     sumi_plan_job_claim(job, false);
+    sumi_plan_job_forget_kept(engine, job);
     sumi_prompt_free(job->prompt);
     job->prompt = NULL;
 }

@@ -105,6 +105,14 @@ typedef struct sumi_plan_job {
     bool preview_is_coming; // fetched, not yet published
     bool is_publishing;     // the device may be writing to the host's device memory
 
+    // What denoising had come to when the job gave way: the solver's states before evaluation kept_at, of this part's
+    // items. kept_at 0: nothing; then it begins anew.
+    float* kept;
+    int32_t kept_at;
+    bool kept_is_coming; // fetched from a device, not read yet
+    size_t restored;     // values that were written back
+    sumi_adaption kept_adaption;
+
     // Products.
     int32_t latent_channels, latent_height, latent_width;
     float* latents;             // [item][channel][h * w]
@@ -112,6 +120,17 @@ typedef struct sumi_plan_job {
     int32_t preview_front;
     sumi_prompt* prompt;
 } sumi_plan_job;
+
+// pause.c. A job that was asked to give way: whether it goes on as before, submits nothing more for now, or has gone
+// back to its first phase.
+typedef enum sumi_giving_way { SUMI_GOES_ON, SUMI_HOLDS, SUMI_WENT_ASIDE } sumi_giving_way;
+sumi_result sumi_plan_job_give_way(sumi_engine* engine, struct sumi_slot* slot, sumi_giving_way* out,
+                                   sumi_error* error);
+// Before the first evaluation of a job that kept its states: a piece of writing them back, and with the last one the run
+// goes on where it was. False: there is nothing to restore, or not yet.
+bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job);
+void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job);
+void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job);
 
 double sumi_plan_job_predict(const sumi_engine* engine, const struct sumi_slot* slot);
 // RUN: the next step is a piece of noise, not a slice

@@ -59,15 +59,10 @@ static sumi_slot* next_queued(const sumi_engine* engine)
     sumi_slot* best = NULL;
     for (int32_t i = 0; i < engine->slot_count && engine->queued_count > 0; i++) {
         sumi_slot* slot = &engine->slots[i];
-        if (slot->id == 0 || slot->status.state != SUMI_JOB_QUEUED) continue;
+        if (slot->id == 0 || slot->status.state != SUMI_JOB_QUEUED || slot->status.paused) continue;
         if (best == NULL || sumi_job_is_before(slot, best)) best = slot;
     }
     return best;
-}
-
-static bool is_loading(const sumi_slot* slot)
-{
-    return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
 }
 
 static void begin_next(sumi_engine* engine)
@@ -75,9 +70,10 @@ static void begin_next(sumi_engine* engine)
     SUMI_ASSERT(engine->running == NULL && sumi_work_is_held(engine));
     sumi_mutex_lock(&engine->table);
     sumi_slot* slot = next_queued(engine);
-    if (slot != NULL && engine->leaving != NULL && is_loading(slot)) slot = NULL; // it moves memory about
+    if (slot != NULL && engine->leaving != NULL && sumi_job_is_load(slot)) slot = NULL; // it moves memory about
     if (slot != NULL) {
         slot->status.state = SUMI_JOB_RUNNING;
+        slot->has_begun = true;
         engine->queued_count--;
         SUMI_ASSERT(engine->queued_count >= 0);
         engine->has_running = true;
@@ -141,6 +137,7 @@ static bool end_if_cancelled(sumi_engine* engine, sumi_slot* slot)
     SUMI_ASSERT(slot == engine->running || slot == engine->leaving);
     sumi_mutex_lock(&engine->table);
     const bool cancels = slot->cancel_asked;
+    slot->gives_way = slot->pause_asked;
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->table);
     if (!cancels) return false;
@@ -153,7 +150,7 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
 {
     if (end_if_cancelled(engine, slot)) return PUMP_HAS_MORE;
 
-    sumi_phase phase_before = is_loading(slot) ? SUMI_PHASE_TEXT : slot->u.plan.phase;
+    sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
     sumi_step_end end = SUMI_STEP_MORE;
     slot->live.device_us = -1.0;
@@ -177,6 +174,8 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
     } else if (end == SUMI_STEP_DONE) {
         sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
+    } else if (end == SUMI_STEP_ASIDE) {
+        sumi_job_set_aside(engine, slot);
     } else if (end == SUMI_STEP_WAITS) {
         return PUMP_WAITS;
     }
@@ -187,10 +186,11 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
 static void let_it_leave(sumi_engine* engine)
 {
     sumi_slot* slot = engine->running;
-    if (slot == NULL || engine->leaving != NULL || is_loading(slot) || !sumi_plan_job_can_leave(engine, slot)) return;
+    if (slot == NULL || engine->leaving != NULL || sumi_job_is_load(slot) || !sumi_plan_job_can_leave(engine, slot))
+        return;
     sumi_mutex_lock(&engine->table);
     const sumi_slot* next = next_queued(engine);
-    const bool is_wanted = next != NULL && !is_loading(next);
+    const bool is_wanted = next != NULL && !sumi_job_is_load(next);
     sumi_mutex_unlock(&engine->table);
     if (!is_wanted) return;
     SUMI_ASSERT(engine->leaving_run.pending_count == 0);
@@ -251,7 +251,7 @@ static double predict(const sumi_engine* engine)
 static bool submits_next(const sumi_engine* engine)
 {
     const sumi_slot* slot = engine->running;
-    if (slot == NULL || is_loading(slot) || is_ending(engine->leaving)) return false;
+    if (slot == NULL || sumi_job_is_load(slot) || is_ending(engine->leaving)) return false;
     return slot->u.plan.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
 }
 
@@ -265,7 +265,7 @@ static double most_own_us(const sumi_engine* engine)
 {
     const sumi_slot* slot = engine->running;
     if (is_ending(engine->leaving)) return MOST_OWN_US;
-    if (slot == NULL || is_loading(slot)) return INFINITY;
+    if (slot == NULL || sumi_job_is_load(slot)) return INFINITY;
     return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US
          : submits_next(engine)                   ? most_submitting_us(engine)
                                                   : MOST_OWN_US;
@@ -396,8 +396,12 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
             continue;
         }
         sumi_mutex_unlock(&engine->table);
-        if (run_slice(engine) == PUMP_WAITS) wait_for_device(engine);
+        const pump_state state = run_slice(engine);
+        if (state == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->table);
+        // The job is paused, and only another thread can resume it: looked after now and then, for this one has the work.
+        if (state == PUMP_HAS_NOTHING && engine->queued_count == 0)
+            (void)sumi_condition_wait_us(&engine->changed, &engine->table, 1000);
     }
     sumi_mutex_unlock(&engine->table);
     if (!has_thread) {
@@ -440,7 +444,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
         // ours from here on: sumi_job_cancel ends queued jobs itself, from any thread
         if (is_pending && slot->status.state == SUMI_JOB_QUEUED) {
             slot->status.state = SUMI_JOB_RUNNING;
-            engine->queued_count--;
+            engine->queued_count -= !slot->status.paused;
         }
         sumi_mutex_unlock(&engine->table);
         if (is_other) continue;

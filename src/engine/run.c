@@ -167,6 +167,20 @@ bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter,
     return section->kind == SUMI_SECTION_DENOISE && run->slice == section->slice_begin;
 }
 
+void sumi_run_jump(sumi_engine* engine, int32_t counter)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL && engine->run.pending_count == 0);
+    sumi_run* run = &engine->run;
+    const sumi_plan* plan = &run->entry->plan;
+    while (counter >= plan->sections[run->section].first_counter + plan->sections[run->section].repeat) {
+        enter_section(run, run->section + 1);
+        SUMI_ASSERT(!run->is_submitted && plan->sections[run->section].kind == SUMI_SECTION_DENOISE);
+    }
+    run->iteration = run->done_iteration = counter - plan->sections[run->section].first_counter;
+    run->done_section = run->section;
+    run->iteration_us = 0.0;
+}
+
 void sumi_run_skip(sumi_engine* engine, int32_t count)
 {
     SUMI_ASSERT(count >= 0 && engine->run.entry != NULL && !engine->run.is_submitted);

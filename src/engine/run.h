@@ -10,8 +10,8 @@
 #include "plan/runner.h"
 
 // How a job's step ended. MORE: another one can follow at once. WAITS: nothing can be done before the device has
-// finished something.
-typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE } sumi_step_end;
+// finished something. ASIDE: it gives way, and will begin again (pause.c).
+typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SUMI_STEP_ASIDE } sumi_step_end;
 
 typedef struct sumi_run_step {
     sumi_section_kind section; // of the slice that ran
@@ -60,6 +60,8 @@ bool sumi_run_has_room(const sumi_engine* engine);
 sumi_run_step sumi_run_next(const sumi_engine* engine);
 // Whether the next slice begins an iteration of the loop, and of which evaluation.
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
+// Goes on with this evaluation instead of the first one, which begins. Nothing is on its way.
+void sumi_run_jump(sumi_engine* engine, int32_t counter);
 // leaves so many iterations out behind the one that begins; fewer than are left in its section
 void sumi_run_skip(sumi_engine* engine, int32_t count);
 // Work that is left: what its slices took when they were measured, and guesses for the others.

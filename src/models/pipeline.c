@@ -428,11 +428,11 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
         solve->clean = out->clean;
     }
     if (r->has_base) {
-        solve->y = sumi_plan_value(w->plan, "base", SUMI_ELEMENT_FLOAT, rows, size);
+        solve->y = out->base = sumi_plan_bound(w->plan, "base", SUMI_ELEMENT_FLOAT, rows, size);
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = out->x, .y = solve->y});
     }
     if (r->has_history) {
-        solve->h = sumi_plan_value(w->plan, "history", SUMI_ELEMENT_FLOAT, rows, size);
+        solve->h = out->history = sumi_plan_bound(w->plan, "history", SUMI_ELEMENT_FLOAT, rows, size);
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = out->x, .y = solve->h});
     }
 }

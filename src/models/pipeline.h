@@ -101,6 +101,7 @@ typedef struct sumi_pipeline {
     sumi_value opacity; // in   bytes [height * width, 1], with composites: 255 = what is made, 0 = the start image
     // in   float [items * channels, h * w]: the noise, when there is no start. out: the latents after every evaluation
     sumi_value x;
+    sumi_value base, history; // out, in  float, same shape, with has_base and has_history: the solver's other states
     sumi_value clean;      // out  float, same shape: the encoded start image. in with starts_from_latents
     sumi_value velocity;   // (not bound; for tests) d x / d sigma after guidance
     sumi_value preview;    // out  float [items * 3, h * w] in [-1, 1], new after every evaluation

@@ -47,6 +47,7 @@ namespace Sumi
         public uint PreviewVersion;
         public Result Result;
         public string Message; // details of a failure, "" otherwise
+        public bool Paused;    // it waits to be resumed, or is about to
         public bool IsFinal { get { return State >= JobState.Done || State == JobState.None; } }
     }
 
@@ -453,7 +454,7 @@ namespace Sumi
                     return new JobStatus
                     {
                         State = status.state, Stage = status.stage, Step = status.step, StepCount = status.step_count, Progress = status.progress, SecondsLeft = status.seconds_left,
-                        PreviewVersion = status.preview_version, Result = status.result, Message = status.state >= JobState.Failed ? Utf8.From(status.message) : ""
+                        PreviewVersion = status.preview_version, Result = status.result, Paused = status.paused != 0, Message = status.state >= JobState.Failed ? Utf8.From(status.message) : ""
                     };
                 }
                 finally { if (held) Owner.DangerousRelease(); }
@@ -464,6 +465,10 @@ namespace Sumi
 
         // Higher first. False: it has begun or is over, and nothing changes.
         public bool SetPriority(int priority) { return Native.sumi_job_set_priority(Owner, Id, priority) == Result.Ok; }
+
+        // Others go first until it is resumed; an image job that runs goes on later where it was. False: it is over, or loads.
+        public bool Pause() { return Native.sumi_job_pause(Owner, Id, 1) == Result.Ok; }
+        public bool Resume() { return Native.sumi_job_pause(Owner, Id, 0) == Result.Ok; }
 
         // Blocks, for tools; a game polls. False: the time is over.
         public bool WaitFor(uint milliseconds)

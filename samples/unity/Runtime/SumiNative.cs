@@ -103,6 +103,7 @@ namespace Sumi
             public ulong held_bytes_0, held_bytes_1, held_bytes_2, held_bytes_3;
             public int cut_tokens;
             public IntPtr user_data;
+            public byte paused;
         }
 
         public struct sumi_model_desc
@@ -218,6 +219,7 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_job_status sumi_job_poll(EngineHandle engine, sumi_job job);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_job_cancel(EngineHandle engine, sumi_job job);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_job_set_priority(EngineHandle engine, sumi_job job, int priority);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_job_pause(EngineHandle engine, sumi_job job, byte paused);
         [DllImport(Library, CallingConvention = Convention)] public static extern int sumi_job_list(EngineHandle engine, [Out] sumi_job[] into, int capacity);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_job_wait(EngineHandle engine, sumi_job job, uint timeout_ms);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_job_discard(EngineHandle engine, sumi_job job);

@@ -1,0 +1,129 @@
+// Jobs that give way to others. What a job leaves behind when it is asked to is small and the host's memory: the latents,
+// and what its solver looks back at. All that comes before denoising is computed again when it goes on, from the same
+// numbers, so a picture has the bits that it has without a pause.
+#include "base/assert.h"
+#include "engine/engine.h"
+
+#define RESTORED_VALUES ((size_t)64 * 1024) // a piece: some dozen microseconds
+
+static size_t values_of(const sumi_plan_job* job)
+{
+    return (size_t)job->part_count * (size_t)job->latent_channels * (size_t)job->latent_height
+         * (size_t)job->latent_width;
+}
+
+// The solver's states, one behind the other in `kept`; how many.
+static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const sumi_value all[3] = {pipeline->x, pipeline->base, pipeline->history};
+    int32_t count = 0;
+    for (int32_t i = 0; i < 3; i++) {
+        if (all[i].id != 0) out[count++] = all[i];
+    }
+    return count;
+}
+
+void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job)
+{
+    sumi_free(&engine->heap, job->kept);
+    job->kept = NULL;
+    job->kept_at = 0;
+    job->kept_is_coming = false;
+    job->restored = 0;
+}
+
+static void go_back(sumi_plan_job* job)
+{
+    job->phase = SUMI_PHASE_TEXT; // other jobs' tokens will be in the workspace
+    job->cursor = job->row = job->mask_rows = job->drawn_beside = 0;
+    job->drawn = job->moved = job->restored = 0;
+    job->resize = (sumi_resize){0};
+    job->preview_is_coming = false;
+}
+
+static bool is_before_denoising(const sumi_run* run)
+{
+    const sumi_plan* plan = &run->entry->plan;
+    for (size_t s = 0; s <= run->section; s++) {
+        if (plan->sections[s].kind == SUMI_SECTION_DENOISE) return false;
+    }
+    return true;
+}
+
+// The states before this evaluation: on the processor at once, from a device with the second call. Without memory for
+// them the job will begin anew.
+static sumi_result keep(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done, sumi_error* error)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    sumi_value states[3];
+    const int32_t count = states_of(job, states);
+    const size_t values = values_of(job);
+    *out_done = true;
+    if (!job->kept_is_coming) {
+        sumi_plan_job_forget_kept(engine, job);
+        job->kept = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->kept);
+        if (job->kept == NULL) {
+            sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
+                           "there is no memory to keep what a paused job has done: it will begin anew");
+            return SUMI_OK;
+        }
+        for (int32_t i = 0; i < count && runner->fetch != NULL; i++) {
+            SUMI_TRY(runner->fetch(engine->runner, &job->entry->plan, states[i], error));
+            job->kept_is_coming = true;
+        }
+        *out_done = !job->kept_is_coming;
+        if (job->kept_is_coming) return SUMI_OK;
+    }
+    for (int32_t i = 0; i < count; i++)
+        runner->read(engine->runner, &job->entry->plan, states[i], 0, job->kept + (size_t)i * values,
+                     values * sizeof *job->kept);
+    job->kept_is_coming = false;
+    job->kept_at = counter;
+    job->kept_adaption = job->adaption;
+    return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
+}
+
+sumi_result sumi_plan_job_give_way(sumi_engine* engine, sumi_slot* slot, sumi_giving_way* out, sumi_error* error)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->running);
+    sumi_plan_job* job = &slot->u.plan;
+    const sumi_run* run = &engine->run;
+    *out = SUMI_GOES_ON;
+    if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
+    int32_t counter = 0, left;
+    bool is_over = true; // nothing that is worth keeping was done
+    if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
+        // In the middle of an evaluation, or where the deadline has just decided on the next one: at the next beginning.
+        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->adaption.next > counter) return SUMI_OK;
+        if (counter > 0 && (run->pending_count > 0 || job->preview_is_coming)) {
+            *out = SUMI_HOLDS;
+            return SUMI_OK;
+        }
+        if (counter > 0) SUMI_TRY(keep(engine, job, counter, &is_over, error));
+    }
+    *out = is_over ? SUMI_WENT_ASIDE : SUMI_HOLDS;
+    if (is_over) go_back(job);
+    return SUMI_OK;
+}
+
+bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job)
+{
+    int32_t counter, left;
+    return job->kept_at > 0 && sumi_run_begins_evaluation(engine, &counter, &left) && counter == 0;
+}
+
+void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
+{
+    SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->run.pending_count == 0);
+    sumi_value states[3];
+    const size_t values = values_of(job), all = (size_t)states_of(job, states) * values, at = job->restored % values;
+    const size_t part = values - at < RESTORED_VALUES ? values - at : RESTORED_VALUES;
+    engine->runner->functions->write(engine->runner, &job->entry->plan, states[job->restored / values],
+                                     at * sizeof *job->kept, job->kept + job->restored, part * sizeof *job->kept);
+    job->restored += part;
+    if (job->restored < all) return;
+    sumi_run_jump(engine, job->kept_at);
+    job->adaption = job->kept_adaption;
+    sumi_plan_job_forget_kept(engine, job);
+}

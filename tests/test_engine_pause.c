@@ -1,0 +1,247 @@
+// Jobs that are paused: queued ones, and running ones at every moment, while others run in between.
+#include "engine_fixture.h"
+
+static uint64_t hash_now(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
+{
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    return fetch_hash(engine, job, desc);
+}
+
+TEST(a_queued_job_is_passed_over)
+{
+    OPEN(engine, model);
+    const sumi_image_desc desc = small_image(model, &s_item);
+    const uint64_t want = draw_hash(engine, &desc);
+    sumi_job jobs[3], listed[3];
+    for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+    CHECK_NUMBER(sumi_job_pause(engine, jobs[0], true), SUMI_OK);
+    CHECK_NUMBER(sumi_job_pause(engine, jobs[0], true), SUMI_OK); // twice changes nothing
+    CHECK_NUMBER(sumi_job_pause(engine, jobs[1], false), SUMI_OK);
+    CHECK(sumi_job_poll(engine, jobs[0]).paused && !sumi_job_poll(engine, jobs[1]).paused);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[1]).jobs_ahead, 0);
+    CHECK_NUMBER(sumi_job_list(engine, listed, 3), 3);
+    CHECK(listed[0].id == jobs[0].id); // it keeps its place
+    CHECK(hash_now(engine, jobs[1], &desc) == want);
+    CHECK_NUMBER(sumi_job_wait(engine, jobs[0], 5), SUMI_TIMEOUT); // which runs the third one
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[0]).state, SUMI_JOB_QUEUED);
+    for (int i = 0; i < 1000; i++) sumi_engine_update(engine, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[0]).state, SUMI_JOB_QUEUED);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[2]).state, SUMI_JOB_DONE);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[0], 3), SUMI_OK);
+    CHECK_NUMBER(sumi_job_pause(engine, jobs[0], false), SUMI_OK);
+    CHECK(hash_now(engine, jobs[0], &desc) == want && hash_now(engine, jobs[2], &desc) == want);
+    CHECK_NUMBER(sumi_job_pause(engine, jobs[0], true), SUMI_STALE_HANDLE);
+    CHECK_NUMBER(sumi_job_pause(NULL, jobs[0], true), SUMI_INVALID_ARGUMENT);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+// Draws the picture with a pause after so many updates, and another picture meanwhile. False: it was over before.
+static bool draw_with_pause(sumi_engine* engine, const sumi_image_desc* desc, const sumi_image_desc* other, int updates,
+                            uint64_t want, uint64_t want_other)
+{
+    sumi_job job, beside;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    for (int i = 0; i < updates; i++) sumi_engine_update(engine, 1);
+    const sumi_job_status before = sumi_job_poll(engine, job);
+    const bool is_running = before.state < SUMI_JOB_DONE;
+    CHECK_NUMBER(sumi_job_pause(engine, job, true), is_running ? SUMI_OK : SUMI_WRONG_STATE);
+    CHECK(sumi_job_poll(engine, job).paused == is_running);
+    CHECK_NUMBER(sumi_submit_images(engine, other, &beside), SUMI_OK);
+    CHECK(hash_now(engine, beside, other) == want_other);
+    const sumi_job_status paused = sumi_job_poll(engine, job);
+    CHECK(paused.progress >= before.progress && paused.step >= before.step);
+    if (paused.state == SUMI_JOB_QUEUED) CHECK(paused.paused && paused.stage == SUMI_STAGE_WAIT);
+    else CHECK(paused.state == SUMI_JOB_DONE && !paused.paused); // it was at its end
+    CHECK_NUMBER(sumi_job_pause(engine, job, false), paused.state == SUMI_JOB_QUEUED ? SUMI_OK : SUMI_WRONG_STATE);
+    const bool is_same = hash_now(engine, job, desc) == want;
+    if (!is_same) printf("  other bits after a pause behind %d updates\n", updates);
+    CHECK(is_same);
+    return is_running;
+}
+
+TEST(a_running_job_gives_way_and_keeps_its_bits)
+{
+    static const sumi_solver solvers[] = {SUMI_SOLVER_HEUN,         SUMI_SOLVER_EULER,     SUMI_SOLVER_MIDPOINT,
+                                          SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
+                                          SUMI_SOLVER_RES_MULTISTEP};
+    static uint8_t black_and_white[32 * 32];
+    memset(black_and_white, 255, sizeof black_and_white / 2);
+    const sumi_pixels mask = {black_and_white, 32, 32, 0, 1};
+    OPEN_WITH(200, engine, model);
+    const sumi_image_desc other = small_image(model, &s_item);
+    const uint64_t want_other = draw_hash(engine, &other);
+    for (size_t s = 0; s < sizeof solvers / sizeof *solvers; s++) {
+        sumi_image_desc desc;
+        rich_image(&desc, model);
+        desc.solver = solvers[s];
+        desc.step_count = 4;
+        desc.preview_every = s % 2;
+        if (s == 1) desc.mask = &mask;
+        if (s > 2) desc.start_image = NULL, desc.strength = 1.0f;
+        const uint64_t want = draw_hash(engine, &desc);
+        CHECK(want != 0);
+        int updates = 0;
+        while (draw_with_pause(engine, &desc, &other, updates, want, want_other) && t_errors == 0)
+            updates += s == 0 ? 1 : 5;
+        CHECK(updates > 40);
+    }
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+TEST(a_job_may_be_paused_again_and_again)
+{
+    OPEN_WITH(200, engine, model);
+    sumi_image_desc desc;
+    rich_image(&desc, model);
+    const uint64_t want = draw_hash(engine, &desc);
+    int pauses = 0;
+    for (int period = 1; period < 40; period += 3) {
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        int step = 0;
+        for (int i = 0; sumi_job_poll(engine, job).state < SUMI_JOB_DONE && i < 100000; i++) {
+            // until it has gone on by a step: pauses during what is repeated would never let it get anywhere
+            if (i % period == 0 && sumi_job_poll(engine, job).step > step) {
+                step = sumi_job_poll(engine, job).step;
+                pauses += sumi_job_pause(engine, job, true) == SUMI_OK;
+            }
+            sumi_engine_update(engine, 1);
+            if (i % 7 == 0) (void)sumi_job_pause(engine, job, false); // perhaps before it has given way
+        }
+        CHECK(hash_now(engine, job, &desc) == want);
+    }
+    CHECK(pauses > 10);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+TEST(prompts_and_encodings_begin_anew_and_loads_go_on)
+{
+    OPEN_WITH(100, engine, model);
+    sumi_prompt* want = encode_prompt(engine, model, "a lighthouse at dusk");
+    static unsigned char bytes[2][1 << 20];
+    const size_t size = sumi_prompt_save(want, bytes[0], sizeof bytes[0]);
+    sumi_prompt_desc pd = sumi_prompt_defaults(model);
+    pd.text = "a lighthouse at dusk";
+    for (int updates = 1; updates < 12; updates++) {
+        sumi_job job;
+        sumi_prompt* prompt = NULL;
+        CHECK_NUMBER(sumi_submit_prompt(engine, &pd, &job), SUMI_OK);
+        for (int i = 0; i < updates; i++) sumi_engine_update(engine, 1);
+        const bool is_paused = sumi_job_pause(engine, job, true) == SUMI_OK;
+        sumi_engine_update(engine, SUMI_FOREVER);
+        const bool gave_way = sumi_job_poll(engine, job).state == SUMI_JOB_QUEUED; // not at its end
+        CHECK(gave_way || !is_paused || sumi_job_poll(engine, job).state == SUMI_JOB_DONE);
+        CHECK_NUMBER(sumi_job_pause(engine, job, false), gave_way ? SUMI_OK : SUMI_WRONG_STATE);
+        CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+        CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+        CHECK(sumi_prompt_save(prompt, bytes[1], sizeof bytes[1]) == size && memcmp(bytes[0], bytes[1], size) == 0);
+        sumi_prompt_release(prompt);
+    }
+    sumi_prompt_release(want);
+    sumi_model_desc md = sumi_model_defaults();
+    md.path = MODEL_PATH;
+    sumi_job load;
+    CHECK_NUMBER(sumi_submit_model(engine, &md, &load), SUMI_OK);
+    CHECK_NUMBER(sumi_job_pause(engine, load, true), SUMI_OK); // it is queued
+    sumi_engine_update(engine, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_poll(engine, load).state, SUMI_JOB_QUEUED);
+    CHECK_NUMBER(sumi_job_pause(engine, load, false), SUMI_OK);
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, load).state, SUMI_JOB_RUNNING);
+    CHECK_NUMBER(sumi_job_pause(engine, load, true), SUMI_WRONG_STATE);
+    sumi_job_discard(engine, load);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+TEST(a_paused_job_can_be_cancelled_discarded_and_left)
+{
+    for (int way = 0; way < 4; way++) {
+        OPEN_WITH(200, engine, model);
+        sumi_image_desc desc;
+        rich_image(&desc, model);
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        while (sumi_job_poll(engine, job).step < 1) sumi_engine_update(engine, 1);
+        CHECK_NUMBER(sumi_job_pause(engine, job, true), SUMI_OK);
+        while (sumi_job_poll(engine, job).state == SUMI_JOB_RUNNING) sumi_engine_update(engine, 1);
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_QUEUED);
+        if (way == 0) sumi_job_cancel(engine, job);
+        if (way == 1) sumi_job_discard(engine, job);
+        if (way == 2) sumi_model_close(model);
+        if (way == 0 || way == 2) {
+            CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_CANCELLED);
+            CHECK(!sumi_job_poll(engine, job).paused && sumi_job_poll(engine, job).message[0] != '\0');
+        }
+        if (way == 1) CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_NONE);
+        if (way < 2) CHECK(draw_hash(engine, &desc) != 0); // the engine goes on
+        close_engine(engine);
+    }
+}
+
+// Without memory for what was done the job begins anew.
+TEST(a_pause_without_memory_costs_only_time)
+{
+    OPEN_WITH(200, engine, model);
+    sumi_image_desc desc;
+    rich_image(&desc, model);
+    const uint64_t want = draw_hash(engine, &desc);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    while (sumi_job_poll(engine, job).step < 1) sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_pause(engine, job, true), SUMI_OK);
+    atomic_store(&s_host.fail_at, atomic_load(&s_host.count) + 1);
+    while (sumi_job_poll(engine, job).state == SUMI_JOB_RUNNING) sumi_engine_update(engine, 1);
+    CHECK(atomic_load(&s_host.count) >= atomic_load(&s_host.fail_at));
+    atomic_store(&s_host.fail_at, 0);
+    CHECK_NUMBER(sumi_job_pause(engine, job, false), SUMI_OK);
+    CHECK(hash_now(engine, job, &desc) == want);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+// A thread of ours runs the jobs, and this one pauses them at any moment.
+TEST(pauses_beside_our_thread)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = SUMI_PUMP_THREAD;
+    ed.max_slice_us = 200;
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    sumi_image_desc desc;
+    rich_image(&desc, model);
+    const uint64_t want = draw_hash(engine, &desc);
+    unsigned random = 1;
+    for (int round = 0; round < 12; round++) {
+        sumi_job jobs[3];
+        for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+        for (int i = 0; i < 20; i++) {
+            random = random * 1664525u + 1013904223u;
+            system_sleep_us(random >> 22);
+            (void)sumi_job_pause(engine, jobs[(random >> 8) % 3], (random >> 16) % 2 == 0);
+        }
+        for (int i = 0; i < 3; i++) (void)sumi_job_pause(engine, jobs[i], false);
+        for (int i = 0; i < 3; i++) CHECK(hash_now(engine, jobs[i], &desc) == want);
+    }
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(a_queued_job_is_passed_over);
+    RUN(a_running_job_gives_way_and_keeps_its_bits);
+    RUN(a_job_may_be_paused_again_and_again);
+    RUN(prompts_and_encodings_begin_anew_and_loads_go_on);
+    RUN(a_paused_job_can_be_cancelled_discarded_and_left);
+    RUN(a_pause_without_memory_costs_only_time);
+    RUN(pauses_beside_our_thread);
+    TEST_END();
+}
