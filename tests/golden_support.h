@@ -43,8 +43,8 @@ bool join_path(char* out, size_t bytes, const char* folder, const char* name);
 typedef struct golden {
     sumi_heap heap;
     sumi_workers* workers;
-    sumi_runner* runner;             // of the backend that is looked at
-    sumi_runner* processor;          // the same, but on a GPU: for what has no bound for bfloat16
+    sumi_runner* runner;    // of the backend that is looked at
+    sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
     bool is_gpu, as_engine; // as_engine: run_plan's first way alone
     sumi_weight_format weights;
     int passed, failed, not_checked; // tensors

@@ -842,8 +842,7 @@ static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, s
     CHECK(sumi_cuda_op_weight(&plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
     plan.arrange = arrange_for_86;
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    for (int32_t i = 0; i < 9; i++)
-        CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == (has_old && expected[i]));
+    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == (has_old && expected[i]));
     CHECK((sumi_plan_info(&plan, n)->marks != 0) == has_old && plan.ops[2].joins_next);
     // a plan that no backend arranges is done op by op
     plan.arrange = NULL;

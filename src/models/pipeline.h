@@ -102,11 +102,11 @@ typedef struct sumi_pipeline {
     // in   float [items * channels, h * w]: the noise, when there is no start. out: the latents after every evaluation
     sumi_value x;
     sumi_value base, history; // out, in  float, same shape, with has_base and has_history: the solver's other states
-    sumi_value clean;      // out  float, same shape: the encoded start image. in with starts_from_latents
-    sumi_value velocity;   // (not bound; for tests) d x / d sigma after guidance
-    sumi_value preview;    // out  float [items * 3, h * w] in [-1, 1], new after every evaluation
-    sumi_value picture;    // out  activations [items * H * W, 3]: decoder output, nominal range [-1, 1]
-    sumi_value bytes;      // out  bytes [items * H * W, 3]
+    sumi_value clean;         // out  float, same shape: the encoded start image. in with starts_from_latents
+    sumi_value velocity;      // (not bound; for tests) d x / d sigma after guidance
+    sumi_value preview;       // out  float [items * 3, h * w] in [-1, 1], new after every evaluation
+    sumi_value picture;       // out  activations [items * H * W, 3]: decoder output, nominal range [-1, 1]
+    sumi_value bytes;         // out  bytes [items * H * W, 3]
     sumi_value not_finite; // out  int [1, 1]: how many values of the picture are not finite; zeroed by the plan itself
     int32_t latent_height, latent_width;
 } sumi_pipeline;
