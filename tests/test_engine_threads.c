@@ -464,6 +464,37 @@ TEST(the_memory_answer_waits_for_no_slice)
     sumi_mutex_destroy(&g.mutex);
 }
 
+// A thread of ours runs the jobs, and this one pauses them at any moment.
+TEST(pauses_beside_our_thread)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = SUMI_PUMP_THREAD;
+    ed.max_slice_us = 200;
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    sumi_image_desc desc;
+    rich_image(&desc, model);
+    const uint64_t want = draw_hash(engine, &desc);
+    unsigned random = 1;
+    for (int round = 0; round < 12; round++) {
+        sumi_job jobs[3];
+        for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+        for (int i = 0; i < 20; i++) {
+            random = random * 1664525u + 1013904223u;
+            system_sleep_us(random >> 22);
+            (void)sumi_job_pause(engine, jobs[(random >> 8) % 3], (random >> 16) % 2 == 0);
+        }
+        for (int i = 0; i < 3; i++) (void)sumi_job_pause(engine, jobs[i], false);
+        for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_job_wait(engine, jobs[i], SUMI_FOREVER), SUMI_OK);
+        for (int i = 0; i < 3; i++) CHECK(fetch_hash(engine, jobs[i], &desc) == want);
+    }
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -477,5 +508,6 @@ int main(int argc, char** argv)
     RUN(closing_discarding_and_destroying_beside_our_thread);
     RUN(the_memory_answer_waits_for_no_slice);
     RUN(two_engines_on_two_threads_do_not_meet);
+    RUN(pauses_beside_our_thread);
     TEST_END();
 }
