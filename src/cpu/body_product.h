@@ -20,26 +20,26 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-static ALWAYS_INLINE void tile_rows(const int32_t rows, int32_t depth, const float* a, const float* b, float* c,
-                                    ptrdiff_t c_stride, bool first)
+static ALWAYS_INLINE void tile_rows(const int32_t rows, const int32_t vectors, int32_t depth, const float* a,
+                                    const float* b, float* c, ptrdiff_t c_stride, bool first)
 {
     vec acc[SUMI_TILE_ROWS][SUMI_TILE_VECTORS];
     UNROLL
     for (int32_t r = 0; r < rows; r++) {
         UNROLL
-        for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) {
+        for (int32_t v = 0; v < vectors; v++) {
             acc[r][v] = first ? vec_all(0.0f) : vec_load(c + r * c_stride + v * SUMI_LANES);
         }
     }
     for (int32_t k = 0; k < depth; k++) {
         vec columns[SUMI_TILE_VECTORS];
         UNROLL
-        for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) { columns[v] = vec_load(b + v * SUMI_LANES); }
+        for (int32_t v = 0; v < vectors; v++) { columns[v] = vec_load(b + v * SUMI_LANES); }
         UNROLL
         for (int32_t r = 0; r < rows; r++) {
             vec value = vec_all(a[r * SUMI_CPU_A_STRIDE]);
             UNROLL
-            for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) { acc[r][v] = vec_fma(value, columns[v], acc[r][v]); }
+            for (int32_t v = 0; v < vectors; v++) { acc[r][v] = vec_fma(value, columns[v], acc[r][v]); }
         }
         a += 1;
         b += TILE_COLS;
@@ -47,34 +47,48 @@ static ALWAYS_INLINE void tile_rows(const int32_t rows, int32_t depth, const flo
     UNROLL
     for (int32_t r = 0; r < rows; r++) {
         UNROLL
-        for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) { vec_store(c + r * c_stride + v * SUMI_LANES, acc[r][v]); }
+        for (int32_t v = 0; v < vectors; v++) { vec_store(c + r * c_stride + v * SUMI_LANES, acc[r][v]); }
+    }
+}
+
+// A body for every height, so that a low last tile does no wasted work.
+static ALWAYS_INLINE void tile_by_height(int32_t rows, const int32_t vectors, int32_t depth, const float* a,
+                                         const float* b, float* c, ptrdiff_t c_stride, bool first)
+{
+    switch (rows) {
+    case 1: tile_rows(1, vectors, depth, a, b, c, c_stride, first); break;
+    case 2: tile_rows(2, vectors, depth, a, b, c, c_stride, first); break;
+    case 3: tile_rows(3, vectors, depth, a, b, c, c_stride, first); break;
+    case 4: tile_rows(4, vectors, depth, a, b, c, c_stride, first); break;
+#if SUMI_TILE_ROWS > 4
+    case 5: tile_rows(5, vectors, depth, a, b, c, c_stride, first); break;
+    case 6: tile_rows(6, vectors, depth, a, b, c, c_stride, first); break;
+#endif
+#if SUMI_TILE_ROWS > 6
+    case 7: tile_rows(7, vectors, depth, a, b, c, c_stride, first); break;
+    case 8: tile_rows(8, vectors, depth, a, b, c, c_stride, first); break;
+    case 9: tile_rows(9, vectors, depth, a, b, c, c_stride, first); break;
+    case 10: tile_rows(10, vectors, depth, a, b, c, c_stride, first); break;
+    case 11: tile_rows(11, vectors, depth, a, b, c, c_stride, first); break;
+    case 12: tile_rows(12, vectors, depth, a, b, c, c_stride, first); break;
+    case 13: tile_rows(13, vectors, depth, a, b, c, c_stride, first); break;
+    case 14: tile_rows(14, vectors, depth, a, b, c, c_stride, first); break;
+#endif
+    default: break;
     }
 }
 
 static void product_tile(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride,
                          bool first)
 {
-    switch (rows) { // a body for every height, so that a low last tile does no wasted work
-    case 1: tile_rows(1, depth, a, b, c, c_stride, first); break;
-    case 2: tile_rows(2, depth, a, b, c, c_stride, first); break;
-    case 3: tile_rows(3, depth, a, b, c, c_stride, first); break;
-    case 4: tile_rows(4, depth, a, b, c, c_stride, first); break;
-#if SUMI_TILE_ROWS > 4
-    case 5: tile_rows(5, depth, a, b, c, c_stride, first); break;
-    case 6: tile_rows(6, depth, a, b, c, c_stride, first); break;
-#endif
-#if SUMI_TILE_ROWS > 6
-    case 7: tile_rows(7, depth, a, b, c, c_stride, first); break;
-    case 8: tile_rows(8, depth, a, b, c, c_stride, first); break;
-    case 9: tile_rows(9, depth, a, b, c, c_stride, first); break;
-    case 10: tile_rows(10, depth, a, b, c, c_stride, first); break;
-    case 11: tile_rows(11, depth, a, b, c, c_stride, first); break;
-    case 12: tile_rows(12, depth, a, b, c, c_stride, first); break;
-    case 13: tile_rows(13, depth, a, b, c, c_stride, first); break;
-    case 14: tile_rows(14, depth, a, b, c, c_stride, first); break;
-#endif
-    default: break;
-    }
+    tile_by_height(rows, SUMI_TILE_VECTORS, depth, a, b, c, c_stride, first);
+}
+
+// The first half of the columns: a panel that has no more of them would waste half of the work.
+static void product_half_tile(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride,
+                              bool first)
+{
+    tile_by_height(rows, SUMI_TILE_VECTORS / 2, depth, a, b, c, c_stride, first);
 }
 
 // ---- Packing: SUMI_LANES rows x SUMI_LANES of depth are loaded as vectors and transposed in registers ---------------
@@ -255,9 +269,9 @@ static void product_dot_bf16(const float* x, ptrdiff_t xs, int32_t rows, const v
 
 #define SUMI_CPU_KERNEL_TABLE(table_name)                                                                              \
     {                                                                                                                  \
-        table_name, SUMI_TILE_ROWS, TILE_COLS, product_tile, product_pack_f32, product_pack_f16, product_pack_bf16,    \
-            product_dot_f32, product_dot_f16, product_dot_bf16, rows_finish, rows_activate, rows_gated, rows_sum,      \
-            rows_sum_squares, rows_normalise, rows_gate_add, rows_rotate, rows_channel_sums, rows_channel_norm,        \
-            rows_softmax, rows_scale                                                                                   \
+        table_name, SUMI_TILE_ROWS, TILE_COLS, product_tile, product_half_tile, product_pack_f32, product_pack_f16,    \
+            product_pack_bf16, product_dot_f32, product_dot_f16, product_dot_bf16, rows_finish, rows_activate,         \
+            rows_gated, rows_sum, rows_sum_squares, rows_normalise, rows_gate_add, rows_rotate, rows_channel_sums,     \
+            rows_channel_norm, rows_softmax, rows_scale                                                                \
     }
 #endif

@@ -26,23 +26,34 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
 {
     SUMI_ASSERT(rows >= 1 && rows <= SUMI_CPU_MAX_TILE_ROWS && k + depth <= product->depth);
     const conv_source* source = product->source;
-    int32_t channels = source->channels, kernel = source->kernel;
-    int32_t height = source->height << source->shift, width = source->width << source->shift;
+    const int32_t channels = source->channels, kernel = source->kernel;
+    const int32_t height = source->height << source->shift, width = source->width << source->shift;
+    // Where neighbours lie side by side, the taps of a row are one run.
+    const bool has_runs = source->shift == 0 && source->pitch == channels;
+    const int32_t first_tap = k / channels, first_ky = first_tap / kernel, first_kx = first_tap % kernel;
     int32_t y = row / source->out_width + (source->above << source->shift), x = row % source->out_width;
     for (int32_t r = 0; r < rows; r++) {
         float* to = tile + r * SUMI_CPU_A_STRIDE;
-        int32_t tap = k / channels, channel = k % channels;
-        for (int32_t done = 0; done < depth; tap++, channel = 0) {
-            int32_t count = min_int(channels - channel, depth - done);
-            int32_t iy = y * source->stride + tap / kernel - source->pad,
-                    ix = x * source->stride + tap % kernel - source->pad;
-            if (iy < 0 || iy >= height || ix < 0 || ix >= width) {
+        const int32_t left = x * source->stride - source->pad;
+        int32_t ky = first_ky, kx = first_kx, channel = k % channels;
+        for (int32_t done = 0; done < depth;) {
+            const int32_t iy = y * source->stride + ky - source->pad, ix = left + kx;
+            const bool is_inside = iy >= 0 && iy < height && ix >= 0 && ix < width;
+            const int32_t taps = has_runs && is_inside ? min_int(kernel - kx, width - ix) : 1,
+                          count = min_int(taps * channels - channel, depth - done);
+            if (!is_inside) {
                 memset(to + done, 0, (size_t)count * sizeof(float));
             } else {
                 int64_t pixel = (int64_t)(iy >> source->shift) * source->width + (ix >> source->shift);
                 memcpy(to + done, source->x + pixel * source->pitch + channel, (size_t)count * sizeof(float));
             }
             done += count;
+            channel = 0;
+            kx += taps;
+            if (kx >= kernel) {
+                kx = 0;
+                ky++;
+            }
         }
         if (++x == source->out_width) {
             x = 0;

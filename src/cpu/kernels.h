@@ -39,6 +39,9 @@ typedef struct sumi_cpu_kernels {
     // 64 bytes. C: c_stride floats from row to row; `first` starts from zero, otherwise from C.
     // Every element is one chain of (fused) multiply-adds in the order of depth, whatever rows is.
     void (*tile)(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride, bool first);
+    // The same for the first tile_cols / 2 columns of the panel and of C; the others of C stay as they are.
+    void (*half_tile)(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride,
+                      bool first);
     // Packs `count` <= tile_cols rows of `depth` elements as the columns of a panel; missing columns become 0. Sources
     // need no alignment.
     void (*pack_f32)(float* panel, const void* const* rows, int32_t count, int32_t depth);

@@ -207,8 +207,9 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
                             : product->panels
                                   + ((size_t)(column / tile_cols + p) * (size_t)product->depth + (size_t)k)
                                         * (size_t)tile_cols;
-                    kernels->tile(tile, depth, a, panel, c + (size_t)r * (size_t)c_stride + p * tile_cols, c_stride,
-                                  k == 0);
+                    const bool is_half = cols - p * tile_cols <= tile_cols / 2;
+                    (is_half ? kernels->half_tile : kernels->tile)(
+                        tile, depth, a, panel, c + (size_t)r * (size_t)c_stride + p * tile_cols, c_stride, k == 0);
                 }
                 if (k + depth == product->depth) {
                     finish_rows(product, row + r, tile, column, cols, c + (size_t)r * (size_t)c_stride, c_stride);
