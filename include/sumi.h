@@ -582,11 +582,19 @@ typedef enum sumi_weight_format {
     // GPU of 8.9 or newer: the large matrices of the transformer in e4m3 with a scale per row, quantised when they are
     // loaded. Embedders, modulation and the final layer stay bfloat16. SUMI_NOT_SUPPORTED on the CPU.
     SUMI_WEIGHTS_FP8 = 2,
-    SUMI_WEIGHTS_AS_STORED = 3, // as AUTO, in this version
+    // GPU: matrices of GGUF's block types and of fp8 files stay as their file has them, the text encoders' too, and are
+    // unpacked to bfloat16 for each product: the memory is that of the file, the bits are those of BF16. Products of many
+    // rows, as a picture's, are a little slower, those of few rows faster. Everything else is as BF16. CPU: as AUTO.
+    SUMI_WEIGHTS_AS_STORED = 3,
     // Any GPU: the same matrices in 8-bit integers with a scale per row, rotated so that no few columns decide it (QuaRot,
     // Ashkboos et al. 2024). As large as FP8. A prediction of Z-Image's size is off from float32 by 2.1 times what it is
     // off in PyTorch's bfloat16 (FP8: 5.9 times), in 0.94 of FP8's time on an H200. SUMI_NOT_SUPPORTED on the CPU.
-    SUMI_WEIGHTS_INT8 = 4
+    SUMI_WEIGHTS_INT8 = 4,
+    // Any GPU: the same matrices in 4-bit codes, groups of 32 along a row with a half-precision scale each (4.5 bits a
+    // weight, the form of GGUF's IQ4_NL), quantised from the file's values when they are loaded. Activations and the
+    // operands of products stay bfloat16. The least memory and the largest error: a prediction is off by about 6 to 8
+    // times what it is off in bfloat16. SUMI_NOT_SUPPORTED on the CPU.
+    SUMI_WEIGHTS_INT4 = 5
 } sumi_weight_format;
 
 // Where a checkpoint is. Each path below `path` names one component. It overrides or completes what `path` holds; NULL

@@ -194,6 +194,7 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
     case SUMI_WEIGHTS_BF16:
     case SUMI_WEIGHTS_FP8:
     case SUMI_WEIGHTS_INT8:
+    case SUMI_WEIGHTS_INT4:
         if (engine->runner->functions->prepare != NULL) break;
         return sumi_fail(
             error, SUMI_NOT_SUPPORTED,
