@@ -184,18 +184,32 @@ const synthetic_config synthetic_newbie = {.family = SYNTHETIC_NEWBIE,
                                            .vae_resnets = 2,
                                            .vae_groups = 32};
 
+static const struct {
+    const char* name;
+    sumi_weight_format weights;
+} s_formats[] = {{"bf16", SUMI_WEIGHTS_BF16},
+                 {"fp8", SUMI_WEIGHTS_FP8},
+                 {"int8", SUMI_WEIGHTS_INT8},
+                 {"int4", SUMI_WEIGHTS_INT4},
+                 {"as-stored", SUMI_WEIGHTS_AS_STORED}};
+#define FORMAT_COUNT (sizeof s_formats / sizeof *s_formats)
+
 bool synthetic_weights(const char* name, sumi_weight_format* out_weights)
 {
-    static const struct {
-        const char* name;
-        sumi_weight_format weights;
-    } s_formats[] = {{"bf16", SUMI_WEIGHTS_BF16}, {"fp8", SUMI_WEIGHTS_FP8}, {"int8", SUMI_WEIGHTS_INT8}};
-    for (size_t i = 0; i < sizeof s_formats / sizeof *s_formats; i++) {
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
         if (strcmp(name, s_formats[i].name) != 0) continue;
         *out_weights = s_formats[i].weights;
         return true;
     }
     return false;
+}
+
+const char* synthetic_weights_name(sumi_weight_format weights)
+{
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
+        if (weights == s_formats[i].weights) return s_formats[i].name;
+    }
+    return s_formats[0].name;
 }
 
 const synthetic_config* synthetic_find(const char* name)

@@ -36,8 +36,10 @@ extern const synthetic_config synthetic_newbie_tiny, synthetic_newbie_mid, synth
 // "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie";
 // NULL: none of them
 const synthetic_config* synthetic_find(const char* name);
-// "bf16", "fp8" or "int8": what options call formats of weights. False: another name.
+// What options call formats of weights. False: another name.
+#define SYNTHETIC_WEIGHTS "bf16|fp8|int8|int4|as-stored"
 bool synthetic_weights(const char* name, sumi_weight_format* out_weights);
+const char* synthetic_weights_name(sumi_weight_format weights); // AUTO is bf16: on a GPU
 
 // Rows of features that come with every prompt, of the template around it; every byte of SYNTHETIC_WORDS is one more,
 // for the tokenizer has no merges. A picture that a prompt refers to adds its own.

@@ -39,7 +39,7 @@ void compare_png(golden_case* c, const char* name, const array* bytes, double bf
     } else if (!c->g->is_gpu) report(c, name, largest, 1, largest <= 1);
     else if (bf16 > 0) {
         const double error = sqrt(difference / (double)count),
-                     allowed = fmax(1.5 * bf16, error_in_8_bits(c)) * sqrt(size / (double)count) + 0.6;
+                     allowed = fmax(1.5 * bf16, error_of_format(c)) * sqrt(size / (double)count) + 0.6;
         report(c, name, error, allowed, error <= allowed);
     } else not_checked(c, name, "no error in bfloat16 is stored for it");
     png_free(&want);

@@ -1,11 +1,12 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
 //     golden_run [--skip-other-families] [--as-engine]
-//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8 | --int8] [--list-kernels] DIR
+//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--list-kernels] DIR
 //
 // --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16;
 // --portable without Hopper's kernels, --no-graphs without CUDA graphs, --cublaslt with that library for what it can
-// take (it must be there), --fp8 and --int8 with weights in 8 bits, which have bounds that only a broken path exceeds. Tokenizers,
+// take (it must be there), --fp8, --int8 and --int4 with weights in 8 or 4 bits, which have bounds that only a broken path exceeds,
+// --as-stored with block types and fp8 as their files have them, which has the bounds of bfloat16. Tokenizers,
 // schedules, pictures and single operations are the processor's in any case. --list-kernels prints every kernel that
 // the device has and how often it was used: tests/check_kernels.sh adds such lists up.
 //
@@ -168,6 +169,8 @@ int main(int argc, char** argv)
         else if (strcmp(argv[i], "--cublaslt") == 0) cublaslt = SUMI_CUBLASLT_ALWAYS;
         else if (strcmp(argv[i], "--fp8") == 0) g->weights = SUMI_WEIGHTS_FP8;
         else if (strcmp(argv[i], "--int8") == 0) g->weights = SUMI_WEIGHTS_INT8;
+        else if (strcmp(argv[i], "--int4") == 0) g->weights = SUMI_WEIGHTS_INT4;
+        else if (strcmp(argv[i], "--as-stored") == 0) g->weights = SUMI_WEIGHTS_AS_STORED;
         else if (strcmp(argv[i], "--as-engine") == 0) g->as_engine = true;
         else if (strcmp(argv[i], "--list-kernels") == 0) lists_kernels = true;
         else if (strcmp(argv[i], "--skip-other-families") == 0) may_be_other = true;
@@ -181,7 +184,7 @@ int main(int argc, char** argv)
                         || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
     if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
         fprintf(stderr, "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
-                        "[--no-graphs] [--cublaslt] [--fp8 | --int8] [--list-kernels] DIR\n"
+                        "[--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--list-kernels] DIR\n"
                         "  the last five are for --backend cuda\n");
         free(g);
         return 2;

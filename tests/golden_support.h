@@ -84,9 +84,9 @@ void compare_partly(golden_case* c, const char* name, const array* got, int64_t 
 void compare_with(golden_case* c, const char* kind, const char* name, const array* got);
 // got must differ from wrong.NAME, the result of a known mistake.
 void compare_wrong(golden_case* c, const char* name, const array* got);
+// What weights in 8 or 4 bits may be off by; 0: they are in neither.
+double error_of_format(const golden_case* c);
 // A value that has no tensor: prints one line.
-// What weights in 8 bits may be off by; 0: they are not.
-double error_in_8_bits(const golden_case* c);
 void report(golden_case* c, const char* what, double error, double tolerance, bool good);
 void not_checked(golden_case* c, const char* name, const char* why);
 void case_fails(golden_case* c, const char* format, ...) SUMI_PRINTF(2, 3);

@@ -5,7 +5,7 @@
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
 #   ops        test_cuda_ops: every op against the processor                          (default)
-#   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8 and int8, also portable (default)
+#   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8, int8 and int4, also portable (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
@@ -171,6 +171,8 @@ if has golden; then
         list_run "golden $data, fp8, portable" "$bin/golden_run" --backend cuda --fp8 --portable tests/golden/$data
         list_run "golden $data, int8" "$bin/golden_run" --backend cuda --int8 tests/golden/$data
         list_run "golden $data, int8, portable" "$bin/golden_run" --backend cuda --int8 --portable tests/golden/$data
+        list_run "golden $data, int4" "$bin/golden_run" --backend cuda --int4 tests/golden/$data
+        list_run "golden $data, int4, portable" "$bin/golden_run" --backend cuda --int4 --portable tests/golden/$data
     done
     finish
     if has ops; then run kernels tests/check_kernels.sh "${kernel_lists[@]}"; fi

@@ -773,10 +773,7 @@ static bool print_report(bench* b)
     text_times times;
     sumi_engine_info info = sumi_engine_get_info(b->engine);
     printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.3g s\n", info.device,
-           b->weights == SUMI_WEIGHTS_FP8    ? "fp8"
-           : b->weights == SUMI_WEIGHTS_INT8 ? "int8"
-                                             : "bf16",
-           b->tokens, b->seconds);
+           synthetic_weights_name(b->weights), b->tokens, b->seconds);
     if (b->blocks > 0)
         printf("the transformer has %d of its %d blocks: \"forward\" is scaled to all, everything else is not\n",
                b->blocks, b->whole_blocks);
@@ -919,7 +916,8 @@ static int usage(void)
         "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid] | --model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
-        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8|int8] [--cublaslt] [--slice "
+        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights " SYNTHETIC_WEIGHTS
+        "] [--cublaslt] [--slice "
         "US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] ...\n"

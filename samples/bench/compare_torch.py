@@ -1011,6 +1011,8 @@ def compare_accuracy(args, model, folder):
         rows += [("sumi, fp8, portable kernels", ["--fp8", "--portable"], 1.1 * quarter)]
         rows += [("sumi, int8", ["--int8"], 2.2 * half)]
         rows += [("sumi, int8, portable kernels", ["--int8", "--portable"], 2.2 * half)]
+        rows += [("sumi, int4", ["--int4"], 8 * half)]
+        rows += [("sumi, int4, portable kernels", ["--int4", "--portable"], 8 * half)]
     where = torch.cuda.get_device_name() if args.backend == "cuda" else "processor"
     what = f"{args.size}, {args.tokens} caption tokens, {args.model or args.synthetic}"
     print(f"{where}; one prediction, {what}; torch {torch.__version__}\n")
@@ -1045,7 +1047,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8, help="of a picture on a GPU")
     parser.add_argument("--seconds", type=float, default=6.0, help="per measurement on a GPU")
     parser.add_argument("--rounds", type=int, default=2, help="turns on a GPU")
-    parser.add_argument("--weights", default="bf16", choices=["bf16", "fp8", "int8"], help="sumi's on a GPU")
+    parser.add_argument("--weights", default="bf16", choices=["bf16", "fp8", "int8", "int4", "as-stored"], help="sumi's on a GPU")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--features", help=argparse.SUPPRESS)
     args = parser.parse_args()

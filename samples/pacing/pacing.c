@@ -426,7 +426,7 @@ static int usage(void)
     fprintf(
         stderr,
         "usage: pacing [--host gl|cuda|none] [--checkpoint FOLDER | --synthetic tiny|mid|z-image] [--backend cpu|cuda] "
-        "[--weights bf16|fp8|int8] [--size N] [--steps N]\n"
+        "[--weights " SYNTHETIC_WEIGHTS "] [--size N] [--steps N]\n"
         "              [--budgets B,B,..] [--frames N] [--seconds N] [--period MS] [--load MS] [--slice US] [--tokens "
         "N] [--first N] [--paced-load MS]\n"
         "              [--memory-budget MB]\n"

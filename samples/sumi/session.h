@@ -35,8 +35,10 @@ typedef struct session_args {
      "which model of its family it is, for files that do not say so, as 2512 or edit-2511", 0, 0}
 #define ENGINE_OPTIONS(args)                                                                                                                 \
     {"--backend", OPTION_CHOICE, &(args)->backend, "auto|cpu|cuda", "what computes", 0, 0},                                                  \
-    {"--weights", OPTION_CHOICE, &(args)->weights, "auto|bf16|fp8|as-stored|int8",                                                           \
-     "what a GPU holds the transformer's large matrices in; int8 and fp8 take half of the memory", 0, 0},                                    \
+    {"--weights", OPTION_CHOICE, &(args)->weights, "auto|bf16|fp8|as-stored|int8|int4",                                                      \
+     "what a GPU holds the transformer's large matrices in; int8 and fp8 take half of bf16's memory, int4 less than a third; as-stored: "     \
+     "what their file has, the text encoder's too",                                                                                          \
+     0, 0},                                                                                                                                  \
     {"--threads", OPTION_COUNT, &(args)->thread_count, "N", "threads of the CPU backend; 0, the default: every core", 0, 1024},              \
     {"--memory-budget", OPTION_BYTES, &(args)->memory_budget_bytes, "BYTES",                                                                 \
      "most memory for intermediate values, as in 500M or 2G; a short budget decodes the picture in tiles", 0, 0},                            \
