@@ -4,6 +4,7 @@
 // captured launch is right for every step.
 //   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static, but for sumi_norm_*_rows (rows.cuh); args in rows.h. The grid is any number of blocks unless it says otherwise.
 #include "rows.cuh"
+#include "stored.cuh"
 
 // Where a thread of an elementwise kernel works: 2^lanes_log2 threads to a row.
 struct row_place {
@@ -53,6 +54,44 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
             for (int c = p.lane; c < a.cols; c += p.lanes) {
                 const float v = __bfloat162float(x[c]) * scale;
                 store_element(a.y.data, a.y.is_float, y + c, a.bias != 0 ? v + ((const float*)a.bias)[c] : v);
+            }
+        }
+    }
+}
+
+// The same of a table that lies as its file has it. Its elements are rounded to bfloat16 first, as those of a table that
+// is converted when it is loaded. Rows are few: the type is found at run time.
+template <int TYPE> SUMI_DEVICE uint4 embedded(const uint8_t* row, int c, float scale)
+{
+    const stored<TYPE> chunk(row + c / 256 * stored_layout<TYPE>::BYTES, c % 32);
+    return stored_bf16<TYPE>(chunk, c % 256, scale);
+}
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_embed_rows_stored(const __grid_constant__ sumi_embed_rows_args a)
+{
+    row_place p = place_of(a.lanes_log2, a.row_begin);
+    for (; p.row < a.row_end; p.row += p.stride) {
+        const int32_t id = ((const int32_t*)a.ids)[p.row];
+        const bool is_known = id >= 0 && id < a.table_rows;
+        const float scale = is_known ? a.scale : __int_as_float(0x7fffffff);
+        const int row = is_known ? id : 0;
+        const uint8_t* x = a.piece_rows == 0 ? (const uint8_t*)a.table + row * (int64_t)a.pitch
+                                             : ((const uint8_t* const*)a.table)[row / a.piece_rows]
+                                                   + row % a.piece_rows * (int64_t)a.pitch;
+        for (int c = 8 * p.lane; c < a.cols; c += 8 * p.lanes) {
+            uint4 packed = make_uint4(0, 0, 0, 0);
+            switch (a.type) {
+#define TYPE(name, number, bytes)                                                                                      \
+    case number: packed = embedded<number>(x, c, a.type_scale); break;
+                SUMI_STORED_TYPES(TYPE)
+#undef TYPE
+            }
+            const uint32_t w[4] = {packed.x, packed.y, packed.z, packed.w};
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                float v = __uint_as_float(i % 2 == 0 ? w[i / 2] << 16 : w[i / 2] & 0xffff0000u) * scale;
+                if (a.bias != 0) v += ((const float*)a.bias)[c + i];
+                store_element(a.y.data, a.y.is_float, p.row * a.cols + c + i, v);
             }
         }
     }

@@ -41,6 +41,10 @@ typedef struct sumi_embed_rows_args {
     // piece_rows not 0: table is a list of the addresses of pieces of so many rows
     int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector;
     float scale;
+    // sumi_embed_rows_stored: the type of the table's rows (kernels/stored.h), whose pitch is in bytes; of fp8 files the
+    // factor of its elements
+    int32_t type;
+    float type_scale;
     int32_t reserved;
 } sumi_embed_rows_args;
 typedef struct sumi_fill_rows_args { // grid y: spans

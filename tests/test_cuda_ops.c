@@ -91,7 +91,8 @@ struct scene {
     int output_count;
     struct {
         int a, b;
-    } twins[2]; // outputs of one shape that must have the same bits
+        bool is_bf16; // they have where weights are kept in bfloat16, which a processor does not do
+    } twins[2];       // outputs of one shape that must have the same bits
     int twin_count;
 };
 
@@ -175,6 +176,32 @@ static sumi_step_row aligned_row(scene* s, sumi_element element, int cols, bool 
     return (sumi_step_row){table, 2 * cols, per_step};
 }
 
+// Blocks of one of GGUF's types: random codes with scales that make numbers of about `spread`. The scales are powers of
+// two, so that values, and sums of their products with small integers, are exact.
+static void fill_blocks(stock* store, sumi_dtype dtype, unsigned char* to, size_t count, float spread)
+{
+    // where the scale and the offset's scale are, -1: none; the size of what they multiply
+    static const struct {
+        int d, minimum;
+        float size;
+    } types[SUMI_DTYPE_COUNT] = {[SUMI_DTYPE_Q8_0] = {0, -1, 74.0f},   [SUMI_DTYPE_Q4_0] = {0, -1, 4.6f},
+                                 [SUMI_DTYPE_Q4_1] = {0, 2, 4.6f},     [SUMI_DTYPE_Q5_0] = {0, -1, 9.2f},
+                                 [SUMI_DTYPE_Q5_1] = {0, 2, 9.2f},     [SUMI_DTYPE_Q2_K] = {80, 82, 13.0f},
+                                 [SUMI_DTYPE_Q3_K] = {108, -1, 42.0f}, [SUMI_DTYPE_Q4_K] = {0, 2, 240.0f},
+                                 [SUMI_DTYPE_Q5_K] = {0, 2, 480.0f},   [SUMI_DTYPE_Q6_K] = {208, -1, 1370.0f},
+                                 [SUMI_DTYPE_IQ4_NL] = {0, -1, 75.0f}, [SUMI_DTYPE_IQ4_XS] = {0, -1, 1390.0f}};
+    const sumi_dtype_info* info = sumi_dtype_get(dtype);
+    const float d = exp2f(floorf(log2f(spread / types[dtype].size)));
+    for (size_t i = 0; i < count / (size_t)info->block; i++, to += info->block_bytes) {
+        for (int k = 0; k < info->block_bytes; k++) to[k] = (unsigned char)(draw(store) >> 56);
+        const uint16_t scale = sumi_float_to_f16(draw(store) >> 63 ? d : -d), minimum = sumi_float_to_f16(8.0f * d),
+                       offset = sumi_float_to_f16(-8.0f * d);
+        memcpy(to + types[dtype].d, &scale, 2);
+        // the K types subtract it, the others add it
+        if (types[dtype].minimum >= 0) memcpy(to + types[dtype].minimum, info->block > 32 ? &minimum : &offset, 2);
+    }
+}
+
 // Rows of random numbers in one to three parts of the file's type. A matrix's spread keeps its products near 1.
 static sumi_weight* stack(scene* s, int rows, int cols, int parts, sumi_dtype dtype, float spread, float centre)
 {
@@ -182,15 +209,18 @@ static sumi_weight* stack(scene* s, int rows, int cols, int parts, sumi_dtype dt
     sumi_weight* w = &s->store->weights[s->next_weight];
     if (dtype == SUMI_DTYPE_NONE) dtype = SUMI_DTYPE_BF16;
     bool is_fp8 = dtype == SUMI_DTYPE_F8_E4M3 || dtype == SUMI_DTYPE_F8_E5M2;
-    size_t size = (size_t)sumi_dtype_bytes(dtype, 1);
+    const bool is_block = sumi_dtype_get(dtype)->block > 1;
+    size_t size = is_block ? 2 : (size_t)sumi_dtype_bytes(dtype, 1);
     sumi_weight made = {.name = "weight", .rows = rows, .cols = cols, .part_count = parts, .index = s->next_weight};
     for (int p = 0, begin = 0; p < parts; p++) {
         int end = p + 1 == parts ? rows : rows / parts * (p + 1);
         size_t count = (size_t)(end - begin) * (size_t)cols;
         bool fresh;
         // files promise no alignment beyond the element's
-        unsigned char* data = (unsigned char*)block(s, count * size, &fresh) + size;
-        for (size_t i = 0; fresh && i < count; i++) {
+        unsigned char* data =
+            (unsigned char*)block(s, is_block ? (size_t)sumi_dtype_bytes(dtype, count) : count * size, &fresh) + size;
+        if (fresh && is_block) fill_blocks(s->store, dtype, data, count, spread);
+        for (size_t i = 0; fresh && !is_block && i < count; i++) {
             float value = centre + spread * normal(s->store);
             uint16_t half = dtype == SUMI_DTYPE_F16 ? sumi_float_to_f16(value) : sumi_float_to_bf16(value);
             uint8_t quarter = dtype == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(value * 16.0f / spread)
@@ -486,13 +516,14 @@ static void same_bits(const op_case* c, const scene* s, const char* name, const 
 
 static sumi_cublaslt s_cublaslt;
 
-static void same_twins(const op_case* c, const scene* s, const char* name, void** got)
+static void same_twins(const op_case* c, const scene* s, const machine* m, void** got)
 {
     if (s_cublaslt == SUMI_CUBLASLT_ALWAYS) return; // it chooses by the number of rows, which the twin has fewer of
     for (int i = 0; i < s->twin_count; i++) {
         int a = s->twins[i].a, b = s->twins[i].b;
+        if (s->twins[i].is_bf16 && m->rounds) continue;
         bool same = memcmp(got[a], got[b], (size_t)sumi_plan_info(&s->plan, s->outputs[a].value)->bytes) == 0;
-        if (!same) printf("  %s on %s: outputs %d and %d have other bits\n", c->name, name, a, b);
+        if (!same) printf("  %s on %s: outputs %d and %d have other bits\n", c->name, m->name, a, b);
         CHECK(same);
     }
 }
@@ -540,7 +571,7 @@ static void try_case(const op_case* c, const machine* reference, const machine* 
             if (good && how == MANNER_WHOLE && same_as[k] < 0)
                 for (int i = 0; i < s.output_count; i++)
                     compare_output(c, &s, i, m, outs[i], reference, want[i], &error);
-            if (good) same_twins(c, &s, m->name, outs);
+            if (good) same_twins(c, &s, m, outs);
             if (good && (how != MANNER_WHOLE || same_as[k] >= 0))
                 same_bits(c, &s, m->name, s_manners[how], outs, first[same_as[k] >= 0 ? same_as[k] : k]);
             if (good && how == MANNER_WHOLE) memcpy(first[k], outs, sizeof outs), memset(outs, 0, sizeof outs);
@@ -676,11 +707,22 @@ enum {
     ADAPTED = 64,
     FLOAT_TABLE = 128
 };
-enum { ALIGNED = 256, IN_FP8 = 512, PADDED = 1024, INTO_COLUMNS = 2048, ADDING = 4096, IN_INT8 = 8192 };
+enum {
+    ALIGNED = 256,
+    IN_FP8 = 512,
+    PADDED = 1024,
+    INTO_COLUMNS = 2048,
+    ADDING = 4096,
+    IN_INT8 = 8192,
+    IN_STORED = 16384
+};
 
 static sumi_weight_format weights_of(int flags)
 {
-    return flags & IN_FP8 ? SUMI_WEIGHTS_FP8 : flags & IN_INT8 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_AUTO;
+    return flags & IN_FP8    ? SUMI_WEIGHTS_FP8
+         : flags & IN_INT8   ? SUMI_WEIGHTS_INT8
+         : flags & IN_STORED ? SUMI_WEIGHTS_AS_STORED
+                             : SUMI_WEIGHTS_AUTO;
 }
 
 typedef struct adapters {
@@ -1082,6 +1124,160 @@ static const op_case s_int8[] = {
     {"int8, norm of 784 and qkv", build_8bit_block, 2900, 272, 784, IN_INT8, .bound = INT8},
 };
 CASES(int8)
+
+// ---- Weights as stored, and in 4 bits -------------------------------------------------------------------------------
+enum {
+    OF_FEW = 1,
+    FROM_PARTS = 2,
+    OF_TWO_TYPES = 4,
+    INTO_A_GATE = 8,
+    WITH_BIAS = 16,
+    WITH_RESIDUAL = 32,
+    AS_INT4 = 64
+};
+
+// The weight's rows as bfloat16, as which a device keeps it otherwise.
+static sumi_weight* rounded_twin(scene* s, const sumi_weight* of)
+{
+    bool fresh;
+    if (s->next_weight == MAX_WEIGHTS) abort();
+    uint16_t* data = block(s, (size_t)of->rows * (size_t)of->cols * sizeof *data, &fresh);
+    float* row = malloc((size_t)of->cols * sizeof *row);
+    for (int r = 0; fresh && r < of->rows; r++) {
+        sumi_weight_to_float(of, r, 1, row, of->cols);
+        sumi_floats_to_bf16(row, data + (size_t)r * (size_t)of->cols, (size_t)of->cols);
+    }
+    free(row);
+    sumi_weight* w = &s->store->weights[s->next_weight];
+    *w = (sumi_weight){.name = "twin",
+                       .rows = of->rows,
+                       .cols = of->cols,
+                       .part_count = 1,
+                       .parts = {{.data = data, .dtype = SUMI_DTYPE_BF16, .rows = of->rows, .scale = 1.0f}},
+                       .index = s->next_weight++};
+    return w;
+}
+
+static sumi_value stored_product(scene* s, const op_case* c, sumi_value x, sumi_weight* w, sumi_weight* b,
+                                 sumi_value residual)
+{
+    if (c->a & INTO_A_GATE) return sumi_plan_linear_gated(&s->plan, "gated", x, w, SUMI_ACT_SILU);
+    return sumi_plan_linear(
+        &s->plan, &(sumi_plan_linear_args){
+                      .label = "stored", .x = x, .weight = w, .bias = b, .residual = residual, .activation = c->act});
+}
+
+// A product with a weight as its file has it, and with the same weight in bfloat16. Small integers times exact weights
+// have exact sums, so that the order in which a kernel adds does not matter. OF_FEW: the sums of fp8 weights are not
+// exact, and the kernel of few rows has an order of its own.
+static void build_stored(scene* s, const op_case* c)
+{
+    const int parts = c->a & (FROM_PARTS | INTO_A_GATE) ? 2 : 1;
+    s->plan.wishes.weights = c->a & AS_INT4 ? SUMI_WEIGHTS_INT4 : SUMI_WEIGHTS_AS_STORED;
+    sumi_weight* w = stack(s, c->n, c->k, parts, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
+    if (c->a & OF_TWO_TYPES) {
+        sumi_weight* other = stack(s, c->n, c->k, parts, SUMI_DTYPE_Q6_K, 1.0f / sqrtf((float)c->k), 0.0f);
+        w->parts[1] = other->parts[1];
+    }
+    bool fresh;
+    float* data = block(s, (size_t)c->m * (size_t)c->k * sizeof *data, &fresh);
+    for (int i = 0; fresh && i < c->m * c->k; i++) data[i] = (float)((int)(draw(s->store) >> 33) % 3 - 1);
+    sumi_value x = give(s, SUMI_ELEMENT_ACTIVATION, c->m, c->k, data, false),
+               residual = c->a & WITH_RESIDUAL ? activations(s, c->m, c->n) : SUMI_NO_VALUE;
+    sumi_weight* b = c->a & WITH_BIAS ? bias_of(s, c->n, SUMI_DTYPE_BF16) : NULL;
+    check(s, stored_product(s, c, x, w, b, residual), c->bound);
+    if (c->a & AS_INT4) return;
+    check(s, stored_product(s, c, x, rounded_twin(s, w), b, residual), c->bound);
+    s->twins[0].a = 0, s->twins[0].b = 1, s->twins[0].is_bf16 = true;
+    s->twin_count = c->a & OF_FEW ? 0 : 1;
+}
+static void build_stored_embed(scene* s, const op_case* c)
+{
+    s->plan.wishes.weights = SUMI_WEIGHTS_AS_STORED;
+    sumi_weight *w = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *b = c->a ? bias_of(s, c->k, 0) : NULL;
+    sumi_value ids = integers(s, c->m, 1, c->n);
+    for (int i = 0; i < 2; i++) {
+        sumi_weight* table = i == 0 ? w : rounded_twin(s, w);
+        check(s,
+              b != NULL ? sumi_plan_embed_rows_biased(&s->plan, ids, table, b)
+                        : sumi_plan_embed_rows(&s->plan, ids, table, 0.7f),
+              c->bound);
+    }
+    s->twins[0].a = 0, s->twins[0].b = 1, s->twins[0].is_bf16 = true;
+    s->twin_count = 1;
+}
+// Weights in bfloat16 against the file's own precision. The products of 4-bit codes are off by what the codes are.
+#define UNPACKED 5.2e-3
+#define INT4 0.11
+// Every type by the kernel of few rows, each of its tiles, with parts of k and without, and after unpacking.
+#define OF_A_TYPE(name, type, few)                                                                                     \
+    {"stored " name ", embed", build_stored_embed, 40, 300, 512, .dtype = type, .bound = UNPACKED},                    \
+        {"stored " name " 5x80x512", build_stored, 5, 80, 512, few, .dtype = type, .bound = UNPACKED},                 \
+        {"stored " name " 50x320x768", build_stored, 50, 320, 768, few, .dtype = type, .bound = UNPACKED},             \
+        {"stored " name " 130x192x1024", build_stored, 130, 192, 1024, few, .dtype = type, .bound = UNPACKED},         \
+    {                                                                                                                  \
+        "stored " name " 300x200x256", build_stored, 300, 200, 256, 0, .dtype = type, .bound = UNPACKED                \
+    }
+static const op_case s_stored[] = {
+    OF_A_TYPE("q8_0", SUMI_DTYPE_Q8_0, 0),
+    OF_A_TYPE("q4_0", SUMI_DTYPE_Q4_0, 0),
+    OF_A_TYPE("q4_1", SUMI_DTYPE_Q4_1, 0),
+    OF_A_TYPE("q5_0", SUMI_DTYPE_Q5_0, 0),
+    OF_A_TYPE("q5_1", SUMI_DTYPE_Q5_1, 0),
+    OF_A_TYPE("q2_k", SUMI_DTYPE_Q2_K, 0),
+    OF_A_TYPE("q3_k", SUMI_DTYPE_Q3_K, 0),
+    OF_A_TYPE("q4_k", SUMI_DTYPE_Q4_K, 0),
+    OF_A_TYPE("q5_k", SUMI_DTYPE_Q5_K, 0),
+    OF_A_TYPE("q6_k", SUMI_DTYPE_Q6_K, 0),
+    OF_A_TYPE("iq4_nl", SUMI_DTYPE_IQ4_NL, 0),
+    OF_A_TYPE("iq4_xs", SUMI_DTYPE_IQ4_XS, 0),
+    OF_A_TYPE("e4m3", SUMI_DTYPE_F8_E4M3, OF_FEW),
+    OF_A_TYPE("e5m2", SUMI_DTYPE_F8_E5M2, OF_FEW),
+    // blocks of 32 in rows that are no multiple of 256; of 64 neither
+    {"stored q8_0 20x96x320", build_stored, 20, 96, 320, 0, .dtype = SUMI_DTYPE_Q8_0, .bound = UNPACKED},
+    {"stored q4_0 100x72x1088", build_stored, 100, 72, 1088, 0, .dtype = SUMI_DTYPE_Q4_0, .bound = UNPACKED},
+    {"stored q5_1 20x96x96", build_stored, 20, 96, 96, 0, .dtype = SUMI_DTYPE_Q5_1, .bound = UNPACKED},
+    {"stored q4_1 300x96x96", build_stored, 300, 96, 96, 0, .dtype = SUMI_DTYPE_Q4_1, .bound = UNPACKED},
+    {"stored iq4_nl, embed of 96, bias", build_stored_embed, 9, 30, 96, 1, .dtype = SUMI_DTYPE_IQ4_NL,
+     .bound = UNPACKED},
+    {"stored q4_k 77x520x512, parts, bias, residual", build_stored, 77, 520, 512,
+     FROM_PARTS | WITH_BIAS | WITH_RESIDUAL, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    {"stored q6_k 77x520x512, parts, silu", build_stored, 77, 520, 512, FROM_PARTS | WITH_BIAS, .act = SUMI_ACT_SILU,
+     .dtype = SUMI_DTYPE_Q6_K, .bound = UNPACKED},
+    {"stored q3_k 7x520x512, parts", build_stored, 7, 520, 512, FROM_PARTS, .dtype = SUMI_DTYPE_Q3_K,
+     .bound = UNPACKED},
+    {"stored q4_k and q6_k 77x520x512", build_stored, 77, 520, 512, FROM_PARTS | OF_TWO_TYPES | WITH_BIAS,
+     .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    {"stored q4_k and q6_k, gated 300x512x512", build_stored, 300, 512, 512, OF_TWO_TYPES | INTO_A_GATE,
+     .dtype = SUMI_DTYPE_Q4_K, .bound = 2 * UNPACKED},
+    {"stored e4m3 300x520x512, parts", build_stored, 300, 520, 512, FROM_PARTS, .dtype = SUMI_DTYPE_F8_E4M3,
+     .bound = UNPACKED},
+    {"stored q4_k, gated 12x512x512", build_stored, 12, 512, 512, INTO_A_GATE, .dtype = SUMI_DTYPE_Q4_K,
+     .bound = 2 * UNPACKED},
+    {"stored q5_k, gated 100x416x256", build_stored, 100, 416, 256, INTO_A_GATE, .dtype = SUMI_DTYPE_Q5_K,
+     .bound = 2 * UNPACKED},
+    {"stored q8_0, gated 260x512x512", build_stored, 260, 512, 512, INTO_A_GATE, .dtype = SUMI_DTYPE_Q8_0,
+     .bound = 2 * UNPACKED},
+    {"stored e4m3, gated 100x416x256", build_stored, 100, 416, 256, OF_FEW | INTO_A_GATE, .dtype = SUMI_DTYPE_F8_E4M3,
+     .bound = 2 * UNPACKED},
+    {"stored q8_0, adapters 70x96x128", build_linear, 70, 96, 128, IN_STORED | ADAPTED | BIASED, 16,
+     .dtype = SUMI_DTYPE_Q8_0, .bound = UNPACKED},
+    {"stored q4_k, adapters, gated 40x64x256", build_gated, 40, 64, 256, IN_STORED | ADAPTED, .act = SUMI_ACT_SILU,
+     .dtype = SUMI_DTYPE_Q4_K, .bound = 2 * UNPACKED},
+    {"stored q4_0, float table 40x768x192", build_linear, 40, 768, 192, IN_STORED | BIASED | TO_FLOAT,
+     .dtype = SUMI_DTYPE_Q4_0, .bound = UNPACKED},
+    {"int4 70x256x384", build_stored, 70, 256, 384, AS_INT4, .bound = INT4},
+    {"int4 300x256x384, parts", build_stored, 300, 256, 384, AS_INT4 | FROM_PARTS | WITH_BIAS, .dtype = SUMI_DTYPE_F16,
+     .bound = INT4},
+    {"int4, gated 300x512x256", build_stored, 300, 512, 256, AS_INT4 | INTO_A_GATE, .bound = 2 * INT4},
+    {"int4, gated 40x512x256, of q8_0", build_stored, 40, 512, 256, AS_INT4 | INTO_A_GATE, .dtype = SUMI_DTYPE_Q8_0,
+     .bound = 2 * INT4},
+    {"stored q4_k 4096x3840x3840", build_stored, 4096, 3840, 3840, 0, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    {"stored q6_k, gated 512x20480x3840", build_stored, 512, 20480, 3840, INTO_A_GATE, .dtype = SUMI_DTYPE_Q6_K,
+     .bound = 2 * UNPACKED},
+    {"stored q4_k 200x3072x12288", build_stored, 200, 3072, 12288, OF_FEW, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+};
+CASES(stored)
 
 // ---- Norms, rotary, tables ------------------------------------------------------------------------------------------
 // Thirds of the rows that read other rows of their tables, or none. Counters are at most 2 then.
@@ -2362,9 +2558,10 @@ TEST(the_cases_are_sound)
         size_t count;
     } all[] = {
 #define LIST(kind) {s_##kind, sizeof s_##kind / sizeof *s_##kind}
-        LIST(moving_rows),       LIST(linear),     LIST(gated),   LIST(fp8),  LIST(int8),   LIST(norms),
-        LIST(rotary_and_tables), LIST(attention),  LIST(latents), LIST(conv), LIST(strips), LIST(group_norm),
-        LIST(pictures),          LIST(autoencoder)};
+        LIST(moving_rows), LIST(linear),   LIST(gated),      LIST(fp8),
+        LIST(int8),        LIST(stored),   LIST(norms),      LIST(rotary_and_tables),
+        LIST(attention),   LIST(latents),  LIST(conv),       LIST(strips),
+        LIST(group_norm),  LIST(pictures), LIST(autoencoder)};
     bool covered[SUMI_OP_KIND_COUNT] = {false};
     machine player = {"rehearsal", NULL, true};
     sumi_error error = {0};
@@ -2465,6 +2662,7 @@ int main(int argc, char** argv)
     RUN(gated);
     RUN(fp8);
     RUN(int8);
+    RUN(stored);
     RUN(norms);
     RUN(rotary_and_tables);
     RUN(attention);

@@ -2,6 +2,7 @@
 // choose_linear.c does not take the fastest. Not a test: a table to set its constants by. Needs a GPU to itself.
 //
 //     tune_cuda_linear [--all] [--fp8] [M N K]     --all: every shape's whole list; --fp8: fp8 weights alone; M N K: shapes with these numbers alone (0: any)
+//     tune_cuda_linear --stored TYPE [M N K]       weights as a file of that type has them (q4_k, e4m3 ...) against bfloat16: the kernel that is chosen, and unpacking first
 //     tune_cuda_linear --cublaslt [M N K]          only what is chosen of each: Hopper's kernels, the portable ones, cuBLASLt, in us and as parts of the portable kernel's time
 //
 // A configuration is a plan of many equal products, each with weights of its own, so that the L2 cache holds none of
@@ -12,9 +13,11 @@
 #include "base/platform.h"
 #include "cuda/cublaslt.h"
 #include "cuda/state.h"
+#include "cuda/stored.h"
 #include "plan_runner.h"
 #include <math.h>
 #include <stdio.h>
+#include <strings.h>
 
 enum { MAX_COPIES = 24, MAX_CHOICES = 256, ROUNDS = 7 };
 #define L2_BYTES 200e6 // of all copies together
@@ -49,6 +52,7 @@ static sumi_runner* s_runner;
 static sumi_cuda* s_cuda; // the same, from within
 static unsigned char* s_numbers;
 static bool s_prints_all, s_compares;
+static sumi_dtype s_stored; // NONE: not asked
 static double s_gpu_us;
 #define NUMBERS_BYTES ((size_t)20480 * 3840 * 2 + 4096)
 
@@ -59,7 +63,7 @@ typedef struct config {
     double us[ROUNDS], best;
 } config;
 static config s_configs[MAX_CHOICES];
-static sumi_weight s_weights[MAX_COPIES], s_biases[MAX_COPIES];
+static sumi_weight s_weights[MAX_COPIES], s_biases[MAX_COPIES], s_stored_weights[MAX_COPIES];
 
 static void fill_numbers(void)
 {
@@ -96,23 +100,24 @@ static void describe(const sumi_cuda_linear_choice* c, char* text, size_t size)
 static const sumi_weight_format s_formats[] = {SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8};
 static const char* const s_names[] = {"", " fp8", " int8"};
 
-static sumi_result build(config* c, const group* g, int m, sumi_cuda_operands operands, int ops, sumi_error* error)
+static sumi_result build(config* c, const group* g, int m, sumi_weight_format format, int ops, sumi_error* error)
 {
     sumi_plan* plan = &c->plan;
+    const sumi_weight* weights = format == SUMI_WEIGHTS_AS_STORED ? s_stored_weights : s_weights;
     sumi_runner_begin_plan(s_runner, plan, &s_heap);
-    plan->wishes.weights = s_formats[operands];
+    plan->wishes.weights = format;
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, m, g->k), y = SUMI_NO_VALUE;
     if (g->kind == RESIDUAL) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);
     for (int i = 0; i < ops; i++) {
-        if (g->kind == GATED) (void)sumi_plan_linear_gated(plan, "product", x, &s_weights[i], SUMI_ACT_SILU);
+        if (g->kind == GATED) (void)sumi_plan_linear_gated(plan, "product", x, &weights[i], SUMI_ACT_SILU);
         else if (g->kind == RESIDUAL)
             (void)sumi_plan_linear(
-                plan, &(sumi_plan_linear_args){.label = "product", .x = x, .weight = &s_weights[i], .residual = y});
+                plan, &(sumi_plan_linear_args){.label = "product", .x = x, .weight = &weights[i], .residual = y});
         else
             (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "product",
                                                                   .x = x,
-                                                                  .weight = &s_weights[i],
+                                                                  .weight = &weights[i],
                                                                   .bias = g->kind == BIAS ? &s_biases[i] : NULL});
     }
     sumi_rates rates = s_runner->functions->rates(s_runner);
@@ -132,7 +137,7 @@ static void make_ready(config* list, int count, const group* g, int m, sumi_cuda
     sumi_error error = {0};
     for (int i = 0; i < count; i++) {
         s_cuda->device.forced_linear = &list[i].choice;
-        list[i].is_ready = build(&list[i], g, m, operands, ops, &error) == SUMI_OK
+        list[i].is_ready = build(&list[i], g, m, s_formats[operands], ops, &error) == SUMI_OK
                         && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK
                         && s_runner->functions->reserve(s_runner, &list[i].plan, &error) == SUMI_OK;
         if (!list[i].is_ready) printf("  %s\n", error.text), error = (sumi_error){SUMI_OK, {0}};
@@ -278,12 +283,55 @@ static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
     }
 }
 
+// The same product of bfloat16, of the type by what is chosen, and by unpacking first.
+static void compare_stored(const group* g, int m, int copies)
+{
+    static const sumi_weight_format formats[3] = {SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_AS_STORED};
+    static const char* const names[3] = {"bf16", "stored", "unpacked"};
+    const sumi_cuda_epilogue epilogue = g->kind == GATED ? SUMI_CUDA_EPILOGUE_swiglu : SUMI_CUDA_EPILOGUE_plain;
+    const sumi_cuda_shape shape = {m, g->n, g->k, SUMI_CUDA_BF16, true, epilogue};
+    const sumi_cuda_linear_choice own = sumi_cuda_choose_own_linear(&s_cuda->device, true, &shape);
+    sumi_error error = {0};
+    double us[3][ROUNDS];
+    printf("%5d %5d %5d %-22s", m, g->n, g->k, g->name);
+    for (int i = 0; i < 3; i++) {
+        // What is forced is unpacked for.
+        s_cuda->device.forced_linear = i == 2 ? &own : NULL;
+        config* c = &s_configs[i];
+        memset(c, 0, sizeof *c);
+        c->choice = own;
+        sumi_result result = build(c, g, m, formats[i], copies, &error);
+        for (int pass = 0; pass < 2 && result == SUMI_OK; pass++) {
+            result = s_runner->functions->reserve(s_runner, &c->plan, &error);
+            if (result == SUMI_OK) result = plan_prepare(s_runner, &c->plan, &error);
+        }
+        for (int r = -1; r < ROUNDS && result == SUMI_OK; r++) {
+            double time = 0.0;
+            s_runner->functions->start(s_runner, &c->plan);
+            result = plan_run_all(s_runner, &c->plan, &time, &error);
+            s_gpu_us += time;
+            if (r >= 0) us[i][r] = time / copies;
+        }
+        if (result != SUMI_OK) printf(" %s\n", error.text), exit(1);
+        qsort(us[i], ROUNDS, sizeof us[i][0], by_value);
+        printf(" | %-8s %8.1f us %4.2f", names[i], us[i][ROUNDS / 2], us[i][ROUNDS / 2] / us[0][ROUNDS / 2]);
+        plan_forget(s_runner, &c->plan);
+        sumi_plan_end(&c->plan);
+    }
+    s_cuda->device.forced_linear = NULL;
+    printf("\n");
+    fflush(stdout);
+}
+
 static void make_weights(const group* g, int copies)
 {
     for (int i = 0; i < copies; i++) {
         s_weights[i] = (sumi_weight){.name = "weight", .rows = g->n, .cols = g->k, .part_count = 1, .index = i};
         s_weights[i].parts[0] =
             (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = g->n, .scale = 1.0f};
+        s_stored_weights[i] = s_weights[i];
+        s_stored_weights[i].index = 2 * copies + i;
+        s_stored_weights[i].parts[0].dtype = s_stored;
         s_biases[i] = (sumi_weight){.name = "bias", .rows = 1, .cols = g->n, .part_count = 1, .index = copies + i};
         s_biases[i].parts[0] =
             (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f};
@@ -291,9 +339,10 @@ static void make_weights(const group* g, int copies)
 }
 static void forget_weights(int copies)
 {
-    const sumi_weight* all[2 * MAX_COPIES];
-    for (int i = 0; i < copies; i++) all[2 * i] = &s_weights[i], all[2 * i + 1] = &s_biases[i];
-    runner_forget_weights(s_runner, all, 2 * (size_t)copies);
+    const sumi_weight* all[3 * MAX_COPIES];
+    for (int i = 0; i < copies; i++)
+        all[3 * i] = &s_weights[i], all[3 * i + 1] = &s_biases[i], all[3 * i + 2] = &s_stored_weights[i];
+    runner_forget_weights(s_runner, all, 3 * (size_t)copies);
 }
 
 int main(int argc, char** argv)
@@ -305,8 +354,19 @@ int main(int argc, char** argv)
         else if (strcmp(argv[i], "--cublaslt") == 0) s_compares = true;
         else if (strcmp(argv[i], "--fp8") == 0) first_pass = SUMI_CUDA_E4M3;
         else if (strcmp(argv[i], "--int8") == 0) first_pass = SUMI_CUDA_INT8;
-        else if (only_count < 3 && argv[i][0] >= '0' && argv[i][0] <= '9') only[only_count++] = atoi(argv[i]);
-        else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--fp8 | --int8] [--cublaslt] [M N K]\n"), 2;
+        else if (strcmp(argv[i], "--stored") == 0 && i + 1 < argc) {
+            for (int t = 0; t < SUMI_DTYPE_COUNT; t++) {
+                const bool is_e4m3 = t == SUMI_DTYPE_F8_E4M3 && strcmp(argv[i + 1], "e4m3") == 0;
+                if (strcasecmp(sumi_dtype_get((sumi_dtype)t)->name, argv[i + 1]) == 0 || is_e4m3)
+                    s_stored = (sumi_dtype)t;
+            }
+            if (sumi_cuda_stored_type(s_stored) < 0) return fprintf(stderr, "no type is %s\n", argv[i + 1]), 2;
+            i++;
+        } else if (only_count < 3 && argv[i][0] >= '0' && argv[i][0] <= '9') only[only_count++] = atoi(argv[i]);
+        else
+            return fprintf(stderr,
+                           "usage: tune_cuda_linear [--all] [--fp8 | --int8] [--cublaslt] [--stored TYPE] [M N K]\n"),
+                   2;
     }
     sumi_error error = {0};
     sumi_workers* workers = NULL;
@@ -332,7 +392,7 @@ int main(int argc, char** argv)
     fill_numbers();
     const uint64_t began = sumi_clock_ns();
     int tuned = 0;
-    for (int pass = first_pass; pass < (s_compares ? 1 : 3); pass++) {
+    for (int pass = first_pass; pass < (s_compares || s_stored != SUMI_DTYPE_NONE ? 1 : 3); pass++) {
         for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
             const group* g = &s_groups[i];
             const int* rows = pass == 0 ? g->m : s_fp8_rows;
@@ -343,7 +403,11 @@ int main(int argc, char** argv)
             const int wanted = (int)(L2_BYTES / bytes) + 2, copies = wanted > MAX_COPIES ? MAX_COPIES : wanted;
             make_weights(g, copies);
             for (int r = 0; r < row_count && rows[r] != 0; r++)
-                if (only[0] == 0 || only[0] == rows[r]) tune(g, rows[r], (sumi_cuda_operands)pass, copies), tuned++;
+                if (only[0] == 0 || only[0] == rows[r]) {
+                    if (s_stored != SUMI_DTYPE_NONE) compare_stored(g, rows[r], copies);
+                    else tune(g, rows[r], (sumi_cuda_operands)pass, copies);
+                    tuned++;
+                }
             forget_weights(copies);
         }
     }

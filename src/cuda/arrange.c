@@ -1,6 +1,7 @@
 // See arrange.h. Nothing here knows where a value lies: the plan has no offsets yet, and makes them from the marks.
 #include "cuda/arrange.h"
 #include "base/assert.h"
+#include "cuda/stored.h"
 #include "kernels/rows.h"
 
 static int32_t base_of(const sumi_plan* plan, sumi_value value)
@@ -74,6 +75,21 @@ static bool takes_8bit(const sumi_cuda_device* device, const sumi_plan* plan, si
     return !w->keeps_precision && !sumi_cuda_is_adapter_op(plan, op_index) && w->rows % 16 == 0 && w->cols % 16 == 0
         && w->rows >= 256 && w->cols >= 128 && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
         && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION;
+}
+
+// ---- Weights as stored, and in 4 bits -------------------------------------------------------------------------------
+
+// Again a rule of the weight alone.
+static bool takes_stored(const sumi_plan* plan, size_t op_index)
+{
+    const sumi_op* op = &plan->ops[op_index];
+    const sumi_weight* w = op->weight;
+    const bool is_product = op->kind == SUMI_OP_LINEAR && !sumi_cuda_is_adapter_op(plan, op_index);
+    if (w == NULL || (!is_product && op->kind != SUMI_OP_EMBED_ROWS)) return false;
+    if (plan->wishes.weights == SUMI_WEIGHTS_AS_STORED)
+        return sumi_cuda_is_storable(w) && (is_product || w->part_count == 1);
+    return plan->wishes.weights == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && sumi_cuda_is_packable(w)
+        && plan->sections[op->section].kind == SUMI_SECTION_DENOISE && w->rows >= 256 && w->cols >= 128;
 }
 
 // A value may be kept in 8 bits when one NORM_MODULATE writes all of it and all readers are products with such weights,
@@ -185,6 +201,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
         if (takes_8bit(device, plan, (size_t)i)) op->marks |= SUMI_CUDA_OP_8BIT;
+        if (takes_stored(plan, (size_t)i)) op->marks |= SUMI_CUDA_OP_STORED;
         if (feeds_gated(plan, i)) {
             op->marks |= SUMI_CUDA_OP_GATED;
             plan->values[op->out.id - 1].marks |= SUMI_CUDA_VALUE_GATED;

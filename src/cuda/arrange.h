@@ -17,7 +17,9 @@ enum {
     // denoising section that may lose precision and is worth it.
     SUMI_CUDA_OP_8BIT = 1,
     // A LINEAR whose weight lies with gate and up interleaved by 8, as FORM_GATED says: it writes a GATED's input.
-    SUMI_CUDA_OP_GATED = 2
+    SUMI_CUDA_OP_GATED = 2,
+    // A LINEAR or EMBED_ROWS that reads its weight as the file has it, or a LINEAR that reads 4-bit codes made of it.
+    SUMI_CUDA_OP_STORED = 4
 };
 
 // sumi_value_info.marks

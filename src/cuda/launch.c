@@ -1,6 +1,7 @@
 // What launchers use: see launch.h.
 #include "base/assert.h"
 #include "cuda/state.h"
+#include "cuda/stored.h"
 
 static const sumi_value_info* info_of(const sumi_cuda_run* run, sumi_value value)
 {
@@ -46,6 +47,7 @@ static sumi_cuda_form matrix_form(const sumi_plan* plan, const sumi_op* op)
         [SUMI_CUDA_INT8] = {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_GATED_INT8},
     };
     const bool is_8bit = (op->marks & SUMI_CUDA_OP_8BIT) != 0, is_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0;
+    if ((op->marks & SUMI_CUDA_OP_STORED) != 0) return sumi_cuda_stored_form(plan);
     return forms[is_8bit ? sumi_cuda_8bit_operands(plan) : SUMI_CUDA_BF16][is_gated];
 }
 
@@ -71,8 +73,7 @@ bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which,
         *out_weight = list[i];
         *out_form = SUMI_CUDA_FORM_VECTOR;
         if (i > 0) return true;
-        if (op->kind == SUMI_OP_EMBED_ROWS) *out_form = SUMI_CUDA_FORM_MATRIX;
-        if (op->kind == SUMI_OP_LINEAR) *out_form = matrix_form(plan, op);
+        if (op->kind == SUMI_OP_LINEAR || op->kind == SUMI_OP_EMBED_ROWS) *out_form = matrix_form(plan, op);
         if (op->kind == SUMI_OP_CONV)
             *out_form = op->u.conv.kernel == 1 ? SUMI_CUDA_FORM_MATRIX
                       : op->u.conv.upsamples   ? SUMI_CUDA_FORM_CONV_UP

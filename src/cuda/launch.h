@@ -27,6 +27,9 @@ typedef enum sumi_cuda_form {
     // rotated int8 [rows][pitch] (kernels/rotate.cuh), pitch = cols rounded up to 256; scales likewise
     SUMI_CUDA_FORM_MATRIX_INT8,
     SUMI_CUDA_FORM_GATED_INT8,
+    // the file's bytes, part behind part (stored.h); rows in the file's order, gated or not
+    SUMI_CUDA_FORM_STORED,
+    SUMI_CUDA_FORM_INT4,   // the same of 4-bit codes in IQ4_NL's blocks, made when the weight is loaded
     SUMI_CUDA_FORM_VECTOR, // float [cols]: norms, biases, pad tokens; zero-padded to a multiple of 8
     SUMI_CUDA_FORM_CONV,   // bf16 [co][kh * kw][ci rounded up to 8], rest zero; 1x1 convolutions are MATRIX
     // bf16 [parity 2a + b][co][2 * 2][ci rounded up to 8]: 3x3 folded for nearest 2x upsampling, sums rounded once (see

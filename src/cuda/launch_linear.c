@@ -1,9 +1,10 @@
 // LINEAR: the launch of the kernel that choose_linear.c has chosen.
 //
-// Scratch: [parts of split k], or [x in 8 bits][its scale per row]
+// Scratch: [weight in bfloat16, where its file's bytes are unpacked][parts of split k], or [x in 8 bits][its scale per row]
 #include "base/assert.h"
 #include "cuda/cublaslt.h"
 #include "cuda/state.h"
+#include "cuda/stored.h"
 #include "kernels/rows.h"
 #include "kernels/upload.h"
 
@@ -35,6 +36,19 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
     return aligned(most);
 }
 
+static uint64_t unpacked_bytes(const sumi_weight* weight)
+{
+    return aligned(2 * (uint64_t)weight->rows * (uint64_t)weight->cols);
+}
+
+// Of an op that reads its weight as it is stored.
+static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
+{
+    if (sumi_plan_info(plan, op->in[0])->element != SUMI_ELEMENT_ACTIVATION)
+        return (sumi_cuda_stored_choice){.tile = -1, .split = 1};
+    return sumi_cuda_choose_stored(device, op->weight, sumi_cuda_stored_form(plan), op->rows);
+}
+
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     const int32_t depth = sumi_plan_info(plan, op->in[0])->cols;
@@ -43,7 +57,10 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
         const uint64_t pitch = (uint64_t)sumi_cuda_8bit_pitch(sumi_cuda_8bit_operands(plan), depth);
         return aligned(rows * pitch) + aligned((rows + 3) / 4 * 4 * sizeof(float));
     }
-    return most_parts(device, op->rows, op->weight->rows, depth);
+    const uint64_t parts = most_parts(device, op->rows, op->weight->rows, depth);
+    if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return parts;
+    const sumi_cuda_stored_choice c = stored_choice(device, plan, op);
+    return c.tile >= 0 ? aligned(c.parts_bytes) : unpacked_bytes(op->weight) + parts;
 }
 
 // ---- Launching ------------------------------------------------------------------------------------------------------
@@ -356,6 +373,31 @@ static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
     return has_bias ? SUMI_CUDA_EPILOGUE_bias : SUMI_CUDA_EPILOGUE_plain;
 }
 
+// Where a slice's rows begin and how many they are; the addresses move there. False: the slice has none.
+static bool take_slice(const sumi_cuda_run* run, product* p, int32_t unit_rows, uint64_t x_bytes)
+{
+    int32_t begin, end;
+    sumi_cuda_share(run, divide_up(run->op->rows, unit_rows), &begin, &end);
+    if (begin >= end) return false;
+    const int32_t row = begin * unit_rows;
+    SUMI_ASSERT(row < run->op->rows);
+    p->shape.m = min_int(run->op->rows, end * unit_rows) - row;
+    p->x += (uint64_t)row * (uint64_t)p->ldx * x_bytes;
+    const uint64_t y_first = (uint64_t)row * (uint64_t)p->finish.ldy * (p->finish.is_float ? 4 : 2);
+    p->finish.y += y_first;
+    if (p->finish.residual != 0) p->finish.residual += y_first;
+    if (p->finish.row_scale != 0) p->finish.row_scale += 4 * (uint64_t)row;
+    return true;
+}
+
+static sumi_result launch_stored(const sumi_cuda_run* run, product* p, const sumi_cuda_stored_choice* c, bool is_gated)
+{
+    if (!take_slice(run, p, c->unit_rows, 2)) return SUMI_OK;
+    sumi_gemm_stored_args args = {
+        .x = p->x, .m = p->shape.m, .ldx = p->ldx, .is_gated = is_gated, .swiglu = p->is_fused, .finish = p->finish};
+    return sumi_cuda_launch_stored(run, run->op->weight, sumi_cuda_stored_form(run->plan), p->weight.data, c, &args);
+}
+
 sumi_result sumi_cuda_linear(sumi_cuda_run* run)
 {
     SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
@@ -364,11 +406,12 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     const sumi_cuda_operands operands = sumi_cuda_form_operands(form), its = sumi_cuda_operands_of(run, op->in[0]);
     const bool is_8bit = operands != SUMI_CUDA_BF16, has_8bit_input = its != SUMI_CUDA_BF16,
                is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
-               is_weight_gated = form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8
-                              || form == SUMI_CUDA_FORM_GATED_INT8;
+               is_weight_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0,
+               is_stored = (op->marks & SUMI_CUDA_OP_STORED) != 0;
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
     // The weight's columns, or those up to the next multiple of 8: both operands have zeros there. int8: of 256.
     const int32_t cols = sumi_cuda_cols(run, op->in[0]), depth = is_8bit ? sumi_cuda_8bit_pitch(operands, cols) : cols;
+    sumi_cuda_run behind; // scratch from behind the unpacked weight on
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
                  .ldx = has_8bit_input ? depth : cols,
                  .is_fused = is_fused,
@@ -393,6 +436,16 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
     p.finish.row_scale = has_8bit_input ? sumi_cuda_8bit_scales(run, op->in[0]) + 4 * x_row : 0;
     p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, false, epilogue_of(&p.finish, is_fused)};
+    if (is_stored) {
+        const sumi_cuda_stored_choice c = stored_choice(run->device, run->plan, op);
+        if (c.tile >= 0) return launch_stored(run, &p, &c, is_weight_gated);
+        // Each slice unpacks all of it: what the slice before it has left in scratch may be gone.
+        SUMI_TRY(sumi_cuda_unpack(run, op->weight, form, p.weight.data, is_weight_gated, run->scratch));
+        p.weight = (sumi_cuda_weight){.data = run->scratch, .pitch = op->weight->cols};
+        behind = *run;
+        behind.scratch += unpacked_bytes(op->weight);
+        run = &behind;
+    }
     p.shape.reads_aligned =
         is_8bit || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
     if (is_8bit
@@ -413,17 +466,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     if (is_8bit && c.method == SUMI_CUDA_METHOD_ANY)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: no 8-bit kernel fits into %d bytes of shared memory",
                          op->label, (int)run->device->shared_per_block);
-    int32_t begin, end;
-    sumi_cuda_share(run, divide_up(op->rows, c.unit_rows), &begin, &end);
-    if (begin >= end) return SUMI_OK;
-    const int32_t row = begin * c.unit_rows;
-    SUMI_ASSERT(row < op->rows);
-    p.shape.m = min_int(op->rows, end * c.unit_rows) - row;
-    p.x += (uint64_t)row * (uint64_t)p.ldx * x_bytes;
-    const uint64_t y_first = (uint64_t)row * (uint64_t)p.finish.ldy * (p.finish.is_float ? 4 : 2);
-    p.finish.y += y_first;
-    if (p.finish.residual != 0) p.finish.residual += y_first;
-    if (p.finish.row_scale != 0) p.finish.row_scale += 4 * (uint64_t)row;
+    if (!take_slice(run, &p, c.unit_rows, x_bytes)) return SUMI_OK;
     if (is_8bit && !has_8bit_input) SUMI_TRY(quantize(run, &p));
 
     switch (c.method) {

@@ -2,6 +2,7 @@
 // times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Which one runs follows from columns and element types; a
 // grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
 #include "cuda/launch.h"
+#include "cuda/stored.h"
 #include "kernels/rows.h"
 #include <math.h>
 
@@ -66,7 +67,16 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     args.is_vector = !args.y.is_float && args.cols % 8 == 0;
     args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
     args.scale = op->u.embed.scale;
-    return launch(run, "sumi_embed_rows", elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
+    const char* name = "sumi_embed_rows";
+    if ((op->marks & SUMI_CUDA_OP_STORED) != 0) {
+        const sumi_weight_part* part = &op->weight->parts[0];
+        name = "sumi_embed_rows_stored";
+        args.pitch = (int32_t)sumi_dtype_bytes(part->dtype, (uint64_t)op->weight->cols);
+        args.type = sumi_cuda_stored_type(part->dtype);
+        args.type_scale = part->scale;
+        args.lanes_log2 = lanes_log2_of(args.cols, true);
+    }
+    return launch(run, name, elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
 }
 
 sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)

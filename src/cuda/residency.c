@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "base/platform.h"
 #include "cuda/state.h"
+#include "cuda/stored.h"
 #include "kernels/upload.h"
 #include <string.h>
 
@@ -25,10 +26,12 @@ static bool is_gated_form(sumi_cuda_form form)
 {
     return form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8 || form == SUMI_CUDA_FORM_GATED_INT8;
 }
+static bool is_stored_form(sumi_cuda_form form) { return form == SUMI_CUDA_FORM_STORED || form == SUMI_CUDA_FORM_INT4; }
 
 static int32_t form_pitch(const sumi_weight* weight, sumi_cuda_form form)
 {
     if (is_8bit_form(form)) return sumi_cuda_8bit_pitch(sumi_cuda_form_operands(form), weight->cols);
+    if (is_stored_form(form)) return weight->cols;
     switch (form) {
     case SUMI_CUDA_FORM_VECTOR: return round_to(weight->rows * weight->cols, 8);
     case SUMI_CUDA_FORM_CONV:
@@ -51,6 +54,8 @@ uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
     case SUMI_CUDA_FORM_VECTOR: bytes = pitch * 4; break;
     case SUMI_CUDA_FORM_CONV: bytes = rows * SUMI_UPLOAD_TAPS * pitch * 2; break;
     case SUMI_CUDA_FORM_CONV_UP: bytes = 4 * rows * 4 * pitch * 2; break;
+    case SUMI_CUDA_FORM_STORED:
+    case SUMI_CUDA_FORM_INT4: bytes = sumi_cuda_stored_bytes(weight, form); break;
     default: bytes = is_8bit_form(form) ? scales_at(weight, form) + rows * 4 : rows * pitch * 2; break;
     }
     return (bytes + 511) / 512 * 512;
@@ -62,25 +67,40 @@ sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weig
                               form_pitch(weight, form), 0};
 }
 
+// Of forms that the host makes.
+static uint64_t made_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    return form == SUMI_CUDA_FORM_STORED ? sumi_dtype_bytes(weight->parts[0].dtype, (uint64_t)weight->cols)
+                                         : (uint64_t)weight->cols * 2;
+}
+
 // else: bytes as any
 uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    return sumi_cuda_host_makes(weight, form) ? (uint64_t)weight->cols * 2 : 1024;
+    return sumi_cuda_host_makes(weight, form) ? made_row_bytes(weight, form) : 1024;
 }
 
-// Whether a matrix has the part's elements as the file has them.
-static bool keeps_bytes(const sumi_weight* weight, const sumi_weight_part* part)
+// Whether the form has the part's elements as the file has them.
+static bool keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part)
 {
-    return weight->change == NULL && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
-        && sumi_weight_part_is_straight(part);
+    const bool is_bf16 = weight->change == NULL && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
+                      && sumi_weight_part_is_straight(part);
+    return form == SUMI_CUDA_FORM_STORED
+        || (is_bf16 && (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED));
 }
 
+// The parts of the form STORED lie one behind the other when they are of one type and their rows are whole 16 bytes, as
+// the pieces of pinned memory want them too.
 bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    bool is_made = (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED) && weight->cols % 8 == 0
-                && sumi_weight_is_dense(weight);
-    for (int32_t p = 0; p < weight->part_count && is_made; p++)
-        is_made = weight->change != NULL || keeps_bytes(weight, &weight->parts[p]);
+    bool is_made = form == SUMI_CUDA_FORM_STORED ? made_row_bytes(weight, form) % 16 == 0
+                                                 : (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED)
+                                                       && weight->cols % 8 == 0 && sumi_weight_is_dense(weight);
+    for (int32_t p = 0; p < weight->part_count && is_made; p++) {
+        const sumi_weight_part* part = &weight->parts[p];
+        is_made = (weight->change != NULL || keeps_bytes(weight, form, part))
+               && (form != SUMI_CUDA_FORM_STORED || part->dtype == weight->parts[0].dtype);
+    }
     return is_made;
 }
 
@@ -358,29 +378,31 @@ typedef struct sumi_cuda_upload {
     uint64_t used; // of the slot that is being filled
 } sumi_cuda_upload;
 
-// Whether a part travels in its own type, which the device converts; else the host makes floats.
-static bool keeps_type(const sumi_weight* weight, const sumi_weight_part* part, int32_t* out_type)
+// Whether a part travels in its own type, as which it stays or which the device converts; else the host makes floats.
+static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part, int32_t* out_type)
 {
+    *out_type = SUMI_UPLOAD_F32;
+    if (form == SUMI_CUDA_FORM_STORED) return true;
     switch (weight->change == NULL && sumi_weight_part_is_straight(part) ? part->dtype : SUMI_DTYPE_NONE) {
-    case SUMI_DTYPE_F32: *out_type = SUMI_UPLOAD_F32; return true;
+    case SUMI_DTYPE_F32: return true;
     case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
     case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
     case SUMI_DTYPE_F8_E4M3: *out_type = SUMI_UPLOAD_E4M3; return true;
     case SUMI_DTYPE_F8_E5M2: *out_type = SUMI_UPLOAD_E5M2; return true;
-    default: *out_type = SUMI_UPLOAD_F32; return false; // block types, int8, the rare others, sums with a change
+    default: return false; // block types, int8, the rare others, sums with a change
     }
 }
 
-static uint64_t row_bytes_of(const sumi_weight* weight, const sumi_weight_part* part)
+static uint64_t row_bytes_of(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part)
 {
     int32_t type;
-    return keeps_type(weight, part, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
-                                           : (uint64_t)weight->cols * 4;
+    return keeps_type(weight, form, part, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
+                                                 : (uint64_t)weight->cols * 4;
 }
 
 static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part* part)
 {
-    return resident->form == SUMI_CUDA_FORM_MATRIX && keeps_bytes(resident->weight, part)
+    return !is_gated_form(resident->form) && keeps_bytes(resident->weight, resident->form, part)
         && resident->place.pitch == resident->weight->cols;
 }
 
@@ -410,11 +432,11 @@ void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_
 {
     for (int32_t p = 0; p < weight->part_count; p++) {
         const sumi_weight_part* part = &weight->parts[p];
-        const uint64_t row = row_bytes_of(weight, part);
+        const uint64_t row = row_bytes_of(weight, form, part);
         way->largest_row = row > way->largest_row ? row : way->largest_row;
         way->total += row * (uint64_t)part->rows + 256;
         way->converts =
-            way->converts || !(form == SUMI_CUDA_FORM_MATRIX && keeps_bytes(weight, part) && weight->cols % 8 == 0);
+            way->converts || is_gated_form(form) || !keeps_bytes(weight, form, part) || weight->cols % 8 != 0;
     }
 }
 
@@ -492,17 +514,18 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
     }
 }
 
-static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const piece* p, int32_t part_begin,
-                      unsigned char* slot_memory)
+static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_cuda_form form, const piece* p,
+                      int32_t part_begin, unsigned char* slot_memory)
 {
     SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= part_begin);
     const sumi_weight_part* part = &weight->parts[p->part];
     unsigned char* to = slot_memory + p->offset;
     int32_t type;
-    const bool as_is = keeps_type(weight, part, &type);
+    const bool as_is = keeps_type(weight, form, part, &type);
+    const uint64_t row_bytes = row_bytes_of(weight, form, part);
     if (as_is && part->chunk == 0) {
         const unsigned char* from =
-            (const unsigned char*)part->data + row_bytes_of(weight, part) * (uint64_t)(p->row_begin - part_begin);
+            (const unsigned char*)part->data + row_bytes * (uint64_t)(p->row_begin - part_begin);
         for (uint64_t done = 0; done < p->bytes; done += ITEM_BYTES) {
             upload->items[upload->item_count++] =
                 (item){.from = from + done,
@@ -512,7 +535,6 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
         }
         return;
     }
-    const uint64_t row_bytes = row_bytes_of(weight, part);
     const int32_t step = row_bytes >= ITEM_BYTES ? 1 : (int32_t)(ITEM_BYTES / row_bytes);
     for (int32_t r = 0; r < p->row_count; r += step) {
         const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
@@ -545,7 +567,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     while (p + 1 < weight->part_count && resident->rows_sent >= part_begin + weight->parts[p].rows)
         part_begin += weight->parts[p++].rows;
     const sumi_weight_part* part = &weight->parts[p];
-    const uint64_t row_bytes = row_bytes_of(weight, part), offset = (upload->used + 255) / 256 * 256;
+    const uint64_t row_bytes = row_bytes_of(weight, resident->form, part), offset = (upload->used + 255) / 256 * 256;
     const int32_t rows_left = part_begin + part->rows - resident->rows_sent;
     uint64_t rows = offset < upload->slot_bytes ? (upload->slot_bytes - offset) / row_bytes : 0;
     if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
@@ -560,8 +582,8 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
                   .offset = offset,
                   .bytes = rows * row_bytes};
     it->is_direct = is_direct(resident, part);
-    (void)keeps_type(weight, part, &it->type);
-    add_items(upload, weight, it, part_begin, slot_memory);
+    (void)keeps_type(weight, resident->form, part, &it->type);
+    add_items(upload, weight, resident->form, it, part_begin, slot_memory);
     upload->used = offset + it->bytes;
     SUMI_ASSERT(upload->used <= upload->slot_bytes);
     resident->rows_sent += (int32_t)rows;
@@ -588,7 +610,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
                              .pitch = resident->place.pitch,
                              .is_gated = is_gated_form(resident->form),
                              // the host's floats have it in them
-                             .scale = keeps_type(resident->weight, part, &type) ? part->scale : 1.0f};
+                             .scale = keeps_type(resident->weight, resident->form, part, &type) ? part->scale : 1.0f};
     const char* name = "sumi_upload_rows";
     uint32_t blocks = (uint32_t)p->row_count;
     switch (resident->form) {
@@ -602,6 +624,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     case SUMI_CUDA_FORM_GATED_FP8: name = "sumi_upload_rows_fp8"; break;
     case SUMI_CUDA_FORM_MATRIX_INT8:
     case SUMI_CUDA_FORM_GATED_INT8: name = "sumi_upload_rows_int8"; break;
+    case SUMI_CUDA_FORM_INT4: name = "sumi_upload_rows_int4"; break;
     default: break;
     }
     CUfunction function;
@@ -611,6 +634,19 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
             cuLaunchKernel(function, blocks, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, weights->device->copy, params, NULL),
             name);
     return SUMI_OK;
+}
+
+// Where the bytes of a piece go that are not converted.
+static CUdeviceptr direct_place(const sumi_cuda_resident* resident, const piece* p)
+{
+    const sumi_cuda_weight* place = &resident->place;
+    if (resident->form != SUMI_CUDA_FORM_STORED)
+        return place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2;
+    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    uint64_t row = (uint64_t)p->row_begin;
+    (void)sumi_cuda_stored_parts(resident->weight, resident->form, parts);
+    for (int32_t i = 0; i < p->part; i++) row -= (uint64_t)parts[i].rows;
+    return place->data + parts[p->part].offset + row * parts[p->part].row_bytes;
 }
 
 static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* error)
@@ -623,10 +659,9 @@ static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* er
     for (int32_t i = s->piece_begin; i < s->piece_end;) {
         const piece* p = &upload->pieces[i];
         if (p->is_direct) {
-            const sumi_cuda_weight* place = &weights->residents[p->resident].place;
             SUMI_CU(driver,
-                    cuMemcpyHtoDAsync(place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2,
-                                      pinned + p->offset, (size_t)p->bytes, stream),
+                    cuMemcpyHtoDAsync(direct_place(&weights->residents[p->resident], p), pinned + p->offset,
+                                      (size_t)p->bytes, stream),
                     "copying weights to the device");
             i++;
             continue;
@@ -859,7 +894,8 @@ void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int
     SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows && !weights->residents[index].has_image);
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
-    image_rows rows = {weight, is_gated_form(resident->form), *row, (uint64_t)weight->cols * 2, &resident->image};
+    image_rows rows = {weight, is_gated_form(resident->form), *row, made_row_bytes(weight, resident->form),
+                       &resident->image};
     uint64_t limit =
         (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
     limit = limit < (1u << 20) / rows.row_bytes + 1 ? (1u << 20) / rows.row_bytes + 1 : limit;

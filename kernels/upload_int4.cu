@@ -1,0 +1,64 @@
+// Weights to 4-bit codes in blocks of 32 elements with a half-precision scale: the layout of IQ4_NL (src/base/dtype.c).
+//
+//   to [stack_rows][cols / 32][18 bytes]      grid: a block per row of the piece, block SUMI_UPLOAD_THREADS, no shared memory
+//   A thread makes a block: of scales around the one that fits the largest element, the one whose codes, with the best
+//   scale for these codes (least squares), leave the least error. What bounds loading is the bus, not this.
+#include "upload.cuh"
+
+// The code of the nearest value. Middles between neighbours, times two.
+SUMI_DEVICE int int4_code(float v)
+{
+    constexpr int middles[15] = {-231, -187, -148, -114, -84, -57, -32, -9, 14, 38, 63, 91, 122, 158, 202};
+    const float twice = 2.0f * v;
+    int code = 0;
+#pragma unroll
+    for (int i = 0; i < 15; i++) code += twice > (float)middles[i] ? 1 : 0;
+    return code;
+}
+SUMI_DEVICE float int4_value(int code)
+{
+    // -127 -104 -83 -65   -49 -35 -22 -10   1 13 25 38   53 69 89 113, each 128 more
+    const uint32_t at = (uint32_t)code & 7u, low = __byte_perm(0x3f2d1801u, 0x766a5d4fu, at),
+                   high = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, at);
+    return (float)(int)((code < 8 ? low : high) & 255u) - 128.0f;
+}
+
+extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_rows_int4(const sumi_upload_args a)
+{
+    enum { STEPS = 7 }; // on both sides
+    const int blocks = a.cols / 32;
+    for (int b = (int)threadIdx.x; b < blocks; b += SUMI_UPLOAD_THREADS) {
+        const int64_t from = (int64_t)blockIdx.x * a.cols + 32 * b;
+        float v[32], most = 0.0f, gain = 0.0f, d = 0.0f;
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            v[i] = upload_at(a, from + i);
+            most = fabsf(v[i]) > fabsf(most) ? v[i] : most;
+        }
+        // Nothing, or so small that no half is its scale.
+        const bool is_zero = !(fabsf(most) > 1e-7f);
+        for (int step = -STEPS; step <= STEPS && !is_zero; step++) {
+            const float inverse = (step - 127.0f) / most;
+            float products = 0.0f, squares = 0.0f;
+#pragma unroll
+            for (int i = 0; i < 32; i++) {
+                const float value = int4_value(int4_code(v[i] * inverse));
+                products += v[i] * value, squares += value * value;
+            }
+            // the square of what the codes take away
+            if (squares > 0.0f && products * products > gain * squares)
+                gain = products * products / squares, d = products / squares;
+        }
+        const __half half = __float2half_rn(d);
+        const float scale = __half2float(half), inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+        unsigned short* to =
+            (unsigned short*)((uint8_t*)a.to + (int64_t)(a.row_begin + (int)blockIdx.x) * blocks * 18 + 18 * b);
+        to[0] = __half_as_ushort(half);
+#pragma unroll
+        for (int i = 0; i < 16; i += 2) {
+            const int first = int4_code(v[i] * inverse) | int4_code(v[16 + i] * inverse) << 4,
+                      second = int4_code(v[i + 1] * inverse) | int4_code(v[17 + i] * inverse) << 4;
+            to[1 + i / 2] = (unsigned short)(first | second << 8);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+#include "cuda/stored.h"
+#include "base/assert.h"
+#include "cuda/state.h"
+
+// clang-format off
+static const struct type { sumi_dtype dtype; const char *unpack, *gemm[3]; int32_t bytes; } s_types[SUMI_STORED_TYPE_COUNT] = {
+#define ROW(DTYPE, name, bytes) {SUMI_DTYPE_##DTYPE, "sumi_unpack_" #name, {"sumi_gemm_stored_" #name "_16", "sumi_gemm_stored_" #name "_64", "sumi_gemm_stored_" #name "_128"}, bytes},
+    ROW(Q8_0, q8_0, 272) ROW(Q4_0, q4_0, 144) ROW(Q4_1, q4_1, 160) ROW(Q5_0, q5_0, 176) ROW(Q5_1, q5_1, 192)
+    ROW(Q2_K, q2_k, 84) ROW(Q3_K, q3_k, 110) ROW(Q4_K, q4_k, 144) ROW(Q5_K, q5_k, 176) ROW(Q6_K, q6_k, 210)
+    ROW(IQ4_NL, iq4_nl, 144) ROW(IQ4_XS, iq4_xs, 136) ROW(F8_E4M3, e4m3, 256) ROW(F8_E5M2, e5m2, 256)
+#undef ROW
+};
+static const struct tile { int32_t rows, x_stages, w_stages; } s_tiles[] = {
+#define ROW(rows, x, w) {rows, x, w},
+    SUMI_GEMM_STORED_TILES(ROW)
+#undef ROW
+};
+// clang-format on
+enum {
+    TILES = sizeof s_tiles / sizeof *s_tiles,
+    MOST_ROWS = 64, // measured on an H200: beyond, unpacking first is faster
+    MOST_SPLIT = 16,
+    ARRIVALS = 65536 // of run->arrivals
+};
+
+static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
+static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+// ---- How it lies ----------------------------------------------------------------------------------------------------
+
+int32_t sumi_cuda_stored_type(sumi_dtype dtype)
+{
+    for (int32_t i = 0; i < SUMI_STORED_TYPE_COUNT; i++) {
+        if (s_types[i].dtype == dtype) return i;
+    }
+    return -1;
+}
+
+bool sumi_cuda_is_storable(const sumi_weight* weight)
+{
+    bool is_storable = weight->change == NULL && weight->cols % 32 == 0 && sumi_weight_is_dense(weight);
+    for (int32_t p = 0; p < weight->part_count && is_storable; p++) {
+        const sumi_weight_part* part = &weight->parts[p];
+        is_storable = sumi_weight_part_is_straight(part) && sumi_cuda_stored_type(part->dtype) >= 0
+                   && weight->cols % sumi_dtype_get(part->dtype)->block == 0;
+    }
+    return is_storable;
+}
+
+bool sumi_cuda_is_packable(const sumi_weight* weight) { return weight->cols % 32 == 0; }
+
+int32_t sumi_cuda_stored_parts(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_part* out_parts)
+{
+    SUMI_ASSERT(form == SUMI_CUDA_FORM_STORED || form == SUMI_CUDA_FORM_INT4);
+    if (form == SUMI_CUDA_FORM_INT4) {
+        out_parts[0] = (sumi_cuda_stored_part){0, sumi_dtype_bytes(SUMI_DTYPE_IQ4_NL, (uint64_t)weight->cols),
+                                               SUMI_DTYPE_IQ4_NL, weight->rows, 1.0f};
+        return 1;
+    }
+    uint64_t at = 0;
+    for (int32_t p = 0; p < weight->part_count; p++) {
+        const sumi_weight_part* part = &weight->parts[p];
+        const uint64_t row_bytes = sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols);
+        out_parts[p] = (sumi_cuda_stored_part){at, row_bytes, part->dtype, part->rows, part->scale};
+        at = (at + row_bytes * (uint64_t)part->rows + 15) / 16 * 16;
+    }
+    return weight->part_count;
+}
+
+uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    const int32_t count = sumi_cuda_stored_parts(weight, form, parts);
+    uint64_t end = 0;
+    for (int32_t p = 0; p < count; p++) end = parts[p].offset + parts[p].row_bytes * (uint64_t)parts[p].rows;
+    return end + 16;
+}
+
+// ---- Unpacking ------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form, CUdeviceptr from,
+                             bool is_gated, CUdeviceptr to)
+{
+    SUMI_ASSERT(from % 16 == 0 && to % 16 == 0);
+    enum { WARP_ELEMENTS = 256, BLOCKS = 16 }; // BLOCKS: of a multiprocessor, each with several turns
+    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    const int32_t count = sumi_cuda_stored_parts(weight, form, parts);
+    int32_t row = 0;
+    for (int32_t p = 0; p < count; row += parts[p++].rows) {
+        const int32_t type = sumi_cuda_stored_type(parts[p].dtype);
+        SUMI_ASSERT(type >= 0);
+        sumi_unpack_args args = {.from = from + parts[p].offset,
+                                 .to = to,
+                                 .elements = (int64_t)parts[p].rows * weight->cols,
+                                 .cols = weight->cols,
+                                 .row_begin = row,
+                                 .stack_rows = weight->rows,
+                                 .is_gated = is_gated,
+                                 .scale = parts[p].scale};
+        const int64_t per_block = (int64_t)(SUMI_UNPACK_THREADS / 32) * WARP_ELEMENTS,
+                      blocks = (args.elements + per_block - 1) / per_block,
+                      most = (int64_t)BLOCKS * (run->device->multiprocessors > 0 ? run->device->multiprocessors : 1);
+        void* params[] = {&args};
+        SUMI_TRY(sumi_cuda_launch(
+            run, s_types[type].unpack,
+            (sumi_cuda_grid){(uint32_t)(blocks < most ? blocks : most), 1, 1, SUMI_UNPACK_THREADS, 0}, params));
+    }
+    return SUMI_OK;
+}
+
+// ---- Few rows -------------------------------------------------------------------------------------------------------
+
+const char* sumi_cuda_stored_kernel(int32_t type, int32_t tile)
+{
+    SUMI_ASSERT(type >= 0 && type < SUMI_STORED_TYPE_COUNT && tile >= 0 && tile < TILES);
+    return s_types[type].gemm[tile];
+}
+
+static uint32_t shared_of(int32_t type, int32_t tile)
+{
+    const int32_t bytes = s_types[type].bytes;
+    const struct tile* t = &s_tiles[tile];
+    return (uint32_t)SUMI_GEMM_STORED_SHARED(bytes, t->rows, t->x_stages, t->w_stages);
+}
+
+sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, const sumi_weight* weight,
+                                                sumi_cuda_form form, int32_t rows)
+{
+    sumi_cuda_stored_choice none = {.tile = -1, .split = 1};
+    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    const int32_t count = sumi_cuda_stored_parts(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
+    // Where chunks of 256 elements are whole 16 bytes the kernel takes rows to be so as well.
+    const bool is_even = type >= 0 && (s_types[type].bytes % 16 != 0 || parts[0].row_bytes % 16 == 0);
+    bool takes = rows <= MOST_ROWS && weight->cols % 64 == 0 && is_even && device->forced_linear == NULL;
+    for (int32_t p = 1; p < count; p++) takes = takes && parts[p].dtype == parts[0].dtype;
+    if (!takes) return none;
+    int32_t tile = 0;
+    while (tile + 1 < TILES && s_tiles[tile].rows < rows) tile++;
+    while (tile >= 0 && shared_of(type, tile) > (uint32_t)device->shared_per_block) tile--;
+    if (tile < 0) return none;
+    const int32_t tile_rows = s_tiles[tile].rows,
+                  tiles = divide_up(weight->rows, SUMI_GEMM_STORED_COLS) * divide_up(rows, tile_rows),
+                  processors = device->multiprocessors > 0 ? device->multiprocessors : 1,
+                  fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024);
+    if (tiles > ARRIVALS || divide_up(rows, tile_rows) > 65535) return none;
+    // As many parts of k as fill the multiprocessors, each of 512 elements at least.
+    const int32_t wanted = processors * (fitting < 1 ? 1 : min_int(fitting, 4));
+    int32_t split = min_int(min_int(wanted / tiles, weight->cols / 512), MOST_SPLIT);
+    split = split < 1 ? 1 : split;
+    return (sumi_cuda_stored_choice){.tile = tile,
+                                     .split = split,
+                                     .unit_rows = tile_rows,
+                                     .parts_bytes = split == 1 ? 0
+                                                               : (uint64_t)tiles * (uint64_t)split * (uint64_t)tile_rows
+                                                                     * SUMI_GEMM_STORED_COLS * sizeof(float)};
+}
+
+sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,
+                                    CUdeviceptr from, const sumi_cuda_stored_choice* choice,
+                                    sumi_gemm_stored_args* args)
+{
+    SUMI_ASSERT(choice->tile >= 0 && args->m >= 1 && args->x % 16 == 0 && args->ldx % 8 == 0);
+    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    const int32_t count = sumi_cuda_stored_parts(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
+    int32_t end = 0;
+    for (int32_t p = 0; p < SUMI_GEMM_STORED_PARTS; p++) {
+        if (p < count) end += parts[p].rows;
+        args->from[p] = p < count ? from + parts[p].offset : 0;
+        args->end[p] = end;
+        args->scale[p] = p < count ? parts[p].scale : 1.0f;
+    }
+    args->parts = run->scratch;
+    args->arrivals = run->arrivals;
+    args->n = weight->rows;
+    args->k = weight->cols;
+    args->row_bytes = (int32_t)parts[0].row_bytes;
+    args->split = choice->split;
+    void* params[] = {args};
+    const sumi_cuda_grid grid = {(uint32_t)divide_up(weight->rows, SUMI_GEMM_STORED_COLS),
+                                 (uint32_t)divide_up(args->m, choice->unit_rows), (uint32_t)choice->split,
+                                 SUMI_GEMM_STORED_THREADS, shared_of(type, choice->tile)};
+    return sumi_cuda_launch(run, sumi_cuda_stored_kernel(type, choice->tile), grid, params);
+}

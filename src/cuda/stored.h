@@ -1,0 +1,56 @@
+// Weights that lie on the device in their file's bytes, and products that read them.
+//
+//   few rows    one kernel unpacks the weight on its way into the tensor cores    kernels/gemm_stored.cu
+//   more        the weight is unpacked to scratch as bfloat16, which the product reads as it reads any    kernels/unpack.cu
+//
+// A weight has the form STORED when it may lie so, and INT4 when it is made of 4-bit codes as it is loaded; the second is
+// the first with one part of the type IQ4_NL.
+#ifndef SUMI_CUDA_STORED_H
+#define SUMI_CUDA_STORED_H
+#include "cuda/launch.h"
+#include "kernels/stored.h"
+
+// Whether each of its parts is of a type that products read, without a change, row scales or rotation of its own.
+bool sumi_cuda_is_storable(const sumi_weight* weight);
+// Whether INT4's codes can be made of its rows.
+bool sumi_cuda_is_packable(const sumi_weight* weight);
+
+// Of the ops that are marked as STORED.
+static inline sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan)
+{
+    return plan->wishes.weights == SUMI_WEIGHTS_INT4 ? SUMI_CUDA_FORM_INT4 : SUMI_CUDA_FORM_STORED;
+}
+
+// Rows of one type. INT4 has one of these.
+typedef struct sumi_cuda_stored_part {
+    uint64_t offset, row_bytes; // offset: of the first row, a multiple of 16
+    sumi_dtype dtype;
+    int32_t rows;
+    float scale; // of fp8 files; 1 otherwise
+} sumi_cuda_stored_part;
+// The parts of a weight in the form STORED or INT4; how many, at most SUMI_WEIGHT_MAX_PARTS.
+int32_t sumi_cuda_stored_parts(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_part* out_parts);
+// Of all parts, and 16 more: kernels read whole 16 bytes.
+uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form);
+
+// The number of a type in kernels/stored.h; -1: products do not read it.
+int32_t sumi_cuda_stored_type(sumi_dtype dtype);
+
+// How a product of few rows is done; tile -1: it is not, the weight is unpacked.
+typedef struct sumi_cuda_stored_choice {
+    int32_t tile, split, unit_rows;
+    uint64_t parts_bytes; // scratch
+} sumi_cuda_stored_choice;
+// By the whole op's rows, so that a slice gives the same bits.
+sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, const sumi_weight* weight,
+                                                sumi_cuda_form form, int32_t rows);
+const char* sumi_cuda_stored_kernel(int32_t type, int32_t tile); // "sumi_gemm_stored_q4_k_64"
+
+// The whole weight to bfloat16 at `to`, rows as FORM_GATED has them or in order.
+sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form, CUdeviceptr from,
+                             bool is_gated, CUdeviceptr to);
+// args: x, m, ldx, swiglu, is_gated and finish are the caller's.
+sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,
+                                    CUdeviceptr from, const sumi_cuda_stored_choice* choice,
+                                    sumi_gemm_stored_args* args);
+#endif
