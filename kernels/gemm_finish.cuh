@@ -113,9 +113,10 @@ SUMI_DEVICE void finish_one(const sumi_gemm_finish& f, const finish_activation& 
     if (f.gate) v *= finish_gate(f, gate_row, c);
     finish_store(f, row, finish_column(f, c), v);
 }
+SUMI_DEVICE float finish_swiglu(float a, float b) { return a * finish_sigmoid(a) * b; }
 SUMI_DEVICE void finish_one_swiglu(const sumi_gemm_finish& f, int row, int c, float a, float b)
 {
-    finish_store(f, row, f.column + c, a * finish_sigmoid(a) * b);
+    finish_store(f, row, f.column + c, finish_swiglu(a, b));
 }
 
 // finish_tile for what most products ask: aligned bf16, no activation, no scales of rows and columns. Code of its own,

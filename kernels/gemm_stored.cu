@@ -14,9 +14,9 @@
 //   Warp i has rows 16 i to 16 i + 15 of the block's 64 of w, and all of its rows of x. Rings of cp.async: x in stages of
 //   64 elements of k, w in stages of 256. k is a multiple of 64; parts of k (split) are whole stages of w.
 //   Sums leave through shared memory, where they are turned; parts of k are added in order by the block that comes last.
-#include "gemm_finish.cuh"
 #include "portable_sm80.cuh"
 #include "stored.cuh"
+#include "stored_finish.cuh"
 
 template <int TYPE, int ROWS_, int XS_, int WS_> struct stored_tile {
     enum {
@@ -137,8 +137,8 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
             x_stage = x_stage + 1 == T::XS ? 0 : x_stage + 1;
 #pragma unroll
             for (int g = 0; g < 2; g++) {
-                const int e = part * 64 + g * 32 + 8 * q;
-                const uint4 u = stored_bf16<TYPE>(upper, e, scale[0]), v = stored_bf16<TYPE>(lower, e, scale[1]);
+                const uint4 u = stored_bf16(upper, part * 2 + g, scale[0]),
+                            v = stored_bf16(lower, part * 2 + g, scale[1]);
                 const uint32_t first[4] = {u.x, v.x, u.y, v.y}, second[4] = {u.z, v.z, u.w, v.w};
 #pragma unroll
                 for (int j = 0; j < T::NT; j++) {
@@ -186,18 +186,19 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
         __syncthreads();
     }
 
-    // Value by value: 32 lanes write neighbours, and few rows leave little to write. The epilogue of tiles (finish_tile)
-    // made these kernels four times as large.
-    const finish_activation act = finish_activation_of(a.finish.activation);
-    const int64_t gate_row = a.swiglu ? 0 : finish_gate_row(a.finish);
-    const int outs = a.swiglu ? T::COLS / 2 : T::COLS;
-    for (int i = (int)threadIdx.x; i < T::ROWS * outs; i += T::THREADS) {
-        const int row = i / outs, c = i % outs;
-        const float* from = sums + row * T::SUMS + (a.swiglu ? c / 8 * 16 + c % 8 : c);
-        if (m0 + row >= a.m || (a.swiglu ? 2 : 1) * c + n0 >= a.n) continue;
-        if (a.swiglu) finish_one_swiglu(a.finish, m0 + row, n0 / 2 + c, from[0], from[8]);
-        else finish_one(a.finish, act, gate_row, m0 + row, n0 + c, from[0]);
-    }
+    // The epilogue of tiles (finish_tile) made these kernels twice as large; few rows leave little to write.
+    const finish_activation act = finish_activation_of(a.swiglu ? 0 : a.finish.activation);
+    const int outs = a.swiglu ? T::COLS / 2 : T::COLS, step = T::THREADS / outs, out_n = a.swiglu ? a.n / 2 : a.n,
+              c = (int)threadIdx.x % outs, n1 = a.swiglu ? n0 / 2 : n0;
+    if (n1 + c >= out_n) return;
+    const stored_column column = stored_column_of(a.finish, finish_gate_row(a.finish), out_n, n1 + c, a.swiglu != 0);
+    constexpr int AT_ONCE = T::ROWS / 4 < 8 ? T::ROWS / 4 : 8;
+#pragma unroll 1
+    for (int row = (int)threadIdx.x / outs; row < T::ROWS; row += AT_ONCE * step)
+        stored_finish<AT_ONCE>(a.finish, act, column, a.m, m0 + row, step, [&](int i) {
+            const float* its = sums + (row + i * step) * T::SUMS;
+            return a.swiglu ? finish_swiglu(its[c / 8 * 16 + c % 8], its[c / 8 * 16 + 8 + c % 8]) : its[c];
+        });
 }
 
 #define KERNEL(name, number, ROWS, XS, WS)                                                                             \

@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 template <int TYPE> SUMI_DEVICE uint4 embedded(const uint8_t* row, int c, float scale)
 {
     const stored<TYPE> chunk(row + c / 256 * stored_layout<TYPE>::BYTES, c % 32);
-    return stored_bf16<TYPE>(chunk, c % 256, scale);
+    return stored_bf16(chunk, c % 256 / 32, scale);
 }
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_embed_rows_stored(const __grid_constant__ sumi_embed_rows_args a)

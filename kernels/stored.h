@@ -59,6 +59,13 @@ typedef struct sumi_unpack_args {
          ? SUMI_GEMM_STORED_RING(BYTES, ROWS, XS, WS)                                                                  \
          : SUMI_GEMM_STORED_SUMS(ROWS))
 
+// On Hopper: sumi_gemm_stored_sm90_<type>_<rows>, which takes a tensor map of x first. X(rows, groups, x stages, w
+// stages): warpgroups that have 64 rows of w each.
+#define SUMI_GEMM_STORED_SM90_TILES(X) X(64, 4, 4, 2) X(128, 3, 5, 2) X(256, 2, 3, 2)
+#define SUMI_GEMM_STORED_SM90_THREADS(GROUPS) (128 * (GROUPS) + 128)
+#define SUMI_GEMM_STORED_SM90_SHARED(BYTES, ROWS, GROUPS, XS, WS)                                                      \
+    ((XS) * (ROWS)*128 + (WS)*64 * (GROUPS)*SUMI_GEMM_STORED_PITCH(BYTES) + 16 * (XS))
+
 typedef struct sumi_gemm_stored_args {
     uint64_t x; // bf16 [m][ldx], aligned to 16
     // Parts of w, all of the kernel's type: their first bytes, aligned to 16; the row of the stack behind each one's
@@ -66,7 +73,8 @@ typedef struct sumi_gemm_stored_args {
     uint64_t from[SUMI_GEMM_STORED_PARTS];
     int32_t end[SUMI_GEMM_STORED_PARTS];
     float scale[SUMI_GEMM_STORED_PARTS];
-    uint64_t parts, arrivals; // split > 1: float [tiles][split][rows * 64]; uint32 [tiles], zero before and after
+    // split > 1: float [tiles][split][rows * 64]; uint32 [tiles], zero before and after. Hopper: float [blocks][2][rows * cols]
+    uint64_t parts, arrivals;
     int32_t m, n, k, ldx, row_bytes;
     int32_t is_gated; // column c of y is the row that FORM_GATED has there
     int32_t swiglu, split;

@@ -19,7 +19,7 @@ template <int TYPE> SUMI_DEVICE void unpack(const sumi_unpack_args& a)
                       in = row < half ? row : row - half;
             to = ((int64_t)(in / 8) * 16 + (row < half ? 0 : 8) + in % 8) * a.cols + col;
         }
-        store16((bf16*)a.to + to, stored_bf16<TYPE>(chunk, 8 * lane, a.scale));
+        store16((bf16*)a.to + to, stored_bf16(chunk, lane / 4, a.scale));
     }
 }
 

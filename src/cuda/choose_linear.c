@@ -266,7 +266,7 @@ static sumi_cuda_linear_choice choose_portable(const sumi_cuda_device* device, c
     return best;
 }
 
-static bool has_hopper(const sumi_cuda_device* device, bool allows_hopper)
+bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper)
 {
     return allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
         && device->shared_per_block >= WGMMA_SHARED;
@@ -278,7 +278,7 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, 
     if (device->forced_linear != NULL) return *device->forced_linear;
     // Hopper's kernels gate while they store, which is worth more than what its products are faster by.
     const bool is_gated = s->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
-    if (sumi_cuda_cublaslt_wants(device->cublaslt, s) && !(is_gated && has_hopper(device, allows_hopper)))
+    if (sumi_cuda_cublaslt_wants(device->cublaslt, s) && !(is_gated && sumi_cuda_has_hopper(device, allows_hopper)))
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1,
                                          sumi_cuda_cublaslt_unit_rows(device, s)};
     return sumi_cuda_choose_own_linear(device, allows_hopper, s);
@@ -288,7 +288,7 @@ sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* devi
                                                     const sumi_cuda_shape* s)
 {
     if (!s->reads_aligned) return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_ANY, 0, 1, 64};
-    const bool is_hopper = has_hopper(device, allows_hopper);
+    const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);
     // Small portable tiles: 64 x 64, two on a multiprocessor.
     const bool is_small =
         s->operands == SUMI_CUDA_BF16
@@ -330,7 +330,7 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     if (sumi_cuda_cublaslt_can(device->cublaslt, s))
         add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
             sumi_cuda_cublaslt_unit_rows(device, s));
-    const bool is_hopper = has_hopper(device, allows_hopper);
+    const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);
     for (int32_t i = 0; i < WGMMA_COUNT && is_hopper; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue == s->epilogue && kernel->operands == s->operands)

@@ -42,11 +42,12 @@ static uint64_t unpacked_bytes(const sumi_weight* weight)
 }
 
 // Of an op that reads its weight as it is stored.
-static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
+static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, bool allows_hopper, const sumi_plan* plan,
+                                             const sumi_op* op)
 {
     if (sumi_plan_info(plan, op->in[0])->element != SUMI_ELEMENT_ACTIVATION)
-        return (sumi_cuda_stored_choice){.tile = -1, .split = 1};
-    return sumi_cuda_choose_stored(device, op->weight, sumi_cuda_stored_form(plan), op->rows);
+        return (sumi_cuda_stored_choice){.tile = -1, .blocks = 1};
+    return sumi_cuda_choose_stored(device, allows_hopper, op->weight, sumi_cuda_stored_form(plan), op->rows);
 }
 
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
@@ -59,8 +60,13 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
     }
     const uint64_t parts = most_parts(device, op->rows, op->weight->rows, depth);
     if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return parts;
-    const sumi_cuda_stored_choice c = stored_choice(device, plan, op);
-    return c.tile >= 0 ? aligned(c.parts_bytes) : unpacked_bytes(op->weight) + parts;
+    uint64_t most = 0; // whether Hopper's kernels are allowed is known to the launcher only
+    for (int32_t hopper = 0; hopper <= 1; hopper++) {
+        const sumi_cuda_stored_choice c = stored_choice(device, hopper == 1, plan, op);
+        const uint64_t bytes = c.tile >= 0 ? aligned(c.parts_bytes) : unpacked_bytes(op->weight) + parts;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 // ---- Launching ------------------------------------------------------------------------------------------------------
@@ -437,7 +443,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     p.finish.row_scale = has_8bit_input ? sumi_cuda_8bit_scales(run, op->in[0]) + 4 * x_row : 0;
     p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, false, epilogue_of(&p.finish, is_fused)};
     if (is_stored) {
-        const sumi_cuda_stored_choice c = stored_choice(run->device, run->plan, op);
+        const sumi_cuda_stored_choice c = stored_choice(run->device, run->allows_hopper, run->plan, op);
         if (c.tile >= 0) return launch_stored(run, &p, &c, is_weight_gated);
         // Each slice unpacks all of it: what the slice before it has left in scratch may be gone.
         SUMI_TRY(sumi_cuda_unpack(run, op->weight, form, p.weight.data, is_weight_gated, run->scratch));

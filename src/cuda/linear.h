@@ -76,6 +76,8 @@ sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* devi
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape,
                               sumi_cuda_linear_choice* out_list, int32_t room);
 
+// Whether Hopper's kernels of products are to be used.
+bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper);
 // of the kernel that has this epilogue; NULL: none
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);
 // scratch for the parts of split k, cuBLASLt's workspace

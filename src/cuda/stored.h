@@ -38,13 +38,13 @@ int32_t sumi_cuda_stored_type(sumi_dtype dtype);
 
 // How a product of few rows is done; tile -1: it is not, the weight is unpacked.
 typedef struct sumi_cuda_stored_choice {
-    int32_t tile, split, unit_rows;
+    int32_t tile, unit_rows;
+    int32_t blocks;       // that share k: of a tile, or on Hopper all of a row of tiles
     uint64_t parts_bytes; // scratch
 } sumi_cuda_stored_choice;
 // By the whole op's rows, so that a slice gives the same bits.
-sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, const sumi_weight* weight,
-                                                sumi_cuda_form form, int32_t rows);
-const char* sumi_cuda_stored_kernel(int32_t type, int32_t tile); // "sumi_gemm_stored_q4_k_64"
+sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,
+                                                const sumi_weight* weight, sumi_cuda_form form, int32_t rows);
 
 // The whole weight to bfloat16 at `to`, rows as FORM_GATED has them or in order.
 sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form, CUdeviceptr from,
