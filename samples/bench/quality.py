@@ -14,7 +14,7 @@ safetensors, and bench, golden_run and sumi in the folder.
 
 import argparse
 import concurrent.futures
-import json
+import multiprocessing
 import os
 import random
 import re
@@ -187,7 +187,7 @@ def table(args, rows, full, folder):
     if args.blocks:
         (folder / "prediction").mkdir()
         prediction = Prediction(args, folder / "prediction")
-    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         for kind in {row[4] for row in rows if row[4]}:
             sources = [("demo", DEMO)] + ([("prediction", prediction.source)] if prediction else [])
             made[kind] = {name: (folder / f"{name}-{kind}", pool.submit(model_of, source, kind, folder / f"{name}-{kind}")) for name, source in sources}
@@ -195,9 +195,9 @@ def table(args, rows, full, folder):
             one[1].result()  # all of them first: they would take the time of what is timed
         count = len(demo.scenes) * args.seeds
         where = run(args.programs / "bench", "--model", DEMO, "--backend", args.backend, "--report", "--short", "--sizes", 64, "--steps", 1, "--batch", 1, "--seconds", 0).split(";")[0]
-        print(f"{where}; {count} pictures of the demo model at 256x256, 8 steps; a prediction of qwen-image-mid cut to {args.blocks} blocks{', outliers' if args.outliers else ''}\n")
+        print(f"{where}; {count} pictures of the demo model at 256x256, 8 steps\n")
         if prediction:
-            print(f"PyTorch's own prediction is off by {prediction.errors['PyTorch, bf16']:.2e} in bf16.\n")
+            print(f"predictions: qwen-image-mid cut to {args.blocks} blocks{', outliers' if args.outliers else ''}; PyTorch in bf16 is off by {prediction.errors['PyTorch, bf16']:.2e}\n")
         print("| weights | bits | prediction off by | Z-Image's size, off by | demo model: of it | dB, mean | dB, worst | right | weights MB | step ms |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
         for name, bits, weights, golden, kind in rows:
             model, share = made[kind]["demo"] if kind else (DEMO, None)
@@ -208,7 +208,7 @@ def table(args, rows, full, folder):
             decibels, right = demo.measure(model, weights, folder / f"pictures-{name}")
             size, step = demo.size_and_time(model, weights)
             quality = f"{numpy.mean(decibels):.1f} | {min(decibels):.1f}" if decibels else "|"
-            print(f"| {name} | {bits:.2f} | {off} | {full.get(name, '')} | {share} | {quality} | {right} of {count} | {size:.1f} | {step:.2f} |", flush=True)
+            print(f"| {name} | {bits:.2f} | {off} | {full.get(name, '')} | {share} | {quality} | {right} of {count} | {size:.0f} | {step:.2f} |", flush=True)
             if prediction and kind:
                 shutil.rmtree(made[kind]["prediction"][0])  # the largest, and not wanted again
 
