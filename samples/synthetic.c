@@ -6,10 +6,13 @@
 // random numbers, mapped again and again. Sixty gigabytes take 64 MB then and no time to write. All numbers have one
 // spread, 0.02, which suits matrices of a few thousand inputs.
 //
-//     length, JSON | norms | the block's first bytes, up to a page | the block | the block | ... | a piece of it
-//     memory of its own                                              views of one memory file
+//     header, up to a page | norms, up to a page | the block | the block | ... | a piece of it | another type's block | ...
+//     memory of its own                            views of one memory file for each element type
+//
+// A file that has matrices in GGUF's block types is a GGUF file with the same names, otherwise it is safetensors.
 #define _GNU_SOURCE // memfd_create
 #include "synthetic.h"
+#include "synthetic_blocks.h"
 #include "system.h"
 #include <errno.h>
 #include <math.h>
@@ -729,12 +732,63 @@ static int64_t count_of(const listed* t)
     return count;
 }
 
-static uint16_t to_bf16(float value)
+static const synthetic_type* base_type(const synthetic_config* c)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+    return synthetic_type_find(c->float32 ? "f32" : "bf16");
 }
+
+static bool ends_with(const char* text, const char* end)
+{
+    const size_t length = strlen(text), bytes = strlen(end);
+    return length >= bytes && strcmp(text + length - bytes, end) == 0;
+}
+
+// ---- Outliers -------------------------------------------------------------------------------------------------------
+
+#define OUTLIER_CHANNELS 20
+
+static bool is_norm_of_products(const listed* t)
+{
+    return ends_with(t->name, "attention_norm1.weight") || ends_with(t->name, "ffn_norm1.weight");
+}
+
+// Of shift, scale and gate before attention, then before the feed-forward.
+static bool is_modulation_bias(const listed* t)
+{
+    return ends_with(t->name, "img_mod.1.bias") || ends_with(t->name, "txt_mod.1.bias");
+}
+
+static bool has_outliers(const synthetic_config* c, const listed* t)
+{
+    return c->outliers && (is_norm_of_products(t) || is_modulation_bias(t));
+}
+
+typedef struct outlier {
+    int64_t index; // in the tensor
+    float value;
+} outlier;
+
+// Returns how many there are.
+static int32_t list_outliers(const listed* t, uint64_t seed, outlier into[2 * OUTLIER_CHANNELS])
+{
+    const bool is_bias = is_modulation_bias(t); // its scales are added to 1
+    const int64_t width = is_bias ? t->shape[0] / 6 : t->shape[0];
+    int32_t count = 0;
+    uint64_t state = seed * 0x9E3779B97F4A7C15u + 3;
+    for (int32_t i = 0; i < OUTLIER_CHANNELS; i++) {
+        state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
+        const uint64_t draw = state * 0x2545F4914F6CDD1Du;
+        const int64_t channel = (int64_t)(draw >> 32) % width;
+        const float factor = 15.0f + 25.0f * (float)(draw & 0xFFFF) / 65536.0f;
+        if (!is_bias) into[count++] = (outlier){channel, factor};
+        else
+            into[count++] = (outlier){width + channel, factor - 1.0f},
+            into[count++] = (outlier){4 * width + channel, factor - 1.0f};
+    }
+    return count;
+}
+
+// ---- Files ----------------------------------------------------------------------------------------------------------
 
 // The length in front of a safetensors header, which is padded with blanks to a multiple of 8. Returns the padded
 // length.
@@ -766,15 +820,18 @@ static size_t put_entry(char* into, const char* name, const char* type, const in
 }
 
 // Values [0, count) of a tensor at `offset` of a file.
-static bool write_values(int file, uint64_t offset, const listed* t, uint64_t seed, bool float32)
+static bool write_values(int file, uint64_t offset, const listed* t, uint64_t seed, const synthetic_config* config)
 {
     enum { BLOCK = 16384 };
     float values[BLOCK];
-    uint16_t halves[BLOCK];
+    unsigned char elements[4 * BLOCK];
+    const synthetic_type* type = base_type(config);
+    const size_t size = (size_t)type->block_bytes;
+    const uint64_t begin = offset;
     uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
     int64_t left = count_of(t);
     while (left > 0) {
-        size_t count = left < BLOCK ? (size_t)left : BLOCK, bytes = count * (float32 ? 4 : 2);
+        size_t count = left < BLOCK ? (size_t)left : BLOCK, bytes = count * size;
         for (size_t i = 0; i < BLOCK; i += 4) { // xorshift64*: four numbers of 16 bits a draw
             state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
             uint64_t draw = state * 0x2545F4914F6CDD1Du;
@@ -782,10 +839,17 @@ static bool write_values(int file, uint64_t offset, const listed* t, uint64_t se
                 values[i + k] =
                     t->center + t->spread * ((float)(int32_t)(draw >> 16 * k & 0xFFFF) - 32767.5f) / 32768.0f;
         }
-        for (size_t i = 0; !float32 && i < count; i++) halves[i] = to_bf16(values[i]);
-        if (pwrite(file, float32 ? (const void*)values : halves, bytes, (off_t)offset) != (ssize_t)bytes) return false;
+        for (size_t i = 0; i < count; i++) synthetic_put(type, elements + i * size, values[i]);
+        if (pwrite(file, elements, bytes, (off_t)offset) != (ssize_t)bytes) return false;
         offset += bytes;
         left -= (int64_t)count;
+    }
+    outlier outliers[2 * OUTLIER_CHANNELS];
+    const int32_t count = has_outliers(config, t) ? list_outliers(t, seed, outliers) : 0;
+    for (int32_t i = 0; i < count; i++) {
+        synthetic_put(type, elements, outliers[i].value);
+        if (pwrite(file, elements, size, (off_t)(begin + size * (uint64_t)outliers[i].index)) != (ssize_t)size)
+            return false;
     }
     return true;
 }
@@ -796,7 +860,7 @@ typedef struct writing {
     const uint64_t* offsets; // in the file
     int file;
     uint64_t seed;
-    bool float32;
+    const synthetic_config* config;
     atomic_size_t next;
     atomic_bool failed;
 } writing;
@@ -805,7 +869,7 @@ static void* write_tensors(void* argument)
 {
     writing* w = argument;
     for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->l->count;) {
-        if (!write_values(w->file, w->offsets[i], &w->l->tensors[i], w->seed + i, w->float32))
+        if (!write_values(w->file, w->offsets[i], &w->l->tensors[i], w->seed + i, w->config))
             atomic_store(&w->failed, true);
     }
     return NULL;
@@ -823,16 +887,17 @@ static bool write_all_tensors(writing* w)
     return !atomic_load(&w->failed);
 }
 
-static bool write_list(const char* path, const list* l, uint64_t seed, bool float32)
+static bool write_list(const char* path, const list* l, uint64_t seed, const synthetic_config* config)
 {
+    const synthetic_type* type = base_type(config);
     char* json = malloc(l->count * 256 + 16);
     uint64_t* offsets = malloc((l->count + 1) * sizeof *offsets);
     FILE* file = json && offsets ? fopen(path, "wb") : NULL;
     size_t used = 0;
     uint64_t offset = 0;
     for (size_t i = 0; file && i < l->count; i++) {
-        uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * (float32 ? 4 : 2);
-        used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape,
+        uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * (uint64_t)type->block_bytes;
+        used += put_entry(json + used, l->tensors[i].name, type->safetensors_name, l->tensors[i].shape,
                           l->tensors[i].rank, offset, offset + bytes, i == 0);
         offsets[i] = offset;
         offset += bytes;
@@ -842,7 +907,7 @@ static bool write_list(const char* path, const list* l, uint64_t seed, bool floa
     if (written) {
         unsigned char ignored[8];
         for (size_t i = 0; i < l->count; i++) offsets[i] += 8 + put_length(ignored, used);
-        writing w = {.l = l, .offsets = offsets, .file = fileno(file), .seed = seed, .float32 = float32};
+        writing w = {.l = l, .offsets = offsets, .file = fileno(file), .seed = seed, .config = config};
         written = write_all_tensors(&w);
     }
     if (file && fclose(file) != 0) written = false;
@@ -878,7 +943,7 @@ bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t c
 
 // ---- In memory ------------------------------------------------------------------------------------------------------
 
-#define BLOCK_BYTES ((size_t)64 << 20)
+#define MOST_BLOCK_BYTES ((uint64_t)64 << 20)
 #define SPREAD 0.02f
 
 typedef struct stored {
@@ -900,85 +965,240 @@ static stored* add_stored(synthetic_files* files, const char* name)
     return file;
 }
 
-static float about_normal(uint64_t* state) // about normal, with a variance of 1
-{
-    *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
-    uint64_t draw = *state * 0x2545F4914F6CDD1Du;
-    int32_t sum = (int32_t)(draw & 0xFFFF) + (int32_t)(draw >> 16 & 0xFFFF) + (int32_t)(draw >> 32 & 0xFFFF)
-                + (int32_t)(draw >> 48) - 2 * 65535;
-    return (float)sum * (1.7320508f / 65536.0f);
-}
+// A memory file of random elements, of whole pages and whole blocks, so that it can be seen again and again.
+typedef struct source {
+    const synthetic_type* type;
+    int file;
+    uint64_t bytes;
+} source;
 
-static void put_element(unsigned char* into, float value, bool float32)
-{
-    uint16_t half = to_bf16(value);
-    if (float32) memcpy(into, &value, 4);
-    else memcpy(into, &half, 2);
-}
+// What elements of a checkpoint come from: those that are not quantised, those that take Q8_0 instead, the others.
+enum { SOURCE_BASE, SOURCE_INSTEAD, SOURCE_STORED, SOURCE_COUNT };
+typedef struct sources {
+    source of[SOURCE_COUNT];
+    int32_t count;
+} sources;
 
-// A memory file with one block of random numbers; -1 after a sentence.
-static int make_block(bool float32)
+static uint64_t up_to(uint64_t bytes, uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+
+static bool add_source(sources* all, const synthetic_type* type)
 {
-    int file = memfd_create("sumi-bench", 0);
-    unsigned char* memory = file >= 0 && ftruncate(file, (off_t)BLOCK_BYTES) == 0
-                              ? mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+    const uint64_t unit = page_bytes() * (uint64_t)type->block_bytes, bytes = MOST_BLOCK_BYTES / unit * unit;
+    const int file = memfd_create("sumi-bench", 0);
+    unsigned char* memory = file >= 0 && ftruncate(file, (off_t)bytes) == 0
+                              ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
                               : MAP_FAILED;
     if (memory == MAP_FAILED) {
         fail("a memory file");
         if (file >= 0) close(file);
-        return -1;
+        return false;
     }
     uint64_t state = 0x9E3779B97F4A7C15u;
-    size_t size = float32 ? 4 : 2;
-    for (size_t i = 0; i < BLOCK_BYTES; i += size) put_element(memory + i, SPREAD * about_normal(&state), float32);
-    munmap(memory, BLOCK_BYTES);
-    return file;
+    synthetic_fill(type, memory, (size_t)bytes, SPREAD, &state);
+    munmap(memory, (size_t)bytes);
+    all->of[all->count++] = (source){type, file, bytes};
+    return true;
 }
 
-static bool store_list(synthetic_files* files, const char* name, const list* l, int block, bool float32)
+static void close_sources(sources* all)
 {
-    size_t size = float32 ? 4 : 2, used = 0, page = (size_t)sysconf(_SC_PAGESIZE);
-    char* json = malloc(l->count * 256 + 16);
-    stored* file = json ? add_stored(files, name) : NULL;
-    if (!file) return free(json), fail(name);
-    uint64_t offset = 0, norm_bytes = 0;
-    for (int32_t pass = 0; pass < 2; pass++) { // norms first
+    for (int32_t i = 0; i < all->count; i++) close(all->of[i].file); // the views keep them
+}
+
+// What files for quantised networks quantise: the blocks of the denoiser and of the language model, and its embeddings.
+// Not the towers for pictures and for pooled vectors, nor what is before and behind the blocks.
+static bool is_quantised(const listed* t)
+{
+    static const char* const begins[] = {
+        "layers.",       "noise_refiner.",      "context_refiner.",     "transformer_blocks.",
+        "model.layers.", "model.embed_tokens.", "language_model.model."};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins && t->rank == 2; i++) {
+        if (strncmp(t->name, begins[i], strlen(begins[i])) == 0) return true;
+    }
+    return false;
+}
+
+static int32_t source_of(const sources* all, const listed* t)
+{
+    if (all->count == 1 || !is_quantised(t)) return SOURCE_BASE;
+    const int64_t cols = t->shape[1];
+    return cols % all->of[SOURCE_STORED].type->block == 0  ? SOURCE_STORED
+         : cols % all->of[SOURCE_INSTEAD].type->block == 0 ? SOURCE_INSTEAD
+                                                           : SOURCE_BASE;
+}
+
+typedef struct placed {
+    const synthetic_type* type;
+    uint64_t begin, end; // from where the data begin
+    int32_t region;      // 0: own memory; 1 and on: the sources'
+} placed;
+
+// Tensors of one region after the other. Data begin at a page, and so does each region: ends[] are theirs.
+static void lay_out(const list* l, const synthetic_config* c, const sources* all, bool is_gguf, placed* places,
+                    uint64_t ends[1 + SOURCE_COUNT])
+{
+    uint64_t at = 0;
+    for (int32_t region = 0; region <= SOURCE_COUNT; region++) {
+        const uint64_t begin = at;
         for (size_t i = 0; i < l->count; i++) {
-            if ((l->tensors[i].center != 0.0f) != (pass == 0)) continue;
-            uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * size;
-            used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape,
-                              l->tensors[i].rank, offset, offset + bytes, offset == 0);
-            offset += bytes;
+            const listed* t = &l->tensors[i];
+            const int32_t from = source_of(all, t);
+            if ((t->center != 0.0f || has_outliers(c, t) ? 0 : 1 + from) != region) continue;
+            const synthetic_type* type = all->of[from].type;
+            // GGUF wants multiples of 32 bytes, and the source whole blocks
+            const uint64_t multiple = is_gguf ? 32 * (uint64_t)type->block_bytes : 1;
+            at = begin + up_to(at - begin, multiple);
+            const uint64_t bytes = (uint64_t)count_of(t) / (uint64_t)type->block * (uint64_t)type->block_bytes;
+            places[i] = (placed){type, at, at + bytes, region};
+            at += bytes;
         }
-        if (pass == 0) norm_bytes = offset;
+        ends[region] = at;
+        at = up_to(at, page_bytes());
+    }
+}
+
+#define ENTRY_BYTES 256 // at most, of a tensor in a header
+
+// Both return the header's length, a multiple of a page. safetensors has no holes, so what fills a region's last page
+// is a tensor.
+static size_t put_safetensors(unsigned char* into, const list* l, const placed* places, const uint64_t* ends)
+{
+    char* json = (char*)into + 8;
+    size_t used = 0;
+    for (int32_t region = 0; region <= SOURCE_COUNT; region++) {
+        for (size_t i = 0; i < l->count; i++) {
+            const listed* t = &l->tensors[i];
+            if (places[i].region == region)
+                used += put_entry(json + used, t->name, places[i].type->safetensors_name, t->shape, t->rank,
+                                  places[i].begin, places[i].end, used == 0);
+        }
+        const uint64_t end = up_to(ends[region], page_bytes());
+        const int64_t padding = (int64_t)(end - ends[region]);
+        char name[32];
+        snprintf(name, sizeof name, "synthetic.padding.%d", region);
+        if (padding > 0 && region < SOURCE_COUNT)
+            used += put_entry(json + used, name, "U8", &padding, 1, ends[region], end, used == 0);
     }
     json[used++] = '}';
-    unsigned char length[8];
-    size_t header = 8 + put_length(length, used), own = header + (size_t)norm_bytes,
-           own_pages = (own + page - 1) / page * page;
-    file->bytes = header + offset;
-    file->mapped_bytes = (file->bytes + page - 1) / page * page;
-    if (file->mapped_bytes < own_pages) file->mapped_bytes = own_pages;
-    unsigned char* memory = mmap(NULL, (size_t)file->mapped_bytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return free(json), files->count--, fail(name);
-    file->data = memory;
-    memcpy(memory, length, 8);
-    memset(memory + 8, ' ', header - 8);
-    memcpy(memory + 8, json, used);
-    free(json);
-    uint64_t state = file->bytes * 0x9E3779B97F4A7C15u + 1;
-    for (size_t i = header; i < own; i += size) put_element(memory + i, 1.0f + 0.1f * about_normal(&state), float32);
-    for (size_t i = own; i + size <= own_pages; i += size)
-        put_element(memory + i, SPREAD * about_normal(&state), float32);
-    for (uint64_t at = own_pages; at < file->mapped_bytes; at += BLOCK_BYTES) {
-        uint64_t left = file->mapped_bytes - at;
-        if (mmap(memory + at, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED, block,
-                 0)
-            == MAP_FAILED)
-            return fail(name);
+    const size_t header = (size_t)up_to(8 + used, page_bytes());
+    memset(json + used, ' ', header - 8 - used);
+    put_length(into, header - 8);
+    return header;
+}
+
+static size_t put_number(unsigned char* into, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) into[i] = (unsigned char)(value >> 8 * i);
+    return bytes;
+}
+
+static size_t put_name(unsigned char* into, const char* name)
+{
+    const size_t bytes = strlen(name), used = put_number(into, bytes, 8);
+    memcpy(into + used, name, bytes);
+    return used + bytes;
+}
+
+// GGUF 3 with one key, a text of blanks that fills the header's last page. GGUF itself has at most four dimensions;
+// the first matrix of Qwen-Image's vision tower has five all the same.
+static size_t put_gguf(unsigned char* into, const list* l, const placed* places)
+{
+    enum { STRING = 8 };
+    size_t used = 0, padding = 0;
+    for (int32_t pass = 0; pass < 2; pass++) { // the first tells how many blanks
+        memcpy(into, "GGUF", 4);
+        used = 4 + put_number(into + 4, 3, 4);
+        used += put_number(into + used, l->count, 8);
+        used += put_number(into + used, 1, 8);
+        used += put_name(into + used, "synthetic.padding");
+        used += put_number(into + used, STRING, 4);
+        used += put_number(into + used, padding, 8);
+        memset(into + used, ' ', padding);
+        used += padding;
+        for (size_t i = 0; i < l->count; i++) {
+            const listed* t = &l->tensors[i];
+            used += put_name(into + used, t->name);
+            used += put_number(into + used, (uint64_t)t->rank, 4);
+            for (int32_t k = t->rank; k-- > 0;) used += put_number(into + used, (uint64_t)t->shape[k], 8);
+            used += put_number(into + used, places[i].type->gguf, 4);
+            used += put_number(into + used, places[i].begin, 8);
+        }
+        padding = pass == 0 ? (size_t)up_to(used, page_bytes()) - used : padding;
+    }
+    return used;
+}
+
+// The tensors of region 0, at their places.
+static void fill_own(unsigned char* data, const list* l, const placed* places, const synthetic_config* c)
+{
+    uint64_t state = l->count * 0x9E3779B97F4A7C15u + 1;
+    for (size_t i = 0; i < l->count; i++) {
+        const listed* t = &l->tensors[i];
+        if (places[i].region != 0) continue;
+        const float spread = t->spread == 0.0f ? 0.0f : t->center != 0.0f ? 0.1f : SPREAD;
+        const uint64_t size = (uint64_t)places[i].type->block_bytes;
+        unsigned char* into = data + places[i].begin;
+        for (uint64_t k = 0; k < (uint64_t)count_of(t); k++)
+            synthetic_put(places[i].type, into + size * k, t->center + spread * synthetic_normal(&state));
+        outlier outliers[2 * OUTLIER_CHANNELS];
+        const int32_t count = has_outliers(c, t) ? list_outliers(t, i + 1, outliers) : 0;
+        for (int32_t k = 0; k < count; k++)
+            synthetic_put(places[i].type, into + size * (uint64_t)outliers[k].index, outliers[k].value);
+    }
+}
+
+// Views of a source from a page on, up to the end of the page that `end` is in.
+static bool map_source(unsigned char* begin, const unsigned char* end, const source* from)
+{
+    while (begin < end) {
+        const uint64_t left = (uint64_t)(end - begin), bytes = left < from->bytes ? left : from->bytes;
+        if (mmap(begin, (size_t)bytes, PROT_READ, MAP_SHARED | MAP_FIXED, from->file, 0) == MAP_FAILED) return false;
+        begin += bytes;
     }
     return true;
+}
+
+static bool store_placed(synthetic_files* files, const char* name, const list* l, const synthetic_config* c,
+                         const sources* all, placed* places, unsigned char* header)
+{
+    char path[112];
+    bool is_gguf = false;
+    for (size_t i = 0; i < l->count; i++) {
+        const int32_t from = source_of(all, &l->tensors[i]);
+        is_gguf = is_gguf || all->of[from].type->block > 1;
+    }
+    snprintf(path, sizeof path, "%.*s%s", (int)(strlen(name) - strlen(".safetensors")), name,
+             is_gguf ? ".gguf" : ".safetensors");
+    uint64_t ends[1 + SOURCE_COUNT];
+    lay_out(l, c, all, is_gguf, places, ends);
+    const size_t header_bytes = is_gguf ? put_gguf(header, l, places) : put_safetensors(header, l, places, ends);
+    stored* file = add_stored(files, path);
+    if (!file) return false;
+    file->bytes = header_bytes + ends[SOURCE_COUNT];
+    file->mapped_bytes = up_to(file->bytes, page_bytes());
+    unsigned char* memory = mmap(NULL, (size_t)file->mapped_bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return files->count--, false;
+    file->data = memory;
+    memcpy(memory, header, header_bytes);
+    unsigned char* data = memory + header_bytes;
+    fill_own(data, l, places, c);
+    for (int32_t i = 0; i < all->count; i++) {
+        if (!map_source(data + up_to(ends[i], page_bytes()), data + ends[1 + i], &all->of[i])) return false;
+    }
+    return true;
+}
+
+static bool store_list(synthetic_files* files, const char* name, const list* l, const synthetic_config* c,
+                       const sources* all)
+{
+    placed* places = malloc(l->count * sizeof *places);
+    unsigned char* header = malloc(l->count * ENTRY_BYTES + 2 * (size_t)page_bytes());
+    const bool is_stored = places && header && store_placed(files, name, l, c, all, places, header);
+    free(places);
+    free(header);
+    return is_stored || fail(name);
 }
 
 static void* open_stored(const char* path, uint64_t* out_bytes, void* user_data)
@@ -1362,6 +1582,56 @@ static bool write_texts(const sink* to, const synthetic_config* c)
     return s_families[c->family].write_configs(to, c) && s_families[c->family].write_tokenizers(to, c);
 }
 
+// The scale beside each matrix in fp8.
+static void list_scales(list* l)
+{
+    for (size_t i = 0, count = l->count; i < count && !l->out_of_memory; i++) {
+        const listed t = l->tensors[i];
+        if (is_quantised(&t))
+            add(l, SYNTHETIC_FP8_SCALE, 0.0f, 1, 0, 0, "%.*s.scale_weight", (int)(strlen(t.name) - strlen(".weight")),
+                t.name);
+    }
+}
+
+synthetic_files* synthetic_open(const synthetic_config* config)
+{
+    sources all = {.count = 0};
+    synthetic_files* files = calloc(1, sizeof *files);
+    const sink to = {NULL, files};
+    bool made = files && add_source(&all, base_type(config))
+             && (!config->stored || (add_source(&all, synthetic_type_find("q8_0")) && add_source(&all, config->stored)))
+             && write_texts(&to, config);
+    for (size_t i = 0; i < MOST_PARTS && s_families[config->family].parts[i].file && made; i++) {
+        list l = {0};
+        s_families[config->family].parts[i].list(&l, config);
+        if (config->stored && config->stored->block == 1) list_scales(&l);
+        made = !l.out_of_memory && store_list(files, s_families[config->family].parts[i].file, &l, config, &all);
+        free(l.tensors);
+    }
+    close_sources(&all);
+    if (made) return files;
+    synthetic_close(files);
+    return NULL;
+}
+
+// What would lie in memory.
+static bool write_stored(const char* folder, const synthetic_config* config)
+{
+    char path[1024];
+    synthetic_files* files = synthetic_open(config);
+    bool written = files != NULL;
+    for (int32_t i = 0; written && i < files->count; i++) {
+        const stored* s = &files->files[i];
+        snprintf(path, sizeof path, "%s%s", folder, s->path + strlen(SYNTHETIC_PATH));
+        FILE* file = fopen(path, "wb");
+        written = file && fwrite(s->data, 1, (size_t)s->bytes, file) == (size_t)s->bytes;
+        if (file && fclose(file) != 0) written = false;
+        if (!written) fail(path);
+    }
+    synthetic_close(files);
+    return written;
+}
+
 bool synthetic_write(const char* folder, const synthetic_config* config)
 {
     char path[1024];
@@ -1369,6 +1639,7 @@ bool synthetic_write(const char* folder, const synthetic_config* config)
         snprintf(path, sizeof path, "%s%s", folder, s_families[config->family].folders[i]);
         if (!system_make_folder(path)) return fail(path);
     }
+    if (config->stored) return write_stored(folder, config);
     const sink to = {folder, NULL};
     bool written = write_texts(&to, config);
     for (uint64_t i = 0; i < MOST_PARTS && s_families[config->family].parts[i].file && written; i++) {
@@ -1376,27 +1647,8 @@ bool synthetic_write(const char* folder, const synthetic_config* config)
         s_families[config->family].parts[i].list(&l, config);
         snprintf(path, sizeof path, "%s/%s", folder, s_families[config->family].parts[i].file);
         if (l.out_of_memory) errno = ENOMEM;
-        written = l.out_of_memory ? fail(path) : write_list(path, &l, 1000 * (i + 1), config->float32);
+        written = l.out_of_memory ? fail(path) : write_list(path, &l, 1000 * (i + 1), config);
         free(l.tensors);
     }
     return written;
-}
-
-synthetic_files* synthetic_open(const synthetic_config* config)
-{
-    synthetic_files* files = calloc(1, sizeof *files);
-    int block = files ? make_block(config->float32) : -1;
-    const sink to = {NULL, files};
-    bool made = block >= 0 && write_texts(&to, config);
-    for (size_t i = 0; i < MOST_PARTS && s_families[config->family].parts[i].file && made; i++) {
-        list l = {0};
-        s_families[config->family].parts[i].list(&l, config);
-        made =
-            !l.out_of_memory && store_list(files, s_families[config->family].parts[i].file, &l, block, config->float32);
-        free(l.tensors);
-    }
-    if (block >= 0) close(block); // the views keep it
-    if (made) return files;
-    synthetic_close(files);
-    return NULL;
 }

@@ -26,6 +26,13 @@ typedef struct synthetic_config {
     int32_t references;
     // weights as float32 instead of bfloat16
     bool float32;
+    // What the matrices of the denoiser's blocks and the text encoder's, token embeddings too, are stored as; NULL: as
+    // everything else. GGUF's block types make a GGUF file of the component. A block type takes Q8_0 for matrices whose
+    // rows no number of blocks fills, and leaves those as they are that Q8_0 cannot take either.
+    const struct synthetic_type* stored;
+    // 20 channels of what comes before a block's products are 15 to 40 times as large as the others, as trained networks
+    // have them: by the weights of norms, in Qwen-Image by the modulation's biases.
+    bool outliers;
 } synthetic_config;
 
 // The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders, newbie 7 GB and 9 GB of

@@ -248,15 +248,16 @@ static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t 
 
 // What a backend in bfloat16 may be off by. The factor is the golden data's own rule, and holds for weights as they are
 // stored too, which are unpacked to the same bfloat16. With weights in 8 or 4 bits nothing is stored to go by, and the
-// bound only says that nothing is broken: a code of 4 bits is off by 0.08 of a normally distributed weight in the root of
-// the mean square, e4m3 by 0.03 in the weight and as much in the activation.
+// bound only says that nothing is broken. int4's is one and a half times the largest that the processor has with the same
+// matrices from a file in IQ4_NL (samples/bench/quantise.py): 0.30 in the latents of z-image-wide, 0.17 in NewBie-image's,
+// 0.135 in a prediction.
 #define BF16_FACTOR 1.5
 double error_of_format(const golden_case* c)
 {
     switch (c->g->weights) {
     case SUMI_WEIGHTS_FP8: return 0.15;
     case SUMI_WEIGHTS_INT8: return 0.06;
-    case SUMI_WEIGHTS_INT4: return 0.3;
+    case SUMI_WEIGHTS_INT4: return 0.45;
     default: return 0.0;
     }
 }

@@ -21,6 +21,9 @@
 #              weights no more than a tenth above PyTorch's with fp8 products by rows. Needs PyTorch with safetensors,
 #              20 GB for a checkpoint (ACCURACY_FOLDER says where it goes) and as much of the GPU's memory;
 #              ACCURACY_SIZE (1024x1024). It takes minutes: PART_SECONDS=600
+#   outliers   beside accuracy: the checkpoint has channels that are much larger than the others before products, as trained networks have them
+#   quality    a row for each format of weights, those of files as they are stored: a prediction's error, the demo model's pictures against bfloat16's, memory, time
+#              (samples/bench/quality.py). After accuracy in the same run its errors are in the table. Needs PyTorch with safetensors
 #   qwen       beside bench, torch or accuracy: of Qwen-Image instead of Z-Image. bench: sizes 1024,1328,2512 and 4 steps,
 #              then an edit model with one picture; 58 GB of the GPU's memory. torch: an H200, for both sides hold that.
 #              accuracy: a checkpoint of 41 GB, which golden_run reads into memory once more
@@ -53,13 +56,13 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,30p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,33p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | qwen | newbie) ;;
+        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -340,8 +343,13 @@ fi
 
 if has accuracy; then
     run 'accuracy at full size' python3 samples/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
-        --synthetic $synthetic --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
+        --synthetic $synthetic --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" $(has outliers && echo --outliers) --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
     cat "$log/accuracy_at_full_size.txt"
+fi
+
+if has quality; then
+    WITHOUT_COUNTS=1 run quality python3 samples/bench/quality.py "$bin" --backend cuda $(has outliers && echo --outliers) $(has accuracy && echo --accuracy-log "$log/accuracy_at_full_size.txt")
+    cat "$log/quality.txt"
 fi
 
 echo "logs in $log/"

@@ -178,6 +178,10 @@ if [ -x "$bin/bench" ]; then # wants POSIX
         check "bench's report has \"$row\"" grep -qE "^\\| $row +\\| +[0-9]" "$folder/report"
     done
     check "bench without the text encoders" bench --synthetic newbie-tiny --without-text-encoder
+    for stored in q4_k fp8; do check "bench, stored as $stored, with outliers" bench --synthetic newbie-tiny --stored $stored --outliers; done
+    check "bench writes GGUF" "$bin/bench" --synthetic newbie-tiny --stored q4_k --write "$folder/stored" && check "bench reads it" bench --synthetic newbie-tiny --model "$folder/stored"
+    check "the file has blocks" "$bin/sumi" inspect "$folder/stored" && check "Q4_K, and Q8_0 where rows are no multiple of 256" grep -qE '^    types  +BF16: [0-9]+ tensors.*; Q8_0: 43 tensors.*; Q4_K: 7 tensors' "$out"
+    wrong "bench knows no such type" '^usage: bench' bench --synthetic newbie-tiny --stored q9_k
     wrong "bench knows no such checkpoint" '^usage: bench' bench --synthetic newbie-huge
     check "bench cuts long texts" "$bin/bench" --synthetic newbie-tiny --tokens 600 --size 64x64 --runs 1 && check "at 512 tokens" grep -qE '^\| text, 512 tokens ' "$out"
     if command -v python3 >/dev/null; then

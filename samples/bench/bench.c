@@ -5,6 +5,7 @@
 //     bench --synthetic qwen-image --backend cuda --report --sizes 1024,1328 --steps 4     57 GB of weights, in 64 MB too
 //     bench --synthetic newbie --backend cuda --report --sizes 1024 --steps 4 --guided-steps 28     16 GB, two text encoders
 //     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
+//     bench --synthetic z-image --stored q4_k --weights as-stored --backend cuda --report     as a GGUF file has it
 //     bench --model models/Z-Image-Turbo            a real one
 //     bench --write DIR --synthetic mid             only writes the checkpoint
 //     bench --model DIR --synthetic mid --report    one that was written so
@@ -26,6 +27,7 @@
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
 // prompts are given as random features.
 #include "synthetic.h"
+#include "synthetic_blocks.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +45,8 @@ typedef struct bench {
     const char *model_path, *write_path;
     const char* prompt_path;    // a saved prompt: the text encoder is not opened
     synthetic_config synthetic; // all zero: none
-    int32_t whole_blocks;       // of the transformer before --blocks
+    const synthetic_type* stored;
+    int32_t whole_blocks; // of the transformer before --blocks
     synthetic_files* files;
     int32_t width, height, tokens, runs, threads, sizes[8], size_count, steps, batch, blocks;
     int32_t guided_steps; // of a picture with guidance; 0: none is made
@@ -55,7 +58,7 @@ typedef struct bench {
     uint64_t memory_budget;
     sumi_backend backend;
     sumi_weight_format weights;
-    bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture;
+    bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture, outliers;
     sumi_engine* engine;
     sumi_model* model;
     sumi_prompt *prompt, *empty; // empty: of the text "", what NewBie-image moves away from
@@ -920,7 +923,8 @@ static int usage(void)
         "] [--cublaslt] [--slice "
         "US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
-        "       bench --synthetic NAME [--blocks N] [--without-text-encoder] ...\n"
+        "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
+        "] ...\n"
         "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N] [--batch N] [--seconds N] "
         "[--ops]\n"
         "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only "
@@ -930,6 +934,8 @@ static int usage(void)
         "3 "
         "for Edit-Plus\n"
         "  --blocks cuts the transformer to N blocks and scales the forward; --short leaves out the idle share\n"
+        "  --stored: what the blocks' matrices are stored as, and the text encoder's; --outliers: 20 channels before "
+        "their products are 15 to 40 times as large as the others\n"
         "  --guided-steps: also a picture of N steps with the authors' guidance, two runs of the network a step; of "
         "NewBie-image Euler's steps, all of them guided, away from the empty text\n");
     return 2;
@@ -961,6 +967,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
                    : strcmp(name, "--cublaslt") == 0             ? &b->cublaslt
                    : strcmp(name, "--short") == 0                ? &b->is_short
                    : strcmp(name, "--without-text-encoder") == 0 ? &b->without_text
+                   : strcmp(name, "--outliers") == 0             ? &b->outliers
                                                                  : NULL;
         if (flag) {
             *flag = true;
@@ -974,7 +981,10 @@ static bool read_arguments(bench* b, int argc, char** argv)
             b->synthetic = *config;
         } else if (strcmp(name, "--references") == 0) b->reference_count = atoi(value);
         else if (strcmp(name, "--blocks") == 0) b->blocks = atoi(value);
-        else if (strcmp(name, "--guided-steps") == 0) b->guided_steps = atoi(value);
+        else if (strcmp(name, "--stored") == 0) {
+            b->stored = synthetic_type_find(value);
+            if (!b->stored || b->stored->block_bytes >= 2 * b->stored->block) return false; // bf16, f32
+        } else if (strcmp(name, "--guided-steps") == 0) b->guided_steps = atoi(value);
         else if (strcmp(name, "--model") == 0) b->model_path = value;
         else if (strcmp(name, "--write") == 0) b->write_path = value;
         else if (strcmp(name, "--prompt-file") == 0) b->prompt_path = value;
@@ -1001,10 +1011,11 @@ static bool read_arguments(bench* b, int argc, char** argv)
               && b->height % 16 == 0;
     bool report = b->steps > 0 && b->steps <= 1000 && b->batch > 0 && b->batch <= MAX_BATCH && b->seconds >= 0.0;
     const bool is_synthetic = b->synthetic.dim > 0;
-    const bool parts = (is_synthetic || (b->blocks == 0 && !b->without_text && b->reference_count == 0))
-                    && b->blocks >= 0 && b->blocks <= b->synthetic.layers && b->reference_count >= 0
-                    && b->reference_count <= (is_qwen_image(b) ? MAX_REFERENCES : 0) && b->guided_steps >= 0
-                    && b->guided_steps <= 1000;
+    const bool parts =
+        (is_synthetic || (b->blocks == 0 && !b->without_text && b->reference_count == 0 && !b->stored && !b->outliers))
+        && b->blocks >= 0 && b->blocks <= b->synthetic.layers && b->reference_count >= 0
+        && b->reference_count <= (is_qwen_image(b) ? MAX_REFERENCES : 0) && b->guided_steps >= 0
+        && b->guided_steps <= 1000;
     return (is_synthetic || b->model_path) && parts && sizes && report && b->runs >= 1 && b->runs <= MAX_RUNS
         && b->threads >= 0 && b->tokens > 0 && b->tokens <= MAX_PROMPT && (b->serves || !b->prompt_path);
 }
@@ -1054,6 +1065,8 @@ int main(int argc, char** argv)
         synthetic_config config = b.synthetic;
         config.float32 = b.float32;
         config.references = b.reference_count;
+        config.stored = b.stored;
+        config.outliers = b.outliers;
         b.whole_blocks = config.layers;
         if (b.blocks > 0) config.layers = b.blocks;
         if (b.write_path) return synthetic_write(b.write_path, &config) ? 0 : 1;

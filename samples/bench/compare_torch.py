@@ -1014,7 +1014,7 @@ def compare_accuracy(args, model, folder):
         rows += [("sumi, int4", ["--int4"], 8 * half)]
         rows += [("sumi, int4, portable kernels", ["--int4", "--portable"], 8 * half)]
     where = torch.cuda.get_device_name() if args.backend == "cuda" else "processor"
-    what = f"{args.size}, {args.tokens} caption tokens, {args.model or args.synthetic}"
+    what = f"{args.size}, {args.tokens} caption tokens, {args.model or args.synthetic}{', outliers' if args.outliers else ''}"
     print(f"{where}; one prediction, {what}; torch {torch.__version__}\n")
     print("| off from PyTorch in float32 | rel. L2 | at most |\n|---|---:|---:|")
     for name, error in errors.items():
@@ -1042,6 +1042,7 @@ def main():
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=0, help="0: every core")
     parser.add_argument("--float32", action="store_true", help="the checkpoint holds float32 instead of bfloat16")
+    parser.add_argument("--outliers", action="store_true", help="20 channels before a block's products are 15 to 40 times as large as the others")
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--sizes", default="1024,768,512", help="sides of the pictures on a GPU")
     parser.add_argument("--steps", type=int, default=8, help="of a picture on a GPU")
@@ -1064,7 +1065,7 @@ def main():
     try:
         model = Path(args.model) if args.model else folder / "model"
         if not args.model:
-            subprocess.run([args.bench, "--synthetic", args.synthetic, "--write", str(model), *(["--float32"] if args.float32 else [])], check=True)
+            subprocess.run([args.bench, "--synthetic", args.synthetic, "--write", str(model), *(["--float32"] if args.float32 else []), *(["--outliers"] if args.outliers else [])], check=True)
         if args.accuracy:
             return compare_accuracy(args, model, folder)
         text, text_memory, abouts = compare(args, model, folder, "text", ["text"])
