@@ -147,13 +147,13 @@ typedef struct sumi_finish_modulation_args {
 // bf16, ldx elements from row to row; y: tightly packed. Any alignment; fast when cols and ldx are multiples of 8 (x
 // 16, y 8 bytes aligned). Grid: any, a block a row is best up to a few per multiprocessor.
 // rows_int8.cu: the same to rotated int8, amax / 127 after the rotation; y [rows][SUMI_ROTATED_COLS(cols)]. x 16-byte
-// aligned, cols and ldx multiples of 8. "sumi_rotate_rows_3" and "_5", by the chunks of a thread, take up to 12 warps;
+// aligned, cols and ldx multiples of 8; balance not 0: x[r][c] * balance[c], floats, 16-byte aligned. "sumi_rotate_rows_3" and "_5", by the chunks of a thread, take up to 12 warps;
 // "_any" everything else, in blocks of SUMI_ROWS_THREADS.
 #define SUMI_ROTATE_THREADS(cols, chunks) (((cols) + 256 * (chunks)-1) / (256 * (chunks)) * 32)
 #define SUMI_ROTATE_MOST_THREADS 384
 #define SUMI_ROTATE_LIMIT 640 // as SUMI_NORM_FP8_LIMIT
 typedef struct sumi_quantize_rows_args {
-    uint64_t x, y, scales;
+    uint64_t x, y, scales, balance; // balance: of int8
     int64_t ldx;
     int32_t rows, cols;
 } sumi_quantize_rows_args;

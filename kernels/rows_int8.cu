@@ -9,7 +9,16 @@ SUMI_ROW_KERNEL(sumi_norm_modulate_int8_any, SUMI_ROWS_THREADS, 4, sumi_norm_mod
                 norm_modulate_any<SUMI_OPERANDS_INT8>(args))
 SUMI_ROW_KERNEL(sumi_norm_pair_int8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_INT8>(args))
 
-// y[r] = int8(R x[r] / scales[r])
+// v = eight columns of balance times them.
+SUMI_DEVICE void multiply8(const float* balance, float (&v)[8])
+{
+    float factor[8];
+    load8_float(balance, factor);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] *= factor[i];
+}
+
+// y[r] = int8(R (x[r] * balance) / scales[r])   balance [cols] float or none
 //   x  [rows][ldx] bf16, ldx and cols multiples of 8, 16-byte aligned   y  [rows][SUMI_ROTATED_COLS(cols)] int8   scales  [rows] float
 //   block SUMI_ROTATE_THREADS, a row per block and turn, any grid; from the last row to the first, see rows.cuh
 // Read once: a row stays in registers, and the next one is on its way as soon as its place is free, behind the rotation.
@@ -39,6 +48,7 @@ template <int CHUNKS> SUMI_DEVICE void rotate_rows(const sumi_quantize_rows_args
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
             unpack8(raw[j], v[j]);
+            if (a.balance != 0 && c0 + j * step < a.cols) multiply8((const float*)a.balance + c0 + j * step, v[j]);
             rotation.rotate(v[j]);
             most = most_of(most, v[j]);
         }
@@ -74,6 +84,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 3)
             uint4 raw = make_uint4(0, 0, 0, 0);
             if (c < a.cols) raw = *(const uint4*)(x + c);
             unpack8(raw, v);
+            if (a.balance != 0 && c < a.cols) multiply8((const float*)a.balance + c, v);
         });
     }
 }

@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
         to[c] = __float2bfloat16_rn(c < a.cols ? upload_at(a, from + c) : 0.0f);
 }
 
-// to [pitch] float. The piece with the last row also writes the padding.
+// to [pitch] float, times balance where there is one. The piece with the last row also writes the padding.
 extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_vector(const sumi_upload_args a)
 {
     const int64_t first = (int64_t)a.row_begin * a.cols, count = (int64_t)a.row_count * a.cols;
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ve
     float* to = (float*)a.to + first;
     for (int64_t i = (int64_t)blockIdx.x * SUMI_UPLOAD_THREADS + threadIdx.x; i < end;
          i += (int64_t)gridDim.x * SUMI_UPLOAD_THREADS)
-        to[i] = i < count ? upload_at(a, i) : 0.0f;
+        to[i] = i < count ? upload_at(a, i) * (a.balance != 0 ? ((const float*)a.balance)[first + i] : 1.0f) : 0.0f;
 }
 
 // [co][ci][3][3] -> [co][tap][pitch] bf16, channels from ci on zero.

@@ -18,8 +18,10 @@
 typedef struct sumi_upload_args {
     uint64_t from;   // rows [row_begin, row_begin + row_count) of the stack of parts, dense, aligned to 16 bytes
     uint64_t to;     // the whole destination, aligned to 256 bytes
-    uint64_t scales; // e4m3 forms: float [stack_rows]
-    int32_t type;    // SUMI_UPLOAD_*
+    uint64_t scales; // 8-bit forms: float [stack_rows]
+    // floats [cols], 16-byte aligned, or 0: int8 rows are divided by them, a vector is multiplied (src/cuda/balance.h)
+    uint64_t balance;
+    int32_t type; // SUMI_UPLOAD_*
     int32_t row_begin, row_count, stack_rows;
     int32_t cols; // elements of a row in the file
     // elements of a row in the destination; convolutions: of a tap; vectors: all elements, padding included

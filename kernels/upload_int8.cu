@@ -1,4 +1,4 @@
-// Weights to rotated int8 with a float scale per row (output channel): w R = int8 * scale, R as in rotate.cuh, in floats.
+// Weights to rotated int8 with a float scale per row (output channel): (w / balance) R = int8 * scale, R as in rotate.cuh, in floats.
 //
 //   to [stack_rows][pitch] int8, pitch a multiple of 256, columns from `cols` on zero before the rotation; scales [stack_rows] float, in the rows' new order when they are interleaved
 //   grid: a block per row of the piece, block SUMI_UPLOAD_THREADS, static shared memory. Two passes over the row; the second reads L2.
@@ -12,7 +12,9 @@ SUMI_DEVICE void rotated_block(const sumi_upload_args& a, int64_t from, int c0, 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int c = c0 + lane + 32 * i;
-        x[lane + 32 * i] = c < a.cols ? upload_at(a, from + c) : 0.0f;
+        float value = c < a.cols ? upload_at(a, from + c) : 0.0f;
+        if (a.balance != 0 && c < a.cols) value /= ((const float*)a.balance)[c];
+        x[lane + 32 * i] = value;
     }
     __syncwarp();
 #pragma unroll

@@ -295,7 +295,7 @@ if has sanitize; then
             sanitize $tool 'golden, few, portable' "$bin/golden_run" --backend cuda --portable "$few"
         done
         for tool in racecheck memcheck synccheck initcheck; do
-            for kind in attention linear gated fp8 int8 norms conv rotary moving_rows latents strips group_norm pictures; do sanitize $tool "small cases, $kind" "$bin/test_cuda_ops" --small $kind; done
+            for kind in attention linear gated fp8 int8 balanced norms conv rotary moving_rows latents strips group_norm pictures; do sanitize $tool "small cases, $kind" "$bin/test_cuda_ops" --small $kind; done
         done
         wait
         for name in "${sanitized[@]}"; do report_sanitized "${name%% *}" "${name#* }"; done

@@ -4,6 +4,7 @@
 #ifdef SUMI_HAS_CUDA
 #include "base/memory.h"
 #include "base/platform.h"
+#include "cuda/balance.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
 #include "kernels/upload.h"
@@ -544,6 +545,91 @@ TEST(weights_with_scales_of_rows_or_rotated_come_as_floats)
     check_floats(&weight);
 }
 
+TEST(a_balance_is_the_root_of_what_a_norm_multiplies_by)
+{
+    static const float values[8] = {4.0f, -4.0f, 16.0f, 0.0f, 1e-3f, 4.0f, -100.0f, 0.25f};
+    const float mean = 128.251f / 8.0f, least = mean / 16.0f;
+    const sumi_weight norm = weight_of("norm", 1, 8, values, SUMI_DTYPE_F32);
+    float got[8];
+    sumi_cuda_balance(&norm, got);
+    for (int32_t c = 0; c < 8; c++) {
+        const float size = fabsf(values[c]) < least ? least : fabsf(values[c]);
+        CHECK_NEAR(got[c] * sqrtf(size), 1.0, 1e-5, 0);
+    }
+    static const float zeros[8] = {0};
+    const sumi_weight none = weight_of("zeros", 1, 8, zeros, SUMI_DTYPE_F32);
+    sumi_cuda_balance(&none, got);
+    for (int32_t c = 0; c < 8; c++) CHECK(isfinite(got[c]) && got[c] > 0.0f);
+}
+
+// What kernels that convert rows find of a balance: it is there before the first of them.
+typedef struct balances_seen {
+    const float* want;
+    int32_t cols, rows, vectors, wrong;
+} balances_seen;
+
+static void look_at_balances(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
+{
+    balances_seen* seen = user_data;
+    sumi_upload_args args;
+    if (strncmp(kernel, "sumi_upload_", 12) != 0) return;
+    CHECK(bytes >= sizeof args);
+    memcpy(&args, parameters, sizeof args);
+    const float *balance = (const float*)(uintptr_t)args.balance, *from = (const float*)(uintptr_t)args.from;
+    seen->wrong += balance == NULL || args.balance % 16 != 0
+                || memcmp(balance, seen->want, (size_t)seen->cols * sizeof *balance) != 0;
+    if (args.stack_rows == 1) seen->vectors++;
+    for (int32_t r = 0; r < args.row_count && args.stack_rows > 1; r++)
+        seen->wrong += from[(size_t)r * (size_t)args.cols] != (float)(args.row_begin + r);
+    seen->rows += args.stack_rows > 1 ? args.row_count : 0;
+}
+
+TEST(a_balance_arrives_before_the_rows_that_it_is_for)
+{
+    enum { ROWS = 1504, COLS = 1520 }; // 9 MB: several slots
+    fake_reset();
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    static float values[COLS], want[COLS];
+    float* file = calloc((size_t)ROWS * COLS, sizeof *file);
+    for (int32_t c = 0; c < COLS; c++) values[c] = c % 30 == 7 ? 40.0f : 1.0f + (float)c / COLS;
+    for (int32_t r = 0; r < ROWS; r++) file[(size_t)r * COLS] = (float)r;
+    sumi_weight norm = weight_of("norm", 1, COLS, values, SUMI_DTYPE_F32),
+                product = weight_of("product", ROWS, COLS, file, SUMI_DTYPE_F32);
+    product.balance = &norm;
+    sumi_cuda_balance(&norm, want);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    sumi_plan plan;
+    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    plan.wishes.weights = SUMI_WEIGHTS_INT8;
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
+    sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .weight = &norm, .eps = 1e-5f});
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "product", .x = n, .weight = &product});
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    balances_seen seen = {.want = want, .cols = COLS};
+    fake_on_launch(look_at_balances, &seen);
+    CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
+    fake_on_launch(NULL, NULL);
+    CHECK_TEXT(error.text, "");
+    CHECK_NUMBER(seen.rows, ROWS);
+    CHECK_NUMBER(seen.vectors, 1);
+    CHECK_NUMBER(seen.wrong, 0);
+    const sumi_cuda_form forms[] = {SUMI_CUDA_FORM_VECTOR_BALANCED, SUMI_CUDA_FORM_MATRIX_INT8};
+    for (int32_t i = 0; i < 2; i++) { // behind all else of the form
+        const sumi_cuda_resident* there =
+            sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, i == 0 ? &norm : &product, forms[i]);
+        CHECK(there != NULL && there->place.balance >= there->place.data + (i == 0 ? COLS * 4 : 0)
+              && there->place.balance >= there->place.scales + (i == 0 ? 0 : ROWS * 4)
+              && there->place.balance + COLS * 4 <= there->place.data + there->bytes);
+    }
+    plan_forget(b.runner, &plan);
+    sumi_plan_end(&plan);
+    close_bench(&b);
+    free(file);
+}
+
 // A host calls in its frames: however much has to be pinned, weights' slots and the pages of inputs and results, a call
 // has about a millisecond of it.
 TEST(no_call_pins_long)
@@ -858,6 +944,77 @@ TEST(eight_bits_take_large_weights_of_the_denoising_section)
     check_8bit_marks(SUMI_WEIGHTS_INT8, SUMI_CUDA_FORM_GATED_INT8, SUMI_CUDA_FORM_MATRIX_INT8, true);
 }
 
+// A matrix in int8 is balanced by its norm in every plan. The norm balances what it writes when nothing else reads that,
+// and else writes bfloat16.
+TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
+{
+    enum { ALONE, PLAIN_TOO, PRECISE_TOO, ADAPTED, NORM_ADAPTED, SHIFTED, OTHER_NORM, IN_FP8, CASES };
+    static const float values[16 * 256];
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_weight norm = weight_of("norm", 1, 256, values, SUMI_DTYPE_F32),
+                other_norm = weight_of("other norm", 1, 256, values, SUMI_DTYPE_F32),
+                wide = weight_of("wide", 512, 256, NULL, SUMI_DTYPE_BF16),
+                second = weight_of("second", 256, 256, NULL, SUMI_DTYPE_BF16);
+    wide.balance = &norm;
+    wide.index = 7;
+    norm.index = 8;
+    const sumi_delta deltas[] = {{.weight_index = 7,
+                                  .scale = 1.0f,
+                                  .down = weight_of("down", 4, 256, NULL, SUMI_DTYPE_BF16),
+                                  .up = weight_of("up", 512, 4, NULL, SUMI_DTYPE_BF16)},
+                                 {.weight_index = 8,
+                                  .scale = 1.0f,
+                                  .up = weight_of("change", 256, 1, values, SUMI_DTYPE_F32),
+                                  .kind = SUMI_DELTA_VECTOR}};
+    for (int32_t i = 0; i < CASES; i++) {
+        const sumi_adapter adapter = {i == NORM_ADAPTED ? &deltas[1] : &deltas[0], 1};
+        const sumi_adapter_use use = {&adapter, 0.5f};
+        sumi_plan plan;
+        begin_for_90(&plan, &heap);
+        plan.wishes.weights = i == IN_FP8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_INT8;
+        sumi_plan_adapters(&plan, &use, i == ADAPTED || i == NORM_ADAPTED);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256),
+                   table = sumi_plan_bound(&plan, "table", SUMI_ELEMENT_FLOAT, 2, 256);
+        sumi_value n = sumi_plan_norm(
+            &plan, &(sumi_plan_norm_args){.label = "n",
+                                          .x = x,
+                                          .eps = 1e-5f,
+                                          .weight = i == OTHER_NORM ? &other_norm : &norm,
+                                          .scale = {table, 0, true},
+                                          .shift = i == SHIFTED ? (sumi_step_row){table, 0, true} : SUMI_NO_ROW});
+        sumi_value y = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "wide", .x = n, .weight = &wide});
+        second.keeps_precision = i == PRECISE_TOO;
+        if (i == PLAIN_TOO || i == PRECISE_TOO)
+            (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "second", .x = n, .weight = &second});
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, i == ALONE    ? SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED
+                                                      : i == IN_FP8 ? SUMI_CUDA_VALUE_8BIT
+                                                                    : 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, y)->marks, 0);
+        int32_t norms = 0, products = 0;
+        for (int32_t k = 0; k < (int32_t)plan.op_count; k++) {
+            const sumi_weight* weight = NULL;
+            sumi_cuda_form form;
+            if (!sumi_cuda_op_weight(&plan, k, 0, &weight, &form)) continue;
+            if (weight == &norm && plan.ops[k].kind == SUMI_OP_NORM_MODULATE) {
+                CHECK(form == (i == ALONE ? SUMI_CUDA_FORM_VECTOR_BALANCED : SUMI_CUDA_FORM_VECTOR));
+                norms++;
+            }
+            if (weight != &wide) continue;
+            CHECK(form == (i == IN_FP8 ? SUMI_CUDA_FORM_MATRIX_FP8 : SUMI_CUDA_FORM_MATRIX_INT8));
+            CHECK((sumi_cuda_place_at(512, weight, form).balance != 0) == (i != IN_FP8));
+            products++;
+        }
+        // a norm that an adapter changes has a value in the weight's place
+        CHECK(norms == (i != OTHER_NORM && i != NORM_ADAPTED) && products == 1);
+        sumi_plan_end(&plan);
+    }
+}
+
 TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
 {
     static model m;
@@ -1097,6 +1254,8 @@ int main(int argc, char** argv)
     RUN(large_weights_come_in_pieces_from_any_address);
     RUN(weights_with_a_change_come_as_floats_of_the_sums);
     RUN(weights_with_scales_of_rows_or_rotated_come_as_floats);
+    RUN(a_balance_is_the_root_of_what_a_norm_multiplies_by);
+    RUN(a_balance_arrives_before_the_rows_that_it_is_for);
     RUN(no_call_pins_long);
     RUN(what_did_not_go_goes_again);
     RUN(inputs_go_through_the_ring_whole);
@@ -1104,6 +1263,7 @@ int main(int argc, char** argv)
     RUN(a_lost_device_is_said_and_stays_lost);
     RUN(forms_follow_from_the_ops);
     RUN(eight_bits_take_large_weights_of_the_denoising_section);
+    RUN(a_norm_balances_what_it_writes_for_balanced_products_alone);
     RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
     RUN(a_kronecker_product_keeps_its_forms);
     RUN(factors_and_changed_norms_run_and_go);

@@ -92,13 +92,32 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
         && plan->sections[op->section].kind == SUMI_SECTION_DENOISE && w->rows >= 256 && w->cols >= 128;
 }
 
+// The norm's weight by which a product's matrix is balanced (balance.h), in every plan; NULL: it is not.
+static const sumi_weight* balance_of(const sumi_plan* plan, const sumi_op* op)
+{
+    const bool is_int8 = (op->marks & SUMI_CUDA_OP_8BIT) != 0 && sumi_cuda_8bit_operands(plan) == SUMI_CUDA_INT8;
+    return is_int8 ? op->weight->balance : NULL;
+}
+
+// Whether what writes a product's input can balance it: the norm that the matrix is balanced by, where no adapter changes
+// it (its op has a value in the weight's place then). What it adds would have to be balanced, too.
+static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const sumi_weight* balance)
+{
+    const int32_t first_use = sumi_plan_info(plan, (sumi_value){base_of(plan, product->in[0])})->first_use;
+    SUMI_ASSERT(first_use >= 0 && (size_t)first_use < plan->op_count);
+    const sumi_op* norm = &plan->ops[first_use];
+    return norm->kind == SUMI_OP_NORM_MODULATE && norm->weight == balance && norm->bias == NULL
+        && norm->u.norm.shift.table.id == 0 && !norm->u.norm.weight_plus_one;
+}
+
 // A value may be kept in 8 bits when one NORM_MODULATE writes all of it and all readers are products with such weights,
-// and when it then has room, with its scales, where the plan has bfloat16.
+// and when it then has room, with its scales, where the plan has bfloat16. Their matrices are balanced by the norm, all or
+// none.
 static void mark_8bit_values(sumi_plan* plan)
 {
     const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan);
     if (operands == SUMI_CUDA_BF16) return;
-    enum { WRITTEN = 64, OTHER = 128 }; // meanwhile
+    enum { PLAIN = 32, WRITTEN = 64, OTHER = 128 }; // meanwhile
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
         const sumi_value_info* out = sumi_plan_info(plan, op->out);
@@ -114,15 +133,23 @@ static void mark_8bit_values(sumi_plan* plan)
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
             const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_CUDA_OP_8BIT) != 0
                                  && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows;
+            const sumi_weight* balance = is_product ? balance_of(plan, op) : NULL;
             // also where it is read through a view, as rows of another length
-            if (op->in[k].id > 0 && !is_product) plan->values[base_of(plan, op->in[k]) - 1].marks |= OTHER;
+            const bool is_other = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
+            if (op->in[k].id > 0)
+                plan->values[base_of(plan, op->in[k]) - 1].marks |= is_other        ? OTHER
+                                                                  : balance != NULL ? SUMI_CUDA_VALUE_BALANCED
+                                                                                    : PLAIN;
         }
         if (op->mask.id > 0) plan->values[op->mask.id - 1].marks |= OTHER;
     }
     for (size_t v = 0; v < plan->value_count; v++) {
         uint8_t* marks = &plan->values[v].marks;
-        const bool is_8bit = (*marks & (WRITTEN | OTHER)) == WRITTEN;
-        *marks = (uint8_t)((*marks & ~(WRITTEN | OTHER)) | (is_8bit ? SUMI_CUDA_VALUE_8BIT : 0));
+        const bool is_mixed = (*marks & PLAIN) != 0 && (*marks & SUMI_CUDA_VALUE_BALANCED) != 0,
+                   is_8bit = (*marks & (WRITTEN | OTHER)) == WRITTEN && !is_mixed;
+        *marks &= (uint8_t) ~(PLAIN | WRITTEN | OTHER);
+        if (is_8bit) *marks |= SUMI_CUDA_VALUE_8BIT;
+        else *marks &= (uint8_t)~SUMI_CUDA_VALUE_BALANCED;
     }
 }
 

@@ -27,7 +27,9 @@ enum {
     SUMI_CUDA_VALUE_GATED = 1, // its columns are interleaved by 8, as FORM_GATED says: the input of a GATED
     // It is kept in 8 bits: written by NORM_MODULATE and read by LINEARs with such weights only. [rows][pitch], then at
     // the next multiple of 16 bytes float scales [rows]. The pitch: sumi_cuda_8bit_pitch.
-    SUMI_CUDA_VALUE_8BIT = 2
+    SUMI_CUDA_VALUE_8BIT = 2,
+    // Also balanced by the norm that writes it (balance.h): the matrices of its readers are.
+    SUMI_CUDA_VALUE_BALANCED = 4
 };
 
 // What the operands of a product are: kernels/operands.cuh.

@@ -29,6 +29,10 @@ bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value)
 {
     return has_mark(run, value, SUMI_CUDA_VALUE_GATED);
 }
+bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value)
+{
+    return has_mark(run, value, SUMI_CUDA_VALUE_BALANCED);
+}
 
 CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value)
 {
@@ -73,6 +77,8 @@ bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which,
         *out_weight = list[i];
         *out_form = SUMI_CUDA_FORM_VECTOR;
         if (i > 0) return true;
+        if (op->kind == SUMI_OP_NORM_MODULATE && (sumi_plan_info(plan, op->out)->marks & SUMI_CUDA_VALUE_BALANCED) != 0)
+            *out_form = SUMI_CUDA_FORM_VECTOR_BALANCED;
         if (op->kind == SUMI_OP_LINEAR || op->kind == SUMI_OP_EMBED_ROWS) *out_form = matrix_form(plan, op);
         if (op->kind == SUMI_OP_CONV)
             *out_form = op->u.conv.kernel == 1 ? SUMI_CUDA_FORM_MATRIX

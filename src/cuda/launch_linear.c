@@ -307,13 +307,18 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
     return SUMI_OK;
 }
 
-// x in 8 bits with a scale per row, in scratch; only the slice's rows.
+// x in 8 bits with a scale per row, in scratch; only the slice's rows. Balanced here, as nothing before has done it.
 static sumi_result quantize(const sumi_cuda_run* run, product* p)
 {
     SUMI_ASSERT(p->shape.m >= 1 && p->shape.k % 16 == 0);
     const CUdeviceptr y = run->scratch, scales = y + aligned((uint64_t)p->shape.m * (uint64_t)p->shape.k);
-    sumi_quantize_rows_args args = {
-        .x = p->x, .y = y, .scales = scales, .ldx = p->ldx, .rows = p->shape.m, .cols = p->ldx};
+    sumi_quantize_rows_args args = {.x = p->x,
+                                    .y = y,
+                                    .scales = scales,
+                                    .balance = p->weight.balance,
+                                    .ldx = p->ldx,
+                                    .rows = p->shape.m,
+                                    .cols = p->ldx};
     void* params[] = {&args};
     const int32_t processors = max_int(run->device->multiprocessors, 1);
     sumi_cuda_grid grid = {(uint32_t)min_int(p->shape.m, 8 * processors), 1, 1, SUMI_ROWS_THREADS, 0};
@@ -434,6 +439,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     }
     // launch.c keeps an adapter's weights precise
     SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_8bit));
+    SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
     p.finish = finish_of(run, out, is_fused, is_weight_gated);
     p.finish.col_scale = is_8bit ? p.weight.scales : 0;
 

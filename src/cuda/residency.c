@@ -1,6 +1,7 @@
 #include "cuda/residency.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/balance.h"
 #include "cuda/state.h"
 #include "cuda/stored.h"
 #include "kernels/upload.h"
@@ -33,7 +34,8 @@ static int32_t form_pitch(const sumi_weight* weight, sumi_cuda_form form)
     if (is_8bit_form(form)) return sumi_cuda_8bit_pitch(sumi_cuda_form_operands(form), weight->cols);
     if (is_stored_form(form)) return weight->cols;
     switch (form) {
-    case SUMI_CUDA_FORM_VECTOR: return round_to(weight->rows * weight->cols, 8);
+    case SUMI_CUDA_FORM_VECTOR:
+    case SUMI_CUDA_FORM_VECTOR_BALANCED: return round_to(weight->rows * weight->cols, 8);
     case SUMI_CUDA_FORM_CONV:
     case SUMI_CUDA_FORM_CONV_UP: return round_to(weight->cols / SUMI_UPLOAD_TAPS, 8);
     default: return round_to(weight->cols, 8);
@@ -45,26 +47,46 @@ static uint64_t scales_at(const sumi_weight* weight, sumi_cuda_form form) // 8-b
     return ((uint64_t)weight->rows * (uint64_t)form_pitch(weight, form) + 255) / 256 * 256;
 }
 
-uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
+// The norm by whose weight a form is balanced (balance.h); NULL: it is not.
+static const sumi_weight* balance_of(const sumi_weight* weight, sumi_cuda_form form)
+{
+    if (form == SUMI_CUDA_FORM_VECTOR_BALANCED) return weight;
+    return sumi_cuda_form_operands(form) == SUMI_CUDA_INT8 ? weight->balance : NULL;
+}
+// What travels in front of a form's first rows: its balance.
+static uint64_t balance_bytes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    return balance_of(weight, form) != NULL ? ((uint64_t)weight->cols * sizeof(float) + 255) / 256 * 256 : 0;
+}
+
+static uint64_t balance_at(const sumi_weight* weight, sumi_cuda_form form) // or the end, of forms that have none
 {
     SUMI_ASSERT(weight->rows >= 1 && weight->cols >= 1 && (int)form >= 0 && form < SUMI_CUDA_FORM_COUNT);
     const uint64_t rows = (uint64_t)weight->rows, pitch = (uint64_t)form_pitch(weight, form);
     uint64_t bytes;
     switch (form) {
-    case SUMI_CUDA_FORM_VECTOR: bytes = pitch * 4; break;
+    case SUMI_CUDA_FORM_VECTOR:
+    case SUMI_CUDA_FORM_VECTOR_BALANCED: bytes = pitch * 4; break;
     case SUMI_CUDA_FORM_CONV: bytes = rows * SUMI_UPLOAD_TAPS * pitch * 2; break;
     case SUMI_CUDA_FORM_CONV_UP: bytes = 4 * rows * 4 * pitch * 2; break;
     case SUMI_CUDA_FORM_STORED:
     case SUMI_CUDA_FORM_INT4: bytes = sumi_cuda_stored_bytes(weight, form); break;
     default: bytes = is_8bit_form(form) ? scales_at(weight, form) + rows * 4 : rows * pitch * 2; break;
     }
-    return (bytes + 511) / 512 * 512;
+    return (bytes + 15) / 16 * 16;
+}
+
+uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    return (balance_at(weight, form) + balance_bytes(weight, form) + 511) / 512 * 512;
 }
 
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
 {
-    return (sumi_cuda_weight){address, is_8bit_form(form) ? address + scales_at(weight, form) : 0,
-                              form_pitch(weight, form), 0};
+    return (sumi_cuda_weight){.data = address,
+                              .scales = is_8bit_form(form) ? address + scales_at(weight, form) : 0,
+                              .balance = balance_of(weight, form) != NULL ? address + balance_at(weight, form) : 0,
+                              .pitch = form_pitch(weight, form)};
 }
 
 // Of forms that the host makes.
@@ -279,7 +301,7 @@ bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool t
 
 static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident)
 {
-    return weights->places_alone && resident->form != SUMI_CUDA_FORM_VECTOR;
+    return weights->places_alone && !sumi_cuda_is_vector(resident->form);
 }
 
 // A slab for list[from], which has no place yet, and for those after it that fit: a slab holds weights of models or of
@@ -340,15 +362,17 @@ static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, i
 // Rows of one part in a slot.
 typedef struct piece {
     int32_t resident, part, row_begin, row_count; // rows of the stack
+    uint64_t begin;                               // of the form's balance, before the first rows; without one: offset
     uint64_t offset, bytes;
     bool is_direct; // the file's bytes are the form's bytes
     int32_t type;   // SUMI_UPLOAD_*
 } piece;
 
-// What one worker does at a time: copies bytes, or gathers rows that lie in chunks, or makes floats of rows.
+// What one worker does at a time: copies bytes, or gathers rows that lie in chunks, or makes floats of rows, or a balance.
 typedef struct item {
     const sumi_weight* weight; // NULL: bytes
     bool as_is;                // rows keep the type that they have in the file
+    bool is_balance;           // of `weight`, a norm's
     const unsigned char* from;
     unsigned char* to;
     uint64_t bytes;
@@ -432,9 +456,9 @@ void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_
 {
     for (int32_t p = 0; p < weight->part_count; p++) {
         const sumi_weight_part* part = &weight->parts[p];
-        const uint64_t row = row_bytes_of(weight, form, part);
-        way->largest_row = row > way->largest_row ? row : way->largest_row;
-        way->total += row * (uint64_t)part->rows + 256;
+        const uint64_t row = row_bytes_of(weight, form, part), first_row = row + balance_bytes(weight, form);
+        way->largest_row = first_row > way->largest_row ? first_row : way->largest_row;
+        way->total += row * (uint64_t)part->rows + 256 + balance_bytes(weight, form);
         way->converts =
             way->converts || is_gated_form(form) || !keeps_bytes(weight, form, part) || weight->cols % 8 != 0;
     }
@@ -509,6 +533,7 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
     for (int32_t i = begin; i < end; i++) {
         const item* it = &items[i];
         if (it->weight == NULL) memcpy(it->to, it->from, (size_t)it->bytes);
+        else if (it->is_balance) sumi_cuda_balance(it->weight, (float*)(void*)it->to);
         else if (it->as_is) sumi_weight_copy_rows(it->weight, it->row_begin, it->row_count, it->to);
         else sumi_weight_to_float(it->weight, it->row_begin, it->row_count, (float*)(void*)it->to, it->weight->cols);
     }
@@ -567,22 +592,27 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     while (p + 1 < weight->part_count && resident->rows_sent >= part_begin + weight->parts[p].rows)
         part_begin += weight->parts[p++].rows;
     const sumi_weight_part* part = &weight->parts[p];
-    const uint64_t row_bytes = row_bytes_of(weight, resident->form, part), offset = (upload->used + 255) / 256 * 256;
+    const uint64_t row_bytes = row_bytes_of(weight, resident->form, part), begin = (upload->used + 255) / 256 * 256,
+                   offset = begin + (resident->rows_sent == 0 ? balance_bytes(weight, resident->form) : 0);
     const int32_t rows_left = part_begin + part->rows - resident->rows_sent;
     uint64_t rows = offset < upload->slot_bytes ? (upload->slot_bytes - offset) / row_bytes : 0;
     if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
     if (rows == 0 || upload->piece_count == MOST_PIECES
-        || upload->item_count + item_bound(rows * row_bytes, row_bytes) > (int32_t)MOST_ITEMS)
+        || upload->item_count + item_bound(rows * row_bytes, row_bytes) + 1 > (int32_t)MOST_ITEMS)
         return false;
     piece* it = &upload->pieces[upload->piece_count++];
     *it = (piece){.resident = index,
                   .part = p,
                   .row_begin = resident->rows_sent,
                   .row_count = (int32_t)rows,
+                  .begin = begin,
                   .offset = offset,
                   .bytes = rows * row_bytes};
     it->is_direct = is_direct(resident, part);
     (void)keeps_type(weight, resident->form, part, &it->type);
+    if (begin < offset)
+        upload->items[upload->item_count++] =
+            (item){.weight = balance_of(weight, resident->form), .is_balance = true, .to = slot_memory + begin};
     add_items(upload, weight, resident->form, it, part_begin, slot_memory);
     upload->used = offset + it->bytes;
     SUMI_ASSERT(upload->used <= upload->slot_bytes);
@@ -602,6 +632,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     sumi_upload_args args = {.from = raw + p->offset,
                              .to = resident->place.data,
                              .scales = resident->place.scales,
+                             .balance = resident->place.balance,
                              .type = p->type,
                              .row_begin = p->row_begin,
                              .row_count = p->row_count,
@@ -615,6 +646,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     uint32_t blocks = (uint32_t)p->row_count;
     switch (resident->form) {
     case SUMI_CUDA_FORM_VECTOR:
+    case SUMI_CUDA_FORM_VECTOR_BALANCED:
         name = "sumi_upload_vector";
         blocks = (uint32_t)((resident->place.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS);
         break;
@@ -629,6 +661,11 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     }
     CUfunction function;
     SUMI_TRY(sumi_cuda_kernel(weights->modules, name, 0, &function, error));
+    if (p->begin < p->offset) // the rows' kernels read it
+        SUMI_CU(&weights->device->driver,
+                cuMemcpyDtoDAsync(resident->place.balance, raw + p->begin,
+                                  (size_t)resident->weight->cols * sizeof(float), weights->device->copy),
+                "copying weights on the device");
     void* params[] = {&args};
     SUMI_CU(&weights->device->driver,
             cuLaunchKernel(function, blocks, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, weights->device->copy, params, NULL),
@@ -671,7 +708,7 @@ static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* er
         for (; next < s->piece_end && !upload->pieces[next].is_direct; next++)
             end = upload->pieces[next].offset + upload->pieces[next].bytes;
         SUMI_CU(driver,
-                cuMemcpyHtoDAsync(s->raw.address + p->offset, pinned + p->offset, (size_t)(end - p->offset), stream),
+                cuMemcpyHtoDAsync(s->raw.address + p->begin, pinned + p->begin, (size_t)(end - p->begin), stream),
                 "copying weights to the device");
         for (; i < next; i++) SUMI_TRY(convert_piece(weights, &upload->pieces[i], s->raw.address, error));
     }

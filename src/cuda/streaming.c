@@ -126,7 +126,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
             division->hosted +=
                 share->bytes
                 + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_image_row_bytes(share->weight, share->form));
-        } else if (share->form == SUMI_CUDA_FORM_VECTOR) { // a few kilobytes each: not worth a copy of their own
+        } else if (sumi_cuda_is_vector(share->form)) { // a few kilobytes each: not worth a copy of their own
             fixed += share->bytes;
         } else {
             movable_weights* of = share->in_steps ? &steps : &others;

@@ -85,6 +85,7 @@ static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block
     sumi_bind_norm(b, &w->ffn_norm1, sumi_bind_join(n[0], block, "ffn_norm1.weight"), dim);
     sumi_bind_norm(b, &w->ffn_norm2, sumi_bind_join(n[0], block, "ffn_norm2.weight"), dim);
     bind_qkv(model, b, w, block);
+    w->qkv.balance = &w->attention_norm1;
     sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, "attention.norm_q.weight"), model->head_dim);
     sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, "attention.norm_k.weight"), model->head_dim);
     sumi_bind_matrix(b, &w->out, sumi_bind_join(n[0], block, "attention.to_out.0"), dim,
@@ -93,6 +94,7 @@ static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block
                              sumi_bind_join(n[1], block, "feed_forward.w3")};
     sumi_bind_stack(b, &w->gate_up, sumi_bind_join(n[2], block, "feed_forward.w1w3"), gate_up,
                     (const int32_t[]){model->hidden, model->hidden}, 2, dim);
+    w->gate_up.balance = &w->ffn_norm1;
     sumi_bind_matrix(b, &w->down, sumi_bind_join(n[0], block, "feed_forward.w2"), dim, model->hidden);
     if (is_modulated) {
         sumi_bind_linear(b, &w->modulation, &w->modulation_bias,

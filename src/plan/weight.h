@@ -42,6 +42,9 @@ typedef struct sumi_weight {
     sumi_weight_part parts[SUMI_WEIGHT_MAX_PARTS];
     // NULL: there is none. With it the bytes of the parts are not the weight's: copying them is not enough.
     const sumi_weight_change* change;
+    // The weight of the norm that makes a matrix's input, [1, cols]: by it a backend may balance the matrix's columns and
+    // the input against each other before it rounds both (cuda/balance.h). NULL: there is no such norm.
+    const struct sumi_weight* balance;
     int32_t index;        // in the model's list of weights
     bool keeps_precision; // never quantised further: embedders, modulation, final layers
 } sumi_weight;
