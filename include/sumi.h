@@ -577,7 +577,10 @@ SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
 
 // ---- Models ---------------------------------------------------------------------------------------------------------
 typedef enum sumi_weight_format {
-    SUMI_WEIGHTS_AUTO = 0, // the CPU backend reads every format from the mapped files; a GPU holds bfloat16
+    // The CPU backend reads every format from the mapped files. A GPU holds bfloat16 where the transformer takes at most
+    // three quarters of its memory so; else AS_STORED where the file has 10 bits a weight or less, else INT8. That follows
+    // from the file and the GPU's size alone, not from budgets; sumi_model_info.weights says what it was.
+    SUMI_WEIGHTS_AUTO = 0,
     SUMI_WEIGHTS_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
     // GPU of 8.9 or newer: the large matrices of the transformer in e4m3 with a scale per row, quantised when they are
     // loaded. Embedders, modulation and the final layer stay bfloat16. SUMI_NOT_SUPPORTED on the CPU.
@@ -678,6 +681,7 @@ typedef struct sumi_model_info {
     uint64_t weight_bytes;     // in the files, of the components in use
     // How many reference pictures a job has at least and at most; both 0: the model takes none.
     int32_t min_references, max_references;
+    sumi_weight_format weights; // as asked for; of AUTO on a GPU what it stands for there
 } sumi_model_info;
 
 // Returns SUMI_WEIGHTS_AUTO, everything else zero. Any thread. Never blocks.

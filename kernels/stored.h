@@ -41,7 +41,7 @@ typedef struct sumi_unpack_args {
 #define SUMI_GEMM_STORED_THREADS 128 // four warps, each has 16 rows of w and all of x's
 #define SUMI_GEMM_STORED_PARTS 4
 // X(rows, x stages, w stages): rows of x in a block's tile; stages of 64 elements of k of x and of 256 of w.
-#define SUMI_GEMM_STORED_TILES(X) X(16, 4, 3) X(64, 4, 3) X(128, 3, 2)
+#define SUMI_GEMM_STORED_TILES(X) X(16, 4, 3) X(64, 4, 3)
 // Bytes from row to row of w in shared memory: whole 16 bytes around what a row has, which begins anywhere when its
 // length is no multiple of 16; four rows begin at different quarters of the banks.
 #define SUMI_GEMM_STORED_NEED(BYTES) ((BYTES) % 16 == 0 ? (BYTES) : ((BYTES) + 14 + 15) / 16 * 16)

@@ -1301,6 +1301,9 @@ static void build_stored_embed(scene* s, const op_case* c)
         {"stored " name " 5x80x512", build_stored, 5, 80, 512, few, .dtype = type, .bound = UNPACKED},                 \
         {"stored " name " 50x320x768", build_stored, 50, 320, 768, few, .dtype = type, .bound = UNPACKED},             \
         {"stored " name " 130x192x1024", build_stored, 130, 192, 1024, few, .dtype = type, .bound = UNPACKED},         \
+        {"stored " name " 30x6200x512", build_stored, 30, 6200, 512, few, .dtype = type, .bound = UNPACKED},           \
+        {"stored " name " 100x6200x512", build_stored, 100, 6200, 512, few, .dtype = type, .bound = UNPACKED},         \
+        {"stored " name " 200x12300x256", build_stored, 200, 12300, 256, few, .dtype = type, .bound = UNPACKED},       \
     {                                                                                                                  \
         "stored " name " 300x200x256", build_stored, 300, 200, 256, 0, .dtype = type, .bound = UNPACKED                \
     }
@@ -1358,26 +1361,16 @@ static const op_case s_stored[] = {
     {"int4, gated 300x512x256", build_stored, 300, 512, 256, AS_INT4 | INTO_A_GATE, .bound = 2 * INT4},
     {"int4, gated 40x512x256, of q8_0", build_stored, 40, 512, 256, AS_INT4 | INTO_A_GATE, .dtype = SUMI_DTYPE_Q8_0,
      .bound = 2 * INT4},
-    // Hopper's kernels: each tile, blocks that share tiles, types whose rows begin anywhere
-    {"stored q4_k 30x12300x512", build_stored, 30, 12300, 512, 0, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    // Hopper's kernels: parts, biases, residuals, rows that are no multiple of a tile's
     {"stored q6_k 64x6200x768, bias, residual", build_stored, 64, 6200, 768, WITH_BIAS | WITH_RESIDUAL,
      .dtype = SUMI_DTYPE_Q6_K, .bound = UNPACKED},
     {"stored q8_0 128x6144x1024, parts", build_stored, 128, 6144, 1024, FROM_PARTS, .dtype = SUMI_DTYPE_Q8_0,
      .bound = UNPACKED},
-    {"stored q3_k 100x6200x512", build_stored, 100, 6200, 512, 0, .dtype = SUMI_DTYPE_Q3_K, .bound = UNPACKED},
-    {"stored q5_1 200x12288x512", build_stored, 200, 12288, 512, WITH_BIAS, .dtype = SUMI_DTYPE_Q5_1,
+    {"stored q5_1 200x12288x512, silu", build_stored, 200, 12288, 512, WITH_BIAS, .dtype = SUMI_DTYPE_Q5_1,
      .act = SUMI_ACT_SILU, .bound = UNPACKED},
-    {"stored q4_0 129x12300x512", build_stored, 129, 12300, 512, 0, .dtype = SUMI_DTYPE_Q4_0, .bound = UNPACKED},
     {"stored q4_1 60x6200x640", build_stored, 60, 6200, 640, 0, .dtype = SUMI_DTYPE_Q4_1, .bound = UNPACKED},
-    {"stored q2_k 77x6200x512", build_stored, 77, 6200, 512, 0, .dtype = SUMI_DTYPE_Q2_K, .bound = UNPACKED},
-    {"stored q5_0 77x6200x512", build_stored, 77, 6200, 512, 0, .dtype = SUMI_DTYPE_Q5_0, .bound = UNPACKED},
     {"stored q5_k, gated 77x6400x512", build_stored, 77, 6400, 512, OF_FEW | INTO_A_GATE, .dtype = SUMI_DTYPE_Q5_K,
      .bound = 2 * UNPACKED},
-    {"stored iq4_nl 77x6200x512", build_stored, 77, 6200, 512, 0, .dtype = SUMI_DTYPE_IQ4_NL, .bound = UNPACKED},
-    {"stored iq4_xs 200x12300x512", build_stored, 200, 12300, 512, 0, .dtype = SUMI_DTYPE_IQ4_XS, .bound = UNPACKED},
-    {"stored e4m3 77x6200x512", build_stored, 77, 6200, 512, OF_FEW, .dtype = SUMI_DTYPE_F8_E4M3, .bound = UNPACKED},
-    {"stored e5m2 250x12300x512", build_stored, 250, 12300, 512, OF_FEW, .dtype = SUMI_DTYPE_F8_E5M2,
-     .bound = UNPACKED},
     {"stored q4_k 4096x3840x3840", build_stored, 4096, 3840, 3840, 0, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
     {"stored q6_k, gated 512x20480x3840", build_stored, 512, 20480, 3840, INTO_A_GATE, .dtype = SUMI_DTYPE_Q6_K,
      .bound = 2 * UNPACKED},

@@ -6,6 +6,7 @@
 #include "base/platform.h"
 #include "cuda/balance.h"
 #include "cuda/state.h"
+#include "cuda/stored.h"
 #include "fake_cuda.h"
 #include "kernels/upload.h"
 #include "plan_runner.h"
@@ -460,6 +461,67 @@ TEST(large_weights_come_in_pieces_from_any_address)
     sumi_plan_end(&plan);
     close_bench(&b);
     free(file);
+}
+
+// A stack of two types of blocks stays as the file has it, byte for byte; without them it is bfloat16.
+TEST(weights_of_block_types_stay_as_their_file_has_them)
+{
+    fake_reset();
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    enum { ROWS = 1000, COLS = 2304, FIRST = 333, BYTES_Q6 = COLS / 256 * 210, BYTES_Q4 = COLS / 256 * 144 };
+    enum { ALL = FIRST * BYTES_Q6 + (ROWS - FIRST) * BYTES_Q4 };
+    unsigned char* file = malloc(ALL + 2);
+    for (size_t i = 0; i < ALL + 2; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
+    sumi_weight weight = weight_of("stack", ROWS, COLS, file + 2, SUMI_DTYPE_Q6_K);
+    weight.parts[0].rows = FIRST;
+    weight.part_count = 2;
+    weight.parts[1] = (sumi_weight_part){
+        .data = file + 2 + FIRST * BYTES_Q6, .dtype = SUMI_DTYPE_Q4_K, .rows = ROWS - FIRST, .scale = 1.0f};
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    sumi_plan plan;
+    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    plan.wishes.weights = SUMI_WEIGHTS_AS_STORED;
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0); // a text encoder's too
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "stack", .x = x, .weight = &weight});
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    CHECK(plan.ops[0].marks == SUMI_CUDA_OP_STORED);
+    CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
+    const sumi_cuda_resident* there =
+        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_STORED);
+    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    CHECK_NUMBER(sumi_cuda_stored_parts(&weight, SUMI_CUDA_FORM_STORED, parts), 2);
+    CHECK(parts[1].offset % 16 == 0 && parts[1].offset >= (uint64_t)FIRST * BYTES_Q6);
+    CHECK(there != NULL && there->bytes <= ALL + 1024);
+    for (int p = 0; p < 2 && there != NULL; p++) {
+        const unsigned char* its = (const unsigned char*)(uintptr_t)there->place.data + parts[p].offset;
+        CHECK(memcmp(its, weight.parts[p].data, (size_t)(parts[p].row_bytes * (uint64_t)parts[p].rows)) == 0);
+    }
+    plan_forget(b.runner, &plan);
+    sumi_plan_end(&plan);
+    close_bench(&b);
+    free(file);
+}
+
+TEST(what_is_kept_as_stored_follows_from_the_weight)
+{
+    static const sumi_weight_change change = {.down = {.rows = 4}, .up = {.rows = 512}};
+    static const float scales[512];
+    sumi_weight q4 = weight_of("q4", 512, 256, NULL, SUMI_DTYPE_Q4_0), odd = weight_of("odd", 512, 48, NULL, 0),
+                changed = q4, scaled = weight_of("scaled", 512, 256, NULL, SUMI_DTYPE_F8_E4M3), rows = scaled,
+                half = weight_of("half", 512, 256, NULL, SUMI_DTYPE_F16);
+    odd.parts[0].dtype = SUMI_DTYPE_F8_E5M2;
+    changed.change = &change;
+    scaled.parts[0].scale = 0.25f;
+    rows.parts[0].row_scales = scales;
+    CHECK(sumi_cuda_is_storable(&q4) && sumi_cuda_is_storable(&scaled));
+    CHECK(!sumi_cuda_is_storable(&odd) && !sumi_cuda_is_storable(&changed) && !sumi_cuda_is_storable(&rows)
+          && !sumi_cuda_is_storable(&half));
+    CHECK(sumi_cuda_form_bytes(&q4, SUMI_CUDA_FORM_STORED) <= 512 * 256 / 32 * 18 + 1024);
+    CHECK(sumi_cuda_form_bytes(&half, SUMI_CUDA_FORM_INT4) <= 512 * 256 / 32 * 18 + 1024);
+    CHECK(sumi_cuda_host_makes(&q4, SUMI_CUDA_FORM_STORED) && !sumi_cuda_host_makes(&half, SUMI_CUDA_FORM_INT4));
 }
 
 // What kernels that convert rows find: the sums, as floats, each row once.
@@ -1252,6 +1314,8 @@ int main(int argc, char** argv)
     RUN(a_larger_plan_takes_the_arena_over_and_graphs_follow);
     RUN(weights_arrive_and_go);
     RUN(large_weights_come_in_pieces_from_any_address);
+    RUN(weights_of_block_types_stay_as_their_file_has_them);
+    RUN(what_is_kept_as_stored_follows_from_the_weight);
     RUN(weights_with_a_change_come_as_floats_of_the_sums);
     RUN(weights_with_scales_of_rows_or_rotated_come_as_floats);
     RUN(a_balance_is_the_root_of_what_a_norm_multiplies_by);

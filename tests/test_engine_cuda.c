@@ -78,6 +78,27 @@ TEST(draws_and_leaves_nothing)
     close_cuda(engine);
 }
 
+// AUTO follows from the GPU's size, not from what is free of it.
+TEST(a_card_that_does_not_hold_bfloat16_gets_int8)
+{
+    static const struct {
+        uint64_t bytes;
+        sumi_weight_format weights;
+    } cards[] = {{0, SUMI_WEIGHTS_BF16}, {1000, SUMI_WEIGHTS_INT8}};
+    for (int i = 0; i < 2; i++) {
+        fake_reset();
+        fake_limit_device_bytes((uint64_t)1 << 30);
+        fake_device_bytes(cards[i].bytes);
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(0, &model);
+        if (engine == NULL) return;
+        CHECK_NUMBER(sumi_model_get_info(model).weights, cards[i].weights);
+        const sumi_image_desc desc = quick_image(model);
+        CHECK(draw_hash(engine, &desc) != 0);
+        close_cuda(engine);
+    }
+}
+
 TEST(the_picture_is_the_same_at_any_pace)
 {
     static const uint32_t slices[] = {0, 20, 2000}, budgets[] = {1, 500, 20000, SUMI_FOREVER};
@@ -1072,6 +1093,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(draws_and_leaves_nothing);
+    RUN(a_card_that_does_not_hold_bfloat16_gets_int8);
     RUN(the_picture_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
     RUN(whole_ops_go_together);

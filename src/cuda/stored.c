@@ -4,8 +4,8 @@
 #include "cuda/state.h"
 
 // clang-format off
-static const struct type { sumi_dtype dtype; const char *unpack, *gemm[6]; int32_t bytes; } s_types[SUMI_STORED_TYPE_COUNT] = {
-#define ROW(DTYPE, name, bytes) {SUMI_DTYPE_##DTYPE, "sumi_unpack_" #name, {"sumi_gemm_stored_" #name "_16", "sumi_gemm_stored_" #name "_64", "sumi_gemm_stored_" #name "_128", "sumi_gemm_stored_sm90_" #name "_64", "sumi_gemm_stored_sm90_" #name "_128", "sumi_gemm_stored_sm90_" #name "_256"}, bytes},
+static const struct type { sumi_dtype dtype; const char *unpack, *gemm[5]; int32_t bytes; } s_types[SUMI_STORED_TYPE_COUNT] = {
+#define ROW(DTYPE, name, bytes) {SUMI_DTYPE_##DTYPE, "sumi_unpack_" #name, {"sumi_gemm_stored_" #name "_16", "sumi_gemm_stored_" #name "_64", "sumi_gemm_stored_sm90_" #name "_64", "sumi_gemm_stored_sm90_" #name "_128", "sumi_gemm_stored_sm90_" #name "_256"}, bytes},
     ROW(Q8_0, q8_0, 272) ROW(Q4_0, q4_0, 144) ROW(Q4_1, q4_1, 160) ROW(Q5_0, q5_0, 176) ROW(Q5_1, q5_1, 192)
     ROW(Q2_K, q2_k, 84) ROW(Q3_K, q3_k, 110) ROW(Q4_K, q4_k, 144) ROW(Q5_K, q5_k, 176) ROW(Q6_K, q6_k, 210)
     ROW(IQ4_NL, iq4_nl, 144) ROW(IQ4_XS, iq4_xs, 136) ROW(F8_E4M3, e4m3, 256) ROW(F8_E5M2, e5m2, 256)

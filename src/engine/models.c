@@ -37,6 +37,30 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     return sumi_network_open_begin(&engine->heap, &engine->desc.files, &job->desc, error, &model->network);
 }
 
+// What AUTO stands for on this device. It follows from the file and from the device's size alone, not from budgets or
+// from what is free: a job has the same picture however much memory others have at the moment.
+static void choose_weights(const sumi_engine* engine, sumi_model* model)
+{
+    const sumi_network_info* info = &model->info;
+    sumi_device_facts facts = {.bytes = 0};
+    if (model->weights != SUMI_WEIGHTS_AUTO || engine->runner->functions->prepare == NULL) return;
+    engine->runner->functions->facts(engine->runner, &facts);
+    // A quarter is for everything else: activations, the decoder, the host's own pictures.
+    const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.bytes / 4 * 3;
+    if (as_bf16 <= room) {
+        model->weights = SUMI_WEIGHTS_BF16;
+        return;
+    }
+    // A file of 8 bits or less a weight has lost its precision already.
+    const bool is_quantised = info->denoiser_bytes <= as_bf16 / 8 * 5;
+    model->weights = is_quantised ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_INT8;
+    char text[256];
+    snprintf(text, sizeof text,
+             "weights: in bfloat16 the transformer takes %.1f GB of this GPU's %.1f; they stay %s",
+             (double)as_bf16 * 1e-9, (double)facts.bytes * 1e-9, is_quantised ? "as their file has them" : "in int8");
+    sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+}
+
 // The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the
 // model's own size, for what is left beside its arena decides which weights can stay on a device; with some steps, for
 // weights that every step uses go first.
@@ -144,6 +168,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     }
     if (job->is_open) {
         model->info = *sumi_network_get_info(model->network);
+        choose_weights(engine, model);
         atomic_fetch_add(&engine->weight_bytes, model->info.weight_bytes);
         char text[256];
         snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant,
@@ -324,6 +349,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.size_count = from->size_count;
     info.max_prompt_tokens = from->max_prompt_tokens;
     info.weight_bytes = from->weight_bytes;
+    info.weights = model->weights;
     return info;
 }
 

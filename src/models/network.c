@@ -403,6 +403,15 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
     return SUMI_OK;
 }
 
+// What is bound first is the denoiser.
+static void count_denoiser(sumi_network* network)
+{
+    const sumi_weight_list* list = &network->weights;
+    network->info.denoiser_bytes = list->weight_bytes;
+    for (size_t i = 0; i < list->count; i++)
+        network->info.denoiser_values += (uint64_t)list->weights[i]->rows * (uint64_t)list->weights[i]->cols;
+}
+
 #define PART_STAGES 3 // of the opening: denoiser, autoencoder, vision tower; then two for each text encoder
 
 // The next piece of opening the parts; progress is of all of them.
@@ -412,7 +421,10 @@ static sumi_result open_part(sumi_network* network, bool* out_done, float* out_p
     bool stage_done = true;
     float tokens = 0.0f;
     switch (stage) {
-    case 0: SUMI_TRY(open_denoiser(network, error)); break;
+    case 0:
+        SUMI_TRY(open_denoiser(network, error));
+        count_denoiser(network);
+        break;
     case 1: SUMI_TRY(open_autoencoder(network, error)); break;
     case 2: SUMI_TRY(open_vision(network, error)); break;
     default:

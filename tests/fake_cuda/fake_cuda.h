@@ -38,6 +38,7 @@ void fake_take_binaries(bool on);
 void fake_lock_read_only(bool on);
 void fake_newest_ptx(int version);            // 90: PTX 9.0; newer is refused
 void fake_limit_device_bytes(uint64_t bytes); // 0: as much as the device has
+void fake_device_bytes(uint64_t bytes);       // what the device has; 0: a gigabyte
 
 // ---- How it fails and when it finishes ------------------------------------------------------------------------------
 // The n-th call of this entry (the driver's or cuBLASLt's) from now on (1: the next) returns `code`, once; 0 takes it

@@ -219,7 +219,7 @@ CUresult CUDAAPI cuDeviceGetLuid(char* luid, unsigned* node_mask, CUdevice devic
     return leave(CUDA_SUCCESS);
 }
 
-#define DEVICE_BYTES ((uint64_t)1 << 30)
+#define DEVICE_BYTES (fake.device_bytes > 0 ? fake.device_bytes : (uint64_t)1 << 30)
 
 CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice device)
 {

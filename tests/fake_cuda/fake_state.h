@@ -137,7 +137,7 @@ typedef struct fake_world {
     int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us;
     bool old_lookup, takes_binaries, is_lost, refuses_graphs, locks_read_only;
     const char* lacking;
-    uint64_t byte_limit, context_keeps, module_keeps, graph_keeps;
+    uint64_t byte_limit, device_bytes, context_keeps, module_keeps, graph_keeps;
     const char* fail_name;
     int fail_nth, fail_code, fail_allocation;
     bool has_failed, has_failed_allocation;

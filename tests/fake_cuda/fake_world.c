@@ -325,7 +325,7 @@ static void set_defaults(void)
     fake.clock = NULL;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
     fake.lacking = fake.fail_name = NULL;
-    fake.byte_limit = fake.context_keeps = fake.module_keeps = fake.graph_keeps = 0;
+    fake.byte_limit = fake.device_bytes = fake.context_keeps = fake.module_keeps = fake.graph_keeps = 0;
     fake.fail_nth = fake.fail_code = fake.fail_allocation = 0;
     fake.has_failed = fake.has_failed_allocation = false;
     fake.violations = fake.launch_count = fake.graph_launch_count = fake.wake_count = 0;
@@ -358,6 +358,7 @@ void fake_lock_read_only(bool on) { SET(fake.locks_read_only = on); }
 void fake_take_binaries(bool on) { SET(fake.takes_binaries = on); }
 void fake_newest_ptx(int version) { SET(fake.newest_ptx = version); }
 void fake_limit_device_bytes(uint64_t bytes) { SET(fake.byte_limit = bytes); }
+void fake_device_bytes(uint64_t bytes) { SET(fake.device_bytes = bytes); }
 void fake_lose_device(void) { SET(fake.is_lost = true); }
 void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }

@@ -64,6 +64,7 @@ namespace Sumi
         public string Family, Variant;
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
         public int MinReferences, MaxReferences; // of a picture; both 0: the model takes none
+        public WeightFormat Weights;             // as asked for; of Auto on a GPU what it stands for there
         public int SizeMultiple, MaxSize, NativeSize, LatentFactor, MaxPromptTokens;
         public float Guidance, GuidanceOff; // the authors' number, and the one that means none
         public GuidanceFormula GuidanceFormula;
@@ -660,7 +661,7 @@ namespace Sumi
                     return new ModelInfo
                     {
                         Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0,
-                        MinReferences = info.min_references, MaxReferences = info.max_references, UsesGuidance = info.uses_guidance != 0,
+                        MinReferences = info.min_references, MaxReferences = info.max_references, Weights = info.weights, UsesGuidance = info.uses_guidance != 0,
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
                         NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
                         Guidance = info.guidance, GuidanceOff = info.guidance_off, GuidanceFormula = info.guidance_formula,

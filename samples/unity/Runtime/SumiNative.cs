@@ -131,6 +131,7 @@ namespace Sumi
             public int size_count, latent_channels, latent_factor, max_prompt_tokens;
             public ulong weight_bytes;
             public int min_references, max_references;
+            public WeightFormat weights;
         }
 
         public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
