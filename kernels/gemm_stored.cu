@@ -207,6 +207,5 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
     {                                                                                                                  \
         gemm_stored<number, stored_tile<number, ROWS, XS, WS>>(a);                                                     \
     }
-#define TYPE(name, number, bytes)                                                                                      \
-    KERNEL(name, number, 16, 4, 3) KERNEL(name, number, 64, 4, 3)
+#define TYPE(name, number, bytes) KERNEL(name, number, 16, 4, 3) KERNEL(name, number, 64, 4, 3)
 SUMI_STORED_TYPES(TYPE)

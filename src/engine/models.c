@@ -55,8 +55,7 @@ static void choose_weights(const sumi_engine* engine, sumi_model* model)
     const bool is_quantised = info->denoiser_bytes <= as_bf16 / 8 * 5;
     model->weights = is_quantised ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_INT8;
     char text[256];
-    snprintf(text, sizeof text,
-             "weights: in bfloat16 the transformer takes %.1f GB of this GPU's %.1f; they stay %s",
+    snprintf(text, sizeof text, "weights: in bfloat16 the transformer takes %.1f GB of this GPU's %.1f; they stay %s",
              (double)as_bf16 * 1e-9, (double)facts.bytes * 1e-9, is_quantised ? "as their file has them" : "in int8");
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
 }

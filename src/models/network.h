@@ -57,7 +57,7 @@ typedef struct sumi_network_info {
     int32_t sample_size; // side of the pictures the checkpoint was made for, in pixels: 1024
     // side of a tile in tiled decoding, in latents: sample_size / vae_factor, as the reference has it
     int32_t tile_latent;
-    uint64_t weight_bytes;               // of all weights in use, in the files' types
+    uint64_t weight_bytes; // of all weights in use, in the files' types
     // The same of the denoiser alone, and how many numbers it has.
     uint64_t denoiser_bytes, denoiser_values;
     const sumi_preview_factors* preview; // NULL: none known for this latent
