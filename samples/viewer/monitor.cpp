@@ -146,6 +146,17 @@ static void draw_stages(Viewer& viewer)
                    : ("The picture came through host memory: " + why + ".").c_str());
 }
 
+static const char* weights_text(sumi_weight_format weights)
+{
+    switch (weights) {
+    case SUMI_WEIGHTS_FP8: return "fp8";
+    case SUMI_WEIGHTS_INT8: return "int8";
+    case SUMI_WEIGHTS_INT4: return "int4";
+    case SUMI_WEIGHTS_AS_STORED: return "its file's format";
+    default: return "bfloat16";
+    }
+}
+
 static void draw_memory(Viewer& viewer)
 {
     heading(viewer, "MEMORY");
@@ -158,6 +169,8 @@ static void draw_memory(Viewer& viewer)
         {on_gpu ? "pinned" : "packing", (double)info.held_bytes[SUMI_MEMORY_STAGING], colour::SEAL}};
     stacked_bar(viewer, parts, 4);
     for (const Part& part : parts) row(viewer, part.name, bytes_text(part.value), part.shade);
+    if (on_gpu && viewer.generator.is_ready())
+        row(viewer, "transformer in", weights_text(viewer.generator.model_info().weights));
     if (on_gpu) row(viewer, "driver, other programs", bytes_text((double)info.uncounted_bytes));
     row(viewer, "host memory", bytes_text((double)info.host_bytes));
     row(viewer, "host memory, peak", bytes_text((double)info.host_peak_bytes));
