@@ -206,8 +206,10 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
             uint32_t* const arrivals = (uint32_t*)a.arrivals + (int64_t)blockIdx.y * tiles + tile;
             float4* const mine = place((int)blockIdx.x, tile);
 #pragma unroll
-            for (int i = 0; i < COUNT; i++)
-                __stcg(mine + i * threads, make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]));
+            for (int i = 0; i < COUNT; i++) {
+                if (m0 + 8 * i < a.m) // 16 bytes are of rows 8 i to 8 i + 7
+                    __stcg(mine + i * threads, make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]));
+            }
             // blocks that have a share of the tile
             const int first = (int)((((int64_t)tile * stages + 1) * gridDim.x - 1) / all),
                       last = (int)((((int64_t)tile + 1) * stages * gridDim.x - 1) / all);
@@ -225,7 +227,8 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                     const float4* its = place(block, tile);
 #pragma unroll
                     for (int i = 0; i < COUNT; i++) {
-                        const float4 v = __ldcg(its + i * threads);
+                        const float4 v =
+                            m0 + 8 * i < a.m ? __ldcg(its + i * threads) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                         acc[4 * i] += v.x, acc[4 * i + 1] += v.y, acc[4 * i + 2] += v.z, acc[4 * i + 3] += v.w;
                     }
                 }

@@ -23,11 +23,12 @@ static const struct tile { int32_t rows, groups, x_stages, w_stages; } s_tiles[]
 enum {
     TILES = sizeof s_tiles / sizeof *s_tiles,
     // What is faster was measured on an H200 (tests/tune_cuda_linear.c --stored): few rows of anything; Hopper's kernels
-    // up to twice their rows where tiles are many, so that few blocks share one. Elsewhere unpacking first is.
+    // up to 64, 128 or 256 rows where tiles are many, so that few blocks share one, or much would have to be unpacked.
+    // Elsewhere unpacking first is.
     FEW_ROWS = 16,
     MOST_ROWS = 64,
-    HOPPER_ROWS = 128,
     HOPPER_COLS = 6144,
+    HOPPER_VALUES = 15 << 20,
     MOST_SPLIT = 16,
     ARRIVALS = 65536 // of run->arrivals
 };
@@ -150,10 +151,12 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     bool takes = weight->cols % 64 == 0 && is_even && device->forced_linear == NULL;
     for (int32_t p = 1; p < count; p++) takes = takes && parts[p].dtype == parts[0].dtype;
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper) && rows > FEW_ROWS;
-    const int32_t most = !is_hopper                      ? MOST_ROWS
-                       : weight->rows >= 2 * HOPPER_COLS ? 2 * HOPPER_ROWS
-                       : weight->rows >= HOPPER_COLS     ? HOPPER_ROWS
-                                                         : 0;
+    const int64_t values = (int64_t)weight->rows * weight->cols;
+    const int32_t most = !is_hopper                                                          ? MOST_ROWS
+                       : weight->rows >= 2 * HOPPER_COLS                                     ? 4 * MOST_ROWS
+                       : weight->rows >= HOPPER_COLS || values >= 2 * (int64_t)HOPPER_VALUES ? 2 * MOST_ROWS
+                       : values >= HOPPER_VALUES                                             ? MOST_ROWS
+                                                                                             : 0;
     if (!takes || rows > most) return none;
     const int32_t tile = choose_tile(device, type, is_hopper, rows);
     if (tile < 0) return none;
