@@ -2,12 +2,13 @@
 // first operand, which may come from registers: each lane unpacks its own elements there, while the tensor cores work on
 // the ones before. x is the second, in shared memory.
 //
-//   grid (blocks, ceil(m / rows)), blocks: any number; block: two to four warpgroups, each with 64 rows of w, and one of which a lane fetches x by TMA
-//   shared SUMI_GEMM_STORED_SM90_SHARED
+//   grid (blocks, ceil(m / rows)), blocks: any number      shared SUMI_GEMM_STORED_SM90_SHARED
+//   block: two to four warpgroups that have 64 rows of w each, and one of which a lane fetches x by TMA
 //
-//   All the work of `rows` rows of x, tiles of 64 rows of w for each warpgroup in stages of 256 elements of k, is one list: tile by tile,
-//   each along k. Every block takes an equal stretch of it, whatever the number of tiles is. What a block does of a tile that it
-//   does not do alone goes to memory as float; the block that comes last adds the parts, in the order of the list.
+//   All the work of `rows` rows of x, tiles of 64 rows of w for each warpgroup in stages of 256 elements of k, is one
+//   list: tile by tile, each along k. Every block takes an equal stretch of it, whatever the number of tiles is. What a
+//   block does of a tile that it does not do alone goes to memory as float; the block that comes last adds the parts, in
+//   the order of the list.
 //
 //     tile       0           1           2           3
 //     stages     |-----------|-----------|-----------|
