@@ -189,16 +189,18 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
 
     // The epilogue of tiles (finish_tile) made these kernels twice as large; few rows leave little to write.
     const finish_activation act = finish_activation_of(a.swiglu ? 0 : a.finish.activation);
-    const int outs = a.swiglu ? T::COLS / 2 : T::COLS, step = T::THREADS / outs, out_n = a.swiglu ? a.n / 2 : a.n,
-              c = (int)threadIdx.x % outs, n1 = a.swiglu ? n0 / 2 : n0;
+    const int pairs = T::COLS / (a.swiglu ? 4 : 2), step = T::THREADS / pairs, out_n = a.swiglu ? a.n / 2 : a.n,
+              c = (int)threadIdx.x % pairs * 2, n1 = a.swiglu ? n0 / 2 : n0;
     if (n1 + c >= out_n) return;
-    const stored_column column = stored_column_of(a.finish, finish_gate_row(a.finish), out_n, n1 + c, a.swiglu != 0);
-    constexpr int AT_ONCE = T::ROWS / 4 < 8 ? T::ROWS / 4 : 8;
+    const stored_columns columns = stored_columns_of(a.finish, finish_gate_row(a.finish), out_n, n1 + c, a.swiglu != 0);
+    constexpr int AT_ONCE = 4;
+    const int end_row = min(T::ROWS, a.m - m0);
 #pragma unroll 1
-    for (int row = (int)threadIdx.x / outs; row < T::ROWS; row += AT_ONCE * step)
-        stored_finish<AT_ONCE>(a.finish, act, column, a.m, m0 + row, step, [&](int i) {
-            const float* its = sums + (row + i * step) * T::SUMS;
-            return a.swiglu ? finish_swiglu(its[c / 8 * 16 + c % 8], its[c / 8 * 16 + 8 + c % 8]) : its[c];
+    for (int row = (int)threadIdx.x / pairs; row < end_row; row += AT_ONCE * step)
+        stored_finish<AT_ONCE>(a.finish, act, columns, out_n - n1 - c, m0 + end_row, m0 + row, step, [&](int i) {
+            const float* its = sums + min(row + i * step, T::ROWS - 1) * T::SUMS + (a.swiglu ? c / 8 * 16 + c % 8 : c);
+            const float2 first = *(const float2*)its, second = *(const float2*)(its + (a.swiglu ? 8 : 0));
+            return a.swiglu ? make_float2(finish_swiglu(first.x, second.x), finish_swiglu(first.y, second.y)) : first;
         });
 }
 

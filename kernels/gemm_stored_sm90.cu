@@ -2,7 +2,8 @@
 // first operand, which may come from registers: each lane unpacks its own elements there, while the tensor cores work on
 // the ones before. x is the second, in shared memory.
 //
-//   grid (blocks, ceil(m / rows)), blocks: any number      shared SUMI_GEMM_STORED_SM90_SHARED
+//   grid (blocks, ceil(m / rows)), blocks: any number, or cluster * ceil(n / columns of a tile)
+//   shared SUMI_GEMM_STORED_SM90_SHARED
 //   block: two to four warpgroups that have 64 rows of w each, and one of which a lane fetches x by TMA
 //
 //   All the work of `rows` rows of x, tiles of 64 rows of w for each warpgroup in stages of 256 elements of k, is one
@@ -14,25 +15,26 @@
 //     stages     |-----------|-----------|-----------|
 //     blocks     0       1       2       3       4
 //
-//   A warp brings the 16 rows of w that it unpacks itself (cp.async), so that nothing but x is waited for together.
+//   Few tiles with many stages would have many such parts, and one block would add them all. There the blocks of a cluster
+//   share a tile's stages. Each sends the others their rows of x of what it has, adds what it gets, and finishes that.
+//
+//   A warp brings the 16 rows of w that it unpacks itself, so that nothing but x is waited for together.
 #include "hopper.cuh"
 #include "stored.cuh"
 #include "stored_finish.cuh"
 
-template <int TYPE, int ROWS_, int GROUPS_, int XS_, int WS_> struct stored_sm90_tile {
+template <int TYPE, int ROWS_, int GROUPS_, int XS_> struct stored_sm90_tile {
     enum {
         ROWS = ROWS_,
         XS = XS_,
-        WS = WS_,
         WARPS = 4 * GROUPS_,
         COLS = 64 * GROUPS_,
-        REGISTERS = GROUPS_ == 4 ? 112
-                  : GROUPS_ == 3 ? 160
-                                 : 240,
+        REGISTERS = GROUPS_ == 3 ? 160 : 240,
         BYTES = stored_layout<TYPE>::BYTES,
+        WS = SUMI_GEMM_STORED_SM90_W_STAGES(BYTES, ROWS_, GROUPS_, XS_),
         IS_EVEN = BYTES % 16 == 0, // rows and their chunks begin at multiples of 16 bytes
         IS_WHOLE = TYPE >= STORED_q2_k && TYPE <= STORED_q6_k || TYPE == STORED_iq4_xs, // rows are chunks of 256
-        PITCH = SUMI_GEMM_STORED_PITCH(BYTES),
+        PITCH = SUMI_GEMM_STORED_SM90_PITCH(BYTES),
         PIECES = SUMI_GEMM_STORED_NEED(BYTES) / 16,
         X_STAGE = ROWS * 128,
         W_STAGE = 16 * PITCH, // of a warp
@@ -62,22 +64,38 @@ WGMMA(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA(128, 64, 64, 65, 66, 67, 68, 69)
 WGMMA(256, 128, 128, 129, 130, 131, 132, 133)
 
+// To `address` in the shared memory of block `rank` of the cluster.
+SUMI_DEVICE void st_cluster(u32 address, int rank, float4 v)
+{
+    asm volatile(
+        "{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; st.shared::cluster.v4.f32 [r], {%2,%3,%4,%5};}" ::"r"(
+            address),
+        "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+        : "memory");
+}
+
 template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& mx, const sumi_gemm_stored_args& a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
-    __shared__ float turned[T::WARPS][32][17];
+    __shared__ __align__(16) float turned[T::WARPS][32][20]; // the pitch keeps eight rows and four pairs apart
     __shared__ uint32_t is_last;
     const u32 smem = smem_addr(shared), full = smem + T::BARRIERS, empty = full + 8 * T::XS;
     const int warp = uniform((int)threadIdx.x >> 5), lane = (int)threadIdx.x & 31;
+    const u32 w_full = empty + 8 * (T::XS + warp * T::WS); // of the warp
     const int stages = (a.k + 255) / 256, tiles = (a.n + T::COLS - 1) / T::COLS, all = tiles * stages,
-              m0 = (int)blockIdx.y * T::ROWS;
-    const int begin = (int)((int64_t)all * blockIdx.x / gridDim.x),
-              end = (int)((int64_t)all * (blockIdx.x + 1) / gridDim.x);
+              m0 = (int)blockIdx.y * T::ROWS, blocks = (int)gridDim.x, block = (int)blockIdx.x;
+    const bool is_clustered = a.cluster > 1;
+    const int rank = is_clustered ? (int)cluster_rank() : 0, cluster_tile = is_clustered ? block / a.cluster : 0;
+    const int begin = is_clustered ? cluster_tile * stages + stages * rank / a.cluster
+                                   : (int)((int64_t)all * block / blocks),
+              end = is_clustered ? cluster_tile * stages + stages * (rank + 1) / a.cluster
+                                 : (int)((int64_t)all * (block + 1) / blocks);
     if (threadIdx.x == 0) {
         for (int i = 0; i < T::XS; i++) {
             mb_init(full + 8 * i, 1);
             mb_init(empty + 8 * i, T::WARPS);
         }
+        for (int i = 0; i < T::WARPS * T::WS; i++) mb_init(empty + 8 * (T::XS + i), 16);
         FENCE_MBAR_INIT();
     }
     __syncthreads();
@@ -97,7 +115,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         }
         return;
     }
-    constexpr int registers = T::REGISTERS, threads = T::WARPS * 32, ahead = T::WS - 2;
+    constexpr int registers = T::REGISTERS, threads = T::WARPS * 32;
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 
     const int r = lane >> 2, q = lane & 3;
@@ -110,39 +128,38 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         *scale = a.scale[part];
         return (const uint8_t*)a.from[part] + (int64_t)(row - before) * a.row_bytes;
     };
-    // Two lanes bring a row.
     uint8_t* const ring = shared + T::XS * T::X_STAGE + warp * T::WS * T::W_STAGE;
     const u32 ring_smem = smem_addr(ring);
-    int next = begin, next_slot = 0;
+    if (!T::IS_WHOLE && a.k % 256 != 0) {
+        // Beyond a row's end x is zero, and w is what lies here: weights of a stage before, or this. It must be finite.
+        for (int i = lane; i < T::WS * T::W_STAGE / 16; i += 32) *(uint4*)(ring + i * 16) = make_uint4(0, 0, 0, 0);
+        FENCE_PROXY_ASYNC();
+        __syncwarp();
+    }
+    // Each of 16 lanes brings a row: the whole 16 bytes that it lies in.
+    int next = begin, next_slot = 0, next_stage = begin % stages;
     const uint8_t* from = nullptr;
     float unused;
     const auto fetch = [&] {
-        if (next < end) {
-            const int stage = next % stages;
-            if (stage == 0 || next == begin) from = row_of(next / stages, lane >> 1, &unused);
-            const uint8_t* at = from + (int64_t)stage * T::BYTES;
-            const int before = T::IS_EVEN ? 0 : (int)((uint64_t)at & 15u),
-                      left = before + min(T::BYTES, a.row_bytes - stage * T::BYTES);
-            at -= before;
-            const u32 to = ring_smem + next_slot * T::W_STAGE + (lane >> 1) * T::PITCH;
-#pragma unroll
-            for (int i = 0; i < (T::PIECES + 1) / 2; i++) {
-                const int piece = 2 * i + (lane & 1);
-                if (piece * 16 < left)
-                    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + piece * 16),
-                                 "l"(at + piece * 16)
-                                 : "memory");
-            }
-            next++;
-            next_slot = next_slot + 1 == T::WS ? 0 : next_slot + 1;
+        if (next >= end) return;
+        if (lane < 16) {
+            if (next_stage == 0 || next == begin) from = row_of(next / stages, lane, &unused);
+            const uint8_t* at = from + (int64_t)next_stage * T::BYTES;
+            const int before = T::IS_EVEN ? 0 : (int)((uint64_t)at & 15u);
+            const u32 bytes = (u32)(before + min(T::BYTES, a.row_bytes - next_stage * T::BYTES) + 15) / 16 * 16,
+                      bar = w_full + 8 * next_slot;
+            mb_expect(bar, bytes);
+            bulk_load(ring_smem + next_slot * T::W_STAGE + lane * T::PITCH, at - before, bytes, bar);
         }
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        next++;
+        next_stage = next_stage + 1 == stages ? 0 : next_stage + 1;
+        next_slot = next_slot + 1 == T::WS ? 0 : next_slot + 1;
     };
 #pragma unroll
     for (int i = 0; i < T::WS - 1; i++) fetch();
 
     float acc[T::ROWS / 2];
-    int slot = 0, phase = 0, w_slot = 0, last_slot = -1; // last_slot: of x, whose products may not be done
+    int slot = 0, phase = 0, w_slot = 0, w_phase = 0, last_slot = -1; // last_slot: of x, whose products may not be done
     const auto leave = [&] {
         if (last_slot >= 0 && lane == 0)
             asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(empty + 8 * last_slot) : "memory");
@@ -156,10 +173,10 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         for (int i = 0; i < T::ROWS / 2; i++) acc[i] = 0.0f;
 #pragma unroll 1
         for (int stage = first_stage; stage < last_stage; stage++) {
-            asm volatile("cp.async.wait_group %0;" ::"n"(ahead) : "memory");
+            mb_wait(w_full + 8 * w_slot, w_phase);
             __syncwarp();
             const uint8_t* w = ring + w_slot * T::W_STAGE + r * T::PITCH;
-            w_slot = w_slot + 1 == T::WS ? 0 : w_slot + 1;
+            if (++w_slot == T::WS) w_slot = 0, w_phase ^= 1;
             const u32 shift[2] = {T::IS_EVEN ? 0u : (low[0] + (u32)(stage * T::BYTES)) & 15u,
                                   T::IS_EVEN ? 0u : (low[1] + (u32)(stage * T::BYTES)) & 15u};
             const stored<TYPE, true> upper(w + shift[0], 2 * q), lower(w + 8 * T::PITCH + shift[1], 2 * q);
@@ -167,11 +184,10 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
             u32 operands[2][4][4];
 #pragma unroll
             for (int b = 0; b < 4; b++) {
-                const bool is_there = T::IS_WHOLE || stage * 256 + b * 64 < a.k;
 #pragma unroll
                 for (int g = 0; g < 2; g++) {
-                    uint4 u = stored_bf16(upper, 2 * b + g, scale[0]), v = stored_bf16(lower, 2 * b + g, scale[1]);
-                    if (!is_there) u = v = make_uint4(0, 0, 0, 0); // what lies there may be no number
+                    const uint4 u = stored_bf16(upper, 2 * b + g, scale[0]),
+                                v = stored_bf16(lower, 2 * b + g, scale[1]);
                     u32(&first)[4] = operands[b & 1][2 * g], (&second)[4] = operands[b & 1][2 * g + 1];
                     first[0] = u.x, first[1] = v.x, first[2] = u.y, first[3] = v.y;
                     second[0] = u.z, second[1] = v.z, second[2] = u.w, second[3] = v.w;
@@ -193,27 +209,51 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         leave();
         last_slot = -1;
 
+        // 32 rows of x at a time, or fewer, turned in the warp's own memory: `row` and on, below `end_row`.
+        const finish_activation act = finish_activation_of(a.swiglu ? 0 : a.finish.activation);
+        const int pairs = a.swiglu ? 4 : 8, step = 32 / pairs, c = lane % pairs * 2, n = a.swiglu ? a.n / 2 : a.n,
+                  n0 = (tile * T::COLS + warp * 16) / (a.swiglu ? 2 : 1);
+        const stored_columns columns = stored_columns_of(a.finish, finish_gate_row(a.finish), n, n0 + c, a.swiglu != 0);
+        const auto turn = [&](int i, int at, float value) { // value i & 3 of lines 8 at to 8 at + 7
+            turned[warp][at * 8 + 2 * q + (i & 1)][r + (i >> 1 & 1) * 8] = value;
+        };
+        constexpr int COUNT = T::ROWS / 8; // of 16 bytes, for each thread: those of rows 8 i to 8 i + 7
+        const int most = (COUNT + a.cluster - 1) / a.cluster;
+        int begin_count = 0, end_count = COUNT;
+        if (is_clustered) { // block b finishes COUNT b / cluster and on, up to the next block's
+            begin_count = COUNT * rank / a.cluster, end_count = COUNT * (rank + 1) / a.cluster;
+            cluster_sync(); // all are done with what lies where the sums go
+            int to = 0, to_first = 0, to_next = COUNT / a.cluster;
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) {
+                if (i == to_next) to++, to_first = i, to_next = COUNT * (to + 1) / a.cluster;
+                if (m0 + 8 * i < a.m)
+                    st_cluster(smem + (((rank * most + i - to_first) * threads + (int)threadIdx.x) << 4), to,
+                               make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]));
+            }
+            cluster_sync();
+        }
+
         // The end of a tile, or of what is done of it here.
-        const bool is_whole = first_stage == 0 && last_stage == stages;
+        const bool is_whole = is_clustered || (first_stage == 0 && last_stage == stages);
         bool finishes = is_whole;
         if (!is_whole) {
             // two places for each block: its first tile and its last
-            constexpr int COUNT = T::ROWS / 8; // of 16 bytes, for each thread
-            const auto place = [&](int block, int of) {
-                const int first = (int)((int64_t)all * block / gridDim.x) / stages == of ? 0 : 1;
-                return (float4*)a.parts + (((int64_t)blockIdx.y * gridDim.x + block) * 2 + first) * COUNT * threads
+            const auto place = [&](int its) {
+                const int first = (int)((int64_t)all * its / blocks) / stages == tile ? 0 : 1;
+                return (float4*)a.parts + (((int64_t)blockIdx.y * blocks + its) * 2 + first) * COUNT * threads
                      + threadIdx.x;
             };
             uint32_t* const arrivals = (uint32_t*)a.arrivals + (int64_t)blockIdx.y * tiles + tile;
-            float4* const mine = place((int)blockIdx.x, tile);
+            float4* const mine = place(block);
 #pragma unroll
             for (int i = 0; i < COUNT; i++) {
-                if (m0 + 8 * i < a.m) // 16 bytes are of rows 8 i to 8 i + 7
+                if (m0 + 8 * i < a.m)
                     __stcg(mine + i * threads, make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]));
             }
             // blocks that have a share of the tile
-            const int first = (int)((((int64_t)tile * stages + 1) * gridDim.x - 1) / all),
-                      last = (int)((((int64_t)tile + 1) * stages * gridDim.x - 1) / all);
+            const int first = (int)((((int64_t)tile * stages + 1) * blocks - 1) / all),
+                      last = (int)((((int64_t)tile + 1) * stages * blocks - 1) / all);
             __threadfence();
             asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
             if (threadIdx.x == 0) is_last = atomicAdd(arrivals, 1u) == (uint32_t)(last - first);
@@ -224,8 +264,8 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
 #pragma unroll
                 for (int i = 0; i < T::ROWS / 2; i++) acc[i] = 0.0f;
 #pragma unroll T::ROWS <= 64 ? 2 : 1
-                for (int block = first; block <= last; block++) {
-                    const float4* its = place(block, tile);
+                for (int with = first; with <= last; with++) {
+                    const float4* its = place(with);
 #pragma unroll
                     for (int i = 0; i < COUNT; i++) {
                         const float4 v =
@@ -238,41 +278,49 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
             asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory"); // before is_last is written again
         }
         if (!finishes) continue;
-
-        // 32 rows of x at a time, turned in the warp's own memory.
-        const finish_activation act = finish_activation_of(a.swiglu ? 0 : a.finish.activation);
-        const int outs = a.swiglu ? 8 : 16, step = 32 / outs, c = lane % outs, n = a.swiglu ? a.n / 2 : a.n,
-                  n0 = (tile * T::COLS + warp * 16) / (a.swiglu ? 2 : 1);
-        const stored_column column = stored_column_of(a.finish, finish_gate_row(a.finish), n, n0 + c, a.swiglu != 0);
 #pragma unroll 1
-        for (int part = 0; part < T::ROWS / 32 && m0 + part * 32 < a.m; part++) {
-            // A loop cannot index registers, and unrolled it is several times the code.
+        for (int i = begin_count; i < end_count && m0 + 8 * i < a.m; i += 4) {
+            if (is_clustered) {
+                for (int j = 0; j < 4 && i + j < end_count; j++) {
+                    const float4* its = (const float4*)shared + (i + j - begin_count) * threads + threadIdx.x;
+                    float4 sum = *its;
+                    for (int b = 1; b < a.cluster; b++) {
+                        const float4 v = its[b * most * threads];
+                        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+                    }
+                    turn(0, j, sum.x), turn(1, j, sum.y), turn(2, j, sum.z), turn(3, j, sum.w);
+                }
+            } else {
+                // A loop cannot index registers, and unrolled it is several times the code.
 #pragma unroll
-            for (int k = 0; k < T::ROWS / 32; k++) {
-                if (k != part) continue;
+                for (int k = 0; k < COUNT; k += 4) {
+                    if (k != i) continue;
 #pragma unroll
-                for (int i = 0; i < 16; i++)
-                    turned[warp][i / 4 * 8 + 2 * q + (i & 1)][r + (i >> 1 & 1) * 8] = acc[k * 16 + i];
+                    for (int j = 0; j < 16; j++) turn(j, j / 4, acc[4 * k + j]);
+                }
             }
             __syncwarp();
+            const int row = m0 + 8 * i, end_row = min(a.m, m0 + 8 * end_count);
 #pragma unroll 1
-            for (int row = lane / outs; row < 32 && n0 + c < n; row += 8 * step)
-                stored_finish<8>(a.finish, act, column, a.m, m0 + part * 32 + row, step, [&](int i) {
-                    const float* its = turned[warp][row + i * step];
-                    return a.swiglu ? finish_swiglu(its[c], its[c + 8]) : its[c];
+            for (int line = lane / pairs; line < 32 && row + line < end_row && n0 + c < n; line += 4 * step)
+                stored_finish<4>(a.finish, act, columns, n - n0 - c, end_row, row + line, step, [&](int j) {
+                    const float* its = turned[warp][line + j * step] + c;
+                    const float2 first = *(const float2*)its, second = *(const float2*)(its + (a.swiglu ? 8 : 0));
+                    return a.swiglu ? make_float2(finish_swiglu(first.x, second.x), finish_swiglu(first.y, second.y))
+                                    : first;
                 });
             __syncwarp();
         }
     }
 }
 
-#define KERNEL(name, number, ROWS, GROUPS, XS, WS)                                                                     \
+#define KERNEL(name, number, ROWS, GROUPS, XS)                                                                         \
     extern "C" __global__ void __launch_bounds__(SUMI_GEMM_STORED_SM90_THREADS(GROUPS), 1)                             \
         sumi_gemm_stored_sm90_##name##_##ROWS(const __grid_constant__ sumi_tmap mx,                                    \
                                               const __grid_constant__ sumi_gemm_stored_args a)                         \
     {                                                                                                                  \
-        gemm_stored_sm90<number, stored_sm90_tile<number, ROWS, GROUPS, XS, WS>>(mx, a);                               \
+        gemm_stored_sm90<number, stored_sm90_tile<number, ROWS, GROUPS, XS>>(mx, a);                                   \
     }
 #define TYPE(name, number, bytes)                                                                                      \
-    KERNEL(name, number, 64, 4, 4, 2) KERNEL(name, number, 128, 3, 5, 2) KERNEL(name, number, 256, 2, 3, 2)
-SUMI_STORED_TYPES(TYPE)
+    KERNEL(name, number, 64, 3, 5) KERNEL(name, number, 128, 3, 5) KERNEL(name, number, 256, 2, 3)
+SUMI_STORED_SM90_TYPES(TYPE)

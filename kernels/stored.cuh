@@ -46,51 +46,84 @@ template <int ALIGN> SUMI_DEVICE void stored_words(const uint8_t* p, uint32_t (&
         w[0] = stored_word<ALIGN>(p), w[1] = stored_word<ALIGN>(p + 4);
     }
 }
-// Of 32 bytes at p, one for each element, those of the thread's eight.
-template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_bytes(const uint8_t* p, int i, uint32_t (&w)[2])
+// Two bytes, one in each half of the result.
+SUMI_DEVICE uint32_t stored_apart(uint32_t bytes) { return __byte_perm(bytes, 0, 0x4140); }
+// Of 32 bytes at p, one for each element, those of the thread's eight: two in the halves of each word.
+template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_bytes(const uint8_t* p, int i, uint32_t (&q)[4])
 {
-    if (!IS_SPREAD) return stored_words<ALIGN>(p + i, w);
-    w[0] = stored_pair(p + i) | stored_pair(p + i + 8) << 16;
-    w[1] = stored_pair(p + i + 16) | stored_pair(p + i + 24) << 16;
+    if (IS_SPREAD) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) q[k] = stored_apart(stored_pair(p + i + 8 * k));
+    } else {
+        uint32_t w[2];
+        stored_words<ALIGN>(p + i, w);
+#pragma unroll
+        for (int k = 0; k < 4; k++) q[k] = __byte_perm(w[k / 2], 0, k % 2 == 0 ? 0x4140 : 0x4342);
+    }
 }
 
-// ---- Bytes to floats ------------------------------------------------------------------------------------------------
+// ---- Integers to floats ---------------------------------------------------------------------------------------------
+// A half whose bits are an integer below 1024 has the value 2^-24 times it: halves so small have no exponent. So two
+// integers become two floats in two instructions, and bits that stand further up need no shift: what they are multiplied
+// by is smaller. All of that are powers of two, so that no bit of a product changes.
 
-// Byte i of w, less BIAS: as the last digits of 2^23, which needs no conversion.
+#define STORED_ONE 0x1p24f // times a factor: what integers that stand in the lowest bits are multiplied by
+
+// The integers in the halves of w, less BIAS, in units of 2^-24.
+template <int BIAS> SUMI_DEVICE float2 stored_floats(uint32_t w)
+{
+    __half2 pair = *(const __half2*)&w;
+    if (BIAS != 0) {
+        const uint32_t bias = BIAS * 0x00010001u;
+        pair = __hsub2(pair, *(const __half2*)&bias);
+    }
+    return __half22float2(pair);
+}
+// The bits that MASK has of COUNT pairs, less BIAS, times a factor, to v[first] and on. A zero has the factor's sign, as the
+// definition has it, unless IS_OPERAND: to the sum of a product it makes no difference.
+template <int MASK, int BIAS, int COUNT, bool IS_OPERAND>
+SUMI_DEVICE void stored_products(const uint32_t* q, float factor, float (&v)[8], int first)
+{
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        const float2 f = stored_floats < IS_OPERAND ? 0 : BIAS > (MASK == 255 ? q[k] : q[k] & MASK * 0x00010001u);
+        const float offset = factor * (BIAS / -STORED_ONE); // exact
+        v[first + 2 * k] = IS_OPERAND ? fmaf(factor, f.x, offset) : factor * f.x;
+        v[first + 2 * k + 1] = IS_OPERAND ? fmaf(factor, f.y, offset) : factor * f.y;
+    }
+}
+// The bits of all halves of `mask`, times a factor, plus an offset.
+template <int COUNT>
+SUMI_DEVICE void stored_sums(const uint32_t* q, uint32_t mask, float factor, float offset, float (&v)[8], int first)
+{
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        const float2 f = stored_floats<0>(q[k] & mask);
+        v[first + 2 * k] = fmaf(factor, f.x, offset), v[first + 2 * k + 1] = fmaf(factor, f.y, offset);
+    }
+}
+// Byte i of w, less BIAS: as the last digits of 2^23.
 template <int BIAS> SUMI_DEVICE float stored_integer(uint32_t w, int i)
 {
     return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7440u + (uint32_t)i)) - (8388608.0f + BIAS);
 }
-// Four of them, times a factor, to v[first] and on.
-template <int BIAS> SUMI_DEVICE void stored_products(uint32_t q, float factor, float (&v)[8], int first)
+
+// Blocks of 32 elements whose codes are the nibbles of 16 bytes at p: the low ones are the first 16 elements'. q: pairs of
+// the bytes, the codes in the lowest bits; when IS_SPREAD those of q[2] and q[3] stand four bits further up.
+template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_nibbles(const uint8_t* p, int i, uint32_t (&q)[4])
 {
+    if (IS_SPREAD) {
+        q[0] = q[2] = stored_apart(stored_pair(p + i));
+        q[1] = q[3] = stored_apart(stored_pair(p + i + 8));
+    } else {
+        uint32_t w[2];
+        stored_words<ALIGN>(p + i % 16, w);
+        const int shift = i >= 16 ? 4 : 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) v[first + i] = factor * stored_integer<BIAS>(q, i);
+        for (int k = 0; k < 4; k++) q[k] = __byte_perm(w[k / 2] >> shift, 0, k % 2 == 0 ? 0x4140 : 0x4342);
+    }
 }
-template <int BIAS> SUMI_DEVICE void stored_products(const uint32_t (&q)[2], float factor, float (&v)[8])
-{
-    stored_products<BIAS>(q[0], factor, v, 0);
-    stored_products<BIAS>(q[1], factor, v, 4);
-}
-// The same plus an offset.
-SUMI_DEVICE void stored_sums(uint32_t q, float factor, float offset, float (&v)[8], int first)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) v[first + i] = fmaf(factor, stored_integer<0>(q, i), offset);
-}
-SUMI_DEVICE void stored_sums(const uint32_t (&q)[2], float factor, float offset, float (&v)[8])
-{
-    stored_sums(q[0], factor, offset, v, 0);
-    stored_sums(q[1], factor, offset, v, 4);
-}
-// Bits 0 to 3 of b, one to a byte, each four bits up.
-SUMI_DEVICE uint32_t stored_fifth(uint32_t b) { return ((b & 15u) * 0x00204081u & 0x01010101u) << 4; }
-// Nibbles of bytes: the low ones, or the high ones when shift is 4.
-SUMI_DEVICE void stored_nibbles(const uint32_t (&w)[2], int shift, uint32_t (&q)[2])
-{
-    q[0] = w[0] >> shift & 0x0f0f0f0fu, q[1] = w[1] >> shift & 0x0f0f0f0fu;
-}
-// The values that the IQ4 types' codes stand for, 128 more than they are: of four codes in the nibbles of 16 bits.
+// Of the values that the IQ4 types' codes stand for, 128 more than they are, those of four codes in 16 bits.
 SUMI_DEVICE uint32_t stored_iq4(uint32_t codes)
 {
     const uint32_t at = codes & 0x7777u, high = codes >> 1 & 0x4444u;
@@ -98,19 +131,19 @@ SUMI_DEVICE uint32_t stored_iq4(uint32_t codes)
     const uint32_t a = __byte_perm(0x3f2d1801u, 0x766a5d4fu, at), b = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, at);
     return __byte_perm(a, b, 0x3210u | high);
 }
-// Blocks of 32 elements whose codes are the nibbles of 16 bytes at p: the low ones are the first 16 elements'. q: codes, or
-// what stored_iq4 makes of them.
-template <int ALIGN, bool IS_SPREAD, bool IS_IQ4>
-SUMI_DEVICE void stored_codes(const uint8_t* p, int i, uint32_t (&q)[2])
+// stored_nibbles() for the IQ4 types: q has the values, 128 more than they are.
+template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_iq4_values(const uint8_t* p, int i, uint32_t (&q)[4])
 {
     uint32_t w[2];
-    if (IS_SPREAD) w[0] = w[1] = stored_pair(p + i) | stored_pair(p + i + 8) << 16; // both halves are in these bytes
+    if (IS_SPREAD) w[0] = stored_pair(p + i) | stored_pair(p + i + 8) << 16;
     else stored_words<ALIGN>(p + i % 16, w);
+    const bool is_high = !IS_SPREAD && i >= 16;
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const bool is_high = IS_SPREAD ? h == 1 : i >= 16;
-        if (IS_IQ4) q[h] = __byte_perm(stored_iq4(w[h] & 0xffffu), stored_iq4(w[h] >> 16), is_high ? 0x7531u : 0x6420u);
-        else q[h] = w[h] >> (is_high ? 4 : 0) & 0x0f0f0f0fu;
+    for (int k = 0; k < (IS_SPREAD ? 2 : 4); k++) { // two bytes: low, high, low, high
+        const uint32_t four =
+            IS_SPREAD ? stored_iq4(w[0] >> (16 * k) & 0xffffu) : stored_iq4(w[k / 2] >> (k % 2 * 16) & 0xffffu);
+        if (IS_SPREAD) q[k] = four & 0x00ff00ffu, q[k + 2] = four >> 8 & 0x00ff00ffu;
+        else q[k] = four >> (is_high ? 8 : 0) & 0x00ff00ffu;
     }
 }
 
@@ -123,10 +156,11 @@ template <bool IS_SPREAD> struct stored<STORED_q8_0, IS_SPREAD> {
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
         const uint8_t* block = p + group * 34;
-        uint32_t q[2];
+        uint32_t q[4];
         stored_bytes<2, IS_SPREAD>(block + 2, i, q);
-        q[0] ^= 0x80808080u, q[1] ^= 0x80808080u; // from -128 on
-        stored_products<128>(q, stored_half(block), v);
+#pragma unroll
+        for (int k = 0; k < 4; k++) q[k] ^= 0x00800080u; // from -128 on
+        stored_products<255, 128, 4, IS_SPREAD>(q, stored_half(block) * STORED_ONE, v, 0);
     }
 };
 
@@ -139,15 +173,28 @@ template <int BYTES, bool HAS_MINIMUM, bool HAS_FIFTH, bool IS_SPREAD> struct st
     {
         const uint8_t* block = p + group * BYTES;
         constexpr int FIFTH = HAS_MINIMUM ? 4 : 2, CODES = FIFTH + (HAS_FIFTH ? 4 : 0);
-        uint32_t q[2];
-        stored_codes<2, IS_SPREAD, false>(block + CODES, i, q);
+        const float factor = stored_half(block) * STORED_ONE, offset = HAS_MINIMUM ? stored_half(block + 2) : 0.0f;
+        uint32_t q[4];
+        stored_nibbles<2, IS_SPREAD>(block + CODES, i, q);
         if (HAS_FIFTH) {
             const uint32_t high = stored_word<2>(block + FIFTH) >> i;
-            q[0] |= stored_fifth(IS_SPREAD ? (high & 3u) | (high >> 6 & 12u) : high);
-            q[1] |= stored_fifth(IS_SPREAD ? (high >> 16 & 3u) | (high >> 22 & 12u) : high >> 4);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                // two bits, to bit 4 of each half
+                const uint32_t two = (high >> (IS_SPREAD ? 8 * k : 2 * k) & 3u) * 0x00080010u & 0x00100010u;
+                q[k] = (q[k] >> (IS_SPREAD && k >= 2 ? 4 : 0) & 0x000f000fu) | two;
+            }
+            if (HAS_MINIMUM) stored_sums<4>(q, 0x001f001fu, factor, offset, v, 0);
+            else stored_products<255, 16, 4, IS_SPREAD>(q, factor, v, 0);
+        } else if (HAS_MINIMUM) {
+            stored_sums<2>(q, 0x000f000fu, factor, offset, v, 0);
+            if (IS_SPREAD) stored_sums<2>(q + 2, 0x00f000f0u, factor * 0.0625f, offset, v, 4);
+            else stored_sums<2>(q + 2, 0x000f000fu, factor, offset, v, 4);
+        } else {
+            stored_products<15, 8, 2, IS_SPREAD>(q, factor, v, 0);
+            if (IS_SPREAD) stored_products<240, 128, 2, IS_SPREAD>(q + 2, factor * 0.0625f, v, 4);
+            else stored_products<15, 8, 2, IS_SPREAD>(q + 2, factor, v, 4);
         }
-        if (HAS_MINIMUM) stored_sums(q, stored_half(block), stored_half(block + 2), v);
-        else stored_products<HAS_FIFTH ? 16 : 8>(q, stored_half(block), v);
     }
 };
 #define BLOCKS(TYPE, BYTES, HAS_MINIMUM, HAS_FIFTH)                                                                    \
@@ -168,9 +215,9 @@ template <bool IS_SPREAD> struct stored<STORED_iq4_nl, IS_SPREAD> {
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
         const uint8_t* block = p + group * 18;
-        uint32_t q[2];
-        stored_codes<2, IS_SPREAD, true>(block + 2, i, q);
-        stored_products<128>(q, stored_half(block), v);
+        uint32_t q[4];
+        stored_iq4_values<2, IS_SPREAD>(block + 2, i, q);
+        stored_products<255, 128, 4, IS_SPREAD>(q, stored_half(block) * STORED_ONE, v, 0);
     }
 };
 
@@ -184,31 +231,33 @@ template <bool IS_SPREAD> SUMI_DEVICE int stored_sixteenth(int group, int i, int
 
 template <bool IS_SPREAD> struct stored<STORED_q2_k, IS_SPREAD> {
     const uint8_t* p;
-    float d, minimum;
+    float d, minimum; // 2^24 times as large
     int i;
     SUMI_DEVICE stored(const uint8_t* chunk, int i_)
-        : p(chunk), d(stored_half(chunk + 80)), minimum(stored_half(chunk + 82)), i(i_)
+        : p(chunk), d(stored_half(chunk + 80) * STORED_ONE), minimum(stored_half(chunk + 82) * STORED_ONE), i(i_)
     {
     }
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        uint32_t q[2];
+        uint32_t q[4];
         stored_bytes<4, IS_SPREAD>(p + 16 + group / 4 * 32, i, q);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint32_t packed = p[stored_sixteenth<IS_SPREAD>(group, i, h)];
-            stored_sums(q[h] >> (group % 4 * 2) & 0x03030303u, d * stored_integer<0>(packed & 15u, 0),
-                        -(minimum * stored_integer<0>(packed >> 4, 0)), v, 4 * h);
+            const float2 both = stored_floats<0>((packed & 15u) | (packed & 240u) << 12);
+            // d and the scale, 2^24 and 2^-24 times as large; codes as well, and two bits up for each group
+            const float factor = d * both.x * __uint_as_float((127u + 24 - group % 4 * 2) << 23);
+            stored_sums<2>(q + 2 * h, 0x00030003u << (group % 4 * 2), factor, -(minimum * both.y), v, 4 * h);
         }
     }
 };
 
 template <bool IS_SPREAD> struct stored<STORED_q3_k, IS_SPREAD> {
     const uint8_t* p;
-    uint32_t third[2], low[2], high; // of the elements; of the scales
+    uint32_t third[4], low[2], high; // of the elements; of the scales
     float d;
     int i;
-    SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk), d(stored_half(chunk + 108)), i(i_)
+    SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk), d(stored_half(chunk + 108) * STORED_ONE), i(i_)
     {
         stored_bytes<2, IS_SPREAD>(chunk, i, third);
         stored_words<2>(chunk + 96, low);
@@ -216,38 +265,42 @@ template <bool IS_SPREAD> struct stored<STORED_q3_k, IS_SPREAD> {
     }
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        uint32_t q[2];
+        uint32_t q[4];
         stored_bytes<2, IS_SPREAD>(p + 32 + group / 4 * 32, i, q);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            q[k] = (q[k] >> (group % 4 * 2) & 0x00030003u) | (third[k] >> group & 0x00010001u) << 2;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int s = stored_sixteenth<IS_SPREAD>(group, i, h);
             const uint32_t nibble = (s % 8 < 4 ? low[0] : low[1]) >> (s % 4 * 8 + s / 8 * 4) & 15u,
                            pair = high >> (s % 4 * 8 + s / 4 * 2) & 3u;
-            stored_products<4>((q[h] >> (group % 4 * 2) & 0x03030303u) | (third[h] >> group & 0x01010101u) << 2,
-                               d * stored_integer<32>(nibble | pair << 4, 0), v, 4 * h);
+            stored_products<255, 4, 2, IS_SPREAD>(q + 2 * h, d * stored_integer<32>(nibble | pair << 4, 0), v, 4 * h);
         }
     }
 };
 
 // What Q4_K and Q5_K have in common: the first 16 bytes.
 struct stored_k_scales {
-    float d, minimum;
+    float d, minimum; // 2^24 times as large
     uint32_t s[3];
     SUMI_DEVICE explicit stored_k_scales(const uint8_t* chunk)
     {
         const uint4 head = *(const uint4*)chunk;
-        d = __half2float(__ushort_as_half((unsigned short)head.x));
-        minimum = __half2float(__ushort_as_half((unsigned short)(head.x >> 16)));
+        d = __half2float(__ushort_as_half((unsigned short)head.x)) * STORED_ONE;
+        minimum = -__half2float(__ushort_as_half((unsigned short)(head.x >> 16))) * STORED_ONE;
         s[0] = head.y, s[1] = head.z, s[2] = head.w;
     }
-    SUMI_DEVICE void of(int group, float* factor, float* offset) const
+    // factor: for codes that stand `shift` bits up, 0 or 4.
+    SUMI_DEVICE void of(int group, int shift, float* factor, float* offset) const
     {
-        const int at = group % 4 * 8;
-        const uint32_t a = s[0] >> at, b = s[1] >> at, c = s[2] >> at;
-        const uint32_t scale = group < 4 ? a & 63u : (c & 15u) | (a >> 2 & 0x30u),
-                       least = group < 4 ? b & 63u : (c >> 4 & 15u) | (b >> 2 & 0x30u);
-        *factor = d * stored_integer<0>(scale, 0);
-        *offset = -(minimum * stored_integer<0>(least, 0));
+        // Of four groups at once: what a thread needs of the others costs nothing more.
+        const uint32_t scales = group < 4 ? s[0] & 0x3f3f3f3fu : (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u),
+                       minima = group < 4 ? s[1] & 0x3f3f3f3fu : (s[2] >> 4 & 0x0f0f0f0fu) | (s[1] >> 2 & 0x30303030u);
+        const int at = group % 4; // the byte of both, which go apart
+        const float2 both = stored_floats<0>(__byte_perm(scales, minima, at + (at + 4) * 256) & 0x00ff00ffu);
+        *factor = (shift == 0 ? d * STORED_ONE : d * (STORED_ONE / 16)) * both.x;
+        *offset = minimum * both.y;
     }
 };
 template <bool IS_SPREAD> struct stored<STORED_q4_k, IS_SPREAD> {
@@ -257,18 +310,18 @@ template <bool IS_SPREAD> struct stored<STORED_q4_k, IS_SPREAD> {
     SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk + 16), scales(chunk), i(i_) {}
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        uint32_t w[2], q[2];
+        const int shift = group % 2 * 4; // nibbles
+        uint32_t q[4];
         float factor, offset;
-        stored_bytes<8, IS_SPREAD>(p + group / 2 * 32, i, w);
-        stored_nibbles(w, group % 2 * 4, q);
-        scales.of(group, &factor, &offset);
-        stored_sums(q, factor, offset, v);
+        stored_bytes<8, IS_SPREAD>(p + group / 2 * 32, i, q);
+        scales.of(group, shift, &factor, &offset);
+        stored_sums<4>(q, 0x000f000fu << shift, factor, offset, v, 0);
     }
 };
 template <bool IS_SPREAD> struct stored<STORED_q5_k, IS_SPREAD> {
     const uint8_t* p;
     stored_k_scales scales;
-    uint32_t fifth[2];
+    uint32_t fifth[4];
     int i;
     SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk + 48), scales(chunk), i(i_)
     {
@@ -276,34 +329,45 @@ template <bool IS_SPREAD> struct stored<STORED_q5_k, IS_SPREAD> {
     }
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        uint32_t w[2], q[2];
+        const int shift = group % 2 * 4; // nibbles; the fifth bit goes behind theirs
+        uint32_t q[4];
         float factor, offset;
-        stored_bytes<8, IS_SPREAD>(p + group / 2 * 32, i, w);
-        stored_nibbles(w, group % 2 * 4, q);
+        stored_bytes<8, IS_SPREAD>(p + group / 2 * 32, i, q);
 #pragma unroll
-        for (int h = 0; h < 2; h++) q[h] |= (fifth[h] >> group & 0x01010101u) << 4;
-        scales.of(group, &factor, &offset);
-        stored_sums(q, factor, offset, v);
+        for (int k = 0; k < 4; k++) {
+            const uint32_t bit = 0x00100010u << shift, fifth_bit = group < 4 + shift ? fifth[k] << (4 + shift - group)
+                                                                                     : fifth[k] >> (group - 4 - shift);
+            q[k] = (q[k] & ~bit) | (fifth_bit & bit);
+        }
+        scales.of(group, shift, &factor, &offset);
+        stored_sums<4>(q, 0x001f001fu << shift, factor, offset, v, 0);
     }
 };
 
 template <bool IS_SPREAD> struct stored<STORED_q6_k, IS_SPREAD> {
     const uint8_t* p;
-    float d;
+    float d; // 2^48 times as large
     int i;
-    SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk), d(stored_half(chunk + 208)), i(i_) {}
+    SUMI_DEVICE stored(const uint8_t* chunk, int i_)
+        : p(chunk), d(stored_half(chunk + 208) * STORED_ONE * STORED_ONE), i(i_)
+    {
+    }
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
         const int half = group / 4, r = group % 4;
-        uint32_t w[2], high[2], q[2];
-        stored_bytes<2, IS_SPREAD>(p + half * 64 + r % 2 * 32, i, w);
+        uint32_t q[4], high[4];
+        stored_bytes<2, IS_SPREAD>(p + half * 64 + r % 2 * 32, i, q);
         stored_bytes<2, IS_SPREAD>(p + 128 + half * 32, i, high);
-        stored_nibbles(w, r / 2 * 4, q);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const uint32_t two = 2 * r < 4 ? high[k] << (4 - 2 * r) : high[k] >> (2 * r - 4);
+            q[k] = (q[k] >> (r / 2 * 4) & 0x000f000fu) | (two & 0x00300030u);
+        }
+        const float2 scales = stored_floats<128>(stored_apart(stored_pair(p + 192 + 2 * group)) ^ 0x00800080u);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const uint32_t scale = p[192 + stored_sixteenth<IS_SPREAD>(group, i, h)];
-            stored_products<32>(q[h] | (high[h] >> (2 * r) & 0x03030303u) << 4,
-                                d * stored_integer<128>(scale ^ 0x80u, 0), v, 4 * h);
+            const float scale = IS_SPREAD ? (h == 0 ? scales.x : scales.y) : i < 16 ? scales.x : scales.y;
+            stored_products<255, 32, 2, IS_SPREAD>(q + 2 * h, d * scale, v, 4 * h);
         }
     }
 };
@@ -317,21 +381,19 @@ template <bool IS_SPREAD> struct stored<STORED_iq4_xs, IS_SPREAD> {
     {
         uint32_t head[2];
         stored_words<8>(chunk, head);
-        d = __half2float(__ushort_as_half((unsigned short)head[0]));
+        d = __half2float(__ushort_as_half((unsigned short)head[0])) * STORED_ONE;
         high = head[0] >> 16, low = head[1];
     }
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        uint32_t q[2];
-        stored_codes<8, IS_SPREAD, true>(p + group * 16, i, q);
+        uint32_t q[4];
+        stored_iq4_values<8, IS_SPREAD>(p + group * 16, i, q);
         const uint32_t scale = (low >> (4 * group) & 15u) | (high >> (2 * group) & 3u) << 4;
-        stored_products<128>(q, d * stored_integer<32>(scale, 0), v);
+        stored_products<255, 128, 4, IS_SPREAD>(q, d * stored_integer<32>(scale, 0), v, 0);
     }
 };
 
 // ---- Small floats ---------------------------------------------------------------------------------------------------
-// The exponent and the mantissa move to their places in a float, or in a half, and one factor corrects the exponent's
-// bias: exact, for subnormal numbers too.
 
 template <bool IS_SPREAD> struct stored<STORED_e4m3, IS_SPREAD> {
     const uint8_t* p;
@@ -339,14 +401,31 @@ template <bool IS_SPREAD> struct stored<STORED_e4m3, IS_SPREAD> {
     SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk), i(i_) {}
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        uint32_t w[2];
-        stored_bytes<8, IS_SPREAD>(p + group * 32, i, w);
+#if __CUDA_ARCH__ >= 890
+        uint32_t bytes[2];
+        if (!IS_SPREAD) stored_words<8>(p + group * 32 + i, bytes);
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            const uint32_t b = w[k / 4] >> (k % 4 * 8), magnitude = b & 0x7fu;
-            v[k] = __uint_as_float(magnitude << 20 | (b & 0x80u) << 24) * 0x1p120f;
-            if (magnitude == 0x7fu) v[k] = __uint_as_float(0x7fc00000u);
+        for (int k = 0; k < 4; k++) {
+            const uint32_t two =
+                IS_SPREAD ? stored_pair(p + group * 32 + i + 8 * k) : bytes[k / 2] >> (k % 2 * 16) & 0xffffu;
+            uint32_t w;
+            asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(w) : "h"((unsigned short)two));
+            const float2 f = __half22float2(*(const __half2*)&w);
+            v[2 * k] = f.x, v[2 * k + 1] = f.y;
         }
+#else
+        // The exponent and the mantissa move to their places in a half, and one factor corrects the exponent's bias: exact,
+        // for subnormal numbers too.
+        uint32_t q[4];
+        stored_bytes<8, IS_SPREAD>(p + group * 32, i, q);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const uint32_t magnitude = q[k] & 0x007f007fu, w = magnitude << 7 | (q[k] << 8 & 0x80008000u);
+            const float2 f = __half22float2(*(const __half2*)&w);
+            v[2 * k] = (magnitude & 127u) == 127u ? __uint_as_float(0x7fc00000u) : f.x * 256.0f;
+            v[2 * k + 1] = magnitude >> 16 == 127u ? __uint_as_float(0x7fc00000u) : f.y * 256.0f;
+        }
+#endif
     }
 };
 template <bool IS_SPREAD> struct stored<STORED_e5m2, IS_SPREAD> {
@@ -355,11 +434,14 @@ template <bool IS_SPREAD> struct stored<STORED_e5m2, IS_SPREAD> {
     SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk), i(i_) {}
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        uint32_t w[2];
-        stored_bytes<8, IS_SPREAD>(p + group * 32, i, w);
+        uint32_t q[4];
+        stored_bytes<8, IS_SPREAD>(p + group * 32, i, q);
 #pragma unroll
-        for (int k = 0; k < 8; k++)
-            v[k] = __half2float(__ushort_as_half((unsigned short)(w[k / 4] >> (k % 4 * 8) << 8)));
+        for (int k = 0; k < 4; k++) { // the upper bytes of halves
+            const uint32_t w = q[k] << 8;
+            const float2 f = __half22float2(*(const __half2*)&w);
+            v[2 * k] = f.x, v[2 * k + 1] = f.y;
+        }
     }
 };
 

@@ -22,6 +22,15 @@
     X(e4m3, 12, 256)                                                                                                   \
     X(e5m2, 13, 256)
 #define SUMI_STORED_TYPE_COUNT 14
+// Those that Hopper has kernels of its own for: what most files hold. For each of the others they would be 230 KB.
+#define SUMI_STORED_SM90_TYPES(X)                                                                                      \
+    X(q8_0, 0, 272)                                                                                                    \
+    X(q4_0, 1, 144)                                                                                                    \
+    X(q4_k, 7, 144)                                                                                                    \
+    X(q5_k, 8, 176)                                                                                                    \
+    X(q6_k, 9, 210)                                                                                                    \
+    X(iq4_nl, 10, 144)                                                                                                 \
+    X(e4m3, 12, 256)
 
 #define SUMI_UNPACK_THREADS 256
 
@@ -59,12 +68,25 @@ typedef struct sumi_unpack_args {
          ? SUMI_GEMM_STORED_RING(BYTES, ROWS, XS, WS)                                                                  \
          : SUMI_GEMM_STORED_SUMS(ROWS))
 
-// On Hopper: sumi_gemm_stored_sm90_<type>_<rows>, which takes a tensor map of x first. X(rows, groups, x stages, w
-// stages): warpgroups that have 64 rows of w each.
-#define SUMI_GEMM_STORED_SM90_TILES(X) X(64, 4, 4, 2) X(128, 3, 5, 2) X(256, 2, 3, 2)
+// On Hopper: sumi_gemm_stored_sm90_<type>_<rows>, which takes a tensor map of x first. X(rows, groups, x stages):
+// warpgroups that have 64 rows of w each. Three stages of w where they fit, else two.
+#define SUMI_GEMM_STORED_SM90_TILES(X) X(64, 3, 5) X(128, 3, 5) X(256, 2, 3)
 #define SUMI_GEMM_STORED_SM90_THREADS(GROUPS) (128 * (GROUPS) + 128)
-#define SUMI_GEMM_STORED_SM90_SHARED(BYTES, ROWS, GROUPS, XS, WS)                                                      \
-    ((XS) * (ROWS)*128 + (WS)*64 * (GROUPS)*SUMI_GEMM_STORED_PITCH(BYTES) + 16 * (XS))
+// From row to row of w: an odd number of 16 bytes, so that eight rows begin at different banks.
+#define SUMI_GEMM_STORED_SM90_PITCH(BYTES) (SUMI_GEMM_STORED_NEED(BYTES) | 16)
+#define SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, WS)                                                      \
+    ((XS) * (ROWS)*128 + (WS)*64 * (GROUPS)*SUMI_GEMM_STORED_SM90_PITCH(BYTES))
+#define SUMI_GEMM_STORED_SM90_W_STAGES(BYTES, ROWS, GROUPS, XS)                                                        \
+    (SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, 3) <= 196 * 1024 ? 3 : 2)
+#define SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, XS)                                                            \
+    SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, SUMI_GEMM_STORED_SM90_W_STAGES(BYTES, ROWS, GROUPS, XS))
+#define SUMI_GEMM_STORED_SM90_CLUSTER 8 // most blocks of one; there the sums of all lie in the ring's place
+#define SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS) (((ROWS) / 8 + SUMI_GEMM_STORED_SM90_CLUSTER - 1) * (GROUPS)*128 * 16)
+#define SUMI_GEMM_STORED_SM90_SHARED(BYTES, ROWS, GROUPS, XS)                                                          \
+    (16 * (XS) + 8 * 4 * (GROUPS)*3                                                                                    \
+     + (SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, XS) > SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS)                 \
+            ? SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, XS)                                                      \
+            : SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS)))
 
 typedef struct sumi_gemm_stored_args {
     uint64_t x; // bf16 [m][ldx], aligned to 16
@@ -78,6 +100,7 @@ typedef struct sumi_gemm_stored_args {
     int32_t m, n, k, ldx, row_bytes;
     int32_t is_gated; // column c of y is the row that FORM_GATED has there
     int32_t swiglu, split;
+    int32_t cluster, reserved; // Hopper: blocks of a cluster, which share a tile; 1: parts and arrivals are used
     sumi_gemm_finish finish;
 } sumi_gemm_stored_args;
 #endif

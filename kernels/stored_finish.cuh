@@ -1,41 +1,66 @@
-// The end of a product of few rows: a lane has values of one column, so that what belongs to the column is read once, and
-// residuals are read together before anything is written.
+// The end of a product of few rows: a lane has values of two neighbouring columns, so that what belongs to the columns is
+// read once, and residuals are read together before anything is written.
 #pragma once
 #include "gemm_finish.cuh"
 
-struct stored_column {
-    float bias, factor;
-    int at; // of y
+struct stored_columns {
+    float bias[2], factor[2];
+    int at[2]; // of y; where f.is_aligned they are neighbours there, too
 };
-// Column c of the product, or of the gated one; c may lie outside.
-SUMI_DEVICE stored_column stored_column_of(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, bool is_gated)
+// Columns c and c + 1 of the product, or of the gated one; they may lie outside. c is even.
+SUMI_DEVICE stored_columns stored_columns_of(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, bool is_gated)
 {
-    if (is_gated || c >= n) return {0.0f, 1.0f, f.column + c};
-    return {f.bias ? ((const float*)f.bias)[c] : 0.0f, f.gate ? f.scale * finish_gate(f, gate_row, c) : f.scale,
-            finish_column(f, c)};
-}
-// COUNT rows from `row` on, `step` apart, of which those below m are there. value(i): the sum, or what was gated.
-template <int COUNT, class F>
-SUMI_DEVICE void stored_finish(const sumi_gemm_finish& f, const finish_activation& act, const stored_column& column,
-                               int m, int row, int step, F&& value)
-{
-    float residual[COUNT], v[COUNT];
+    stored_columns r;
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) v[i] = value(i) + column.bias;
-    finish_activate_all(act, v);
+    for (int i = 0; i < 2; i++) {
+        const bool is_plain = is_gated || c + i >= n;
+        r.bias[i] = !is_plain && f.bias ? ((const float*)f.bias)[c + i] : 0.0f;
+        r.factor[i] = is_plain ? 1.0f : f.gate ? f.scale * finish_gate(f, gate_row, c + i) : f.scale;
+        r.at[i] = is_plain ? f.column + c + i : finish_column(f, c + i);
+    }
+    return r;
+}
+// COUNT rows from `row` on, `step` apart, of which those below m are there, and `width` columns, 1 or 2. value(i): the sums,
+// or what was gated.
+template <int COUNT, class F>
+SUMI_DEVICE void stored_finish(const sumi_gemm_finish& f, const finish_activation& act, const stored_columns& columns,
+                               int width, int m, int row, int step, F&& value)
+{
+    const int64_t first = (int64_t)row * f.ldy, stride = (int64_t)step * f.ldy;
+    if (!f.is_aligned) { // seldom: short rather than fast
+#pragma unroll 1
+        for (int i = 0; i < COUNT && row + i * step < m; i++) {
+            const float2 sums = value(i);
+#pragma unroll 1
+            for (int c = 0; c < width && c < 2; c++) {
+                const float v =
+                    finish_activate(act, (c == 0 ? sums.x : sums.y) + (c == 0 ? columns.bias[0] : columns.bias[1]));
+                finish_store(f, row + i * step, c == 0 ? columns.at[0] : columns.at[1],
+                             v * (c == 0 ? columns.factor[0] : columns.factor[1]));
+            }
+        }
+        return;
+    }
+    float v[2 * COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        const int64_t at = (int64_t)(row + i * step) * f.ldy + column.at;
-        residual[i] = 0.0f;
-        if (f.residual && row + i * step < m)
-            residual[i] = f.is_float ? ((const float*)f.residual)[at] : __bfloat162float(((const bf16*)f.residual)[at]);
+        const float2 sums = value(i);
+        v[2 * i] = sums.x + columns.bias[0], v[2 * i + 1] = sums.y + columns.bias[1];
+    }
+    finish_activate_all(act, v);
+    const int64_t at = first + columns.at[0];
+    __nv_bfloat162* const y = (__nv_bfloat162*)((bf16*)f.y + at);
+    const __nv_bfloat162* const from = (const __nv_bfloat162*)((const bf16*)f.residual + at);
+    float2 residual[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        residual[i] = make_float2(0.0f, 0.0f);
+        if (f.residual && row + i * step < m) residual[i] = __bfloat1622float2(from[i * (stride / 2)]);
     }
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        if (row + i * step >= m) continue;
-        const int64_t at = (int64_t)(row + i * step) * f.ldy + column.at;
-        const float sum = fmaf(v[i], column.factor, residual[i]);
-        if (f.is_float) ((float*)f.y)[at] = sum;
-        else ((bf16*)f.y)[at] = __float2bfloat16(sum);
+        if (row + i * step < m)
+            y[i * (stride / 2)] = __floats2bfloat162_rn(fmaf(v[2 * i], columns.factor[0], residual[i].x),
+                                                        fmaf(v[2 * i + 1], columns.factor[1], residual[i].y));
     }
 }

@@ -15,8 +15,9 @@ template <int TYPE> SUMI_DEVICE void unpack(const sumi_unpack_args& a)
         const stored<TYPE> chunk((const uint8_t*)a.from + first / 256 * stored_layout<TYPE>::BYTES, 8 * lane % 32);
         int64_t to = (int64_t)a.row_begin * a.cols + at;
         if (a.is_gated) { // as upload_row in upload.cuh
-            const int row = a.row_begin + (int)(at / a.cols), col = (int)(at % a.cols), half = a.stack_rows / 2,
-                      in = row < half ? row : row - half;
+            // a weight has fewer than 2^32 elements
+            const uint32_t part_row = (uint32_t)at / (uint32_t)a.cols, col = (uint32_t)at - part_row * (uint32_t)a.cols;
+            const int row = a.row_begin + (int)part_row, half = a.stack_rows / 2, in = row < half ? row : row - half;
             to = ((int64_t)(in / 8) * 16 + (row < half ? 0 : 8) + in % 8) * a.cols + col;
         }
         store16((bf16*)a.to + to, stored_bf16(chunk, lane / 4, a.scale));

@@ -137,6 +137,13 @@ void sumi_cuda_share(const sumi_cuda_run* run, int32_t units, int32_t* unit_begi
 
 sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void** params)
 {
+    return sumi_cuda_launch_clusters(run, kernel, grid, 0, params);
+}
+
+sumi_result sumi_cuda_launch_clusters(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid,
+                                      uint32_t cluster, void** params)
+{
+    SUMI_ASSERT(cluster == 0 || grid.x % cluster == 0);
     SUMI_ASSERT(grid.block >= 1 && grid.block <= 1024 && params != NULL);
     SUMI_ASSERT(grid.y <= 65535 && grid.z <= 65535);
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SUMI_OK; // a share without a unit
@@ -147,6 +154,23 @@ sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_
     if (run->cuda->only_looks_up) {
         int registers = 0; // asking makes a driver that loads lazily load it now
         result = driver->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+    } else if (cluster != 0) {
+        if (driver->cuLaunchKernelEx == NULL)
+            return sumi_fail(run->error, SUMI_DRIVER_TOO_OLD,
+                             "the NVIDIA driver knows no clusters: install one for CUDA 12.0 or newer");
+        CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                       .value.clusterDim = {cluster, 1, 1}};
+        const CUlaunchConfig config = {.gridDimX = grid.x,
+                                       .gridDimY = grid.y,
+                                       .gridDimZ = grid.z,
+                                       .blockDimX = grid.block,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1,
+                                       .sharedMemBytes = grid.shared_bytes,
+                                       .hStream = run->stream,
+                                       .attrs = &attribute,
+                                       .numAttrs = 1};
+        result = driver->cuLaunchKernelEx(&config, function, params, NULL);
     } else {
         result = driver->cuLaunchKernel(function, grid.x, grid.y, grid.z, grid.block, 1, 1, grid.shared_bytes,
                                         run->stream, params, NULL);

@@ -46,7 +46,7 @@ static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, boo
                                              const sumi_op* op)
 {
     if (sumi_plan_info(plan, op->in[0])->element != SUMI_ELEMENT_ACTIVATION)
-        return (sumi_cuda_stored_choice){.tile = -1, .blocks = 1};
+        return (sumi_cuda_stored_choice){.tile = -1, .blocks = 1, .cluster = 1};
     return sumi_cuda_choose_stored(device, allows_hopper, op->weight, sumi_cuda_stored_form(plan), op->rows);
 }
 

@@ -4,18 +4,23 @@
 #include "cuda/state.h"
 
 // clang-format off
-static const struct type { sumi_dtype dtype; const char *unpack, *gemm[5]; int32_t bytes; } s_types[SUMI_STORED_TYPE_COUNT] = {
-#define ROW(DTYPE, name, bytes) {SUMI_DTYPE_##DTYPE, "sumi_unpack_" #name, {"sumi_gemm_stored_" #name "_16", "sumi_gemm_stored_" #name "_64", "sumi_gemm_stored_sm90_" #name "_64", "sumi_gemm_stored_sm90_" #name "_128", "sumi_gemm_stored_sm90_" #name "_256"}, bytes},
+static const struct type { sumi_dtype dtype; const char *unpack, *gemm[2]; int32_t bytes; } s_types[SUMI_STORED_TYPE_COUNT] = {
+#define ROW(DTYPE, name, bytes) {SUMI_DTYPE_##DTYPE, "sumi_unpack_" #name, {"sumi_gemm_stored_" #name "_16", "sumi_gemm_stored_" #name "_64"}, bytes},
     ROW(Q8_0, q8_0, 272) ROW(Q4_0, q4_0, 144) ROW(Q4_1, q4_1, 160) ROW(Q5_0, q5_0, 176) ROW(Q5_1, q5_1, 192)
     ROW(Q2_K, q2_k, 84) ROW(Q3_K, q3_k, 110) ROW(Q4_K, q4_k, 144) ROW(Q5_K, q5_k, 176) ROW(Q6_K, q6_k, 210)
     ROW(IQ4_NL, iq4_nl, 144) ROW(IQ4_XS, iq4_xs, 136) ROW(F8_E4M3, e4m3, 256) ROW(F8_E5M2, e5m2, 256)
+#undef ROW
+};
+static const char* const s_hopper[SUMI_STORED_TYPE_COUNT][3] = {
+#define ROW(name, number, bytes) [number] = {"sumi_gemm_stored_sm90_" #name "_64", "sumi_gemm_stored_sm90_" #name "_128", "sumi_gemm_stored_sm90_" #name "_256"},
+    SUMI_STORED_SM90_TYPES(ROW)
 #undef ROW
 };
 static const struct tile { int32_t rows, groups, x_stages, w_stages; } s_tiles[] = {
 #define ROW(rows, x, w) {rows, 0, x, w},
     SUMI_GEMM_STORED_TILES(ROW)
 #undef ROW
-#define ROW(rows, groups, x, w) {rows, groups, x, w},
+#define ROW(rows, groups, x) {rows, groups, x, 0},
     SUMI_GEMM_STORED_SM90_TILES(ROW)
 #undef ROW
 };
@@ -23,13 +28,16 @@ static const struct tile { int32_t rows, groups, x_stages, w_stages; } s_tiles[]
 enum {
     TILES = sizeof s_tiles / sizeof *s_tiles,
     // What is faster was measured on an H200 (tests/tune_cuda_linear.c --stored): few rows of anything; Hopper's kernels
-    // up to 64, 128 or 256 rows where tiles are many, so that few blocks share one, or much would have to be unpacked.
-    // Elsewhere unpacking first is.
+    // up to 256 rows, or 512 where much would have to be unpacked. Elsewhere unpacking first is.
+    PORTABLE_TILES = 2,
     FEW_ROWS = 16,
-    MOST_ROWS = 64,
-    HOPPER_COLS = 6144,
-    HOPPER_VALUES = 15 << 20,
+    PORTABLE_ROWS = 64,
+    HOPPER_ROWS = 256,
+    HOPPER_VALUES = 3 << 20, // of a matrix at least
+    MANY_VALUES = 24 << 20,
     MOST_SPLIT = 16,
+    // As long as this many stages of a block takes what is done by blocks that share a tile.
+    SHARING_STAGES = 3,
     ARRIVALS = 65536 // of run->arrivals
 };
 
@@ -124,7 +132,7 @@ static uint32_t shared_of(int32_t type, int32_t tile)
 {
     const int32_t bytes = s_types[type].bytes;
     const struct tile* t = &s_tiles[tile];
-    return (uint32_t)(t->groups > 0 ? SUMI_GEMM_STORED_SM90_SHARED(bytes, t->rows, t->groups, t->x_stages, t->w_stages)
+    return (uint32_t)(t->groups > 0 ? SUMI_GEMM_STORED_SM90_SHARED(bytes, t->rows, t->groups, t->x_stages)
                                     : SUMI_GEMM_STORED_SHARED(bytes, t->rows, t->x_stages, t->w_stages));
 }
 
@@ -140,23 +148,32 @@ static int32_t choose_tile(const sumi_cuda_device* device, int32_t type, bool is
     return tile;
 }
 
+// How many blocks share a tile's stages: as few as leave each the fewest. All clusters run at once. The blocks of one are
+// of one group of 16 or 18 multiprocessors, some of which may lack, so that only so many of larger clusters fit.
+static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t stages)
+{
+    enum { GROUP = 18, SURE = 16 };
+    int32_t most = 1;
+    for (int32_t c = 2; c <= min_int(stages, SUMI_GEMM_STORED_SM90_CLUSTER); c++) {
+        if (processors / GROUP * (SURE / c) >= tiles) most = c;
+    }
+    return divide_up(stages, divide_up(stages, most));
+}
+
 sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,
                                                 const sumi_weight* weight, sumi_cuda_form form, int32_t rows)
 {
-    const sumi_cuda_stored_choice none = {.tile = -1, .blocks = 1};
+    const sumi_cuda_stored_choice none = {.tile = -1, .blocks = 1, .cluster = 1};
     sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
     const int32_t count = sumi_cuda_stored_parts(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
     // Where chunks of 256 elements are whole 16 bytes the kernels take rows to be so as well.
     const bool is_even = type >= 0 && (s_types[type].bytes % 16 != 0 || parts[0].row_bytes % 16 == 0);
     bool takes = weight->cols % 64 == 0 && is_even && device->forced_linear == NULL;
     for (int32_t p = 1; p < count; p++) takes = takes && parts[p].dtype == parts[0].dtype;
-    const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper) && rows > FEW_ROWS;
     const int64_t values = (int64_t)weight->rows * weight->cols;
-    const int32_t most = !is_hopper                                                          ? MOST_ROWS
-                       : weight->rows >= 2 * HOPPER_COLS                                     ? 4 * MOST_ROWS
-                       : weight->rows >= HOPPER_COLS || values >= 2 * (int64_t)HOPPER_VALUES ? 2 * MOST_ROWS
-                       : values >= HOPPER_VALUES                                             ? MOST_ROWS
-                                                                                             : 0;
+    const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper) && rows > FEW_ROWS && values >= HOPPER_VALUES
+                        && type >= 0 && s_hopper[type][0] != NULL;
+    const int32_t most = !is_hopper ? PORTABLE_ROWS : values >= MANY_VALUES ? 2 * HOPPER_ROWS : HOPPER_ROWS;
     if (!takes || rows > most) return none;
     const int32_t tile = choose_tile(device, type, is_hopper, rows);
     if (tile < 0) return none;
@@ -164,23 +181,29 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
                   across = divide_up(rows, tile_rows), tiles = divide_up(weight->rows, cols),
                   processors = device->multiprocessors > 0 ? device->multiprocessors : 1;
     if ((int64_t)tiles * across > ARRIVALS) return none;
-    int32_t blocks;  // Hopper: in all; else parts of k
-    if (is_hopper) { // each with two stages at least
-        const int32_t stages = tiles * divide_up(weight->cols, 256);
-        blocks = min_int(processors / across, stages / 2);
-    } else { // as fill the multiprocessors, each of 512 elements at least
+    int32_t blocks, cluster = 1; // Hopper: blocks in all; else parts of k
+    if (is_hopper) {
+        const int32_t stages = divide_up(weight->cols, 256),
+                      available = processors / across < 1 ? 1 : processors / across, work = tiles * stages;
+        cluster = choose_cluster(available, tiles, stages);
+        blocks = cluster * tiles;
+        if (cluster == 1 && (blocks > available || stages - work / available > SHARING_STAGES))
+            blocks = min_int(available, work / 2); // an equal share of all, two stages at least
+    } else {                                       // as fill the multiprocessors, each of 512 elements at least
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024),
                       wanted = processors * (fitting < 1 ? 1 : min_int(fitting, 4));
         blocks = min_int(min_int(wanted / (tiles * across), weight->cols / 512), MOST_SPLIT);
     }
     blocks = blocks < 1 ? 1 : blocks;
+    const bool has_parts = is_hopper ? cluster == 1 && blocks != tiles : blocks > 1;
     const uint64_t places =
         is_hopper ? 2 * (uint64_t)blocks * (uint64_t)across : (uint64_t)tiles * (uint64_t)across * (uint64_t)blocks;
-    return (sumi_cuda_stored_choice){
-        .tile = tile,
-        .blocks = blocks,
-        .unit_rows = tile_rows,
-        .parts_bytes = is_hopper || blocks > 1 ? places * (uint64_t)tile_rows * (uint64_t)cols * sizeof(float) : 0};
+    return (sumi_cuda_stored_choice){.tile = tile,
+                                     .blocks = blocks,
+                                     .cluster = cluster,
+                                     .unit_rows = tile_rows,
+                                     .parts_bytes =
+                                         has_parts ? places * (uint64_t)tile_rows * (uint64_t)cols * sizeof(float) : 0};
 }
 
 sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,
@@ -203,7 +226,9 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
     args->k = weight->cols;
     args->row_bytes = (int32_t)parts[0].row_bytes;
     args->split = choice->blocks;
-    const char* name = s_types[type].gemm[choice->tile];
+    args->cluster = choice->cluster;
+    const char* name = choice->tile < PORTABLE_TILES ? s_types[type].gemm[choice->tile]
+                                                     : s_hopper[type][choice->tile - PORTABLE_TILES];
     const uint32_t across = (uint32_t)divide_up(args->m, choice->unit_rows), shared = shared_of(type, choice->tile);
     if (s_tiles[choice->tile].groups == 0) {
         const sumi_cuda_grid grid = {(uint32_t)divide_up(weight->rows, SUMI_GEMM_STORED_COLS), across,
@@ -217,5 +242,6 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
                                   CU_TENSOR_MAP_SWIZZLE_128B));
     const sumi_cuda_grid grid = {(uint32_t)choice->blocks, across, 1,
                                  (uint32_t)SUMI_GEMM_STORED_SM90_THREADS(s_tiles[choice->tile].groups), shared};
-    return sumi_cuda_launch(run, name, grid, (void*[]){&x, args});
+    return sumi_cuda_launch_clusters(run, name, grid, choice->cluster > 1 ? (uint32_t)choice->cluster : 0,
+                                     (void*[]){&x, args});
 }

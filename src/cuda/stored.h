@@ -40,6 +40,7 @@ int32_t sumi_cuda_stored_type(sumi_dtype dtype);
 typedef struct sumi_cuda_stored_choice {
     int32_t tile, unit_rows;
     int32_t blocks;       // that share k: of a tile, or on Hopper all of a row of tiles
+    int32_t cluster;      // Hopper: blocks that share a tile, in a cluster; 1: see the kernel
     uint64_t parts_bytes; // scratch
 } sumi_cuda_stored_choice;
 // By the whole op's rows, so that a slice gives the same bits.
