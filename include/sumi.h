@@ -583,7 +583,8 @@ typedef enum sumi_weight_format {
     SUMI_WEIGHTS_AUTO = 0,
     SUMI_WEIGHTS_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
     // GPU of 8.9 or newer: the large matrices of the transformer in e4m3 with a scale per row, quantised when they are
-    // loaded. Embedders, modulation and the final layer stay bfloat16. SUMI_NOT_SUPPORTED on the CPU.
+    // loaded. Embedders, modulation and the final layer stay bfloat16. SUMI_NOT_SUPPORTED on the CPU. Here and below: as
+    // text_weights those of the text encoders, whose token tables stay bfloat16.
     SUMI_WEIGHTS_FP8 = 2,
     // GPU: matrices of GGUF's block types and of fp8 files stay as their file has them, those of text encoders and their
     // token tables too, and are unpacked to bfloat16 for each product: the memory is that of the file, and the values are
@@ -637,6 +638,12 @@ typedef struct sumi_model_desc {
     // edit models have the same tensors as those of the model they were made from. NULL: by the files. An unknown one
     // is SUMI_INVALID_ARGUMENT, and the log names those that there are.
     const char* variant;
+    // Of the text encoders, with the vision tower where there is one; `weights` is the transformer's. AUTO on a GPU:
+    // AS_STORED where `weights` is that or has become it, else bfloat16, on small cards too: there an encoder that has no
+    // room beside the transformer is read from host memory for each prompt, with the same features as anywhere. INT8 and
+    // INT4 save that time and change the features: Z-Image's encoder takes 4.3 or 2.8 GB then, instead of 7.8.
+    // SUMI_NOT_SUPPORTED where `weights` would be.
+    sumi_weight_format text_weights;
 } sumi_model_desc;
 
 typedef struct sumi_size {
@@ -684,10 +691,11 @@ typedef struct sumi_model_info {
     uint64_t weight_bytes;     // in the files, of the components in use
     // How many reference pictures a job has at least and at most; both 0: the model takes none.
     int32_t min_references, max_references;
-    sumi_weight_format weights; // as asked for; of AUTO on a GPU what it stands for there
+    sumi_weight_format weights;      // as asked for; of AUTO on a GPU what it stands for there
+    sumi_weight_format text_weights; // likewise
 } sumi_model_info;
 
-// Returns SUMI_WEIGHTS_AUTO, everything else zero. Any thread. Never blocks.
+// Returns SUMI_WEIGHTS_AUTO for both kinds of weights, everything else zero. Any thread. Never blocks.
 SUMI_API sumi_model_desc sumi_model_defaults(void);
 // Opens a checkpoint: a job of stage LOAD. Returns at once. The job reads headers and tokenizers and checks the shape
 // of every tensor; weights stay in their mapped files. On a GPU it also loads the kernels and copies the weights there.

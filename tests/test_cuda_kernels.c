@@ -215,21 +215,20 @@ static sumi_network* open_network(bench* b, const sumi_files* files, const char*
     return network;
 }
 
-// Of this family each norm with a weight in a step stands before a product that it balances, in int8.
-static void check_balances(const sumi_plan* plan)
+// Of this family each norm with a weight in a section of this kind stands before a product that it balances, in int8.
+static void check_balances(const sumi_plan* plan, sumi_section_kind kind, bool is_int8)
 {
     int32_t products = 0, values = 0;
     for (size_t i = 0; i + 1 < plan->op_count; i++) {
         const sumi_op *norm = &plan->ops[i], *product = norm + 1;
-        if (norm->kind != SUMI_OP_NORM_MODULATE || norm->weight == NULL
-            || plan->sections[norm->section].kind != SUMI_SECTION_DENOISE)
+        if (norm->kind != SUMI_OP_NORM_MODULATE || norm->weight == NULL || plan->sections[norm->section].kind != kind)
             continue;
         CHECK(product->kind == SUMI_OP_LINEAR && product->in[0].id == norm->out.id
               && product->weight->balance == norm->weight);
         products++;
         values += (sumi_plan_info(plan, norm->out)->marks & SUMI_CUDA_VALUE_BALANCED) != 0;
     }
-    CHECK(products > 0 && (values > 0) == (plan->wishes.weights == SUMI_WEIGHTS_INT8));
+    CHECK(products > 0 && (values > 0) == is_int8);
 }
 
 // A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
@@ -263,7 +262,7 @@ static void run_picture(bench* b, const sumi_network* network, sumi_weight_forma
         result = plan_run_all(b->runner, &plan, NULL, &error);
     }
     CHECK_TEXT(error.text, "");
-    if (weights != SUMI_WEIGHTS_AUTO) check_balances(&plan);
+    if (weights != SUMI_WEIGHTS_AUTO) check_balances(&plan, SUMI_SECTION_DENOISE, weights == SUMI_WEIGHTS_INT8);
     plan_forget(b->runner, &plan);
     sumi_plan_end(&plan);
     runner_forget_weights(b->runner, network->weights.weights, network->weights.count);

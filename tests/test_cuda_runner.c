@@ -1006,6 +1006,83 @@ TEST(eight_bits_take_large_weights_of_the_denoising_section)
     check_8bit_marks(SUMI_WEIGHTS_INT8, SUMI_CUDA_FORM_GATED_INT8, SUMI_CUDA_FORM_MATRIX_INT8, true);
 }
 
+// Texts and pictures in prompts have a format, denoising has one, and what else there is has none. A value in 8 bits is
+// read by ops of its own format only.
+TEST(text_encoders_have_a_format_of_their_own)
+{
+    static const float values[256];
+    static const struct {
+        sumi_weight_format weights, text_weights;
+        sumi_cuda_form forms[4]; // vision, text, prepare, denoise
+        uint8_t text_marks;      // of what the text's norm writes
+    } s_cases[] = {
+        {SUMI_WEIGHTS_BF16,
+         SUMI_WEIGHTS_INT8,
+         {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX},
+         SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED},
+        {SUMI_WEIGHTS_INT8,
+         SUMI_WEIGHTS_BF16,
+         {SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_INT8},
+         0},
+        {SUMI_WEIGHTS_INT8,
+         SUMI_WEIGHTS_FP8,
+         {SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_INT8},
+         SUMI_CUDA_VALUE_8BIT},
+        {SUMI_WEIGHTS_FP8,
+         SUMI_WEIGHTS_INT4,
+         {SUMI_CUDA_FORM_INT4, SUMI_CUDA_FORM_INT4, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_FP8},
+         0},
+        {SUMI_WEIGHTS_AS_STORED,
+         SUMI_WEIGHTS_INT8,
+         {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_STORED},
+         SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED},
+        {SUMI_WEIGHTS_INT4,
+         SUMI_WEIGHTS_AS_STORED,
+         {SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_INT4},
+         0}};
+    static const sumi_section_kind kinds[] = {SUMI_SECTION_VISION, SUMI_SECTION_TEXT, SUMI_SECTION_PREPARE,
+                                              SUMI_SECTION_DENOISE};
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_weight norm = weight_of("norm", 1, 256, values, SUMI_DTYPE_F32), products[4];
+    for (int32_t s = 0; s < 4; s++) {
+        products[s] = weight_of("product", 256, 256, values, SUMI_DTYPE_Q8_0); // nothing reads it
+        products[s].balance = &norm;
+    }
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        sumi_plan plan;
+        begin_for_90(&plan, &heap);
+        plan.wishes.weights = s_cases[i].weights;
+        plan.wishes.text_weights = s_cases[i].text_weights;
+        sumi_value normed[4], x = SUMI_NO_VALUE;
+        for (int32_t s = 0; s < 4; s++) {
+            sumi_plan_section(&plan, kinds[s], 1, 0);
+            if (s == 0) x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256);
+            normed[s] =
+                sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .weight = &norm, .eps = 1e-5f});
+            // what denoising reads of a norm of the text's is in bfloat16 unless both have one format
+            if (s == 3 && i % 2 == 0) {
+                (void)sumi_plan_linear(
+                    &plan, &(sumi_plan_linear_args){.label = "across", .x = normed[0], .weight = &products[3]});
+            }
+            x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "p", .x = normed[s], .weight = &products[s]});
+        }
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        for (int32_t k = 0; k < (int32_t)plan.op_count; k++) {
+            const sumi_weight* weight = NULL;
+            sumi_cuda_form form;
+            if (plan.ops[k].kind != SUMI_OP_LINEAR || !sumi_cuda_op_weight(&plan, k, 0, &weight, &form)) continue;
+            CHECK_NUMBER(form, s_cases[i].forms[weight - products]);
+        }
+        CHECK_NUMBER(sumi_plan_info(&plan, normed[0])->marks, i % 2 == 0 ? 0 : s_cases[i].text_marks);
+        CHECK_NUMBER(sumi_plan_info(&plan, normed[1])->marks, s_cases[i].text_marks);
+        CHECK_NUMBER(sumi_plan_info(&plan, normed[2])->marks, 0);
+        sumi_plan_end(&plan);
+    }
+}
+
 // A matrix in int8 is balanced by its norm in every plan. The norm balances what it writes when nothing else reads that,
 // and else writes bfloat16.
 TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
@@ -1327,6 +1404,7 @@ int main(int argc, char** argv)
     RUN(a_lost_device_is_said_and_stays_lost);
     RUN(forms_follow_from_the_ops);
     RUN(eight_bits_take_large_weights_of_the_denoising_section);
+    RUN(text_encoders_have_a_format_of_their_own);
     RUN(a_norm_balances_what_it_writes_for_balanced_products_alone);
     RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
     RUN(a_kronecker_product_keeps_its_forms);

@@ -7,6 +7,7 @@
 #include "cuda_fixture.h"
 #include "engine/engine.h"
 #include "fake_cuda.h"
+#include "synthetic.h"
 #include <math.h>
 
 static sumi_image_desc quick_image(sumi_model* model)
@@ -97,6 +98,58 @@ TEST(a_card_that_does_not_hold_bfloat16_gets_int8)
         CHECK(draw_hash(engine, &desc) != 0);
         close_cuda(engine);
     }
+}
+
+// What weights take of a model with matrices that are worth 8 bits. 0: refused.
+static uint64_t weights_of_model(sumi_weight_format weights, sumi_weight_format text_weights,
+                                 sumi_weight_format expected)
+{
+    synthetic_config config = synthetic_tiny;
+    config.dim = config.text_width = 512;
+    synthetic_files* files = synthetic_open(&config);
+    CHECK(files != NULL);
+    if (files == NULL) return 0;
+    sumi_engine_desc ed = cuda_desc();
+    ed.files = synthetic_services(files);
+    sumi_engine* engine = NULL;
+    CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
+    if (engine == NULL) return 0;
+    sumi_model_desc md = sumi_model_defaults();
+    md.path = SYNTHETIC_PATH;
+    md.weights = weights;
+    md.text_weights = text_weights;
+    sumi_job job;
+    sumi_model* model = NULL;
+    sumi_memory memory = {.weights = 0};
+    if (sumi_submit_model(engine, &md, &job) == SUMI_OK) {
+        CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+        CHECK_NUMBER(sumi_model_get_info(model).text_weights, expected);
+        sumi_image_desc desc = small_image(model, &s_item);
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+        CHECK(draw_hash(engine, &desc) != 0);
+        // no weight lies there twice, in two forms
+        CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS], memory.weights);
+    }
+    close_cuda(engine);
+    synthetic_close(files);
+    return memory.weights;
+}
+
+TEST(text_encoders_take_the_memory_of_their_own_format)
+{
+    fake_reset();
+    const uint64_t bf16 = weights_of_model(SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_BF16),
+                   int8 = weights_of_model(SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_INT8, SUMI_WEIGHTS_INT8),
+                   int4 = weights_of_model(SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_INT4, SUMI_WEIGHTS_INT4),
+                   both = weights_of_model(SUMI_WEIGHTS_INT8, SUMI_WEIGHTS_INT8, SUMI_WEIGHTS_INT8);
+    CHECK(both > 0 && both < int8 && int4 < int8 && int8 < bf16);
+    // AUTO is not what the transformer is, but for AS_STORED
+    CHECK(weights_of_model(SUMI_WEIGHTS_INT8, SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_BF16) > both);
+    CHECK_NUMBER(weights_of_model(SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_AUTO, SUMI_WEIGHTS_AS_STORED), bf16);
+    fake_devices(1, 86);
+    CHECK_NUMBER(weights_of_model(SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_FP8), 0);
+    CHECK(strstr(s_host.log, "text_weights: fp8 needs") != NULL && strstr(s_host.log, "SUMI_WEIGHTS_INT8") != NULL);
 }
 
 TEST(the_picture_is_the_same_at_any_pace)
@@ -1094,6 +1147,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(draws_and_leaves_nothing);
     RUN(a_card_that_does_not_hold_bfloat16_gets_int8);
+    RUN(text_encoders_take_the_memory_of_their_own_format);
     RUN(the_picture_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
     RUN(whole_ops_go_together);

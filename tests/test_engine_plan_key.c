@@ -53,7 +53,7 @@ static void make_request(fixture* f, int rest)
     r->model = &s_models[0];
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_count = MOST - 1;
     r->budget = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
-    r->wishes.weights = SUMI_WEIGHTS_FP8, r->wishes.spares_memory = false;
+    r->wishes.weights = r->wishes.text_weights = SUMI_WEIGHTS_FP8, r->wishes.spares_memory = false;
 }
 
 typedef struct key {
@@ -222,23 +222,25 @@ TEST(a_complete_request_says_what_the_engine_wants)
     CHECK(sumi_engine_create(&desc, &engine) == SUMI_OK);
     if (engine == NULL) return;
     fixture f;
-    key keys[5];
+    key keys[6];
     sumi_model model = s_models[0];
     model.info.weight_bytes = 1000;
     make_request(&f, 0);
     const sumi_plan_request asked = {.model = &model, .pipeline = f.request.pipeline};
     sumi_work_lock(engine);
-    for (int32_t i = 0; i < 5; i++) {
+    for (int32_t i = 0; i < 6; i++) {
         if (i == 1) engine->memory_budget_bytes = 1000;
         if (i == 2) engine->slice_us++;
         if (i == 3) model.weights = SUMI_WEIGHTS_BF16;
+        if (i == 4) model.text_weights = SUMI_WEIGHTS_INT8;
         f.request = sumi_plan_complete(engine, &asked);
         make_key(&keys[i], &f);
-        for (int32_t k = 0; k < i && i < 4; k++) CHECK(!is_same(&keys[i], &keys[k]));
+        for (int32_t k = 0; k < i && i < 5; k++) CHECK(!is_same(&keys[i], &keys[k]));
     }
-    CHECK(is_same(&keys[3], &keys[4]));
+    CHECK(is_same(&keys[4], &keys[5]));
     CHECK(f.request.budget == 1000 && f.request.slice_us == engine->slice_us
-          && f.request.wishes.weights == SUMI_WEIGHTS_BF16 && !f.request.wishes.spares_memory);
+          && f.request.wishes.weights == SUMI_WEIGHTS_BF16 && f.request.wishes.text_weights == SUMI_WEIGHTS_INT8
+          && !f.request.wishes.spares_memory);
     sumi_plan_request other = asked;
     other.pipeline.goal = SUMI_GOAL_PROMPTS; // of a model that has no room as a whole
     CHECK(sumi_plan_complete(engine, &other).wishes.spares_memory);

@@ -160,6 +160,7 @@ int session_load_model(cli_session* session, bool without_text_encoder, bool wit
     desc.processor_path = args->processor;
     desc.variant = args->variant;
     desc.weights = (sumi_weight_format)args->weights;
+    desc.text_weights = (sumi_weight_format)args->text_weights;
     desc.without_text_encoder = without_text_encoder;
     desc.without_vae_encoder = without_vae_encoder;
     char doing[600];

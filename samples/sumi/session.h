@@ -12,6 +12,7 @@ typedef struct session_args {
     const char* variant;
     int32_t backend;      // sumi_backend
     int32_t weights;      // sumi_weight_format
+    int32_t text_weights; // sumi_weight_format
     int32_t thread_count; // 0: every core
     uint64_t memory_budget_bytes;
     bool quiet, verbose;
@@ -39,6 +40,8 @@ typedef struct session_args {
      "what a GPU holds the transformer's large matrices in; int8 and fp8 take half of bf16's memory, int4 less than a third; as-stored: "     \
      "what their file has, the text encoder's too",                                                                                          \
      0, 0},                                                                                                                                  \
+    {"--text-weights", OPTION_CHOICE, &(args)->text_weights, "auto|bf16|fp8|as-stored|int8|int4",                                            \
+     "the same of text encoders and vision towers; auto: as-stored where the transformer is, else bf16", 0, 0},                              \
     {"--threads", OPTION_COUNT, &(args)->thread_count, "N", "threads of the CPU backend; 0, the default: every core", 0, 1024},              \
     {"--memory-budget", OPTION_BYTES, &(args)->memory_budget_bytes, "BYTES",                                                                 \
      "most memory for intermediate values, as in 500M or 2G; a short budget decodes the picture in tiles", 0, 0},                            \

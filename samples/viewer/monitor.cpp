@@ -169,8 +169,11 @@ static void draw_memory(Viewer& viewer)
         {on_gpu ? "pinned" : "packing", (double)info.held_bytes[SUMI_MEMORY_STAGING], colour::SEAL}};
     stacked_bar(viewer, parts, 4);
     for (const Part& part : parts) row(viewer, part.name, bytes_text(part.value), part.shade);
-    if (on_gpu && viewer.generator.is_ready())
-        row(viewer, "transformer in", weights_text(viewer.generator.model_info().weights));
+    if (on_gpu && viewer.generator.is_ready()) {
+        const sumi_model_info model = viewer.generator.model_info();
+        row(viewer, "transformer in", weights_text(model.weights));
+        if (model.has_text_encoder) row(viewer, "text encoder in", weights_text(model.text_weights));
+    }
     if (on_gpu) row(viewer, "driver, other programs", bytes_text((double)info.uncounted_bytes));
     row(viewer, "host memory", bytes_text((double)info.host_bytes));
     row(viewer, "host memory, peak", bytes_text((double)info.host_peak_bytes));

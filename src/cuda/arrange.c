@@ -49,11 +49,27 @@ bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
 
 // ---- Products in 8 bits ---------------------------------------------------------------------------------------------
 
-sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan)
+sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op)
 {
-    return plan->wishes.weights == SUMI_WEIGHTS_FP8  ? SUMI_CUDA_E4M3
-         : plan->wishes.weights == SUMI_WEIGHTS_INT8 ? SUMI_CUDA_INT8
-                                                     : SUMI_CUDA_BF16;
+    SUMI_ASSERT(op->section >= 0 && (size_t)op->section < plan->section_count);
+    const sumi_section_kind kind = plan->sections[op->section].kind;
+    if (kind == SUMI_SECTION_DENOISE) return plan->wishes.weights;
+    if (kind == SUMI_SECTION_TEXT || kind == SUMI_SECTION_VISION) return plan->wishes.text_weights;
+    // What runs once in a job, and the autoencoder, loses no precision.
+    return plan->wishes.weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
+}
+
+sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan, const sumi_op* op)
+{
+    const sumi_weight_format wish = sumi_cuda_wish(plan, op);
+    return wish == SUMI_WEIGHTS_FP8 ? SUMI_CUDA_E4M3 : wish == SUMI_WEIGHTS_INT8 ? SUMI_CUDA_INT8 : SUMI_CUDA_BF16;
+}
+
+const sumi_op* sumi_cuda_writer(const sumi_plan* plan, sumi_value value)
+{
+    const int32_t first_use = sumi_plan_info(plan, value)->first_use;
+    SUMI_ASSERT(first_use >= 0 && (size_t)first_use < plan->op_count);
+    return &plan->ops[first_use];
 }
 
 int32_t sumi_cuda_8bit_pitch(sumi_cuda_operands operands, int32_t cols)
@@ -65,9 +81,9 @@ int32_t sumi_cuda_8bit_pitch(sumi_cuda_operands operands, int32_t cols)
 static bool takes_8bit(const sumi_cuda_device* device, const sumi_plan* plan, size_t op_index)
 {
     const sumi_op* op = &plan->ops[op_index];
-    const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan);
+    const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan, op);
     if (operands == SUMI_CUDA_BF16 || (operands == SUMI_CUDA_E4M3 && device->capability < 89)
-        || op->kind != SUMI_OP_LINEAR || plan->sections[op->section].kind != SUMI_SECTION_DENOISE)
+        || op->kind != SUMI_OP_LINEAR)
         return false;
     const sumi_weight* w = op->weight;
     // The rule looks at the weight, not at the rows of the product: a model's weights must have the same form in every
@@ -86,16 +102,16 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
     const sumi_weight* w = op->weight;
     const bool is_product = op->kind == SUMI_OP_LINEAR && !sumi_cuda_is_adapter_op(plan, op_index);
     if (w == NULL || (!is_product && op->kind != SUMI_OP_EMBED_ROWS)) return false;
-    if (plan->wishes.weights == SUMI_WEIGHTS_AS_STORED)
-        return sumi_cuda_is_storable(w) && (is_product || w->part_count == 1);
-    return plan->wishes.weights == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && sumi_cuda_is_packable(w)
-        && plan->sections[op->section].kind == SUMI_SECTION_DENOISE && w->rows >= 256 && w->cols >= 128;
+    const sumi_weight_format wish = sumi_cuda_wish(plan, op);
+    if (wish == SUMI_WEIGHTS_AS_STORED) return sumi_cuda_is_storable(w) && (is_product || w->part_count == 1);
+    return wish == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && sumi_cuda_is_packable(w) && w->rows >= 256
+        && w->cols >= 128;
 }
 
 // The norm's weight by which a product's matrix is balanced (balance.h), in every plan; NULL: it is not.
 static const sumi_weight* balance_of(const sumi_plan* plan, const sumi_op* op)
 {
-    const bool is_int8 = (op->marks & SUMI_CUDA_OP_8BIT) != 0 && sumi_cuda_8bit_operands(plan) == SUMI_CUDA_INT8;
+    const bool is_int8 = (op->marks & SUMI_CUDA_OP_8BIT) != 0 && sumi_cuda_8bit_operands(plan, op) == SUMI_CUDA_INT8;
     return is_int8 ? op->weight->balance : NULL;
 }
 
@@ -103,11 +119,15 @@ static const sumi_weight* balance_of(const sumi_plan* plan, const sumi_op* op)
 // it (its op has a value in the weight's place then). What it adds would have to be balanced, too.
 static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const sumi_weight* balance)
 {
-    const int32_t first_use = sumi_plan_info(plan, (sumi_value){base_of(plan, product->in[0])})->first_use;
-    SUMI_ASSERT(first_use >= 0 && (size_t)first_use < plan->op_count);
-    const sumi_op* norm = &plan->ops[first_use];
+    const sumi_op* norm = sumi_cuda_writer(plan, (sumi_value){base_of(plan, product->in[0])});
     return norm->kind == SUMI_OP_NORM_MODULATE && norm->weight == balance && norm->bias == NULL
         && norm->u.norm.shift.table.id == 0 && !norm->u.norm.weight_plus_one;
+}
+
+// In what a norm before the product would write its input.
+static sumi_cuda_operands writer_operands(const sumi_plan* plan, sumi_value input)
+{
+    return sumi_cuda_8bit_operands(plan, sumi_cuda_writer(plan, (sumi_value){base_of(plan, input)}));
 }
 
 // A value may be kept in 8 bits when one NORM_MODULATE writes all of it and all readers are products with such weights,
@@ -115,24 +135,23 @@ static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const
 // none.
 static void mark_8bit_values(sumi_plan* plan)
 {
-    const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan);
-    if (operands == SUMI_CUDA_BF16) return;
     enum { PLAIN = 32, WRITTEN = 64, OTHER = 128 }; // meanwhile
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
+        const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan, op);
         const sumi_value_info* out = sumi_plan_info(plan, op->out);
-        const bool norms_all = op->kind == SUMI_OP_NORM_MODULATE && op->u.norm.y_row == 0 && op->rows == out->rows
-                            && !op->u.norm.silu && out->base.id == 0 && out->element == SUMI_ELEMENT_ACTIVATION
-                            && !out->bound && out->cols % 16 == 0
-                            && sumi_cuda_8bit_pitch(operands, out->cols) + 16 <= 2 * out->cols
-                            && plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
+        const bool norms_all = operands != SUMI_CUDA_BF16 && op->kind == SUMI_OP_NORM_MODULATE && op->u.norm.y_row == 0
+                            && op->rows == out->rows && !op->u.norm.silu && out->base.id == 0
+                            && out->element == SUMI_ELEMENT_ACTIVATION && !out->bound && out->cols % 16 == 0
+                            && sumi_cuda_8bit_pitch(operands, out->cols) + 16 <= 2 * out->cols;
         if (op->out.id > 0) {
             uint8_t* marks = &plan->values[base_of(plan, op->out) - 1].marks;
             *marks |= norms_all && (*marks & WRITTEN) == 0 ? WRITTEN : OTHER;
         }
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
             const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_CUDA_OP_8BIT) != 0
-                                 && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows;
+                                 && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows
+                                 && writer_operands(plan, op->in[0]) == operands;
             const sumi_weight* balance = is_product ? balance_of(plan, op) : NULL;
             // also where it is read through a view, as rows of another length
             const bool is_other = !is_product || (balance != NULL && !writer_balances(plan, op, balance));

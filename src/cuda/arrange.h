@@ -13,8 +13,8 @@
 
 // sumi_op.marks
 enum {
-    // A LINEAR that uses its weight in 8 bits, those of plan->wishes.weights: a device that can, a weight of the
-    // denoising section that may lose precision and is worth it.
+    // A LINEAR that uses its weight in 8 bits, those of sumi_cuda_wish: a device that can, a weight that may lose
+    // precision and is worth it.
     SUMI_CUDA_OP_8BIT = 1,
     // A LINEAR whose weight lies with gate and up interleaved by 8, as FORM_GATED says: it writes a GATED's input.
     SUMI_CUDA_OP_GATED = 2,
@@ -34,8 +34,14 @@ enum {
 
 // What the operands of a product are: kernels/operands.cuh.
 typedef enum sumi_cuda_operands { SUMI_CUDA_BF16, SUMI_CUDA_E4M3, SUMI_CUDA_INT8 } sumi_cuda_operands;
-// of the plan's ops and values that are marked as 8 bits
-sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan);
+// The format that is wished for an op's weights. It follows from the section: a model's weights must have the same form
+// in every plan, or they would lie on the device twice, and a weight is used in sections of one kind only.
+sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op);
+// BF16 where the wish is no format of 8 bits. Of a value that is kept in 8 bits: those of the op that writes it, and of
+// every op that reads it.
+sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan, const sumi_op* op);
+// The op that first uses a value, which is no view: the one that writes it, unless it is bound.
+const sumi_op* sumi_cuda_writer(const sumi_plan* plan, sumi_value value);
 // Bytes from row to row of an 8-bit matrix that has as many columns: int8 in whole blocks of the rotation.
 int32_t sumi_cuda_8bit_pitch(sumi_cuda_operands operands, int32_t cols);
 

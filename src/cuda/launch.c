@@ -23,7 +23,9 @@ static bool has_mark(const sumi_cuda_run* run, sumi_value value, uint8_t mark)
 }
 sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value)
 {
-    return has_mark(run, value, SUMI_CUDA_VALUE_8BIT) ? sumi_cuda_8bit_operands(run->plan) : SUMI_CUDA_BF16;
+    return has_mark(run, value, SUMI_CUDA_VALUE_8BIT)
+             ? sumi_cuda_8bit_operands(run->plan, sumi_cuda_writer(run->plan, value))
+             : SUMI_CUDA_BF16;
 }
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value)
 {
@@ -51,8 +53,8 @@ static sumi_cuda_form matrix_form(const sumi_plan* plan, const sumi_op* op)
         [SUMI_CUDA_INT8] = {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_GATED_INT8},
     };
     const bool is_8bit = (op->marks & SUMI_CUDA_OP_8BIT) != 0, is_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0;
-    if ((op->marks & SUMI_CUDA_OP_STORED) != 0) return sumi_cuda_stored_form(plan);
-    return forms[is_8bit ? sumi_cuda_8bit_operands(plan) : SUMI_CUDA_BF16][is_gated];
+    if ((op->marks & SUMI_CUDA_OP_STORED) != 0) return sumi_cuda_stored_form(plan, op);
+    return forms[is_8bit ? sumi_cuda_8bit_operands(plan, op) : SUMI_CUDA_BF16][is_gated];
 }
 
 sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form)

@@ -47,7 +47,7 @@ static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, boo
 {
     if (sumi_plan_info(plan, op->in[0])->element != SUMI_ELEMENT_ACTIVATION)
         return (sumi_cuda_stored_choice){.tile = -1, .blocks = 1, .cluster = 1};
-    return sumi_cuda_choose_stored(device, allows_hopper, op->weight, sumi_cuda_stored_form(plan), op->rows);
+    return sumi_cuda_choose_stored(device, allows_hopper, op->weight, sumi_cuda_stored_form(plan, op), op->rows);
 }
 
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
@@ -55,7 +55,7 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
     const int32_t depth = sumi_plan_info(plan, op->in[0])->cols;
     const uint64_t rows = (uint64_t)op->rows;
     if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) { // no such kernel shares k
-        const uint64_t pitch = (uint64_t)sumi_cuda_8bit_pitch(sumi_cuda_8bit_operands(plan), depth);
+        const uint64_t pitch = (uint64_t)sumi_cuda_8bit_pitch(sumi_cuda_8bit_operands(plan, op), depth);
         return aligned(rows * pitch) + aligned((rows + 3) / 4 * 4 * sizeof(float));
     }
     const uint64_t parts = most_parts(device, op->rows, op->weight->rows, depth);
@@ -149,6 +149,12 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     return sumi_cuda_launch(run, kernel->name, grid, params);
 }
 
+// Scratch is not there where no product of the plan shares k.
+static CUdeviceptr parts_of(const sumi_cuda_run* run, const sumi_cuda_linear_choice* c)
+{
+    return c->split > 1 ? run->scratch : 0;
+}
+
 static sumi_result launch_split(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
     SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_SPLIT && c->split >= 1 && p->shape.operands == SUMI_CUDA_BF16);
@@ -158,7 +164,7 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
     SUMI_TRY(map_matrix(run, &mx, SUMI_CUDA_BF16, p->x, s->k, s->m, p->ldx, 64, 64, true));
     SUMI_TRY(
         map_matrix(run, &mw, SUMI_CUDA_BF16, p->weight.data, s->k, s->n, p->weight.pitch, 64, kernel->cols / 2, true));
-    sumi_gemm_split_args args = {.parts = run->scratch,
+    sumi_gemm_split_args args = {.parts = parts_of(run, c),
                                  .arrivals = run->arrivals,
                                  .m = s->m,
                                  .n = s->n,
@@ -185,7 +191,7 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, c
                             .y = f->y + 2 * (uint64_t)f->column,
                             .row_scale = f->row_scale,
                             .col_scale = f->col_scale,
-                            .parts = run->scratch,
+                            .parts = parts_of(run, c),
                             .arrivals = run->arrivals,
                             .m = s->m,
                             .n = s->n,
@@ -209,7 +215,7 @@ static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const
     const sumi_cuda_shape* s = &p->shape;
     sumi_gemv_args args = {.x = p->x,
                            .w = p->weight.data,
-                           .parts = run->scratch,
+                           .parts = parts_of(run, c),
                            .arrivals = run->arrivals,
                            .m = s->m,
                            .n = s->n,
@@ -406,7 +412,8 @@ static sumi_result launch_stored(const sumi_cuda_run* run, product* p, const sum
     if (!take_slice(run, p, c->unit_rows, 2)) return SUMI_OK;
     sumi_gemm_stored_args args = {
         .x = p->x, .m = p->shape.m, .ldx = p->ldx, .is_gated = is_gated, .swiglu = p->is_fused, .finish = p->finish};
-    return sumi_cuda_launch_stored(run, run->op->weight, sumi_cuda_stored_form(run->plan), p->weight.data, c, &args);
+    return sumi_cuda_launch_stored(run, run->op->weight, sumi_cuda_stored_form(run->plan, run->op), p->weight.data, c,
+                                   &args);
 }
 
 sumi_result sumi_cuda_linear(sumi_cuda_run* run)

@@ -340,7 +340,7 @@ static const struct norm_names {
                         SUMI_NORM_LIMIT}};
 static const struct norm_names* norm_names_of(const sumi_cuda_run* run, const sumi_norm_modulate_args* args)
 {
-    return &norm_names[args->y_scales != 0 ? sumi_cuda_8bit_operands(run->plan) : SUMI_CUDA_BF16];
+    return &norm_names[args->y_scales != 0 ? sumi_cuda_8bit_operands(run->plan, run->op) : SUMI_CUDA_BF16];
 }
 
 static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)

@@ -15,10 +15,10 @@ bool sumi_cuda_is_storable(const sumi_weight* weight);
 // Whether INT4's codes can be made of its rows.
 bool sumi_cuda_is_packable(const sumi_weight* weight);
 
-// Of the ops that are marked as STORED.
-static inline sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan)
+// Of an op that is marked as STORED.
+static inline sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan, const sumi_op* op)
 {
-    return plan->wishes.weights == SUMI_WEIGHTS_INT4 ? SUMI_CUDA_FORM_INT4 : SUMI_CUDA_FORM_STORED;
+    return sumi_cuda_wish(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_CUDA_FORM_INT4 : SUMI_CUDA_FORM_STORED;
 }
 
 // Rows of one type. INT4 has one of these.

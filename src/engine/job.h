@@ -38,7 +38,7 @@ typedef struct sumi_job_functions {
 
 typedef struct sumi_model_job {
     sumi_network_desc desc; // its texts lie in the slot's input
-    sumi_weight_format weights;
+    sumi_weight_format weights, text_weights;
     sumi_model* product;
     bool has_begun, is_open, has_reviewed; // reviewed: whether there is memory again on the device
     int32_t lowered_limits;                // how often its weights had to do with less device memory

@@ -28,6 +28,7 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     if (model == NULL) return sumi_out_of_memory(error, sizeof *model, "a model");
     model->engine = engine;
     model->weights = job->weights;
+    model->text_weights = job->text_weights;
     sumi_mutex_lock(&engine->table);
     model->serial = ++engine->next_serial;
     SUMI_LIST_INSERT(engine->models, model);
@@ -37,13 +38,11 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     return sumi_network_open_begin(&engine->heap, &engine->desc.files, &job->desc, error, &model->network);
 }
 
-// What AUTO stands for on this device. It follows from the file and from the device's size alone, not from budgets or
-// from what is free: a job has the same picture however much memory others have at the moment.
-static void choose_weights(const sumi_engine* engine, sumi_model* model)
+static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model)
 {
     const sumi_network_info* info = &model->info;
     sumi_device_facts facts = {.bytes = 0};
-    if (model->weights != SUMI_WEIGHTS_AUTO || engine->runner->functions->prepare == NULL) return;
+    if (model->weights != SUMI_WEIGHTS_AUTO) return;
     engine->runner->functions->facts(engine->runner, &facts);
     // A quarter is for everything else: activations, the decoder, the host's own pictures.
     const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.bytes / 4 * 3;
@@ -58,6 +57,16 @@ static void choose_weights(const sumi_engine* engine, sumi_model* model)
     snprintf(text, sizeof text, "weights: in bfloat16 the transformer takes %.1f GB of this GPU's %.1f; they stay %s",
              (double)as_bf16 * 1e-9, (double)facts.bytes * 1e-9, is_quantised ? "as their file has them" : "in int8");
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+}
+
+// What AUTO stands for on this device. It follows from the file and from the device's size alone, not from budgets or
+// from what is free: a job has the same picture however much memory others have at the moment.
+static void choose_weights(const sumi_engine* engine, sumi_model* model)
+{
+    if (engine->runner->functions->prepare == NULL) return;
+    choose_denoiser_weights(engine, model);
+    if (model->text_weights != SUMI_WEIGHTS_AUTO) return;
+    model->text_weights = model->weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
 }
 
 // The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the
@@ -198,6 +207,35 @@ static void drop(sumi_engine* engine, sumi_slot* slot)
 
 static const sumi_job_functions s_functions = {"a model job", predict, step, stop, drop};
 
+// member: of the desc.
+static sumi_result check_weights(const sumi_engine* engine, const char* member, sumi_weight_format weights,
+                                 sumi_error* error)
+{
+    switch ((int)weights) {
+    case SUMI_WEIGHTS_AUTO:
+    case SUMI_WEIGHTS_AS_STORED: return SUMI_OK;
+    case SUMI_WEIGHTS_BF16:
+    case SUMI_WEIGHTS_FP8:
+    case SUMI_WEIGHTS_INT8:
+    case SUMI_WEIGHTS_INT4:
+        if (engine->runner->functions->prepare != NULL) break;
+        return sumi_fail(
+            error, SUMI_NOT_SUPPORTED,
+            "%s: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED",
+            member);
+    default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d: no such format", member, (int)weights);
+    }
+    sumi_device_facts facts;
+    engine->runner->functions->facts(engine->runner, &facts);
+    if (weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
+        return sumi_fail(
+            error, SUMI_NOT_SUPPORTED,
+            "%s: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_INT8", member,
+            (int)facts.capability / 10, (int)facts.capability % 10);
+    }
+    return SUMI_OK;
+}
+
 static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_MODEL, "sumi_model_desc", "sumi_model_defaults", error));
@@ -212,28 +250,8 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
                          "path is NULL, so text_encoder_path must say where the text encoder is; or set "
                          "without_text_encoder");
     }
-    switch ((int)desc->weights) {
-    case SUMI_WEIGHTS_AUTO:
-    case SUMI_WEIGHTS_AS_STORED: return SUMI_OK;
-    case SUMI_WEIGHTS_BF16:
-    case SUMI_WEIGHTS_FP8:
-    case SUMI_WEIGHTS_INT8:
-    case SUMI_WEIGHTS_INT4:
-        if (engine->runner->functions->prepare != NULL) break;
-        return sumi_fail(
-            error, SUMI_NOT_SUPPORTED,
-            "weights: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED");
-    default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "weights is %d: no such format", (int)desc->weights);
-    }
-    sumi_device_facts facts;
-    engine->runner->functions->facts(engine->runner, &facts);
-    if (desc->weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
-        return sumi_fail(
-            error, SUMI_NOT_SUPPORTED,
-            "weights: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_BF16",
-            (int)facts.capability / 10, (int)facts.capability % 10);
-    }
-    return SUMI_OK;
+    SUMI_TRY(check_weights(engine, "weights", desc->weights, error));
+    return check_weights(engine, "text_weights", desc->text_weights, error);
 }
 
 static const char* pack_text(sumi_packer* packer, const char* text)
@@ -272,6 +290,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_model_desc* desc, sumi
     packer = (sumi_packer){slot->input.data, 0};
     pack(&packer, desc, &slot->u.model.desc);
     slot->u.model.weights = desc->weights;
+    slot->u.model.text_weights = desc->text_weights;
     sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
 }
@@ -349,6 +368,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.max_prompt_tokens = from->max_prompt_tokens;
     info.weight_bytes = from->weight_bytes;
     info.weights = model->weights;
+    info.text_weights = model->text_weights;
     return info;
 }
 

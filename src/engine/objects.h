@@ -13,8 +13,8 @@ struct sumi_model {
     sumi_model *next, **link; // link: what points to this one
     uint64_t serial;          // never repeats: in the keys of cached plans
     sumi_network* network;
-    sumi_network_info info;     // zero until it is open
-    sumi_weight_format weights; // on a device
+    sumi_network_info info;                   // zero until it is open
+    sumi_weight_format weights, text_weights; // on a device
 };
 
 #define SUMI_FAMILY_BYTES 32

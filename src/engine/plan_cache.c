@@ -27,6 +27,7 @@ static sumi_plan_request complete(const sumi_plan_inputs* inputs, const sumi_pla
     request.budget = inputs->budget;
     request.slice_us = asked->whole_ops ? 0 : inputs->slice_us;
     request.wishes.weights = asked->model->weights;
+    request.wishes.text_weights = asked->model->text_weights;
     // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
     // transformer would have to leave and come back for.
     request.wishes.spares_memory = request.budget != 0 && asked->pipeline.goal != SUMI_GOAL_IMAGES

@@ -27,7 +27,7 @@ typedef struct sumi_plan_request {
     uint32_t slice_us;       // the most that a slice may take; 0: no limit
     int32_t lora_count;
     bool whole_ops; // slices are whole ops, for profiles
-    bool unused[7];
+    bool unused[3];
 } sumi_plan_request;
 
 // Time of a section: what its measured slices took lately and what had been predicted for them, and the predictions of

@@ -92,7 +92,8 @@ TABLE(static, pipeline, PIPELINE);
 #undef T
 
 #define T sumi_plan_wishes
-#define WISHES(ONE, PART, LIST) ONE(NUMBER, weights) ONE(NUMBER, spares_memory) ONE(UNUSED, unused)
+#define WISHES(ONE, PART, LIST)                                                                                        \
+    ONE(NUMBER, weights) ONE(NUMBER, text_weights) ONE(NUMBER, spares_memory) ONE(UNUSED, unused)
 TABLE(static, wishes, WISHES);
 #undef T
 

@@ -79,6 +79,7 @@ static void bind_layer(sumi_language_model* model, sumi_binder* b, int32_t layer
     const char* qkv[] = {name_in(n[0], layer, "self_attn.q_proj"), name_in(n[1], layer, "self_attn.k_proj"),
                          name_in(n[2], layer, "self_attn.v_proj")};
     sumi_bind_stack(b, &l->qkv, name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3, model->width);
+    l->qkv.balance = &l->input_norm;
     if (settings->has_qkv_bias) {
         sumi_bind_stacked_bias(b, &l->qkv_bias, name_in(n[3], layer, "self_attn.qkv.bias"), qkv, qkv_rows, 3);
     }
@@ -97,6 +98,7 @@ static void bind_layer(sumi_language_model* model, sumi_binder* b, int32_t layer
     const char* gate_up[] = {name_in(n[0], layer, "mlp.gate_proj"), name_in(n[1], layer, "mlp.up_proj")};
     sumi_bind_stack(b, &l->gate_up, name_in(n[3], layer, "mlp.gate_up"), gate_up,
                     (const int32_t[]){model->hidden, model->hidden}, 2, model->width);
+    l->gate_up.balance = &l->mlp_norm;
     sumi_bind_matrix(b, &l->down, name_in(n[0], layer, "mlp.down_proj"), model->width, model->hidden);
 }
 

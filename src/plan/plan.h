@@ -104,9 +104,10 @@ typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_pla
 
 // What the engine has to say to the backend about a plan. The plan carries it and reads none of it.
 typedef struct sumi_plan_wishes {
-    sumi_weight_format weights; // of those of the denoising section that need not keep their precision
-    bool spares_memory;         // its weights are used once, and others want the room that they would take
-    bool unused[3];             // no gaps: see engine/plan_key.h
+    sumi_weight_format weights;      // of those of the denoising sections that need not keep their precision
+    sumi_weight_format text_weights; // the same of text and vision sections
+    bool spares_memory;              // its weights are used once, and others want the room that they would take
+    bool unused[3];                  // no gaps: see engine/plan_key.h
 } sumi_plan_wishes;
 
 // A vector that adapters change, as a value: a row of floats.

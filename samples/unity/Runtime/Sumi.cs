@@ -64,7 +64,7 @@ namespace Sumi
         public string Family, Variant;
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
         public int MinReferences, MaxReferences; // of a picture; both 0: the model takes none
-        public WeightFormat Weights;             // as asked for; of Auto on a GPU what it stands for there
+        public WeightFormat Weights, TextWeights; // as asked for; of Auto on a GPU what it stands for there
         public int SizeMultiple, MaxSize, NativeSize, LatentFactor, MaxPromptTokens;
         public float Guidance, GuidanceOff; // the authors' number, and the one that means none
         public GuidanceFormula GuidanceFormula;
@@ -402,7 +402,7 @@ namespace Sumi
         }
 
         // withTextEncoder false: for games that ship encoded prompts. variant: which model of its family it is ("2512"), for files that do not say so.
-        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null)
+        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null, WeightFormat textWeights = WeightFormat.Auto)
         {
             using (var scratch = new Scratch())
                 lock (handle.Gate)
@@ -411,6 +411,7 @@ namespace Sumi
                     Native.sumi_model_desc desc = Native.sumi_model_defaults();
                     desc.path = scratch.Text(path);
                     desc.weights = weights;
+                    desc.text_weights = textWeights;
                     desc.variant = scratch.Text(variant);
                     desc.without_text_encoder = (byte)(withTextEncoder ? 0 : 1);
                     desc.without_vae_encoder = (byte)(withVaeEncoder ? 0 : 1);
@@ -661,7 +662,7 @@ namespace Sumi
                     return new ModelInfo
                     {
                         Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0,
-                        MinReferences = info.min_references, MaxReferences = info.max_references, Weights = info.weights, UsesGuidance = info.uses_guidance != 0,
+                        MinReferences = info.min_references, MaxReferences = info.max_references, Weights = info.weights, TextWeights = info.text_weights, UsesGuidance = info.uses_guidance != 0,
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
                         NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
                         Guidance = info.guidance, GuidanceOff = info.guidance_off, GuidanceFormula = info.guidance_formula,

@@ -115,6 +115,7 @@ namespace Sumi
             public int priority;
             public IntPtr user_data;
             public IntPtr text_encoder_2_path, tokenizer_2_path, vision_path, processor_path, variant;
+            public WeightFormat text_weights;
         }
 
         public struct sumi_size { public int width, height; }
@@ -131,7 +132,7 @@ namespace Sumi
             public int size_count, latent_channels, latent_factor, max_prompt_tokens;
             public ulong weight_bytes;
             public int min_references, max_references;
-            public WeightFormat weights;
+            public WeightFormat weights, text_weights;
         }
 
         public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
