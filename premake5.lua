@@ -399,8 +399,24 @@ if window then
 end
 
 -- ---- Tests ----------------------------------------------------------------------------------------------------------------------------
--- tests/test_<what>.c is a program each, with tests/<what>_*.c beside it where there are any; tests/golden_*.c are golden_run;
--- tests/fuzz/*.c are libFuzzer targets. They see every room.
+-- Every test_*.c in tests/list.txt is a program, and so is every fuzz/*.c, for libFuzzer; tests/golden_*.c are golden_run. They see every room.
+-- The paths of the table's programs that match a pattern, in its order. A source without a row would be left out in silence, and so it is an error.
+local function listed_tests(pattern)
+    local sources, has_row = {}, {}
+    for row in read_file("tests/list.txt"):gmatch "[^\r\n]+" do
+        local source = "tests/" .. (row:match "^[^#%s]+" or "")
+        if source:match("^tests/" .. pattern .. "%.c$") and not has_row[source] then
+            if not os.isfile(source) then error("tests/list.txt: there is no " .. source .. ": take its row out or write the file", 0) end
+            has_row[source] = true
+            table.insert(sources, source)
+        end
+    end
+    for _, source in ipairs(os.matchfiles("tests/" .. pattern:gsub("%.%*", "*") .. ".c")) do
+        if not has_row[source] then error("tests/list.txt: " .. source .. " has no row: add one that says in which builds it runs", 0) end
+    end
+    return sources
+end
+
 if cuda and not is_windows and not _OPTIONS["fuzz"] then
     c_project "fake_cuda"
         kind "SharedLib"
@@ -448,15 +464,12 @@ local function test_program(name, sources)
 end
 
 if _OPTIONS["fuzz"] then
-    for _, source in ipairs(os.matchfiles "tests/fuzz/*.c") do
+    for _, source in ipairs(listed_tests "fuzz/.*") do
         test_program(path.getbasename(source), { source })
             linkoptions { "-fsanitize=fuzzer" }
     end
 else
-    for _, source in ipairs(os.matchfiles "tests/test_*.c") do
-        local name = path.getbasename(source)
-        test_program(name, { source, "tests/*.h", "tests/" .. name:match("^test_(%w+)") .. "_*.c" })
-    end
+    for _, source in ipairs(listed_tests "test_.*") do test_program(path.getbasename(source), { source, "tests/*.h" }) end
     for _, source in ipairs(os.matchfiles "tests/tune_*.c") do test_program(path.getbasename(source), { source, "tests/*.h" }) end -- measure, check nothing
     if any_file "tests/golden_*.c" then test_program("golden_run", { "tests/golden_*.h", "tests/golden_*.c" }) end
 end

@@ -6,7 +6,7 @@
 #   TEST_SECONDS=900   how long one test program may take before it counts as hung: many times what any takes on an idle machine
 #   JOBS=<cores>       programs and compilers at once
 #
-# What each program printed is in build/log/<build>/<program>.txt. A program that ran nothing counts as failed, and so does one that was to run and did not.
+# tests/list.txt says what runs in which build. What each program printed is in build/log/<build>/<program>.txt. A program that ran nothing counts as failed, and so does one that was to run and did not.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export FUZZ_SECONDS=${FUZZ_SECONDS:-20} TEST_SECONDS=${TEST_SECONDS:-900}
@@ -85,98 +85,61 @@ build() { # folder compiler configuration [premake option [programs]]; all share
     fi
 }
 
+# ---- What runs: tests/list.txt --------------------------------------------------------------------------------------------------------
+folder_of() { case $1 in gcc | full) echo gcc/release ;; clang) echo clang/release ;; asan | tsan) echo "gcc/$1" ;; fuzz) echo fuzz/asan ;; esac; } # in build/
+
 enqueue() { printf '%s\n' "$*" >>"$queue"; }
-# The files of a pattern, or a failure: what matches nothing would be left out in silence.
-find_all() { # pattern
-    compgen -G "$1" || record "files/$1" 0 1 0 "there is none" >&2
+
+# Rows of the table become lines of the queue. A program that was not built counts as failed: run_one sees that it cannot start.
+enqueue_builds() { # build ..
+    local build file arguments folder name
+    while read -r build file arguments; do
+        folder=$(folder_of "$build")
+        arguments=${arguments//'{build}'/build/$folder}
+        name=$(basename "${file%.*}")
+        case $file in
+            test_*.c) enqueue run_one "$folder/$name" "build/$folder/bin/$name" $arguments ;;
+            test_*.sh) enqueue run_one "$folder/$name" "tests/$file" $arguments ;;
+            check_*.sh) enqueue run_one "check/${name#check_}" "tests/$file" $arguments ;;
+            golden/*) enqueue run_one "$folder/golden_run_$name" "build/$folder/bin/golden_run" $arguments "tests/$file" ;;
+            fuzz/*.c) enqueue run_fuzzer "build/$folder/bin/$name" "build/fuzz/corpus/$name" "$(seeds_of "tests/$file")" ;;
+        esac
+    done < <(tests/list.sh "$@")
 }
 
-# A test source whose program does not exist counts as failed: run_one sees that it cannot start.
-enqueue_test() { # folder configuration source [filter]
-    local name
-    name=$(basename "$3" .c)
-    enqueue run_one "$1/$2/$name" "build/$1/$2/bin/$name" ${4:-}
-}
-enqueue_scripts() { # folder configuration
-    local source
-    for source in $(find_all 'tests/test_*.sh'); do # scripts that try the programs from outside: the command line in every build, samples in one, for they try no more of the library than others do
-        [ "$1/$2" = gcc/release ] || [ "$source" = tests/test_cli.sh ] || continue
-        enqueue run_one "$1/$2/$(basename "$source" .sh)" "$source" "build/$1/$2"
-    done
+# A fuzzer's source says where good and bad examples of its input lie: "// Seeds: folder folder". A folder without files is a failure, or the fuzzer would do without in silence.
+seeds_of() { # source
+    local seeds folder
+    seeds=$(sed -n 's,^// Seeds: *,,p' "$1" | head -n 1)
+    for folder in ${seeds:-"(none named)"}; do compgen -G "$folder/*" >/dev/null || record "files/$folder/*" 0 1 0 "there is none" >&2; done
+    echo "$seeds"
 }
 
-enqueue_golden() { # folder configuration
-    local family name others
-    for family in $(find_all 'tests/golden/*/'); do
-        # A folder whose cases are all of families that this library does not have counts as skips; each is named in the log.
-        name=$(basename "$family") others=--skip-other-families
-        case $name in z-image* | qwen-image* | newbie*) others= ;; esac # families that it has: every case must run
-        enqueue run_one "$1/$2/golden_run_$name" "build/$1/$2/bin/golden_run" $others "${family%/}"
-    done
-}
-
-# What takes longest, first: one of these at the end would keep one core busy and let the others wait.
-slowest='/test_demo |asan/test_engine_budgets |/test_viewer |fuzz/|/test_engine_faults |/test_engine_cuda |/test_cuda_(budget|queue|cublaslt) |/test_(samples|unity|unreal|install) |/test_cpu '
 run_queue() {
     [ -e "$queue" ] || return 0
     awk '$1 == "run_fuzzer" { sub(".*/", "", $2); print "fuzz/" $2; next } { print $2 }' "$queue" >>"$expected"
-    { grep -E "$slowest" "$queue"; grep -vE "$slowest" "$queue"; } >"$queue.sorted"
-    xargs -P "$jobs" -I LINE bash -c 'LINE' <"$queue.sorted"
-    rm -f "$queue" "$queue.sorted"
+    xargs -P "$jobs" -I LINE bash -c 'LINE' <"$queue"
+    rm -f "$queue"
 }
 
 # ---- The work -------------------------------------------------------------------------------------------------------------------------
-if ! samples/setup.sh "$([ -n "$quick" ] && echo build || echo tests)"; then
+if ! tests/list.sh gcc >/dev/null; then
+    record list 0 1 0 "tests/list.txt does not fit the files"
+elif ! samples/setup.sh "$([ -n "$quick" ] && echo build || echo tests)"; then
     record set-up 0 1 0
 else
     premake=$(command -v premake5 || command -v premake4)
-    tests=$(find_all 'tests/test_*.c')
     build gcc gcc release --shared
-    for source in $tests; do enqueue_test gcc release "$source"; done
-    enqueue_scripts gcc release
-    enqueue_golden gcc release
-    enqueue run_one check/symbols tests/check_symbols.sh build/gcc/release/lib/libsumi.a build/gcc/release/plugin/libsumi.so
-    enqueue run_one check/link tests/check_link.sh build/gcc/release
-    enqueue run_one check/rooms tests/check_rooms.sh
-    enqueue run_one check/format tests/check_format.sh
-    enqueue run_one check/docs tests/check_docs.sh
-    enqueue run_one check/windows tests/check_windows.sh
-    [ -n "$quick" ] || enqueue run_one check/header tests/check_header.sh
-    [ -n "$quick" ] || enqueue run_one check/abi tests/check_abi.sh
+    enqueue_builds gcc $([ -n "$quick" ] || echo full)
     run_queue
     if [ -z "$quick" ]; then
         build clang clang release --no-viewer
-        for source in $tests; do
-            case $source in
-                tests/test_demo.c) enqueue_test clang release "$source" prompt_and_seed_give_the_stored_picture ;; # the same pictures by another compiler: what they show has been judged
-                *) enqueue_test clang release "$source" ;;
-            esac
-        done
-        enqueue_scripts clang release
-        enqueue_golden clang release
         build gcc gcc asan --no-viewer
-        for source in $tests; do
-            case $source in
-                tests/test_demo.c) ;;        # dozens of whole pictures take minutes there, and the engine's tests run the same code on the tiny model
-                tests/test_cuda_budget.c) ;; # two and a half minutes there; the runner's and the engine's tests on the fake driver run the same code
-                *) enqueue_test gcc asan "$source" ;;
-            esac
-        done
-        enqueue_scripts gcc asan
-        # The engine's tests with a second thread: with one there is nothing to race with.
-        threaded=$(grep -lE 'SUMI_PUMP_THREAD|cpu_thread_count|sumi_thread_begin' $(find_all 'tests/test_engine*.c'))
-        [ -n "$threaded" ] || record files/threaded 0 1 0 "no test of the engine begins a thread"
-        for source in $threaded; do enqueue_test gcc tsan "$source"; done
-        build gcc gcc tsan --no-viewer "$(basename -as .c $threaded | tr '\n' ' ')"
+        build gcc gcc tsan --no-viewer "$(tests/list.sh tsan | sed 's/^tsan //; s/\.c$//' | tr '\n' ' ')"
+        enqueue_builds clang asan tsan
         if [ "$FUZZ_SECONDS" -gt 0 ]; then
             build fuzz clang asan '--fuzz --no-cuda' # what is read from files asks for no GPU
-            for source in $(find_all 'tests/fuzz/*.c'); do
-                name=$(basename "$source" .c)
-                # A fuzzer's source says where good and bad examples of its input lie: "// Seeds: folder folder"
-                seeds=$(sed -n 's,^// Seeds: *,,p' "$source" | head -n 1)
-                for folder in ${seeds:-"(none named)"}; do find_all "$folder/*" >/dev/null; done
-                enqueue run_fuzzer "build/fuzz/asan/bin/$name" "build/fuzz/corpus/$name" "$seeds"
-            done
+            enqueue_builds fuzz
         fi
         run_queue
     fi

@@ -7,7 +7,7 @@
 #   ops        test_cuda_ops: every op against the processor                          (default)
 #   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8, int8 and int4, also portable (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
-#   tests      the other programs called test_cuda* and test_engine*                   (default)
+#   tests      the programs that tests/list.txt has for a GPU                           (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
 #   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
 #   demo       a picture of the demo model by the GPU and by the processor, and recipes of samples/cookbook on the GPU (default)
@@ -36,15 +36,19 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+# What tests/list.txt has for a GPU.
+rows=$(tests/list.sh gpu gpu-alone) || exit 1
+programs_beside_others=$(sed -n 's/^gpu \(test_[^ ]*\)\.c.*/\1/p' <<<"$rows")
+programs_alone=$(sed -n 's/^gpu-alone \(test_[^ ]*\)\.c.*/\1/p' <<<"$rows")
+golden_data=$(sed -n 's,^gpu golden/\([^ ]*\).*,\1,p' <<<"$rows")
+
 # ---- Collecting -------------------------------------------------------------------------------------------------------------------------
 if [ "${1:-}" = --collect ]; then
     [ $# -eq 3 ] && [ -d "$3" ] || { sed -n '4,5p' "$0"; exit 2; }
     mkdir -p "$2/lib"
-    for program in test_cuda_ops golden_run tune_cuda_linear bench sumi cookbook "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
-        program=$3/$(basename "$program")
+    for program in test_cuda_ops test_demo golden_run tune_cuda_linear bench sumi cookbook $programs_beside_others $programs_alone; do
+        program=$3/$program
         [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
-        # tested on a driver that is none, where it was built
-        [[ $(ldd "$program"; nm -D --undefined-only "$program") != *@(/fake/libcuda|' fake_')* ]] || continue
         cp -f "$program" "$2/"
         # The C library and the loader are the machine's own; the driver is opened at run time.
         ldd "$program" | awk '$3 ~ /^\// { print $3 }' | grep -vE '/(libcuda|libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -fL "$library" "$2/lib/"; done
@@ -166,7 +170,7 @@ if has ops; then # by kinds, which takes as long as the longest of them
     done
 fi
 if has golden; then
-    for data in z-image z-image-wide qwen-image newbie; do
+    for data in $golden_data; do
         list_run "golden $data" "$bin/golden_run" --backend cuda tests/golden/$data
         list_run "golden $data, portable" "$bin/golden_run" --backend cuda --portable tests/golden/$data
         list_run "golden $data, no graphs" "$bin/golden_run" --backend cuda --no-graphs tests/golden/$data
@@ -182,22 +186,9 @@ if has golden; then
 fi
 finish
 if has tests; then
-    programs=0
-    for program in "$bin"/test_cuda* "$bin"/test_engine*; do
-        [ -x "$program" ] && [ "$(basename "$program")" != test_cuda_ops ] || continue
-        programs=$((programs + 1))
-        case $program in */test_cuda_gl | */test_cuda_deadline) ;; # of the device's memory, and of time: alone
-        *) start "$(basename "$program")" "$program" ;;
-        esac
-    done
+    for program in $programs_beside_others; do start "$program" "$bin/$program"; done
     finish
-    for program in "$bin"/test_cuda_gl "$bin"/test_cuda_deadline; do
-        if [ -x "$program" ]; then run "$(basename "$program")" "$program"; fi
-    done
-    if [ $programs -eq 0 ]; then
-        echo "FAILED tests: there is no test_cuda* or test_engine* in $bin"
-        failed=$((failed + 1))
-    fi
+    for program in $programs_alone; do run "$program" "$bin/$program"; done
 fi
 if has neighbour; then
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -223,7 +214,7 @@ if has cublaslt; then
 print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
     with_library() { local name=$1; shift; run "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
     for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
-    for data in z-image z-image-wide qwen-image newbie; do
+    for data in $golden_data; do
         with_library "golden $data, cublaslt" "$bin/golden_run" --backend cuda --cublaslt tests/golden/$data
         with_library "golden $data, portable, cublaslt" "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/$data
     done

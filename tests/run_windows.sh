@@ -69,13 +69,18 @@ fi
 
 # ---- Running --------------------------------------------------------------------------------------------------------------------------
 run hello >/dev/null 2>&1 # the first start makes Wine's folders
-# A test for which there is no makefile asks for POSIX, most of them for the driver that needs no GPU (tests/fake_cuda); test_cuda_ops asks for a GPU.
+rows=$(tests/list.sh windows) || check "tests/list.txt" false
+while read -r _ file arguments; do
+    name=$(basename "${file%.c}")
+    case $file in
+        test_*.c) check "$name" run "$name" $arguments ;;
+        golden/*) check "golden_run $name" run golden_run $arguments "tests/$file" ;;
+    esac
+done <<<"$rows"
+# The others ask for POSIX, most of them for the driver that needs no GPU (tests/fake_cuda), or for a GPU.
 for source in tests/test_*.c; do
-    name=$(basename "$source" .c)
-    if [ ! -e "$out/$name.make" ]; then skip "$name: POSIX only"
-    elif [ "$name" != test_cuda_ops ]; then check "$name" run "$name"; fi
+    grep -q "^windows $(basename "$source")" <<<"$rows" || skip "$(basename "$source" .c): not for Windows (tests/list.txt)"
 done
-check "golden_run z-image" run golden_run tests/golden/z-image
 # Wine starts a program like any other, and takes this machine's paths: the command line's test cannot tell.
 printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$wine" "$PWD/$bin/sumi.exe" >$bin/sumi
 chmod +x $bin/sumi
