@@ -1,0 +1,381 @@
+// Pictures on their way in and out: resized as Pillow does it, masks, hostile sizes, previews.
+#include "failing.h"
+#include "files/tensors.h"
+#include "models/preview_factors.h"
+#include "recorded_values.h"
+#include "sampling/pixels.h"
+#include <spng.h>
+
+typedef struct picture {
+    uint8_t* data;
+    int32_t width, height;
+} picture;
+
+static picture read_png(const char* path) // RGB
+{
+    picture p = {0};
+    FILE* file = fopen(path, "rb");
+    if (file == NULL) return p;
+    spng_ctx* png = spng_ctx_new(0);
+    struct spng_ihdr header;
+    size_t bytes;
+    spng_set_png_file(png, file);
+    if (spng_get_ihdr(png, &header) == 0 && spng_decoded_image_size(png, SPNG_FMT_RGB8, &bytes) == 0) {
+        p.data = malloc(bytes);
+        p.width = (int32_t)header.width;
+        p.height = (int32_t)header.height;
+        if (spng_decode_image(png, p.data, bytes, SPNG_FMT_RGB8, 0) != 0) {
+            free(p.data);
+            p.data = NULL;
+        }
+    }
+    spng_ctx_free(png);
+    fclose(file);
+    return p;
+}
+
+TEST(resize_equals_pillow_bit_for_bit)
+{
+    int compared = 0;
+    for (int k = 0; k < 32; k++)
+        for (int filter = 0; filter < 2; filter++) {
+            char path[128];
+            snprintf(path, sizeof path, "tests/golden/qwen-image/cases/resize.%d.in.png", k);
+            picture in = read_png(path);
+            if (in.data == NULL) continue; // past the last one: the count below notices
+            snprintf(path, sizeof path, "tests/golden/qwen-image/cases/resize.%d.%s.png", k,
+                     filter ? "lanczos" : "bicubic");
+            picture want = read_png(path);
+            CHECK(want.data != NULL);
+            if (want.data != NULL) {
+                size_t bytes = 3 * (size_t)want.width * (size_t)want.height;
+                uint8_t* got = malloc(bytes);
+                sumi_error error = {0};
+                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in.data, in.width, in.height, 3 * in.width, 3, got, want.width,
+                                                want.height, filter ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC,
+                                                &error),
+                             SUMI_OK);
+                CHECK(memcmp(got, want.data, bytes) == 0);
+                compared++;
+                free(got);
+            }
+            free(in.data);
+            free(want.data);
+        }
+    CHECK(compared >= 14);
+}
+
+// Rows far apart, and each channel as if alone: 1, 2 and 4 channels agree with what 3 give.
+TEST(resize_treats_channels_alone_and_minds_row_bytes)
+{
+    enum { W = 23, H = 17, NW = 9, NH = 31 };
+    uint8_t source[H * (4 * W + 13)], one[H * W], expected[NW * NH], got[4 * NW * NH];
+    uint32_t x = 1;
+    for (size_t i = 0; i < sizeof source; i++) source[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);
+    for (int32_t channels = 1; channels <= 4; channels++)
+        for (int32_t c = 0; c < channels; c++) {
+            for (int y = 0; y < H; y++)
+                for (int i = 0; i < W; i++) one[y * W + i] = source[y * (4 * W + 13) + i * channels + c];
+            CHECK_NUMBER(sumi_pixels_resize(&t_heap, one, W, H, W, 1, expected, NW, NH, SUMI_FILTER_LANCZOS, NULL),
+                         SUMI_OK);
+            CHECK_NUMBER(
+                sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, channels, got, NW, NH, SUMI_FILTER_LANCZOS, NULL),
+                SUMI_OK);
+            int wrong = 0;
+            for (int i = 0; i < NW * NH; i++) wrong += got[i * channels + c] != expected[i];
+            CHECK_NUMBER(wrong, 0);
+        }
+    uint8_t copy[4 * W * H];
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, 4, copy, W, H, SUMI_FILTER_LANCZOS, NULL),
+                 SUMI_OK);
+    for (int y = 0; y < H; y++) CHECK(memcmp(copy + y * 4 * W, source + y * (4 * W + 13), 4 * W) == 0);
+}
+
+TEST(resize_keeps_flat_pictures_flat)
+{
+    static const int32_t sizes[] = {1, 2, 3, 7, 64, 200};
+    for (int a = 0; a < 6; a++)
+        for (int b = 0; b < 6; b++)
+            for (int f = 0; f < 2; f++) {
+                uint8_t* in = malloc((size_t)sizes[a] * 3);
+                uint8_t* out = malloc((size_t)sizes[b] * 5);
+                memset(in, f ? 255 : 93, (size_t)sizes[a] * 3);
+                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in, sizes[a], 3, sizes[a], 1, out, sizes[b], 5,
+                                                f ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC, NULL),
+                             SUMI_OK);
+                int wrong = 0;
+                for (int i = 0; i < sizes[b] * 5; i++) wrong += out[i] != (f ? 255 : 93);
+                CHECK_NUMBER(wrong, 0);
+                free(in);
+                free(out);
+            }
+}
+
+// Chamfer distances in pieces of any height; opacity grows from the edge inwards.
+TEST(distances_to_what_a_mask_keeps)
+{
+    enum { WIDTH = 23, HEIGHT = 17, COUNT = WIDTH * HEIGHT };
+    uint8_t mask[COUNT], opacity[COUNT];
+    uint16_t whole[COUNT], pieces[COUNT];
+    for (int i = 0; i < COUNT; i++) mask[i] = (i * 7 % 31 != 0) && i % WIDTH != 4;
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, false, whole);
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, true, whole);
+    for (int rows = 1; rows <= HEIGHT; rows++) {
+        for (int y = 0; y < HEIGHT; y += rows)
+            sumi_mask_distances(mask, WIDTH, HEIGHT, y, y + rows < HEIGHT ? y + rows : HEIGHT, false, pieces);
+        for (int y = HEIGHT; y > 0; y -= rows)
+            sumi_mask_distances(mask, WIDTH, HEIGHT, y > rows ? y - rows : 0, y, true, pieces);
+        CHECK(memcmp(whole, pieces, sizeof whole) == 0);
+    }
+    for (int i = 0; i < COUNT; i++) { // by its definition
+        int least = SUMI_FAR;
+        for (int k = 0; k < COUNT; k++) {
+            const int across = abs(i % WIDTH - k % WIDTH), down = abs(i / WIDTH - k / WIDTH),
+                      far = 3 * (across > down ? across : down) + (across < down ? across : down);
+            if (mask[k] == 0 && far < least) least = far;
+        }
+        CHECK_NUMBER(whole[i], least);
+    }
+    for (int feather = 0; feather < 5; feather++) {
+        sumi_mask_opacity(mask, feather > 0 ? whole : NULL, COUNT, feather, opacity);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK_NUMBER(opacity[i], mask[i] == 0                              ? 0
+                                     : feather == 0 || whole[i] >= 3 * feather ? 255
+                                                                               : 255 * whole[i] / (3 * feather));
+        }
+    }
+    memset(mask, 1, sizeof mask); // nothing is kept
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, false, whole);
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, true, whole);
+    sumi_mask_opacity(mask, whole, COUNT, 4, opacity);
+    for (int i = 0; i < COUNT; i++) CHECK(whole[i] == SUMI_FAR && opacity[i] == 255);
+}
+
+TEST(picture_and_mask_are_prepared_as_the_reference_does)
+{
+    sumi_tensor_set set;
+    if (!open_set(&set, "tests/golden/z-image/cases/image_preprocess.safetensors")) {
+        CHECK(!"image_preprocess.safetensors opens");
+        return;
+    }
+    const sumi_tensor *image = sumi_tensor_find(&set, "input.image"), *mask = sumi_tensor_find(&set, "input.mask");
+    const sumi_tensor *want = sumi_tensor_find(&set, "expect.image_u8"),
+                      *want_mask = sumi_tensor_find(&set, "expect.mask"),
+                      *want_latent = sumi_tensor_find(&set, "expect.mask_latent");
+    CHECK(image && mask && want && want_mask && want_latent);
+    if (image && mask && want && want_mask && want_latent) {
+        int32_t w = (int32_t)image->shape[1], h = (int32_t)image->shape[0], nw = (int32_t)want->shape[1],
+                nh = (int32_t)want->shape[0];
+        size_t count = (size_t)nw * (size_t)nh;
+        uint8_t *rgb = malloc(3 * count), *binary = malloc(count);
+        float* latent = malloc(count / 64 * sizeof *latent);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){image->data, w, h, 3 * w, 3}, nw, nh, rgb, NULL),
+                     SUMI_OK);
+        CHECK(memcmp(rgb, want->data, 3 * count) == 0);
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, binary, latent, NULL),
+                     SUMI_OK);
+        CHECK(memcmp(binary, want_mask->data, count) == 0);
+        int wrong = 0;
+        for (size_t i = 0; i < count / 64; i++) wrong += latent[i] != (float)((const uint8_t*)want_latent->data)[i];
+        CHECK_NUMBER(wrong, 0);
+
+        // RGBA with any alpha is the same picture; an RGB mask of equal channels and an opaque RGBA one are the grey
+        // mask.
+        uint8_t *four = malloc(4 * (size_t)w * (size_t)h), *grey_rgb = malloc(3 * (size_t)w * (size_t)h),
+                *again = malloc(3 * count);
+        const uint8_t *from = image->data, *grey = mask->data;
+        for (size_t i = 0; i < (size_t)w * (size_t)h; i++)
+            memcpy(four + 4 * i, from + 3 * i, 3), four[4 * i + 3] = (uint8_t)(i * 7);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL), SUMI_OK);
+        CHECK(memcmp(rgb, again, 3 * count) == 0);
+        for (size_t i = 0; i < (size_t)w * (size_t)h; i++) {
+            memset(grey_rgb + 3 * i, grey[i], 3);
+            memset(four + 4 * i, grey[i], 3);
+            four[4 * i + 3] = 255;
+        }
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, again, NULL, NULL),
+                     SUMI_OK);
+        CHECK(memcmp(binary, again, count) == 0);
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL, NULL),
+                     SUMI_OK);
+        CHECK(memcmp(binary, again, count) == 0);
+        // A grey picture equals the RGB picture of equal channels.
+        uint8_t* repeated = malloc(3 * count);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, again, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, repeated, NULL),
+                     SUMI_OK);
+        CHECK(memcmp(repeated, again, 3 * count) == 0);
+        free(four), free(grey_rgb), free(again), free(repeated), free(rgb), free(binary), free(latent);
+    }
+    sumi_tensor_set_close(&set);
+}
+
+TEST(mask_threshold_and_luma_are_pillows)
+{
+    // 127 keeps, 128 repaints; luma of pure colours 76, 150, 29; green 219 gives 129, 216 gives 127.
+    static const uint8_t grey[] = {127, 128, 0, 255};
+    static const uint8_t rgb[] = {255, 0, 0, 0, 255, 0, 0, 219, 0, 0, 216, 0};
+    static const uint8_t rgba[] = {255, 255, 255, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 255, 0, 3};
+    uint8_t mask[4];
+    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){grey, 4, 1, 4, 1}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK(memcmp(mask, (uint8_t[]){0, 1, 0, 1}, 4) == 0);
+    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){rgb, 4, 1, 12, 3}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK(memcmp(mask, (uint8_t[]){0, 1, 1, 0}, 4) == 0);
+    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){rgba, 4, 1, 16, 4}, 4, 1, mask, NULL, NULL), SUMI_OK);
+    CHECK(memcmp(mask, (uint8_t[]){1, 1, 0, 1}, 4) == 0);
+}
+
+TEST(pixels_refuse_hostile_sizes_and_say_why)
+{
+    static const uint8_t data[64] = {0};
+    static const sumi_pixels bad[] = {
+        {NULL, 4, 4, 4, 1},
+        {data, 0, 4, 4, 1},
+        {data, 4, 0, 4, 1},
+        {data, -4, 4, 4, 1},
+        {data, 4, INT32_MIN, 4, 1},
+        {data, 32769, 1, INT32_MAX, 1},
+        {data, INT32_MAX, 1, INT32_MAX, 4},
+        {data, 4, 4, 3, 1},
+        {data, 4, 4, 11, 3},
+        {data, 4, 4, 0, 1},
+        {data, 4, 4, -16, 4},
+        {data, 4, 4, 16, 2},
+        {data, 4, 4, 16, 0},
+        {data, 4, 4, 16, -1},
+        {data, 4, 4, 64, 5},
+    };
+    uint8_t out[64 * 3];
+    float latent[4];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_pixels_check(&bad[i], "the start image", &error), SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(error.text, "the start image") != NULL);
+        error = (sumi_error){0};
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &bad[i], 8, 8, out, &error), SUMI_INVALID_ARGUMENT);
+        CHECK(strlen(error.text) > 20);
+        error = (sumi_error){0};
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &bad[i], 8, 8, out, latent, &error), SUMI_INVALID_ARGUMENT);
+        CHECK(strlen(error.text) > 20);
+    }
+    const sumi_pixels good = {data, 4, 4, 4, 1};
+    static const int32_t sizes[][2] = {{0, 8}, {8, 0}, {-1, 8}, {8, INT32_MIN}, {32769, 8}, {8, INT32_MAX}};
+    for (size_t i = 0; i < 6; i++) {
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &good, sizes[i][0], sizes[i][1], out, &error), SUMI_INVALID_ARGUMENT);
+        CHECK(error.text[0] != 0);
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, sizes[i][0], sizes[i][1], out, latent, NULL),
+                     SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(
+            sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, out, sizes[i][0], sizes[i][1], SUMI_FILTER_LANCZOS, NULL),
+            SUMI_INVALID_ARGUMENT);
+    }
+    CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, NULL, 8, 8, out, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &good, 8, 8, NULL, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 8, 8, NULL, NULL, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, NULL, 8, 8, SUMI_FILTER_LANCZOS, NULL),
+                 SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, out, 8, 8, (sumi_filter)9, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 7, 7, out, latent, NULL), SUMI_OK); // no latent pixel at all
+}
+
+TEST(pixels_survive_every_failing_allocation)
+{
+    uint8_t data[40 * 30 * 4], out[3 * 16 * 16];
+    float latent[4];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(i * 31);
+    for (int what = 0; what < 7; what++) {
+        long n = 0;
+        for (sumi_result result = SUMI_OUT_OF_HOST_MEMORY; result != SUMI_OK && n < 50; n++) {
+            failing f = {.left = n};
+            sumi_heap heap;
+            sumi_error error = {0};
+            const sumi_allocator allocator = failing_allocator(&f);
+            sumi_heap_init(&heap, &allocator);
+            int32_t channels = what % 3 == 0 ? 1 : what % 3 == 1 ? 3 : 4;
+            const sumi_pixels p = {data, 40, 30, 40 * channels, channels};
+            if (what < 3) result = sumi_pixels_to_rgb(&heap, &p, 16, 16, out, &error);
+            else if (what < 6) result = sumi_pixels_to_mask(&heap, &p, 16, 16, out, latent, &error);
+            else result = sumi_pixels_to_rgb(&heap, &p, 40, 6, out, &error);
+            CHECK_NUMBER(f.held, 0);
+            CHECK(result == SUMI_OK || (result == SUMI_OUT_OF_HOST_MEMORY && error.text[0] != 0));
+        }
+        CHECK(n > 1 && n < 50);
+    }
+}
+
+TEST(unit_values_round_half_to_even)
+{
+    CHECK_NUMBER(sumi_pixel_from_unit(-1.0f), 0);
+    CHECK_NUMBER(sumi_pixel_from_unit(1.0f), 255);
+    CHECK_NUMBER(sumi_pixel_from_unit(-7.0f), 0);
+    CHECK_NUMBER(sumi_pixel_from_unit(INFINITY), 255);
+    CHECK_NUMBER(sumi_pixel_from_unit(-INFINITY), 0);
+    CHECK_NUMBER(sumi_pixel_from_unit(NAN), 0);
+    CHECK_NUMBER(sumi_pixel_from_unit(0.0f), 128); // 127.5 to even
+    int wrong = 0, ties = 0;
+    for (int i = -70000; i <= 70000; i++) {
+        float value = (float)i / 65536.0f, unit = value * 0.5f + 0.5f;
+        unit = unit < 0.0f ? 0.0f : unit > 1.0f ? 1.0f : unit;
+        float scaled = unit * 255.0f;
+        ties += scaled - floorf(scaled) == 0.5f;
+        wrong += sumi_pixel_from_unit(value) != (int)rintf(scaled);
+    }
+    CHECK_NUMBER(wrong, 0);
+    CHECK(ties > 0);
+    float planes[3 * 37];
+    uint8_t rgba[4 * 37];
+    for (int i = 0; i < 3 * 37; i++) planes[i] = (float)(i % 23) * 0.1f - 1.1f;
+    planes[40] = NAN;
+    sumi_planes_to_rgba(planes, 37, rgba);
+    for (int i = 0; i < 37; i++) {
+        for (int c = 0; c < 3; c++) CHECK_NUMBER(rgba[4 * i + c], sumi_pixel_from_unit(planes[c * 37 + i]));
+        CHECK_NUMBER(rgba[4 * i + 3], 255);
+    }
+}
+
+TEST(preview_factors_give_the_recorded_preview)
+{
+    sumi_tensor_set set;
+    if (!open_set(&set, "tests/golden/z-image/cases/turbo_t2i.safetensors")) {
+        CHECK(!"turbo_t2i.safetensors opens");
+        return;
+    }
+    const sumi_preview_factors* p = sumi_preview_flux();
+    size_t latent_count, rgb_count;
+    float* latents = values_of(&set, "expect.latents", &latent_count); // [step][16][h][w]
+    float* rgb = values_of(&set, "expect.preview_rgb_of_latents", &rgb_count);
+    CHECK(latents != NULL && rgb != NULL && latent_count * 3 == rgb_count * 16);
+    CHECK_NUMBER(p->channel_count, 16);
+    const sumi_tensor* shape = sumi_tensor_find(&set, "expect.latents");
+    size_t plane = shape ? (size_t)(shape->shape[2] * shape->shape[3]) : 0;
+    for (size_t s = 0; latents != NULL && rgb != NULL && s < (size_t)shape->shape[0]; s++)
+        for (size_t i = 0; i < plane; i++)
+            for (size_t k = 0; k < 3; k++) {
+                double sum = (double)p->bias[k];
+                for (size_t c = 0; c < 16; c++)
+                    sum += (double)p->factors[c][k] * (double)latents[(s * 16 + c) * plane + i];
+                CHECK_NEAR(sum, (double)rgb[(s * 3 + k) * plane + i], 2e-6, 1e-5);
+            }
+    free(latents);
+    free(rgb);
+    sumi_tensor_set_close(&set);
+    CHECK(sumi_preview_wan()->channel_count == 16 && sumi_preview_wan()->factors[7][1] == 0.1902f);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&t_heap, NULL);
+    RUN(resize_equals_pillow_bit_for_bit);
+    RUN(resize_treats_channels_alone_and_minds_row_bytes);
+    RUN(resize_keeps_flat_pictures_flat);
+    RUN(distances_to_what_a_mask_keeps);
+    RUN(picture_and_mask_are_prepared_as_the_reference_does);
+    RUN(mask_threshold_and_luma_are_pillows);
+    RUN(pixels_refuse_hostile_sizes_and_say_why);
+    RUN(pixels_survive_every_failing_allocation);
+    RUN(unit_values_round_half_to_even);
+    RUN(preview_factors_give_the_recorded_preview);
+    TEST_END();
+}

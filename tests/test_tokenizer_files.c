@@ -1,0 +1,409 @@
+// Files of tokenizers: SentencePiece merges as its scores say; what is malformed, damaged or cut off is refused with a sentence.
+#include "text/tokenizer.h"
+#include "tokenizer_fixture.h"
+
+// ---- Loading --------------------------------------------------------------------------------------------------------
+
+typedef struct bad_file {
+    const char* base;
+    const char *from, *to;
+    sumi_result result;
+    const char* says;
+} bad_file;
+
+TEST(malformed_files_are_refused_with_a_sentence)
+{
+    const sumi_result malformed = SUMI_FILE_MALFORMED, unsupported = SUMI_NOT_SUPPORTED;
+    const bad_file files[] = {
+        // missing and repeated members
+        {SMALL_BPE, "\"model\":", "\"modul\":", malformed, "no model"},
+        {SMALL_BPE, "\"vocab\":", "\"vokab\":", malformed, "vocab"},
+        {SMALL_BPE, "\"merges\":", "\"murges\":", malformed, "merges"},
+        {SMALL_BPE, "\"id\":6,", "", malformed, "without id"},
+        {SMALL_BPE, "\"content\":\"<e>\",", "", malformed, "content"},
+        {SMALL_BPE, "\"normalizer\":null", "\"model\":{\"vocab\":{},\"merges\":[]}", malformed, "already"},
+        {SMALL_BPE, "\"merges\":", "\"merges\":[],\"merges\":", malformed, "second merges"},
+        {SMALL_BPE, "\"merges\":", "\"vocab\":{},\"merges\":", malformed, "second vocab"},
+        // wrong types
+        {SMALL_BPE, "\"vocab\":{", "\"vocab\":[{", malformed, "object"},
+        {SMALL_BPE, "\"type\":\"BPE\"", "\"type\":\"Unigram\"", malformed, "vocab"},
+        {SMALL_BPE, "\"type\":\"BPE\"", "\"type\":3", malformed, "string"},
+        {SMALL_BPE, "\"a\":0", "\"a\":\"0\"", malformed, "JSON"},
+        {SMALL_BPE, "\"a\":0", "\"a\":null", malformed, "JSON"},
+        {SMALL_BPE, "\"added_tokens\":[", "\"added_tokens\":[7,", malformed, "object"},
+        {SMALL_BPE, "\"lstrip\":false", "\"lstrip\":0", malformed, "JSON"},
+        {SMALL_BPE, "[[\"a\",\"b\"]", "[[\"a\",1]", malformed, "string"},
+        {SMALL_BPE, "[[\"a\",\"b\"]", "[7", malformed, "JSON"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":[]", malformed, "object"},
+        {SMALL_UNIGRAM, "-2.5", "\"-2.5\"", malformed, "JSON"},
+        {SMALL_UNIGRAM, "-2.5", "-2.5,1", malformed, "score"},
+        {SMALL_UNIGRAM, ",-2.5", "", malformed, "score"},
+        // numbers
+        {SMALL_BPE, "\"a\":0", "\"a\":-1", malformed, "JSON"},
+        {SMALL_BPE, "\"a\":0", "\"a\":0.5", malformed, "JSON"},
+        {SMALL_BPE, "\"a\":0", "\"a\":99999999999999999999999", malformed, "JSON"},
+        {SMALL_BPE, "\"a\":0", "\"a\":16777215", malformed, "16777215"},
+        {SMALL_BPE, "\"a\":0", "\"a\":18446744073709551615", malformed, "id"},
+        {SMALL_BPE, "\"id\":6", "\"id\":-6", malformed, "JSON"},
+        {SMALL_BPE, "\"id\":6", "\"id\":4294967302", malformed, "4294967302"},
+        {SMALL_UNIGRAM, "-2.5", "-1e999", malformed, "JSON"},
+        {SMALL_UNIGRAM, "\"unk_id\":1", "\"unk_id\":7", malformed, "unk_id"},
+        {SMALL_UNIGRAM, "\"unk_id\":1", "\"unk_id\":-1", malformed, "JSON"},
+        {SMALL_UNIGRAM, "\"unk_id\":1", "\"unk_id\":18446744073709551615", malformed, "unk_id"},
+        {SMALL_UNIGRAM, "\"ids\":[0]", "\"ids\":[7]", malformed, "post_processor"},
+        {SMALL_UNIGRAM, "\"ids\":[0]", "\"ids\":[77777777777]", malformed, "too large"},
+        // ids and tokens that clash
+        {SMALL_BPE, "\"b\":1", "\"b\":0", malformed, "another token has that id"},
+        {SMALL_BPE, "\"b\":1", "\"a\":1", malformed, "twice"},
+        {SMALL_BPE, "\"id\":6", "\"id\":5", malformed, "<e>"},
+        {SMALL_BPE, "\"content\":\"<e>\"", "\"content\":\"ab\"", malformed, "ab"},
+        {SMALL_BPE, "\"added_tokens\":[", "\"added_tokens\":[{\"id\":9,\"content\":\"<e>\"},", malformed, "two ids"},
+        {SMALL_BPE, "\"added_tokens\":[", "\"added_tokens\":[{\"id\":6,\"content\":\"<f>\"},", malformed, "otherwise"},
+        {SMALL_UNIGRAM, "\"id\":0,", "\"id\":2,", malformed, "<s>"},
+        // merges
+        {SMALL_BPE, "[\"a\",\"b\"]", "[\"a\",\"x\"]", malformed, "right part"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "[\"x\",\"b\"]", malformed, "left part"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "[\"a\",\"c\"]", malformed, "what they make"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "[\"a\"]", malformed, "JSON"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "[\"a\",\"b\",\"c\"]", malformed, "two tokens"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "\"ab\"", malformed, "blank"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "\"a b c\"", malformed, "blank"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "\"\"", malformed, "blank"},
+        {SMALL_BPE, "[\"a\",\"b\"]", "\" \"", malformed, "left part"},
+        // what this library does not do, by name
+        {SMALL_BPE, "\"type\":\"BPE\"", "\"type\":\"WordPiece\"", unsupported, "WordPiece"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"BertNormalizer\"}", unsupported,
+         "BertNormalizer"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}",
+         unsupported, "Lowercase"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a-z]\"},\"content\":\"\"}", unsupported,
+         "[a-z]"},
+        {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}",
+         unsupported, "Digits"},
+        {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
+         unsupported, "use_regex"},
+        {SMALL_BPE, "\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\w+\"},\"behavior\":\"Isolated\","
+         "\"invert\":false}",
+         unsupported, "w+"},
+        {SMALL_BPE, "\"pre_tokenizer\":null",
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
+         "\"},\"behavior\":\"Sideways\",\"invert\":false}",
+         unsupported, "Sideways"},
+        {SMALL_BPE, "\"post_processor\":null", "\"post_processor\":{\"type\":\"Stamp\"}", unsupported, "Stamp"},
+        {SMALL_BPE, "\"dropout\":null", "\"dropout\":0.1", unsupported, "dropout"},
+        {SMALL_BPE, "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"", unsupported, "##"},
+        // parts of the pipeline that lack something
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{}", malformed, "type"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\"}", malformed, "Sequence"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\"}", malformed,
+         "precompiled_charsmap"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}",
+         malformed, "base64"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA*A\"}", malformed, "base64"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", malformed, "trie"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"////////\"}", malformed, "trie"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"a\"}", malformed,
+         "empty pattern"},
+        {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Split\"}", malformed, "pattern"},
+        {SMALL_UNIGRAM, "\"replacement\":\"\\u2581\"", "\"replacement\":\"ab\"", malformed, "one character"},
+        {SMALL_UNIGRAM, "\"SpecialToken\":{\"id\":\"<s>\"", "\"SpecialToken\":{\"id\":\"<t>\"", malformed,
+         "does not define"},
+        {SMALL_UNIGRAM, ",{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}", "", malformed, "once"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char* text = edited(files[i].base, files[i].from, files[i].to);
+        sumi_error error = {0};
+        sumi_tokenizer* tokenizer = load_bytes(&s_heap, text, strlen(text), &error);
+        bool good = tokenizer == NULL && error.result == files[i].result && strstr(error.text, files[i].says) != NULL
+                 && strstr(error.text, "t.json") != NULL;
+        if (!good) {
+            printf("  file %zu (%s -> %s): result %d, \"%s\"\n", i, files[i].from, files[i].to, error.result,
+                   error.text);
+        }
+        CHECK(good);
+        sumi_tokenizer_destroy(tokenizer);
+        free(text);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(every_truncated_file_is_refused)
+{
+    static const char* const s_files[] = {SMALL_BPE, SMALL_UNIGRAM};
+    for (size_t i = 0; i < 2; i++) {
+        size_t whole = strlen(s_files[i]);
+        for (size_t bytes = 0; bytes < whole; bytes++) {
+            char* tight = malloc(bytes != 0 ? bytes : 1);
+            memcpy(tight, s_files[i], bytes);
+            sumi_error error = {0};
+            CHECK(load_bytes(&s_heap, tight, bytes, &error) == NULL);
+            CHECK_NUMBER(error.result, SUMI_FILE_MALFORMED);
+            free(tight);
+        }
+    }
+}
+
+TEST(a_failed_load_fails_again)
+{
+    sumi_tokenizer* tokenizer = NULL;
+    sumi_error error = {0};
+    CHECK(sumi_tokenizer_begin(&s_heap, "[]", 2, "x.json", &error, &tokenizer) == SUMI_OK);
+    CHECK_NUMBER(sumi_tokenizer_step(tokenizer, 9, NULL, NULL, &error), SUMI_FILE_MALFORMED);
+    error = (sumi_error){0};
+    CHECK_NUMBER(sumi_tokenizer_step(tokenizer, 9, NULL, NULL, &error), SUMI_FILE_MALFORMED);
+    CHECK(strstr(error.text, "x.json") != NULL);
+    sumi_tokenizer_destroy(tokenizer);
+}
+
+TEST(malformed_older_files_are_refused)
+{
+    static const struct {
+        const char *vocab, *merges, *added, *config, *special;
+        sumi_result result;
+        const char* says;
+    } s_files[] = {
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "#version: 0.2\na b\n", "{\"<e>\":3}", NULL, NULL, SUMI_OK, ""},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "a b\r\n\r\n", NULL, NULL, NULL, SUMI_OK, ""},
+        {"{\"\":0}", "", NULL, NULL, NULL, SUMI_OK,
+         ""}, // an empty token is never met, and is not the missing unknown token
+        {"[]", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "object"},
+        {"{\"a\":0", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}{", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "follows"},
+        {"{\"a\":0}", "a", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "blank"},
+        {"{\"a\":0}", "a a", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "what they make"},
+        {"{\"a\":0}", "", "{\"<e>\":\"x\"}", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", "{\"<e>\":0}", NULL, NULL, SUMI_FILE_MALFORMED, "otherwise"},
+        {"{\"a\":0}", "", NULL, "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<e>\"}}}", NULL, SUMI_FILE_MALFORMED,
+         "number"},
+        {"{\"a\":0}", "", NULL, "{\"added_tokens_decoder\":{\"1\":{}}}", NULL, SUMI_FILE_MALFORMED, "content"},
+        {"{\"a\":0}", "", NULL, "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"model_max_length\":5}", NULL, SUMI_OK, ""},
+        {"{\"a\":0}", "", "{", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", NULL, "{", NULL, SUMI_FILE_MALFORMED, "config"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"eos_token\":", SUMI_FILE_MALFORMED, "special"},
+        {"{\"a\":0}", "", "[]", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", NULL, NULL, NULL, NULL, SUMI_FILE_NOT_FOUND, "merges.txt"},
+        {"{\"a\":0}", "", NULL, "{\"tokenizer_class\":\"CLIPTokenizer\"}", NULL, SUMI_NOT_SUPPORTED, "CLIPTokenizer"},
+        {"{\"a\":0}", "", NULL, "{\"add_prefix_space\":true}", NULL, SUMI_NOT_SUPPORTED, "add_prefix_space"},
+        {"{\"a\":0}", "", "{\"<e>\":1}", "{\"added_tokens_decoder\":{\"2\":{\"content\":\"<e>\"}}}", NULL,
+         SUMI_FILE_MALFORMED, "two ids"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"eos_token\":\"<e>\"}", SUMI_FILE_MALFORMED, "<e>"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"x\":[{\"content\":\"<e>\"}]}", SUMI_FILE_MALFORMED, "<e>"},
+        {"{\"a\":0}", "", NULL, "{}", "{\"eos_token\":\"<e>\"}", SUMI_FILE_MALFORMED, "special_tokens_map.json"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"x\":[3]}", SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"pad_token\":null,\"eos_token\":\"a\",\"x\":[]}", SUMI_OK, ""},
+        {"{\"a\":0}", "", "{\"<e>\":1}", "{\"added_tokens_decoder\":null}",
+         "{\"eos_token\":{\"content\":\"<e>\",\"lstrip\":true},\"x\":[\"<e>\"]}", SUMI_OK, ""},
+    };
+    for (size_t i = 0; i < sizeof s_files / sizeof *s_files; i++) {
+        const sumi_tokenizer_files files = {.main = bytes_of(s_files[i].vocab, "vocab.json"),
+                                            .merges = bytes_of(s_files[i].merges, "merges.txt"),
+                                            .added = bytes_of(s_files[i].added, "added_tokens.json"),
+                                            .config = bytes_of(s_files[i].config, "tokenizer_config.json"),
+                                            .special = bytes_of(s_files[i].special, "special_tokens_map.json")};
+        sumi_error error = {0};
+        sumi_tokenizer* tokenizer = NULL;
+        sumi_result result = sumi_tokenizer_begin_files(&s_heap, &files, &error, &tokenizer);
+        if (result == SUMI_OK) { result = sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error); }
+        CHECK_NUMBER(result, s_files[i].result);
+        CHECK(strstr(error.text, s_files[i].says) != NULL);
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+// ---- SentencePiece --------------------------------------------------------------------------------------------------
+
+static void put_small_bpe(model_writer* w)
+{
+    put_piece(w, "<unk>", 0.0f, 2);
+    put_piece(w, "<s>", 0.0f, 3);
+    put_piece(w, "a", -3.0f, 1);
+    put_piece(w, "b", -4.0f, 0);
+    put_piece(w, "ab", -1.0f, 1);
+    put_piece(w, "ba", -2.0f, 1);
+    put_piece(w, "aba", -1.0f, 1);
+    put_piece(w, "[x]", 0.0f, 4);
+}
+
+static sumi_result load_model(const void* data, size_t bytes, sumi_tokenizer** out, sumi_error* error)
+{
+    *error = (sumi_error){0};
+    char* tight = malloc(bytes + 1); // reading behind the end shows
+    memcpy(tight, data, bytes);
+    *out = load_pieces(&s_heap, tight, bytes, NULL, error);
+    free(tight);
+    return error->result;
+}
+
+TEST(sentencepiece_merges_by_score_from_the_left)
+{
+    model_writer w = {0};
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    put_small_bpe(&w);
+    put_raw(&w, BPE_SPECS, sizeof BPE_SPECS - 1);
+    CHECK_NUMBER(load_model(w.data, w.bytes, &tokenizer, &error), SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    if (tokenizer != NULL) {
+        GIVES(tokenizer, "", true, 1);
+        GIVES(tokenizer, "ab", true, 1, 4);
+        GIVES(tokenizer, "ba", false, 5);
+        // "ab" and "aba" have one score: the leftmost pair goes first
+        GIVES(tokenizer, "abab", false, 6, 3);
+        GIVES(tokenizer, "aab", false, 2, 4);
+        GIVES(tokenizer, "bab", false, 3, 4);
+        GIVES(tokenizer, "a[x]b<s>", false, 2, 7, 3, 1);
+        // what is unknown becomes one id, and merges do not go across it
+        GIVES(tokenizer,
+              "a??\xE2\x82\xAC"
+              "b",
+              false, 2, 0, 3);
+        // no piece for a blank
+        GIVES(tokenizer, "a b", false, 2, 0, 3);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    free(w.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(malformed_sentencepiece_models_are_refused)
+{
+    static const struct {
+        const char* tail; // behind the pieces of put_small_bpe
+        size_t bytes;
+        sumi_result result;
+        const char* says;
+    } s_tails[] = {
+#define TAIL(text, result, says) {text, sizeof text - 1, result, says}
+        TAIL(BPE_SPECS, SUMI_OK, ""),
+        TAIL(BPE_SPECS "\x20\x01\x29"
+                       "12345678"
+                       "\x35"
+                       "1234"
+                       "\x3A\x00",
+             SUMI_OK, ""), // fields that nobody asks for
+        TAIL("\x12\x03\x18\x02\x18\x1A\x04\x18\x00\x20\x00", SUMI_FILE_MALFORMED, "settings"),
+        TAIL(BPE_SPECS "\x12\x02\x18\x03", SUMI_NOT_SUPPORTED, "whole words"),
+        TAIL(BPE_SPECS "\x12\x03\xC0\x01\x01", SUMI_NOT_SUPPORTED, "blanks"),
+        TAIL(BPE_SPECS "\x1A\x02\x28\x00", SUMI_NOT_SUPPORTED, "blanks"),
+        TAIL(BPE_SPECS "\x1A\x02\x18\x01", SUMI_NOT_SUPPORTED, "BPE that changes"),
+        TAIL(BPE_SPECS "\x1A\x03\x12\x01"
+                       "x",
+             SUMI_NOT_SUPPORTED, "BPE that changes"),
+        TAIL("", SUMI_NOT_SUPPORTED, "first pieces"), // says nothing: Unigram
+        TAIL("\x1A\x02\x20\x00", SUMI_NOT_SUPPORTED, "runs of blanks"),
+        TAIL("\x1A\x03\x12\x01"
+             "x",
+             SUMI_FILE_MALFORMED, "charsmap"),
+        TAIL(BPE_SPECS "\x12\x06\xF2\x02\x03"
+                       "<e>",
+             SUMI_FILE_MALFORMED, "<e>"), // the BOS is no piece
+        TAIL(BPE_SPECS "\x0A\x02\x18\x01", SUMI_FILE_MALFORMED, "empty"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x01\xFF", SUMI_FILE_MALFORMED, "UTF-8"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x01"
+                       "a",
+             SUMI_FILE_MALFORMED, "twice"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x02"
+                       "a",
+             SUMI_FILE_MALFORMED, "piece is malformed"),
+        TAIL(BPE_SPECS "\x0A\x08\x0A\x01"
+                       "q\x15\x00\x00\xC0\x7F",
+             SUMI_FILE_MALFORMED, "finite"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x05",
+             SUMI_NOT_SUPPORTED, "unused"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x07",
+             SUMI_FILE_MALFORMED, "unknown type"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x02",
+             SUMI_FILE_MALFORMED, "exactly one"),
+        TAIL(BPE_SPECS "\x0A", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0A\x05"
+                       "x",
+             SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0B", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x00\x00", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x20\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", SUMI_FILE_MALFORMED, "cut off"),
+#undef TAIL
+    };
+    for (size_t i = 0; i < sizeof s_tails / sizeof *s_tails; i++) {
+        model_writer w = {0};
+        sumi_error error;
+        sumi_tokenizer* tokenizer;
+        put_small_bpe(&w);
+        put_raw(&w, s_tails[i].tail, s_tails[i].bytes);
+        CHECK_NUMBER(load_model(w.data, w.bytes, &tokenizer, &error), s_tails[i].result);
+        if (strstr(error.text, s_tails[i].says) == NULL
+            || (s_tails[i].result != SUMI_OK && strstr(error.text, "t.model") == NULL)) {
+            printf("  tail %zu: no \"%s\" in \"%s\"\n", i, s_tails[i].says, error.text);
+            CHECK(false);
+        }
+        sumi_tokenizer_destroy(tokenizer);
+        free(w.data);
+    }
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    CHECK_NUMBER(load_model("", 0, &tokenizer, &error), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(load_model("{\"model\":{}}", 12, &tokenizer, &error), SUMI_FILE_MALFORMED);
+    // and a class that its pipeline is not
+    blob model = read_golden(XLMR_MODEL);
+    error = (sumi_error){0};
+    CHECK(load_pieces(&s_heap, model.data, model.bytes, "{\"tokenizer_class\":\"T5Tokenizer\"}", &error) == NULL);
+    CHECK(error.result == SUMI_NOT_SUPPORTED && strstr(error.text, "T5Tokenizer") != NULL);
+    free(model.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(damaged_sentencepiece_models_are_survived)
+{
+    blob model = read_golden(GEMMA_MODEL);
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    size_t loaded = 0;
+    for (size_t cut = 0; cut < model.bytes; cut += cut < 200 || cut + 200 > model.bytes ? 1 : 97) {
+        const sumi_result result = load_model(model.data, cut, &tokenizer, &error);
+        CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_NOT_SUPPORTED || result == SUMI_OK);
+        loaded += tokenizer != NULL;
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    CHECK(loaded < 20); // only a cut inside the last fields leaves something whole
+    for (size_t i = 0; i < 400; i++) {
+        s_random = (uint32_t)i * 2654435761u;
+        char* damaged = malloc(model.bytes);
+        memcpy(damaged, model.data, model.bytes);
+        for (int32_t k = 0; k < 3; k++) { damaged[next_random() % model.bytes] = (char)next_random(); }
+        const sumi_result result = load_model(damaged, model.bytes, &tokenizer, &error);
+        CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_NOT_SUPPORTED || result == SUMI_OK);
+        if (tokenizer != NULL) {
+            size_t count;
+            sumi_tokenizer_encode(tokenizer, "a  fox\n\xF0\x9F\xA6\x8A <b>", 15, true, s_ids, MAX_IDS, &count, &error);
+        }
+        sumi_tokenizer_destroy(tokenizer);
+        free(damaged);
+    }
+    free(model.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&s_heap, NULL);
+    RUN(malformed_files_are_refused_with_a_sentence);
+    RUN(every_truncated_file_is_refused);
+    RUN(a_failed_load_fails_again);
+    RUN(malformed_older_files_are_refused);
+    RUN(sentencepiece_merges_by_score_from_the_left);
+    RUN(malformed_sentencepiece_models_are_refused);
+    RUN(damaged_sentencepiece_models_are_survived);
+    TEST_END();
+}
