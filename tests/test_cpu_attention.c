@@ -1,0 +1,138 @@
+// Attention on the processor against a plain double reference: spans, windows, queries behind a shared beginning.
+#include "base/memory.h"
+#include "cpu_scenes.h"
+#include "plan/plan.h"
+
+static void check_attention(attention_case* c, int part_rows, float spread)
+{
+    int cols = (c->a.q_heads + 2 * c->a.kv_heads) * c->a.dim, dim = c->a.dim, out_cols = c->a.q_heads * dim;
+    float* qkv = random_floats((size_t)c->rows * cols, spread);
+    double *expect = calloc((size_t)c->rows * out_cols, sizeof *expect), *p = malloc((size_t)c->rows * sizeof *p),
+           largest = 0.0;
+    for (int i = 0; i < c->a.sequence_count; i++) {
+        const sumi_sequence* q = &c->a.sequences[i];
+        int list[4096], keys = 0, queries = 0;
+        for (int k = 0; k < q->span_count; k++) {
+            for (int r = 0; r < q->span[k].count; r++) { list[keys++] = q->span[k].begin + r; }
+            queries = k < q->query_first + q->query_spans ? keys : queries;
+        }
+        const int first = q->query_first > 0 ? q->span[0].count : 0;
+        for (int h = 0; h < c->a.q_heads; h++) {
+            int kv = h / (c->a.q_heads / c->a.kv_heads);
+            for (int r = first; r < queries; r++) {
+                double max = -INFINITY, sum = 0.0;
+                for (int k = 0; k < keys; k++) {
+                    p[k] = 0.0;
+                    for (int d = 0; d < dim; d++) {
+                        p[k] += (double)qkv[list[r] * cols + h * dim + d]
+                              * (double)qkv[list[k] * cols + (c->a.q_heads + kv) * dim + d];
+                    }
+                    bool seen =
+                        (!c->a.causal || k <= r) && (c->a.window == 0 || (k > r - c->a.window && k < r + c->a.window));
+                    largest = fmax(largest, fabs(p[k] * (double)c->a.scale));
+                    p[k] = seen ? p[k] * (double)c->a.scale : -INFINITY;
+                    max = p[k] > max ? p[k] : max;
+                }
+                for (int k = 0; k < keys; k++) { sum += p[k] = exp(p[k] - max); }
+                for (int d = 0; d < dim; d++) {
+                    double v = 0.0;
+                    for (int k = 0; k < keys; k++) {
+                        v += p[k] * (double)qkv[list[k] * cols + (c->a.q_heads + c->a.kv_heads + kv) * dim + d];
+                    }
+                    expect[list[r] * out_cols + h * dim + d] = v / sum;
+                }
+            }
+        }
+    }
+    scene s = {.build = build_attention,
+               .context = c,
+               .inputs = {NULL, qkv},
+               .part_rows = part_rows,
+               .expect = expect,
+               // a float score of s is rounded by some units of 6e-8 s, its weight changes by as much of itself, and
+               // the values it weighs lie within +- spread
+               .absolute = 3e-6 * (double)(spread * spread) + 4 * 6e-8 * largest * (double)spread,
+               .relative = 1e-5};
+    free(scene_run(&s));
+    free(qkv), free(expect), free(p);
+}
+
+TEST(attention_agrees_with_the_reference)
+{
+    sumi_sequence whole = {.span = {{0, 70}}, .span_count = 1, .query_spans = 1};
+    static const int dims[] = {1, 7, 32, 40, 64, 96, 128, 200, 256, 300, 512};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        attention_case c = {70, {2, 1, dims[i], 1.0f / sqrtf((float)dims[i]), i % 2 == 1, 0, &whole, 1}};
+        check_attention(&c, 16, 1.0f);
+    }
+}
+
+TEST(attention_runs_two_spans_windows_and_many_keys)
+{
+    // the first: its caption rows are keys only
+    sumi_sequence two[] = {{{{300, 40}, {0, 21}}, 2, 1, 0}, {{{30, 250}, {290, 5}}, 2, 2, 0}};
+    attention_case joint = {345, {4, 2, 24, 0.2f, false, 0, two, 2}};
+    check_attention(&joint, 7, 1.0f);
+    sumi_sequence whole = {.span = {{3, 600}}, .span_count = 1, .query_spans = 1};
+    for (int causal = 0; causal < 2; causal++) {
+        for (int window = 0; window <= 300; window += 100) {
+            attention_case c = {604, {1, 1, 16, 0.25f, causal != 0, window, &whole, 1}};
+            check_attention(&c, 64, 1.0f);
+        }
+    }
+    attention_case sharp = {604, {1, 1, 32, 1.0f, false, 0, &whole, 1}}; // scores of hundreds
+    check_attention(&sharp, 64, 6.0f);
+}
+
+// Sequences that begin with the same rows, which have been computed once.
+TEST(attention_runs_queries_behind_a_shared_beginning)
+{
+    sumi_sequence list[] = {
+        {{{2, 300}, {0, 0}}, 1, 1, 0}, {{{2, 270}, {310, 41}}, 2, 1, 1}, {{{2, 270}, {351, 1}}, 2, 1, 1}};
+    for (int causal = 0; causal < 2; causal++) {
+        for (int window = 0; window <= 100; window += 50) {
+            attention_case c = {352, {4, 2, 24, 0.2f, causal != 0, window, list, 3}};
+            check_attention(&c, 16, 1.0f);
+        }
+    }
+}
+
+// Their results are the bits of the whole sequence, however the rows lie.
+TEST(a_shared_beginning_changes_no_bit)
+{
+    enum { SHARED = 270, ROWS = 311, COLS = 4 * 16 };
+    const sumi_sequence whole = {.span = {{0, ROWS}}, .span_count = 1, .query_spans = 1},
+                        own = {.span = {{0, SHARED}, {SHARED, ROWS - SHARED}}, 2, 1, 1};
+    float *values = random_floats(ROWS * COLS, 1.0f), *results[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        s_threads = 2;
+        bench_begin(&b);
+        sumi_value qkv = sumi_plan_bound(&b.plan, "qkv", SUMI_ELEMENT_FLOAT, ROWS, COLS);
+        const sumi_attention attention = {2, 1, 16, 0.25f, true, 0, i == 0 ? &whole : &own, 1};
+        sumi_value y = sumi_plan_attention(&b.plan, "attention", qkv, &attention);
+        b.plan.values[y.id - 1].bound = true;
+        if (bench_ready(&b)) {
+            bench_write(&b, qkv, values);
+            bench_run(&b, i == 0 ? SPLIT_NONE : SPLIT_RANDOM, 0);
+            results[i] = bench_read(&b, y);
+        }
+        bench_end(&b);
+    }
+    CHECK(results[0] != NULL && results[1] != NULL);
+    if (results[0] == NULL || results[1] == NULL) return;
+    CHECK(memcmp(results[0] + SHARED * 32, results[1] + SHARED * 32, (ROWS - SHARED) * 32 * sizeof(float)) == 0);
+    CHECK(results[0][ROWS * 32 - 1] != 0.0f);
+    free(results[0]), free(results[1]), free(values);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&s_heap, NULL);
+    RUN(attention_agrees_with_the_reference);
+    RUN(attention_runs_two_spans_windows_and_many_keys);
+    RUN(attention_runs_queries_behind_a_shared_beginning);
+    RUN(a_shared_beginning_changes_no_bit);
+    TEST_END();
+}

@@ -1,0 +1,487 @@
+// Latents and pixels on the processor: noise, guidance, solver rows, previews, ways into and out of the VAE, tiles.
+#include "base/memory.h"
+#include "cpu/cpu.h"
+#include "cpu_scenes.h"
+#include "plan/plan.h"
+
+// ---- Latents --------------------------------------------------------------------------------------------------------
+
+typedef struct latent_case {
+    int kind;
+    bool has_mask;
+    float limit;
+    int flag;
+    bool per_channel; // statistics
+} latent_case;
+
+static const float s_scales[4] = {0.3611f, -1.5f, 2.25f, 0.7f}, s_shifts[4] = {0.1159f, 0.75f, -0.5f, 0.0f};
+
+static sumi_latent_statistics statistics_of(const latent_case* c)
+{
+    return (sumi_latent_statistics){s_scales, s_shifts, c->per_channel ? 4 : 1};
+}
+
+static const int32_t s_positive[2] = {2, 0}, s_negative[2] = {1, -1};
+static const float s_bias[3] = {0.1f, -0.2f, 0.3f};
+
+static void build_latent(bench* b, scene* s)
+{
+    latent_case* c = s->context;
+    sumi_plan* p = &b->plan;
+    enum { PLANE = 35, CHANNELS = 4, ITEMS = 2 };
+    sumi_value step = bench_value(b, 3, 14), x = bench_value(b, ITEMS * CHANNELS, PLANE);
+    s->values[1] = step;
+    s->values[2] = x;
+    s->value_count = 3;
+    sumi_step_row row = {step, 2, true};
+    switch (c->kind) {
+    case SUMI_OP_ADD_NOISE:
+        s->values[3] = bench_value(b, ITEMS * CHANNELS, PLANE);
+        s->values[0] = bench_value(b, ITEMS * CHANNELS, PLANE);
+        s->value_count = 4;
+        sumi_plan_add_noise(p, x, s->values[3], row, s->values[0]);
+        break;
+    case SUMI_OP_SOLVE: // x, y, h, v, noise, clean, mask
+        s->values[0] = x;
+        for (int i = 2; i < 7; i++) { s->values[i] = bench_value(b, ITEMS * CHANNELS, PLANE); }
+        s->values[7] = bench_value(b, ITEMS, PLANE);
+        s->value_count = 8;
+        sumi_plan_solve(p, &(sumi_plan_solve_args){.x = x,
+                                                   .y = s->values[2],
+                                                   .h = s->values[3],
+                                                   .v = s->values[4],
+                                                   .noise = s->values[5],
+                                                   .clean = s->values[6],
+                                                   .mask = c->has_mask ? s->values[7] : SUMI_NO_VALUE,
+                                                   .row = row,
+                                                   .channels = CHANNELS});
+        break;
+    case SUMI_OP_GUIDE:
+        s->values[2] = bench_value(b, 3 * CHANNELS, PLANE);
+        s->values[0] = sumi_plan_guide(p, &(sumi_plan_guide_args){.predictions = s->values[2],
+                                                                  .item_count = 2,
+                                                                  .channels = CHANNELS,
+                                                                  .positive = s_positive,
+                                                                  .negative = s_negative,
+                                                                  .scale = row,
+                                                                  .rule = SUMI_GUIDANCE_NORM_LIMIT,
+                                                                  .norm_limit = c->limit});
+        break;
+    case SUMI_OP_PREVIEW:
+        s->values[3] = bench_value(b, ITEMS * CHANNELS, PLANE);
+        s->values[0] = bench_value(b, ITEMS * 3, PLANE);
+        s->value_count = 4;
+        sumi_plan_preview(p, &(sumi_plan_preview_args){.x = x,
+                                                       .v = s->values[3],
+                                                       .sigma = row,
+                                                       .channels = CHANNELS,
+                                                       .factors = (const float*)s->inputs[4],
+                                                       .bias = s_bias,
+                                                       .rgb = s->values[0]});
+        break;
+    case SUMI_OP_POSTERIOR:
+        s->values[2] = bench_value(b, PLANE, 2 * CHANNELS);
+        s->values[3] = bench_value(b, CHANNELS, PLANE);
+        s->values[0] = bench_value(b, CHANNELS, PLANE);
+        s->value_count = 4;
+        sumi_plan_posterior(p, &(sumi_plan_posterior_args){.moments = s->values[2],
+                                                           .eps = c->flag ? s->values[3] : SUMI_NO_VALUE,
+                                                           .channels = CHANNELS,
+                                                           .statistics = statistics_of(c),
+                                                           .latents = s->values[0]});
+        break;
+    default: // a 3 x 4 tile of 5 x 7 latents
+        s->values[0] = sumi_plan_latent_in(p, &(sumi_plan_latent_args){.latents = x,
+                                                                       .channels = CHANNELS,
+                                                                       .height = 5,
+                                                                       .width = 7,
+                                                                       .tile = (sumi_tile){1, 2, 3, 4},
+                                                                       .statistics = statistics_of(c),
+                                                                       .per_item = c->flag != 0});
+        break;
+    }
+    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
+}
+
+TEST(noise_guidance_and_preview_agree_with_the_reference)
+{
+    enum { PLANE = 35, ALL = 8 * PLANE };
+    float *a = random_floats(ALL * 2, 1.0f), *d = random_floats(ALL, 1.0f), *steps = random_floats(3 * 14, 1.0f),
+          *factors = random_floats(12, 1.0f);
+    double expect[ALL];
+    double sigma = (double)steps[14 + 2];
+    latent_case c = {.kind = SUMI_OP_ADD_NOISE};
+    for (int i = 0; i < ALL; i++) { expect[i] = sigma * (double)a[i] + (1.0 - sigma) * (double)d[i]; }
+    scene noise = {.build = build_latent,
+                   .context = &c,
+                   .inputs = {NULL, steps, a, d},
+                   .part_rows = 3,
+                   .counter = 1,
+                   .expect = expect,
+                   .absolute = 1e-6};
+    free(scene_run(&noise));
+
+    steps[14 + 2] = 1.7f;
+    for (int limited = 0; limited < 2; limited++) {
+        c = (latent_case){.kind = SUMI_OP_GUIDE, .limit = limited ? 0.9f : 0.0f};
+        double before = 0.0, after = 0.0;
+        for (int i = 0; i < 4 * PLANE; i++) {
+            double positive = (double)a[8 * PLANE + i], negative = (double)a[4 * PLANE + i];
+            expect[i] = positive + (double)1.7f * (positive - negative);
+            before += positive * positive;
+            after += expect[i] * expect[i];
+            expect[4 * PLANE + i] = (double)a[i]; // no negative
+        }
+        for (int i = 0; limited && i < 4 * PLANE; i++) { expect[i] *= sqrt(before / after) * (double)0.9f; }
+        scene guide = {.build = build_latent,
+                       .context = &c,
+                       .inputs = {NULL, steps, a},
+                       .part_rows = 1,
+                       .counter = 1,
+                       .expect = expect,
+                       .absolute = 1e-6,
+                       .relative = 1e-6};
+        free(scene_run(&guide));
+    }
+
+    c = (latent_case){.kind = SUMI_OP_PREVIEW};
+    for (int item = 0; item < 2; item++) {
+        for (int k = 0; k < 3; k++) {
+            for (int i = 0; i < PLANE; i++) {
+                double sum = (double)s_bias[k];
+                for (int ch = 0; ch < 4; ch++) {
+                    int at = (item * 4 + ch) * PLANE + i;
+                    sum += ((double)a[at] - (double)1.7f * (double)d[at]) * (double)factors[ch * 3 + k];
+                }
+                expect[(item * 3 + k) * PLANE + i] = sum;
+            }
+        }
+    }
+    scene preview = {.build = build_latent,
+                     .context = &c,
+                     .inputs = {NULL, steps, a, d, factors},
+                     .part_rows = 1,
+                     .counter = 1,
+                     .expect = expect,
+                     .absolute = 2e-6};
+    free(scene_run(&preview));
+    free(a), free(d), free(steps), free(factors);
+}
+
+typedef struct rescale_case {
+    int height, width, channels, patch;
+} rescale_case;
+
+static void build_rescale(bench* b, scene* s)
+{
+    const rescale_case* c = s->context;
+    s->values[1] = bench_value(b, 3, 14);
+    s->values[2] = bench_value(b, 3 * c->channels, c->height * c->width);
+    s->value_count = 3;
+    s->values[0] = sumi_plan_guide(&b->plan, &(sumi_plan_guide_args){.predictions = s->values[2],
+                                                                     .item_count = 2,
+                                                                     .channels = c->channels,
+                                                                     .positive = s_positive,
+                                                                     .negative = s_negative,
+                                                                     .scale = {s->values[1], 2, true},
+                                                                     .rule = SUMI_GUIDANCE_NORM_RESCALE,
+                                                                     .width = c->width,
+                                                                     .patch_size = c->patch});
+    if (s->values[0].id != 0) { b->plan.values[s->values[0].id - 1].bound = true; }
+}
+
+// Each token ends as long as the positive prediction's, in the direction of the guided one; one that guidance makes
+// zero stays zero.
+TEST(guidance_rescales_each_token)
+{
+    static const rescale_case cases[] = {{6, 8, 4, 2}, {5, 7, 3, 1}, {6, 9, 2, 3}, {2, 2, 16, 2}};
+    float* steps = random_floats(3 * 14, 1.0f);
+    steps[14 + 2] = 3.0f;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        rescale_case c = cases[k];
+        const int plane = c.height * c.width, count = c.channels * plane, columns = c.width / c.patch;
+        const int token_count = plane / (c.patch * c.patch);
+        float* x = random_floats(3 * count, 1.0f);
+        double *expect = calloc(2 * (size_t)count, sizeof *expect),
+               *before = calloc((size_t)token_count, sizeof(double)),
+               *after = calloc((size_t)token_count, sizeof(double));
+        for (int i = 0; i < count; i++) { // positive is sequence 2, negative 1; the second item has no negative
+            const int y = i % plane / c.width, column = i % c.width, t = y / c.patch * columns + column / c.patch;
+            if (t == 1) { x[2 * count + i] = x[count + i] = 0.0f; }
+            const double p = (double)x[2 * count + i], n = (double)x[count + i];
+            expect[i] = p + 3.0 * (p - n);
+            expect[count + i] = (double)x[i];
+            before[t] += p * p;
+            after[t] += expect[i] * expect[i];
+        }
+        for (int i = 0; i < count; i++) {
+            const int y = i % plane / c.width, column = i % c.width, t = y / c.patch * columns + column / c.patch;
+            expect[i] *= after[t] > 0.0 ? sqrt(before[t] / after[t]) : 0.0;
+        }
+        scene s = {.build = build_rescale,
+                   .context = &c,
+                   .inputs = {NULL, steps, x},
+                   .part_rows = 1,
+                   .counter = 1,
+                   .expect = expect,
+                   .absolute = 1e-6,
+                   .relative = 1e-6};
+        free(scene_run(&s));
+        free(x), free(expect), free(before), free(after);
+    }
+    free(steps);
+}
+
+TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
+{
+    enum { PLANE = 35, ALL = 8 * PLANE };
+    float *v[6], *mask = random_floats(2 * PLANE, 1.0f), *steps = random_floats(3 * 14, 1.0f);
+    for (int i = 0; i < 6; i++) { v[i] = random_floats(ALL, 1.0f); }
+    for (int i = 0; i < 2 * PLANE; i++) { mask[i] = mask[i] > 0.0f ? 1.0f : 0.0f; }
+    double expect[ALL];
+    for (int mode = 0; mode < 4; mode++) {
+        float* r = steps + 14 + 2; // counter 1, column 2: cx cy cv ch hx hv hh keeps sigma blend ...
+        r[7] = mode & 1 ? 1.0f : 0.0f;
+        r[9] = mode & 2 ? 0.25f : -1.0f;
+        latent_case c = {.kind = SUMI_OP_SOLVE, .has_mask = true};
+        for (int i = 0; i < ALL; i++) {
+            double x = (double)r[0] * (double)v[0][i] + (double)r[1] * (double)v[1][i] + (double)r[2] * (double)v[3][i]
+                     + (double)r[3] * (double)v[2][i];
+            double m = (double)mask[i / (4 * PLANE) * PLANE + i % PLANE];
+            expect[i] = mode & 2 ? (1.0 - m) * (0.25 * (double)v[4][i] + 0.75 * (double)v[5][i]) + m * x : x;
+        }
+        scene s = {.build = build_latent,
+                   .context = &c,
+                   .inputs = {v[0], steps, v[1], v[2], v[3], v[4], v[5], mask},
+                   .part_rows = 3,
+                   .counter = 1,
+                   .expect = expect,
+                   .absolute = 1e-6};
+        void* out[MAX_SCENE_VALUES] = {0};
+        free(scene_run(&s));
+        s_level = SUMI_CPU_PORTABLE;
+        scene_once(&s, 1, SPLIT_NONE, out);
+        for (int i = 0; i < ALL && out[0] != NULL; i++) {
+            double h = (double)r[4] * (double)v[0][i] + (double)r[5] * (double)v[3][i] + (double)r[6] * (double)v[2][i];
+            CHECK_NEAR((double)((float*)out[3])[i], h, 1e-6, 0.0);
+            CHECK(((float*)out[2])[i] == (mode & 1 ? v[1][i] : ((float*)out[0])[i]));
+        }
+        for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(out[i]); }
+    }
+    // Euler, x' = x + d v: exactly the float result, with states that hold NaN
+    memset(steps + 14 + 2, 0, 12 * sizeof(float));
+    steps[14 + 2] = 1.0f;
+    steps[14 + 4] = -0.045454558f;
+    steps[14 + 2 + 9] = -1.0f;
+    for (int i = 0; i < ALL; i++) {
+        v[1][i] = v[2][i] = NAN;
+        float step = steps[14 + 4] * v[3][i];
+        expect[i] = (double)(v[0][i] + step);
+    }
+    latent_case c = {.kind = SUMI_OP_SOLVE};
+    scene s = {.build = build_latent,
+               .context = &c,
+               .inputs = {v[0], steps, v[1], v[2], v[3], v[4], v[5], mask},
+               .part_rows = 3,
+               .counter = 1,
+               .expect = expect};
+    free(scene_run(&s));
+    for (int i = 0; i < 6; i++) { free(v[i]); }
+    free(mask), free(steps);
+}
+
+TEST(latents_enter_and_leave_the_vae)
+{
+    enum { PLANE = 35 };
+    float *moments = random_floats(PLANE * 8, 1.0f), *eps = random_floats(4 * PLANE, 1.0f),
+          *latents = random_floats(8 * PLANE, 1.0f);
+    moments[4] = 100.0f; // clamped at 20
+    double expect[8 * PLANE];
+    for (int mode = 0; mode < 4; mode++) {
+        const int has_noise = mode & 1;
+        const bool per_channel = (mode & 2) != 0;
+        latent_case c = {.kind = SUMI_OP_POSTERIOR, .flag = has_noise, .per_channel = per_channel};
+        for (int ch = 0; ch < 4; ch++) {
+            for (int i = 0; i < PLANE; i++) {
+                double variance = (double)moments[i * 8 + 4 + ch];
+                double z =
+                    (double)moments[i * 8 + ch]
+                    + (has_noise ? exp(0.5 * (variance > 20.0 ? 20.0 : variance)) * (double)eps[ch * PLANE + i] : 0.0);
+                expect[ch * PLANE + i] =
+                    (z - (double)s_shifts[per_channel ? ch : 0]) * (double)s_scales[per_channel ? ch : 0];
+            }
+        }
+        scene s = {.build = build_latent,
+                   .context = &c,
+                   .inputs = {NULL, NULL, moments, eps},
+                   .expect = expect,
+                   .absolute = 1e-6,
+                   .relative = 1e-6};
+        free(scene_run(&s));
+        c = (latent_case){.kind = SUMI_OP_LATENT_IN, .flag = has_noise, .per_channel = per_channel};
+        for (int i = 0; i < 12 * 4; i++) {
+            int y = 1 + i / 16, x = 2 + i / 4 % 4, item = has_noise ? 1 : 0, channel = per_channel ? i % 4 : 0;
+            expect[i] = (double)latents[(item * 4 + i % 4) * PLANE + y * 7 + x] / (double)s_scales[channel]
+                      + (double)s_shifts[channel];
+        }
+        scene in = {.build = build_latent,
+                    .context = &c,
+                    .inputs = {NULL, NULL, latents},
+                    .part_rows = 5,
+                    .counter = 1,
+                    .expect = expect,
+                    .absolute = 1e-6};
+        free(scene_run(&in));
+    }
+    free(moments), free(eps), free(latents);
+}
+
+// ---- Pixels and tiles -----------------------------------------------------------------------------------------------
+
+typedef struct tile_case {
+    int kind;
+} tile_case;
+
+static void build_tile(bench* b, scene* s)
+{
+    const tile_case* c = s->context;
+    sumi_plan* p = &b->plan;
+    s->value_count = 2;
+    switch (c->kind) {
+    case SUMI_OP_PIXELS_IN: // rows 2..4, columns 1..5 of a 6 x 7 picture
+        s->values[1] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 42, 3);
+        s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, (sumi_tile){2, 1, 3, 5});
+        break;
+    case SUMI_OP_COMPOSITE: // three pictures of 7 pixels
+        s->values[0] = bench_value(b, 21, 3);
+        s->values[1] = sumi_plan_bound(p, "beneath", SUMI_ELEMENT_BYTE, 7, 3);
+        s->values[2] = sumi_plan_bound(p, "opacity", SUMI_ELEMENT_BYTE, 7, 1);
+        s->value_count = 3;
+        sumi_plan_composite(p, s->values[0], s->values[1], s->values[2]);
+        break;
+    case SUMI_OP_PIXELS_OUT:
+        s->values[1] = bench_value(b, 20, 3);
+        s->values[2] = sumi_plan_bound(p, "bad", SUMI_ELEMENT_INT, 1, 1);
+        s->values[0] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 20, 3);
+        s->value_count = 3;
+        sumi_plan_pixels_out(p, s->values[1], s->values[0], s->values[2]);
+        break;
+    case SUMI_OP_TILE_BLEND: // 6 x 5, above 4 high, left 3 wide
+        s->values[0] = bench_value(b, 30, 2);
+        s->values[1] = bench_value(b, 20, 2);
+        s->values[2] = bench_value(b, 18, 2);
+        s->value_count = 3;
+        sumi_plan_tile_blend(p, &(sumi_plan_blend_args){.tile = s->values[0],
+                                                        .height = 6,
+                                                        .width = 5,
+                                                        .above = s->values[1],
+                                                        .above_height = 4,
+                                                        .left = s->values[2],
+                                                        .left_width = 3,
+                                                        .extent = 4});
+        break;
+    default: // 3 x 2 of a 4 x 5 tile into the second of two 7 x 6 pictures
+        s->values[0] = bench_value(b, 84, 2);
+        s->values[1] = bench_value(b, 20, 2);
+        sumi_plan_tile_place(p, &(sumi_plan_place_args){.tile = s->values[1],
+                                                        .tile_width = 5,
+                                                        .picture = s->values[0],
+                                                        .picture_height = 7,
+                                                        .picture_width = 6,
+                                                        .kept = (sumi_tile){4, 3, 3, 2},
+                                                        .per_item = true});
+        break;
+    }
+    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
+}
+
+TEST(pixels_tiles_and_seams_agree_with_the_reference)
+{
+    uint8_t bytes[126];
+    double expect[168];
+    for (int i = 0; i < 126; i++) { bytes[i] = (uint8_t)(i * 2 + 5); }
+    for (int i = 0; i < 45; i++) { expect[i] = bytes[((2 + i / 15) * 7 + 1 + i / 3 % 5) * 3 + i % 3] / 127.5 - 1.0; }
+    tile_case c = {SUMI_OP_PIXELS_IN};
+    scene in = {.build = build_tile,
+                .context = &c,
+                .inputs = {NULL, bytes},
+                .part_rows = 4,
+                .expect = expect,
+                .absolute = 1e-6};
+    free(scene_run(&in));
+
+    float* picture = random_floats(60, 1.3f);
+    picture[7] = NAN;
+    picture[9] = INFINITY;
+    picture[11] = -INFINITY;
+    picture[12] = 2.0f * (0.5f / 255.0f) - 1.0f; // half way between 0 and 1: to even
+    int32_t bad = 5;
+    c.kind = SUMI_OP_PIXELS_OUT;
+    scene out = {.build = build_tile, .context = &c, .inputs = {NULL, picture, &bad}};
+    uint8_t* got = (uint8_t*)(void*)scene_run(&out);
+    for (int i = 0; i < 60 && got != NULL; i++) {
+        float v = fminf(fmaxf(picture[i] * 0.5f + 0.5f, 0.0f), 1.0f) * 255.0f;
+        CHECK_NUMBER(got[i], i == 7 ? 0 : (int)nearbyintf(v));
+    }
+    free(got);
+    void* all[MAX_SCENE_VALUES] = {0};
+    scene_once(&out, 1, SPLIT_NONE, all);
+    CHECK(all[2] != NULL && *(int32_t*)all[2] == 8);
+    for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(all[i]); }
+    free(picture);
+
+    float* pictures = random_floats(63, 1.0f);
+    uint8_t opacity[7] = {0, 255, 128, 1, 254, 0, 255};
+    for (int i = 0; i < 63; i++) {
+        const double b = bytes[i % 21] / 127.5 - 1.0, share = opacity[i / 3 % 7] / 255.0;
+        expect[i] = b + share * ((double)pictures[i] - b);
+    }
+    c.kind = SUMI_OP_COMPOSITE;
+    scene over = {.build = build_tile,
+                  .context = &c,
+                  .inputs = {pictures, bytes, opacity},
+                  .part_rows = 4,
+                  .expect = expect,
+                  .absolute = 1e-6};
+    free(scene_run(&over));
+    free(pictures);
+
+    float *tile = random_floats(60, 1.0f), *above = random_floats(40, 1.0f), *left = random_floats(36, 1.0f),
+          *whole = random_floats(168, 1.0f);
+    for (int i = 0; i < 60; i++) { expect[i] = (double)tile[i]; }
+    for (int i = 0; i < 4 * 10; i++) { // above: extent 4, all of it
+        double t = i / 10 / 4.0;
+        expect[i] = (double)above[i] * (1.0 - t) + expect[i] * t;
+    }
+    for (int y = 0; y < 6; y++) { // left: 3 columns are all there are
+        for (int i = 0; i < 6; i++) {
+            double t = i / 2 / 3.0;
+            expect[y * 10 + i] = (double)left[y * 6 + i] * (1.0 - t) + expect[y * 10 + i] * t;
+        }
+    }
+    c.kind = SUMI_OP_TILE_BLEND;
+    scene blend = {
+        .build = build_tile, .context = &c, .inputs = {tile, above, left}, .expect = expect, .absolute = 1e-6};
+    free(scene_run(&blend));
+    for (int i = 0; i < 168; i++) {
+        int y = i / 12 - 7 - 4, x = i % 12 / 2 - 3;
+        expect[i] = y >= 0 && y < 3 && x >= 0 && x < 2 ? (double)tile[(y * 5 + x) * 2 + i % 2] : (double)whole[i];
+    }
+    c.kind = SUMI_OP_TILE_PLACE;
+    scene place = {
+        .build = build_tile, .context = &c, .inputs = {whole, tile}, .part_rows = 2, .counter = 1, .expect = expect};
+    free(scene_run(&place));
+    free(tile), free(above), free(left), free(whole);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&s_heap, NULL);
+    RUN(noise_guidance_and_preview_agree_with_the_reference);
+    RUN(guidance_rescales_each_token);
+    RUN(solver_rows_update_all_states_and_ignore_unwritten_ones);
+    RUN(latents_enter_and_leave_the_vae);
+    RUN(pixels_tiles_and_seams_agree_with_the_reference);
+    TEST_END();
+}

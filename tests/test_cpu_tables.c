@@ -1,0 +1,288 @@
+// What moves rows and makes tables on the processor: embeddings, copies, means, rotary and time tables, patches.
+#include "base/memory.h"
+#include "cpu_scenes.h"
+#include "plan/plan.h"
+
+typedef struct misc_case {
+    int kind;
+    sumi_weight w, bias;
+    sumi_span spans[2];
+    int flag;
+} misc_case;
+
+static const int32_t s_pairs[3] = {3, 2, 4};
+static const int32_t s_items[3] = {1, 0, 1}, s_begins[3] = {14, 0, 7};
+
+static void build_misc(bench* b, scene* s)
+{
+    misc_case* c = s->context;
+    sumi_plan* p = &b->plan;
+    sumi_patch_layout layout = {4, 6, 5, 3, s_items, s_begins, c->flag != 0};
+    s->value_count = 2;
+    switch (c->kind) {
+    case SUMI_OP_EMBED_ROWS:
+        s->values[1] = sumi_plan_bound(p, "ids", SUMI_ELEMENT_INT, 9, 1);
+        s->values[0] = c->flag ? sumi_plan_embed_rows_biased(p, s->values[1], &c->w, &c->bias)
+                               : sumi_plan_embed_rows(p, s->values[1], &c->w, 0.5f);
+        break;
+    case SUMI_OP_MEAN_ROWS:
+        s->values[1] = bench_value(b, 300, 21);
+        s->values[0] = sumi_plan_mean_rows(p, "means", s->values[1], c->spans, 2);
+        break;
+    case SUMI_OP_FILL_ROWS:
+        s->values[0] = bench_value(b, 12, 21);
+        s->value_count = 1;
+        sumi_plan_fill_rows(p, s->values[0], &c->w, c->spans, 2);
+        break;
+    case SUMI_OP_COPY_ROWS:
+        s->values[0] = bench_value(b, 12, 21);
+        s->values[1] = bench_value(b, 9, 21);
+        sumi_plan_copy_rows(
+            p, &(sumi_plan_copy_args){.x = s->values[1], .x_row = 2, .y = s->values[0], .y_row = 5, .rows = 7});
+        break;
+    case SUMI_OP_ROPE_TABLE:
+        s->values[1] = sumi_plan_bound(p, "positions", SUMI_ELEMENT_INT, 9, 3);
+        s->values[0] = sumi_plan_rope_table(p, &(sumi_plan_rope_args){.positions = s->values[1],
+                                                                      .axes = 3,
+                                                                      .pairs = {s_pairs[0], s_pairs[1], s_pairs[2]},
+                                                                      .theta = 256.0});
+        break;
+    case SUMI_OP_TIME_EMBED:
+        s->values[1] = bench_value(b, 5, 1);
+        s->values[0] = sumi_plan_time_embed(p, &(sumi_plan_time_args){.times = s->values[1],
+                                                                      .width = 256,
+                                                                      .scale = 1000.0f,
+                                                                      .max_period = 10000.0f,
+                                                                      .cos_first = c->flag != 0});
+        break;
+    case SUMI_OP_FINISH_MODULATION:
+        s->values[0] = bench_value(b, 5, 28);
+        s->value_count = 1;
+        if (c->flag != 2) {
+            sumi_plan_finish_modulation(p, s->values[0], c->flag != 0);
+            break;
+        }
+        s->value_count = 2;
+        s->values[1] = s->values[0];
+        s->values[0] = sumi_plan_modulation(p, &(sumi_plan_modulation_args){.label = "row",
+                                                                            .table = s->values[1],
+                                                                            .parts = 7,
+                                                                            .adds_one = 1 << 1 | 1 << 5,
+                                                                            .squashes = 1 << 6,
+                                                                            .rows = 2,
+                                                                            .x_row = 1,
+                                                                            .per_step = true});
+        break;
+    case SUMI_OP_PATCHIFY:
+        s->values[0] = bench_value(b, 21, 20);
+        s->values[1] = bench_value(b, 10, 24);
+        sumi_plan_patchify(p, s->values[1], &layout, s->values[0]);
+        break;
+    default: // there and back: sequences keep their own planes
+        s->values[1] = bench_value(b, 10, 24);
+        s->values[2] = bench_value(b, 21, 20);
+        s->value_count = 3;
+        sumi_plan_patchify(p, s->values[1], &layout, s->values[2]);
+        s->values[0] = sumi_plan_unpatchify(p, s->values[2], &layout, -1.0f);
+        break;
+    }
+    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
+}
+
+TEST(embedding_filling_and_copying_move_the_right_rows)
+{
+    float *table = random_floats(30 * 21, 1.0f), *y = random_floats(12 * 21, 1.0f);
+    int32_t ids[9];
+    double expect[12 * 21];
+    misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .w = float_weight(table, 30, 21)};
+    for (int i = 0; i < 9; i++) {
+        ids[i] = i == 4 ? 29 : random_below(30);
+        for (int k = 0; k < 21; k++) { expect[i * 21 + k] = 0.5 * (double)table[ids[i] * 21 + k]; }
+    }
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
+    free(scene_run(&s));
+    ids[3] = 30; // one too far
+    bench b;
+    bench_begin(&b);
+    build_misc(&b, &s);
+    if (bench_ready(&b)) {
+        bench_write(&b, s.values[1], ids);
+        sumi_slice all = {0, 1, 0, b.plan.ops[0].part_count, 0.0f};
+        CHECK(b.runner->functions->run(b.runner, &b.plan, &all, 0, &b.error) == SUMI_INTERNAL);
+    }
+    bench_end(&b);
+
+    c = (misc_case){.kind = SUMI_OP_FILL_ROWS, .w = float_weight(table, 1, 21), .spans = {{1, 3}, {10, 2}}};
+    for (int i = 0; i < 12 * 21; i++) {
+        bool is_filled = (i / 21 >= 1 && i / 21 < 4) || i / 21 >= 10;
+        expect[i] = (double)(is_filled ? table[i % 21] : y[i]);
+    }
+    scene fill = {.build = build_misc, .context = &c, .inputs = {y}, .part_rows = 1, .expect = expect};
+    free(scene_run(&fill));
+    c.kind = SUMI_OP_COPY_ROWS;
+    for (int i = 0; i < 12 * 21; i++) { expect[i] = (double)(i / 21 >= 5 ? table[i - 3 * 21] : y[i]); }
+    scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .part_rows = 2, .expect = expect};
+    free(scene_run(&copy));
+    free(table), free(y);
+}
+
+TEST(a_bias_is_added_to_every_embedded_row)
+{
+    float *table = random_floats(30 * 21, 1.0f), *bias = random_floats(21, 1.0f);
+    int32_t ids[9];
+    double expect[9 * 21];
+    misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .flag = 1};
+    c.w = float_weight(table, 30, 21);
+    c.bias = float_weight(bias, 1, 21);
+    for (int i = 0; i < 9 * 21; i++) {
+        if (i % 21 == 0) { ids[i / 21] = random_below(30); }
+        expect[i] = (double)(table[ids[i / 21] * 21 + i % 21] + bias[i % 21]);
+    }
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
+    free(scene_run(&s));
+    free(table), free(bias);
+}
+
+TEST(embedded_rows_and_their_bias_have_their_changes)
+{
+    changed_weight table, bias;
+    int32_t ids[9];
+    double expect[9 * 21];
+    make_changed(&table, SUMI_DTYPE_BF16, 30, 21, 3);
+    make_changed(&bias, SUMI_DTYPE_BF16, 1, 21, 2);
+    misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .flag = 1, .w = table.weight, .bias = bias.weight};
+    for (int i = 0; i < 9 * 21; i++) {
+        if (i % 21 == 0) { ids[i / 21] = random_below(30); }
+        expect[i] = (double)table.merged[ids[i / 21] * 21 + i % 21] + (double)bias.merged[i % 21];
+    }
+    scene s = {.build = build_misc,
+               .context = &c,
+               .inputs = {NULL, ids},
+               .part_rows = 2,
+               .expect = expect,
+               .absolute = 1e-6,
+               .relative = 1e-6};
+    free(scene_run(&s));
+    free_changed(&table);
+    free_changed(&bias);
+}
+
+TEST(means_are_of_their_spans_alone)
+{
+    float* x = random_floats(300 * 21, 1.0f);
+    double expect[2 * 21] = {0};
+    misc_case c = {.kind = SUMI_OP_MEAN_ROWS, .spans = {{40, 1}, {7, 290}}};
+    for (int k = 0; k < 21; k++) {
+        expect[k] = (double)x[40 * 21 + k];
+        for (int r = 7; r < 297; r++) { expect[21 + k] += (double)x[r * 21 + k] / 290; }
+    }
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, x}, .expect = expect, .absolute = 1e-6};
+    free(scene_run(&s));
+    free(x);
+}
+
+TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
+{
+    int32_t positions[27];
+    double expect[9 * 18];
+    for (int i = 0; i < 27; i++) { positions[i] = i * 37 % 500; }
+    for (int r = 0; r < 9; r++) {
+        int pair = 0;
+        for (int axis = 0; axis < 3; axis++) {
+            for (int k = 0; k < s_pairs[axis]; k++, pair++) {
+                double angle = (double)(float)(positions[r * 3 + axis] * pow(256.0, -(double)k / s_pairs[axis]));
+                expect[r * 18 + 2 * pair] = cos(angle);
+                expect[r * 18 + 2 * pair + 1] = sin(angle);
+            }
+        }
+    }
+    misc_case c = {.kind = SUMI_OP_ROPE_TABLE};
+    scene rope = {// an angle of 500 in float
+                  .build = build_misc, .context = &c,    .inputs = {NULL, positions},
+                  .part_rows = 2,      .expect = expect, .absolute = 4e-5};
+    free(scene_run(&rope));
+
+    // values from the reference, for 1000 t = 45.45458984
+    float times[5] = {0.0f, 0.04545459f, 0.1f, 0.5f, 1.0f};
+    for (int cos_first = 0; cos_first < 2; cos_first++) {
+        c = (misc_case){.kind = SUMI_OP_TIME_EMBED, .flag = cos_first};
+        scene time = {.build = build_misc, .context = &c, .inputs = {NULL, times}, .part_rows = 2};
+        float* e = scene_run(&time);
+        static const int at[] = {0, 1, 2, 64, 127, 128, 129, 192, 255};
+        static const double want[] = {0.09834, -0.11249, -0.09201, 0.89846, 0.99999,
+                                      0.99515, -0.99365, 0.43905,  0.00488};
+        for (int i = 0; i < 9; i++) {
+            CHECK_NEAR((double)e[256 + (cos_first ? at[i] : (at[i] + 128) % 256)], want[i], 2e-5, 0.0);
+            CHECK_NEAR((double)e[(cos_first ? at[i] : (at[i] + 128) % 256)], at[i] < 128 ? 1.0 : 0.0, 0.0, 0.0);
+        }
+        free(e);
+    }
+
+    float* table = random_floats(5 * 28, 2.0f);
+    for (int has_gates = 0; has_gates < 2; has_gates++) {
+        for (int i = 0; i < 5 * 28; i++) {
+            expect[i] = has_gates && i % 28 / 7 % 2 == 1 ? tanh((double)table[i]) : 1.0 + (double)table[i];
+        }
+        c = (misc_case){.kind = SUMI_OP_FINISH_MODULATION, .flag = has_gates};
+        scene finish = {
+            .build = build_misc, .context = &c, .inputs = {table}, .part_rows = 2, .expect = expect, .absolute = 1e-6};
+        free(scene_run(&finish));
+    }
+    // two rows of their own, from the row behind the step's on
+    for (int i = 0; i < 2 * 28; i++) {
+        double v = (double)table[3 * 28 + i];
+        expect[i] = i % 28 / 4 == 6 ? tanh(v) : i % 28 / 4 == 1 || i % 28 / 4 == 5 ? 1.0 + v : v;
+    }
+    c.flag = 2;
+    scene rows = {.build = build_misc,
+                  .context = &c,
+                  .inputs = {NULL, table},
+                  .part_rows = 1,
+                  .counter = 2,
+                  .expect = expect,
+                  .absolute = 1e-6};
+    free(scene_run(&rows));
+    free(table);
+}
+
+TEST(patches_put_channels_or_pixels_fastest_and_come_back)
+{
+    float* latents = random_floats(10 * 24, 1.0f);
+    double rows[21 * 20] = {0}, planes[15 * 24], by_channel[21 * 20] = {0};
+    for (int s = 0; s < 3; s++) {
+        for (int t = 0; t < 6; t++) {
+            for (int f = 0; f < 20; f++) {
+                int y = t / 3 * 2 + f / 10, x = t % 3 * 2 + f / 5 % 2, channel = f % 5;
+                double value = (double)latents[(s_items[s] * 5 + channel) * 24 + y * 6 + x];
+                rows[(s_begins[s] + t) * 20 + f] = value;
+                by_channel[(s_begins[s] + t) * 20 + channel * 4 + f / 5] = value;
+            }
+        }
+        for (int i = 0; i < 5 * 24; i++) { planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i]; }
+    }
+    misc_case c = {.kind = SUMI_OP_PATCHIFY};
+    scene there = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .part_rows = 1, .expect = rows};
+    free(scene_run(&there));
+    c.kind = SUMI_OP_UNPATCHIFY;
+    scene back = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .part_rows = 1, .expect = planes};
+    free(scene_run(&back));
+    c.flag = 1;
+    free(scene_run(&back));
+    c.kind = SUMI_OP_PATCHIFY;
+    there.expect = by_channel;
+    free(scene_run(&there));
+    free(latents);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&s_heap, NULL);
+    RUN(embedding_filling_and_copying_move_the_right_rows);
+    RUN(rotary_time_and_modulation_tables_agree_with_the_reference);
+    RUN(patches_put_channels_or_pixels_fastest_and_come_back);
+    RUN(a_bias_is_added_to_every_embedded_row);
+    RUN(means_are_of_their_spans_alone);
+    RUN(embedded_rows_and_their_bias_have_their_changes);
+    TEST_END();
+}
