@@ -1,0 +1,268 @@
+// What tests of networks share: opening one, files written anew under other names or shapes, and a job's plan run by the
+// processor.
+#ifndef NETWORK_FIXTURE_H
+#define NETWORK_FIXTURE_H
+#include "cpu/cpu.h"
+#include "files/safetensors_write.h"
+#include "models/network_state.h"
+#include "models/pipeline.h"
+#include "plan/validate.h"
+#include "sampling/schedule.h"
+#include "system.h"
+#include "test.h"
+#include <stdatomic.h>
+
+#define GOLDEN "tests/golden/z-image/"
+static sumi_heap t_heap;
+static sumi_workers* t_workers;
+static sumi_runner* t_runner;
+
+// ---- Helpers --------------------------------------------------------------------------------------------------------
+
+static inline sumi_result open_all(sumi_heap* heap, const sumi_network_desc* desc, sumi_error* error,
+                                   sumi_network** out)
+{
+    sumi_result result = sumi_network_open_begin(heap, NULL, desc, error, out);
+    float progress;
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_network_open_step(*out, 1000, &done, &progress, error);
+    if (result != SUMI_OK) {
+        sumi_network_close(*out);
+        *out = NULL;
+    }
+    return result;
+}
+
+static inline sumi_network* open_path(const char* path)
+{
+    sumi_error error = {0};
+    sumi_network* network = NULL;
+    if (open_all(&t_heap, &(sumi_network_desc){.path = path}, &error, &network) != SUMI_OK)
+        printf("  %s\n", error.text);
+    return network;
+}
+
+static char t_folder[192]; // scratch files of this run
+
+static inline const char* scratch(const char* name)
+{
+    static char path[8][256];
+    static int next;
+    next = (next + 1) % 8;
+    if (t_folder[0] == 0) {
+        if (!system_make_scratch(t_folder, sizeof t_folder, "sumi-models")) t_folder[0] = 0;
+    }
+    snprintf(path[next], sizeof path[next], "%s/%s", t_folder, name);
+    return path[next];
+}
+
+static inline void write_file(const char* path, const void* data, size_t bytes)
+{
+    FILE* file = fopen(path, "wb");
+    if (file != NULL) {
+        fwrite(data, 1, bytes, file);
+        fclose(file);
+    }
+}
+
+static inline void write_tensors(const char* path, const sumi_tensor* tensors, size_t count,
+                                 const sumi_metadata* metadata, size_t metadata_count)
+{
+    uint64_t bytes = sumi_safetensors_write(tensors, count, metadata, metadata_count, NULL, 0);
+    void* image = malloc(bytes);
+    sumi_safetensors_write(tensors, count, metadata, metadata_count, image, bytes);
+    write_file(path, image, bytes);
+    free(image);
+}
+
+// All tensors of a folder or file, to be written again under other names or shapes.
+static inline bool read_tensors(sumi_tensor_set* set, const char* path, const char* stem)
+{
+    sumi_error error = {0};
+    sumi_tensor_set_init(set, &t_heap, NULL);
+    sumi_result result =
+        stem != NULL ? sumi_tensor_set_open_folder(set, path, stem, &error) : sumi_tensor_set_open(set, path, &error);
+    if (result != SUMI_OK) printf("  %s\n", error.text);
+    return result == SUMI_OK;
+}
+
+typedef struct job {
+    sumi_pipeline_request r;
+    sumi_solver_row rows[64];
+    float times[64];
+    bool guided[64];
+    const int32_t (*ids)[512];
+    const float* noise;
+    const uint8_t* pixels;
+    const float* mask;
+    const float* eps;
+} job;
+
+// Runs a plan in slices of at most max_us; returns the latents (and the picture's bytes), to be freed.
+static inline float* run_job(const sumi_network* network, const job* j, uint32_t max_us, uint8_t** out_bytes,
+                             sumi_error* error)
+{
+    sumi_plan plan;
+    sumi_pipeline p;
+    float* x = NULL;
+    sumi_plan_begin(&plan, &t_heap, 4);
+    const sumi_runner_functions* f = t_runner->functions;
+    sumi_rates rates = {1e3, 1e3, 1.0};
+    sumi_result result = sumi_pipeline_write(network, &j->r, &plan, &p, error);
+    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, max_us, error);
+    if (result == SUMI_OK) result = sumi_plan_validate(&plan, error);
+    if (result == SUMI_OK) result = f->reserve(t_runner, &plan, error);
+    if (result == SUMI_OK) {
+        f->start(t_runner, &plan);
+        for (int32_t i = 0; i < j->r.prompt_count; i++)
+            if (p.ids[i][0].value.id != 0)
+                f->write(t_runner, &plan, p.ids[i][0].value, (uint64_t)p.ids[i][0].row * 4, j->ids[i],
+                         (uint64_t)p.ids[i][0].count * 4);
+        uint64_t bytes = (uint64_t)sumi_plan_info(&plan, p.x)->rows * (uint64_t)sumi_plan_info(&plan, p.x)->cols * 4;
+        f->write(t_runner, &plan, p.times, 0, j->times, (uint64_t)j->r.evaluation_count * 4);
+        f->write(t_runner, &plan, p.solver, 0, j->rows, (uint64_t)j->r.evaluation_count * sizeof *j->rows);
+        f->write(t_runner, &plan, p.noise.id != 0 ? p.noise : p.x, 0, j->noise, bytes);
+        if (p.eps.id != 0) f->write(t_runner, &plan, p.eps, 0, j->eps, bytes);
+        if (p.pixels.id != 0)
+            f->write(t_runner, &plan, p.pixels, 0, j->pixels, (uint64_t)j->r.width * (uint64_t)j->r.height * 3);
+        if (p.mask.id != 0)
+            f->write(t_runner, &plan, p.mask, 0, j->mask, (uint64_t)sumi_plan_info(&plan, p.mask)->cols * 4);
+    }
+    for (size_t s = 0; s < plan.section_count && result == SUMI_OK; s++)
+        for (int32_t k = 0; k < plan.sections[s].repeat; k++)
+            for (int32_t i = plan.sections[s].slice_begin; i < plan.sections[s].slice_end && result == SUMI_OK; i++)
+                result = f->run(t_runner, &plan, &plan.slices[i], plan.sections[s].first_counter + k, error);
+    if (result == SUMI_OK) {
+        const sumi_value_info* info = sumi_plan_info(&plan, p.x);
+        x = malloc((size_t)info->rows * (size_t)info->cols * 4);
+        f->read(t_runner, &plan, p.x, 0, x, (uint64_t)info->rows * (uint64_t)info->cols * 4);
+        if (out_bytes != NULL && p.bytes.id != 0) {
+            uint64_t bytes = (uint64_t)sumi_plan_info(&plan, p.bytes)->rows * 3;
+            *out_bytes = malloc(bytes);
+            f->read(t_runner, &plan, p.bytes, 0, *out_bytes, bytes);
+        }
+    }
+    sumi_plan_end(&plan);
+    return x;
+}
+
+static inline void fill(float* values, size_t count, uint32_t seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        values[i] = (float)((double)(seed >> 8) / (1 << 24) * 4.0 - 2.0);
+    }
+}
+
+static inline void set_schedule(job* j, const sumi_network* network, sumi_solver solver, int32_t steps, float guidance)
+{
+    float sigmas[33];
+    CHECK_NUMBER(sumi_schedule_write(&sumi_network_get_info(network)->sigmas, 0, steps, sigmas, NULL), SUMI_OK);
+    j->r.evaluation_count = sumi_solver_rows(solver, sigmas, steps, j->rows);
+    for (int32_t e = 0; e < j->r.evaluation_count; e++) {
+        j->times[e] = sumi_network_time(network, j->rows[e].sigma);
+        j->rows[e].guidance = guidance;
+        j->guided[e] = guidance > 0;
+    }
+    j->r.guided = guidance > 0 ? j->guided : NULL;
+    sumi_pipeline_needs(j->rows, j->r.evaluation_count, &j->r.has_base, &j->r.has_history);
+}
+
+static inline double distance(const float* a, const float* b, size_t count)
+{
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += (double)b[i] * b[i];
+    }
+    return sqrt(difference / (size > 0 ? size : 1));
+}
+
+// A heap, a worker and a processor's runner for all tests of a program.
+static inline bool begin_networks(void)
+{
+    sumi_heap_init(&t_heap, NULL);
+    sumi_error error = {0};
+    if (sumi_workers_create(&t_heap, NULL, 1, &error, &t_workers) != SUMI_OK
+        || sumi_cpu_create(&t_heap, t_workers, SUMI_CPU_AUTO, &error, &t_runner) != SUMI_OK) {
+        printf("%s\n", error.text);
+        return false;
+    }
+    return true;
+}
+
+// Whatever the library still holds by then is a failure.
+static inline void end_networks(void)
+{
+    t_runner->functions->destroy(t_runner);
+    sumi_workers_destroy(t_workers);
+    if (t_folder[0] != 0) {
+        static const char* const files[] = {"vae/ae.safetensors",
+                                            "vae/config.json",
+                                            "vae",
+                                            "bare/ae.safetensors",
+                                            "bare",
+                                            "bare_te/model.safetensors",
+                                            "bare_te/config.json",
+                                            "bare_te",
+                                            "llama_te/model.safetensors",
+                                            "llama_te/config.json",
+                                            "llama_te",
+                                            "broken.safetensors",
+                                            "all.safetensors",
+                                            "adapter.safetensors",
+                                            "peft.safetensors",
+                                            "peft/adapter_model.safetensors",
+                                            "peft/adapter_config.json",
+                                            "peft",
+                                            "twice.safetensors",
+                                            "lokr.safetensors",
+                                            "lokr/adapter_model.safetensors",
+                                            "lokr/adapter_config.json",
+                                            "lokr",
+                                            "all_changed.safetensors",
+                                            "norms.safetensors",
+                                            "wrong.safetensors",
+                                            "alone/text.safetensors",
+                                            "alone",
+                                            "broken/config.json",
+                                            "broken"};
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) system_remove(scratch(files[i]));
+        system_remove(t_folder);
+    }
+    if (atomic_load(&t_heap.held) != 0) {
+        printf("%s: the library still holds %llu bytes\n", t_program, (unsigned long long)atomic_load(&t_heap.held));
+        t_failed++;
+    }
+}
+
+// ---- Plans ----------------------------------------------------------------------------------------------------------
+
+typedef struct scene {
+    sumi_network* network;
+    int32_t ids[3][512];
+    int32_t counts[3];
+    float noise[4 * 16 * 6 * 8];
+} scene;
+
+static inline scene* open_scene(void)
+{
+    static const char* const texts[] = {
+        "a lighthouse at dusk, ink wash, with a long shadow over the rocks and the sea behind it", "a cat", "blurry"};
+    scene* s = calloc(1, sizeof *s);
+    s->network = open_path(GOLDEN "model");
+    sumi_error error = {0};
+    for (int i = 0; i < 3 && s->network != NULL; i++)
+        CHECK_NUMBER(
+            sumi_network_tokenise(s->network, 0, texts[i], strlen(texts[i]), s->ids[i], 512, &s->counts[i], &error),
+            SUMI_OK);
+    fill(s->noise, sizeof s->noise / sizeof *s->noise, 9);
+    return s;
+}
+
+static inline void close_scene(scene* s)
+{
+    sumi_network_close(s->network);
+    free(s);
+}
+#endif

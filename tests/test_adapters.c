@@ -1,0 +1,363 @@
+// Adapters of low rank: names of every program, scales, and what does not fit.
+#include "models/network_state.h"
+#include "network_fixture.h"
+#include "system.h"
+#include <stdatomic.h>
+
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+static sumi_result open_adapter(const sumi_network* network, const char* path, sumi_error* error)
+{
+    sumi_adapter_file* file = NULL;
+    sumi_result result = sumi_adapter_open(&t_heap, NULL, network, path, error, &file);
+    sumi_adapter_close(file);
+    return result;
+}
+
+// One adapter in every spelling gives the same deltas.
+TEST(adapter_names_of_every_program_are_understood)
+{
+    static const struct {
+        const char *down, *up, *alpha;
+    } spellings[] = {
+        {"transformer.layers.0.attention.to_q.lora_A.weight", "transformer.layers.0.attention.to_q.lora_B.weight",
+         NULL},
+        {"layers.0.attention.to_q.lora_A.default.weight", "layers.0.attention.to_q.lora_B.default.weight", NULL},
+        {"base_model.model.layers.0.attention.to_q.lora_A.weight",
+         "base_model.model.layers.0.attention.to_q.lora_B.weight", NULL},
+        {"diffusion_model.layers.0.attention.to_q.lora_down.weight",
+         "diffusion_model.layers.0.attention.to_q.lora_up.weight", "diffusion_model.layers.0.attention.to_q.alpha"},
+        {"model.diffusion_model.layers.0.attention.to_q.lora_A.weight",
+         "model.diffusion_model.layers.0.attention.to_q.lora_B.weight", NULL},
+        {"lora_unet_layers_0_attention_to_q.lora_down.weight", "lora_unet_layers_0_attention_to_q.lora_up.weight",
+         "lora_unet_layers_0_attention_to_q.alpha"},
+        {"lycoris_layers_0_attention_to_q.lora_down.weight", "lycoris_layers_0_attention_to_q.lora_up.weight",
+         "lycoris_layers_0_attention_to_q.alpha"},
+        {"layers.0.attention.to.q.lora.down.weight", "layers.0.attention.to.q.lora.up.weight", NULL}};
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) {
+        CHECK(!"the model opens");
+        return;
+    }
+    static float down[2 * 64], up[64 * 2], alpha = 1.0f;
+    fill(down, 128, 5);
+    fill(up, 128, 6);
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+        sumi_tensor tensors[3] = {
+            {.name = spellings[i].down,
+             .dtype = SUMI_DTYPE_F32,
+             .rank = 2,
+             .shape = {2, 64},
+             .data = down,
+             .bytes = sizeof down},
+            {.name = spellings[i].up,
+             .dtype = SUMI_DTYPE_F32,
+             .rank = 2,
+             .shape = {64, 2},
+             .data = up,
+             .bytes = sizeof up},
+            {.name = spellings[i].alpha, .dtype = SUMI_DTYPE_F32, .rank = 0, .data = &alpha, .bytes = 4}};
+        write_tensors(scratch("adapter.safetensors"), tensors, spellings[i].alpha != NULL ? 3 : 2, NULL, 0);
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("adapter.safetensors"), &error, &file), SUMI_OK);
+        if (file == NULL) {
+            printf("  %s\n", error.text);
+            continue;
+        }
+        const sumi_adapter* adapter = sumi_adapter_get(file);
+        CHECK_NUMBER(adapter->delta_count, 1);
+        CHECK_TEXT(network->weights.weights[adapter->deltas[0].weight_index]->name, "layers.0.attention.qkv");
+        CHECK_NUMBER(adapter->deltas[0].row_begin, 0);
+        CHECK_NEAR(adapter->deltas[0].scale, spellings[i].alpha != NULL ? 0.5 : 1.0, 0, 0);
+        sumi_adapter_close(file);
+    }
+    sumi_network_close(network);
+}
+
+TEST(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales)
+{
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float down[4 * 64], up[64 * 4];
+    sumi_tensor tensors[4] = {{.name = "transformer.layers.0.attention.to_k.lora_A.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {4, 64},
+                               .data = down,
+                               .bytes = sizeof down},
+                              {.name = "transformer.layers.0.attention.to_k.lora_B.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {64, 4},
+                               .data = up,
+                               .bytes = sizeof up},
+                              {.name = "transformer.layers.1.attention.to_out.0.lora_A.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {4, 64},
+                               .data = down,
+                               .bytes = sizeof down},
+                              {.name = "transformer.layers.1.attention.to_out.0.lora_B.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {64, 4},
+                               .data = up,
+                               .bytes = sizeof up}};
+    sumi_metadata metadata = {"lora_adapter_metadata",
+                              "{\"transformer.r\": 4, \"transformer.lora_alpha\": 8, \"transformer.use_rslora\": true, "
+                              "\"transformer.alpha_pattern\": {\"layers.1.attention.to_out.0\": 6}}"};
+    write_tensors(scratch("peft.safetensors"), tensors, 4, &metadata, 1);
+    sumi_error error = {0};
+    sumi_adapter_file* file = NULL;
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("peft.safetensors"), &error, &file), SUMI_OK);
+    if (file != NULL) {
+        const sumi_adapter* adapter = sumi_adapter_get(file);
+        CHECK_NUMBER(adapter->delta_count, 2);
+        CHECK_NUMBER(adapter->deltas[0].row_begin, 64);     // k follows q
+        CHECK_NEAR(adapter->deltas[0].scale, 4.0, 1e-6, 0); // 8 / sqrt(4)
+        CHECK_NEAR(adapter->deltas[1].scale, 3.0, 1e-6, 0); // 6 / sqrt(4)
+    }
+    sumi_adapter_close(file);
+    sumi_network_close(network);
+}
+
+// A folder as PEFT saves it, or its file: what adapter_config.json says of scales, and what it may not say.
+TEST(adapter_config_beside_the_file_gives_scales)
+{
+    static const struct {
+        const char *json, *header, *header_value; // NULL: not there
+        bool has_alpha;
+        sumi_result expected;
+        double scale;     // of layers.0.attention.to_k, of rank 4
+        const char* says; // where it fails
+    } cases[] = {
+        {NULL, NULL, NULL, false, SUMI_OK, 1.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"use_rslora\": true}", NULL, NULL, false, SUMI_OK,
+         3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"to_q\": 1, \"attention.to_k\": 12, \"to_k\": 100}}", NULL, NULL,
+         false, SUMI_OK, 3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"o_k\": 12}}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"^layers.0.attention.to_k\": 4}}", NULL, NULL, false,
+         SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"to_v\": 4}}", NULL, NULL, false, SUMI_TENSOR_MISMATCH, 0,
+         "the rank 8, the tensors have 4"},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, true, SUMI_OK, 0.25, NULL},
+        // the file's own header goes first
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "8", false, SUMI_OK, 2.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "None", false, SUMI_OK, 0.5, NULL},
+        {"not json", "lora_adapter_metadata", "{\"transformer.lora_alpha\": 16}", false, SUMI_OK, 4.0, NULL},
+        {NULL, "lora_alpha", "6", false, SUMI_OK, 1.5, NULL},
+        {NULL, "lora_adapter_metadata", "{\"transformer.lora_alpha\": ", false, SUMI_FILE_MALFORMED, 0,
+         "lora_adapter_metadata"},
+        {"", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"[1]", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 2", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 1e999}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"alpha_pattern\": {\"to_(k|v)\": 2}}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "plain module names"},
+        {"{\"use_dora\": true}", NULL, NULL, true, SUMI_NOT_SUPPORTED, 0, "DoRA"},
+        {"{\"peft_type\": \"LOHA\"}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "LOHA"},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) {
+        CHECK(!"the model opens");
+        return;
+    }
+    static float down[4 * 64], up[64 * 4], alpha = 1.0f;
+    sumi_tensor tensors[3] = {{.name = "base_model.model.layers.0.attention.to_k.lora_A.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {4, 64},
+                               .data = down,
+                               .bytes = sizeof down},
+                              {.name = "base_model.model.layers.0.attention.to_k.lora_B.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {64, 4},
+                               .data = up,
+                               .bytes = sizeof up},
+                              {.name = "base_model.model.layers.0.attention.to_k.alpha",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 0,
+                               .data = &alpha,
+                               .bytes = 4}};
+    system_make_folder(scratch("peft"));
+    const uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sumi_metadata header = {cases[i].header, cases[i].header_value};
+        write_tensors(scratch("peft/adapter_model.safetensors"), tensors, cases[i].has_alpha ? 3 : 2, &header,
+                      cases[i].header != NULL);
+        remove(scratch("peft/adapter_config.json"));
+        if (cases[i].json != NULL) {
+            write_file(scratch("peft/adapter_config.json"), cases[i].json, strlen(cases[i].json));
+        }
+        for (int k = 0; k < 3; k++) { // the folder, with a slash behind it, the file
+            const char* path = scratch(k == 0 ? "peft" : k == 1 ? "peft/" : "peft/adapter_model.safetensors");
+            sumi_error error = {0};
+            sumi_adapter_file* file = NULL;
+            const int errors = t_errors;
+            CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, path, &error, &file), cases[i].expected);
+            if (file != NULL) { CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, cases[i].scale, 1e-6, 0); }
+            if (cases[i].says != NULL) { CHECK(strstr(error.text, cases[i].says) != NULL); }
+            if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
+            sumi_adapter_close(file);
+        }
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_error error = {0};
+    CHECK_NUMBER(open_adapter(network, scratch("no folder"), &error), SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(error.text, "adapter_model.safetensors") != NULL);
+    sumi_network_close(network);
+}
+
+TEST(adapter_with_the_same_change_twice_is_applied_once)
+{
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    static float down[2 * 64], up[192 * 2];
+    static const char* const modules[] = {"to.q", "to.k", "to.v", "qkv", "out", "to.out.0"};
+    static char names[12][96];
+    sumi_tensor tensors[12];
+    for (int i = 0; i < 6; i++) {
+        int64_t rows = i == 3 ? 192 : 64;
+        snprintf(names[2 * i], sizeof names[0], "layers.0.attention.%s.lora.down.weight", modules[i]);
+        snprintf(names[2 * i + 1], sizeof names[0], "layers.0.attention.%s.lora.up.weight", modules[i]);
+        tensors[2 * i] = (sumi_tensor){.name = names[2 * i],
+                                       .dtype = SUMI_DTYPE_F32,
+                                       .rank = 2,
+                                       .shape = {2, 64},
+                                       .data = down,
+                                       .bytes = sizeof down};
+        tensors[2 * i + 1] = (sumi_tensor){.name = names[2 * i + 1],
+                                           .dtype = SUMI_DTYPE_F32,
+                                           .rank = 2,
+                                           .shape = {rows, 2},
+                                           .data = up,
+                                           .bytes = (uint64_t)rows * 8};
+    }
+    write_tensors(scratch("twice.safetensors"), tensors, 12, NULL, 0);
+    sumi_error error = {0};
+    sumi_adapter_file* file = NULL;
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("twice.safetensors"), &error, &file), SUMI_OK);
+    if (file != NULL) CHECK_NUMBER(sumi_adapter_get(file)->delta_count, 4);
+    else printf("  %s\n", error.text);
+    sumi_adapter_close(file);
+    sumi_network_close(network);
+}
+
+// ---- LoKr ----------------------------------------------------------------------------------------------------------
+
+TEST(adapter_that_does_not_fit_is_refused_by_name)
+{
+    static float values[64 * 8];
+    static const struct {
+        const char* names[2];
+        int64_t shapes[2][2];
+        sumi_result expected;
+        const char* says;
+    } cases[] = {{{"transformer.double_blocks.0.lora_A.weight", "transformer.double_blocks.0.lora_B.weight"},
+                  {{2, 64}, {64, 2}},
+                  SUMI_LORA_NO_MATCH,
+                  "double_blocks"},
+                 {{"text_encoder.layers.0.q.lora_A.weight", "text_encoder.layers.0.q.lora_B.weight"},
+                  {{2, 64}, {64, 2}},
+                  SUMI_LORA_NO_MATCH,
+                  "text_encoder"},
+                 {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_q.lora_B.weight"},
+                  {{2, 32}, {64, 2}},
+                  SUMI_TENSOR_MISMATCH,
+                  "to_q"},
+                 {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_q.lora_B.weight"},
+                  {{2, 64}, {64, 3}},
+                  SUMI_TENSOR_MISMATCH,
+                  "to_q"},
+                 {{"layers.0.attention.to_q.lora_A.weight", "layers.0.attention.to_k.lora_B.weight"},
+                  {{2, 64}, {64, 2}},
+                  SUMI_TENSOR_MISSING,
+                  "partner"},
+                 {{"layers.0.attention.to_q.hada_w1_a", "layers.0.attention.to_q.hada_w1_b"},
+                  {{64, 2}, {2, 64}},
+                  SUMI_NOT_SUPPORTED,
+                  "LoHa"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_t2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_NOT_SUPPORTED,
+                  "LoKr of a convolution"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                  {{8, 8}, {8, 4}},
+                  SUMI_TENSOR_MISMATCH,
+                  "[8, 8] and [8, 4], the layer is [64, 64]"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_k.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w2_b"},
+                 {{"layers.0.attention.to_q.lokr_w2_a", "layers.0.attention.to_q.lokr_w2_b"},
+                  {{8, 2}, {2, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w1"},
+                 {{"layers.0.attention.to_q.lokr_w1_a", "layers.0.attention.to_q.lokr_w1_b"},
+                  {{8, 2}, {3, 8}},
+                  SUMI_TENSOR_MISMATCH,
+                  "multiplied"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm1.b_norm"},
+                  {{64, 1}, {64, 1}},
+                  SUMI_NOT_SUPPORTED,
+                  "bias of a norm"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm2.w_norm"},
+                  {{64, 1}, {32, 1}},
+                  SUMI_TENSOR_MISMATCH,
+                  "32 values"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_to_q.w_norm"},
+                  {{64, 1}, {64, 1}},
+                  SUMI_LORA_NO_MATCH,
+                  "to_q.w_norm"},
+                 {{"layers.0.attention_norm1.lora_A.weight", "layers.0.attention_norm1.lora_B.weight"},
+                  {{2, 64}, {1, 2}},
+                  SUMI_LORA_NO_MATCH,
+                  "attention_norm1"},
+                 {{"lycoris_double_blocks_0.lokr_w1", "lycoris_double_blocks_0.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_LORA_NO_MATCH,
+                  "double_blocks"},
+                 {{"layers.0.attention.to_q.lora_magnitude_vector", "layers.0.attention.to_q.lora_B.weight"},
+                  {{1, 64}, {64, 2}},
+                  SUMI_NOT_SUPPORTED,
+                  "DoRA"},
+                 {{"layers.0.attention.to_q.alpha", "layers.0.attention.to_k.alpha"},
+                  {{1, 1}, {1, 1}},
+                  SUMI_LORA_NO_MATCH,
+                  "alpha"}};
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sumi_tensor tensors[2];
+        for (int k = 0; k < 2; k++)
+            tensors[k] = (sumi_tensor){.name = cases[i].names[k],
+                                       .dtype = SUMI_DTYPE_F32,
+                                       .rank = 2,
+                                       .shape = {cases[i].shapes[k][0], cases[i].shapes[k][1]},
+                                       .data = values,
+                                       .bytes = (uint64_t)(cases[i].shapes[k][0] * cases[i].shapes[k][1]) * 4};
+        write_tensors(scratch("wrong.safetensors"), tensors, 2, NULL, 0);
+        sumi_error error = {0};
+        CHECK_NUMBER(open_adapter(network, scratch("wrong.safetensors"), &error), cases[i].expected);
+        CHECK(strstr(error.text, cases[i].says) != NULL && strstr(error.text, "wrong.safetensors") != NULL);
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_network_close(network);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    if (!begin_networks()) return 1;
+    RUN(adapter_names_of_every_program_are_understood);
+    RUN(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales);
+    RUN(adapter_config_beside_the_file_gives_scales);
+    RUN(adapter_with_the_same_change_twice_is_applied_once);
+    RUN(adapter_that_does_not_fit_is_refused_by_name);
+    end_networks();
+    TEST_END();
+}
