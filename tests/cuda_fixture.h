@@ -42,4 +42,19 @@ static inline sumi_result run_to_end(sumi_engine* engine, sumi_job job)
     CHECK_NUMBER(sumi_job_wait(engine, job, 20000), SUMI_OK);
     return sumi_job_poll(engine, job).result;
 }
+
+// The smallest picture.
+static inline sumi_image_desc quick_image(sumi_model* model)
+{
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 16;
+    return desc;
+}
+
+// Some updates, each as small as can be; false when the job is over.
+static inline bool run_updates(sumi_engine* engine, sumi_job job, int count)
+{
+    for (int i = 0; i < count; i++) sumi_engine_update(engine, 1);
+    return sumi_job_poll(engine, job).state < SUMI_JOB_DONE;
+}
 #endif

@@ -1,0 +1,251 @@
+// How the engine fills a frame's budget on a GPU: what is on its way, what it knows of slices, noise. On the fake driver.
+#include "engine_fixture.h"
+#ifdef SUMI_HAS_CUDA
+#include "cuda_fixture.h"
+#include "engine/engine.h"
+#include "fake_cuda.h"
+#include <math.h>
+
+TEST(no_more_than_the_budget_is_on_its_way)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 128;
+    desc.step_count = 20;
+    static const uint32_t budgets[] = {10, 60, 200, 500, 4000};
+    int32_t most_ever = 0;
+    for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        run_until_denoise(engine, job);
+        fake_complete_after(1000000); // a device that is busy with something else
+        const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
+        int32_t count = 0;
+        for (int frame = 0; frame < 120; frame++) {
+            sumi_engine_update(engine, budgets[b]);
+            CHECK(engine->run.pending_us <= budgets[b] + 1e-3 || engine->run.pending_count == 1);
+            // full, and no frame adds to it; a slow thread submits one slice in each
+            if (frame >= 100) CHECK(engine->run.pending_count >= 1 && engine->run.pending_count == count);
+            count = engine->run.pending_count;
+        }
+        CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits); // nor waits for it
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
+        CHECK(count >= most_ever);
+        most_ever = count;
+        fake_complete_after(0);
+        sumi_job_discard(engine, job);
+        fake_finish();
+    }
+    CHECK(most_ever > 1);
+    close_cuda(engine);
+}
+
+TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 20;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    run_until_denoise(engine, job);
+    fake_complete_after(1000000);
+    sumi_engine_update(engine, 1);
+    for (int frame = 0; frame < 10; frame++) { // a budget that no slice fits
+        const uint64_t before = fake_calls("cuGraphLaunch");
+        fake_finish(); // between two frames
+        sumi_engine_update(engine, 1);
+        CHECK_NUMBER(fake_calls("cuGraphLaunch"), before + 1);
+        sumi_engine_update(engine, 1); // a frame that comes too early
+        CHECK_NUMBER(fake_calls("cuGraphLaunch"), before + 1);
+    }
+    sumi_engine_update(engine, 0); // a pause
+    sumi_job_discard(engine, job);
+    close_cuda(engine);
+}
+
+static double known_us(const sumi_engine* engine) // of all slices of the plan that runs, just now
+{
+    const sumi_plan_entry* entry = engine->run.entry;
+    double us = 0.0;
+    for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++)
+        us += (double)entry->slice_us[entry->kind_first[i]];
+    return us * (engine->tempo.slowness > 1.0f ? (double)engine->tempo.slowness : 1.0);
+}
+
+// Noise comes in pieces, so that no frame waits for all of it. The fake's kernels do nothing: latents are the noise.
+TEST(noise_in_pieces_is_the_noise_of_one_call)
+{
+    enum { SIDE = 768, COUNT = 16 * (SIDE / 8) * (SIDE / 8) }; // more than a piece, not a multiple of one
+    static float expected[COUNT], latents[COUNT];
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(100, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = SIDE;
+    for (int is_cuda = 0; is_cuda < 2; is_cuda++) {
+        sumi_torch_cpu_generator cpu;
+        sumi_torch_cuda_generator cuda;
+        sumi_torch_cpu_seed(&cpu, s_item.seed);
+        sumi_torch_cuda_seed(&cuda, s_item.seed, 16, 2048); // fewer threads than values
+        if (is_cuda) sumi_torch_cuda_randn(&cuda, expected, COUNT);
+        else sumi_torch_cpu_randn(&cpu, expected, COUNT);
+        desc.noise = is_cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
+        desc.noise_multiprocessors = 16;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        while (run_updates(engine, job, 1)) continue;
+        CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, COUNT), SUMI_OK);
+        CHECK(memcmp(latents, expected, sizeof latents) == 0);
+        sumi_job_discard(engine, job);
+    }
+    close_cuda(engine);
+}
+
+// What comes before the denoising loop keeps the device busy while this thread draws: in the same updates, without
+// waiting for it.
+TEST(noise_is_drawn_while_the_device_works)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_item items[4];
+    for (int i = 0; i < 4; i++) items[i] = (sumi_image_item){.text = "a red fox in the snow", .seed = (uint64_t)i};
+    sumi_image_desc desc = small_image(model, items);
+    desc.item_count = 4;
+    desc.width = desc.height = 640; // 4 * 7 pieces
+    uint64_t whole = 0;
+    for (int late = 1; late >= 0; late--) { // first: the ring of inputs is empty
+        sumi_job job;
+        float latents[16 * 80 * 80];
+        uint64_t hash = 0;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        // a step in each
+        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN)
+            sumi_engine_update(engine, 1);
+        fake_complete_after(late ? 1000000 : 0);
+        const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
+        for (int frame = 0; late && frame < 100; frame++) sumi_engine_update(engine, 100);
+        const sumi_plan_job* plan = &engine->running->u.plan;
+        // no more than the ring holds
+        if (late)
+            CHECK(engine->run.pending_count > 0 && engine->run.section < engine->run.entry->noise_section
+                  && (plan->cursor > 0 || plan->drawn > 0) && plan->cursor < 4);
+        CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
+        fake_complete_after(0);
+        fake_finish();
+        CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        for (int i = 0; i < 4; i++) {
+            CHECK_NUMBER(sumi_job_latents(engine, job, i, latents, 16 * 80 * 80), SUMI_OK);
+            hash = 31 * hash + hash_bytes(latents, sizeof latents);
+        }
+        CHECK(whole == 0 || whole == hash);
+        whole = hash;
+        sumi_job_discard(engine, job);
+    }
+    close_cuda(engine);
+}
+
+// What one slice takes is known of all that are like it, also by the sums that progress and deadlines are made of.
+TEST(slices_of_a_kind_share_their_times)
+{
+    static const double times[] = {0.02, 0.05, 0.03, 0.07, 0.04};
+    fake_reset();
+    fake_kernel_times(times, 5);
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(3, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 20;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    while (sumi_job_poll(engine, job).step < 10 && run_updates(engine, job, 1)) continue;
+    const sumi_plan_entry* entry = engine->run.entry;
+    CHECK(entry != NULL);
+    int32_t alike = 0;
+    for (size_t s = 0; entry != NULL && s < entry->plan.section_count; s++) {
+        const sumi_section* section = &entry->plan.sections[s];
+        double sum = 0.0;
+        for (int32_t i = section->slice_begin; i < section->slice_end; i++) {
+            const int32_t first = entry->kind_first[i];
+            CHECK(first >= section->slice_begin && first <= i
+                  && entry->plan.slices[first].predicted_us == entry->plan.slices[i].predicted_us);
+            alike += first != i;
+            sum += (double)entry->slice_us[first];
+        }
+        if (section->kind == SUMI_SECTION_DENOISE)
+            CHECK(entry->sections[s].unmeasured_us < 1e-3 && fabs(entry->sections[s].measured_us - sum) < 1e-3 * sum);
+    }
+    CHECK(alike > 8); // its layers
+    sumi_job_discard(engine, job);
+    close_cuda(engine);
+}
+
+// While another context of the same GPU has its turn, a slice's clock runs on; kernels of the host's in the same
+// context lie between any two of ours.
+TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
+{
+    static const double alone[] = {0.02}, beside[] = {0.02, 0.02, 0.5, 0.02, 0.02, 0.02, 0.1, 0.02, 0.02},
+                        slower[] = {0.06};
+    static const double between[] = {0.03, 0.05, 0.026, 0.09, 0.04, 0.07, 0.036, 0.12, 0.028, 0.06, 0.05};
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 40;
+    double known[5] = {0.0}, slowness[5] = {0.0};
+    // twice, for the slices behind the one that is looked at
+    const struct {
+        const double* ms;
+        int count;
+    } times[] = {{alone, 1}, {alone, 1}, {beside, 9}, {between, 11}, {slower, 1}};
+    for (int k = 0; k < 5; k++) {
+        fake_kernel_times(times[k].ms, times[k].count);
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        run_until_denoise(engine, job);
+        for (int i = 0; i < SUMI_TEMPO_TIMES; i++) run_updates(engine, job, 2);
+        slowness[k] = (double)engine->tempo.slowness;
+        while (sumi_job_poll(engine, job).step < 39 && run_updates(engine, job, 1)) known[k] = known_us(engine);
+        CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        sumi_job_discard(engine, job);
+    }
+    CHECK(known[1] > 0.0);
+    CHECK(known[2] < 1.25 * known[1] && known[3] < 1.25 * known[1]);
+    CHECK(slowness[2] < 1.1 && slowness[3] < 1.1);
+    CHECK(known[4] > 1.3 * known[1] && slowness[4] > 1.3); // that is noticed, and soon
+    printf("  slices: %.0f us alone, %.0f beside another context, %.0f among others' kernels, %.0f on a slower device; "
+           "soon thought to be %.2f times as long there\n",
+           known[1], known[2], known[3], known[4], slowness[4]);
+    close_cuda(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(no_more_than_the_budget_is_on_its_way);
+    RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
+    RUN(noise_in_pieces_is_the_noise_of_one_call);
+    RUN(noise_is_drawn_while_the_device_works);
+    RUN(slices_of_a_kind_share_their_times);
+    RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
+    TEST_END();
+}
+#else
+TEST(the_engine_on_a_gpu) { SKIP("this build has no CUDA backend"); }
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(the_engine_on_a_gpu);
+    TEST_END();
+}
+#endif
