@@ -1,0 +1,386 @@
+// What tests of the CUDA backend inside a host share: the host's own CUDA, which is the driver, found at run time; memory
+// that is counted and may fail; an engine that draws in one call. Through the public header alone. Without a GPU everything
+// is skipped.
+#ifndef CUDA_HOST_FIXTURE_H
+#define CUDA_HOST_FIXTURE_H
+#include "test.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sumi.h>
+#include <time.h>
+
+#define TINY "tests/golden/z-image/model"
+
+// ---- The host's CUDA ------------------------------------------------------------------------------------------------
+
+typedef struct CUctx_st* context_handle;
+typedef struct CUstream_st* stream_handle;
+
+static struct {
+    int (*init)(unsigned flags);
+    int (*device_get)(int* device, int ordinal);
+    int (*primary_retain)(context_handle* context, int device);
+    int (*primary_release)(int device);
+    int (*context_create)(context_handle* context, unsigned flags, int device);
+    int (*context_destroy)(context_handle context);
+    int (*context_get)(context_handle* context);
+    int (*context_set)(context_handle context);
+    int (*memory_get)(size_t* free_bytes, size_t* total_bytes);
+    int (*allocate)(uint64_t* address, size_t bytes);
+    int (*release)(uint64_t address);
+    int (*allocate_pinned)(void** memory, size_t bytes, unsigned flags);
+    int (*release_pinned)(void* memory);
+    int (*stream_create)(stream_handle* stream, unsigned flags);
+    int (*stream_destroy)(stream_handle stream);
+    int (*stream_synchronize)(stream_handle stream);
+    int (*stream_call)(stream_handle stream, void (*function)(void*), void* user_data);
+    int (*begin_capture)(stream_handle stream, int mode);
+    int (*end_capture)(stream_handle stream, void** graph);
+    int (*graph_destroy)(void* graph);
+    int (*event_create)(void** event, unsigned flags);
+    int (*event_record)(void* event, stream_handle stream);
+    int (*event_query)(void* event);
+    int (*event_destroy)(void* event);
+    int (*stream_wait)(stream_handle stream, void* event, unsigned flags);
+    int (*copy_to_host)(void* into, uint64_t from, size_t bytes, stream_handle stream);
+    int (*fill)(uint64_t address, unsigned char value, size_t bytes);
+} cu;
+
+static inline const char* open_driver(void) // NULL: it is there
+{
+    static const struct {
+        const char* name;
+        void* into;
+    } entries[] = {
+        {"cuInit", &cu.init},
+        {"cuDeviceGet", &cu.device_get},
+        {"cuDevicePrimaryCtxRetain", &cu.primary_retain},
+        {"cuDevicePrimaryCtxRelease_v2", &cu.primary_release},
+        {"cuCtxCreate_v2", &cu.context_create},
+        {"cuCtxDestroy_v2", &cu.context_destroy},
+        {"cuCtxGetCurrent", &cu.context_get},
+        {"cuCtxSetCurrent", &cu.context_set},
+        {"cuMemGetInfo_v2", &cu.memory_get},
+        {"cuMemAlloc_v2", &cu.allocate},
+        {"cuMemFree_v2", &cu.release},
+        {"cuMemHostAlloc", &cu.allocate_pinned},
+        {"cuMemFreeHost", &cu.release_pinned},
+        {"cuStreamCreate", &cu.stream_create},
+        {"cuStreamDestroy_v2", &cu.stream_destroy},
+        {"cuStreamSynchronize", &cu.stream_synchronize},
+        {"cuLaunchHostFunc", &cu.stream_call},
+        {"cuStreamBeginCapture_v2", &cu.begin_capture},
+        {"cuStreamEndCapture", &cu.end_capture},
+        {"cuGraphDestroy", &cu.graph_destroy},
+        {"cuEventCreate", &cu.event_create},
+        {"cuEventRecord", &cu.event_record},
+        {"cuEventQuery", &cu.event_query},
+        {"cuEventDestroy_v2", &cu.event_destroy},
+        {"cuStreamWaitEvent", &cu.stream_wait},
+        {"cuMemcpyDtoHAsync_v2", &cu.copy_to_host},
+        {"cuMemsetD8_v2", &cu.fill},
+    };
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library == NULL) return "there is no NVIDIA driver here";
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void* symbol = dlsym(library, entries[i].name);
+        if (symbol == NULL) return "the NVIDIA driver lacks an entry that this test needs";
+        memcpy(entries[i].into, &symbol, sizeof symbol);
+    }
+    int device;
+    if (cu.init(0) != 0 || cu.device_get(&device, 0) != 0) return "the NVIDIA driver has no device";
+    return NULL;
+}
+
+static inline double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+// ---- The host's memory ----------------------------------------------------------------------------------------------
+
+#define MOST_BLOCKS 8192
+
+typedef struct host {
+    pthread_mutex_t lock;
+    long count, live, fail_at, wrong, without_context; // of the device's memory, pinned memory too; fail_at 0: none
+    uint64_t live_bytes, peak_bytes, on_device, peak_on_device; // on the device: weights and arena
+    struct {
+        uint64_t address;
+        size_t bytes;
+        int kind;
+    } blocks[MOST_BLOCKS];
+    atomic_long host_live;
+    char text[512]; // of the last error
+    int fill;       // what is in memory of the device that the engine is given; negative: what was there
+} host;
+
+static host s_host;
+
+static inline bool counts_on_device(sumi_memory_kind kind)
+{
+    return kind == SUMI_MEMORY_WEIGHTS || kind == SUMI_MEMORY_ARENA;
+}
+
+static inline uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data)
+{
+    host* h = user_data;
+    context_handle current = NULL;
+    uint64_t address = 0;
+    pthread_mutex_lock(&h->lock);
+    h->without_context += cu.context_get(&current) != 0 || current == NULL;
+    if (++h->count != h->fail_at) {
+        if (kind == SUMI_MEMORY_STAGING) {
+            void* memory = NULL;
+            if (cu.allocate_pinned(&memory, bytes, 0) == 0) address = (uint64_t)(uintptr_t)memory;
+        } else if (cu.allocate(&address, bytes) != 0) {
+            address = 0;
+        }
+    }
+    h->wrong += address % alignment != 0;
+    if (address != 0 && h->fill >= 0 && kind == SUMI_MEMORY_STAGING) memset((void*)(uintptr_t)address, h->fill, bytes);
+    else if (address != 0 && h->fill >= 0) {
+        // The fill is the null stream's, which the engine's streams do not wait for.
+        h->wrong += cu.fill(address, (unsigned char)h->fill, bytes) != 0 || cu.stream_synchronize(NULL) != 0;
+    }
+    for (int i = 0; address != 0 && i < MOST_BLOCKS; i++) {
+        if (h->blocks[i].address != 0) continue;
+        h->blocks[i].address = address, h->blocks[i].bytes = bytes, h->blocks[i].kind = (int)kind;
+        h->live++;
+        h->live_bytes += bytes;
+        if (counts_on_device(kind)) h->on_device += bytes;
+        break;
+    }
+    if (h->on_device > h->peak_on_device) h->peak_on_device = h->on_device;
+    if (h->live_bytes > h->peak_bytes) h->peak_bytes = h->live_bytes;
+    pthread_mutex_unlock(&h->lock);
+    return address;
+}
+
+static inline void device_release(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data)
+{
+    host* h = user_data;
+    context_handle current = NULL;
+    pthread_mutex_lock(&h->lock);
+    h->without_context += cu.context_get(&current) != 0 || current == NULL;
+    int i = 0;
+    while (i < MOST_BLOCKS && h->blocks[i].address != address) i++;
+    if (i == MOST_BLOCKS || h->blocks[i].bytes != bytes || h->blocks[i].kind != (int)kind) {
+        h->wrong++;
+    } else {
+        h->blocks[i].address = 0;
+        h->live--;
+        h->live_bytes -= bytes;
+        if (counts_on_device(kind)) h->on_device -= bytes;
+        h->wrong +=
+            (kind == SUMI_MEMORY_STAGING ? cu.release_pinned((void*)(uintptr_t)address) : cu.release(address)) != 0;
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+static inline void* host_allocate(size_t bytes, size_t alignment, void* user_data)
+{
+    void* memory = aligned_alloc(alignment, bytes);
+    if (memory != NULL) atomic_fetch_add(&((host*)user_data)->host_live, 1);
+    return memory;
+}
+
+static inline void host_release(void* memory, size_t bytes, void* user_data)
+{
+    (void)bytes;
+    atomic_fetch_sub(&((host*)user_data)->host_live, 1);
+    free(memory);
+}
+
+static inline void host_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    (void)result;
+    if (level == SUMI_LOG_ERROR) snprintf(((host*)user_data)->text, sizeof((host*)user_data)->text, "%s", text);
+}
+
+static inline sumi_engine_desc gpu_desc(void)
+{
+    s_host.count = s_host.fail_at = s_host.wrong = s_host.without_context = 0;
+    s_host.peak_bytes = s_host.peak_on_device = 0;
+    s_host.fill = -1;
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = SUMI_BACKEND_CUDA;
+    desc.allocator = (sumi_allocator){host_allocate, host_release, &s_host};
+    desc.device_allocator = (sumi_device_allocator){device_allocate, device_release, &s_host};
+    desc.log = (sumi_log){host_log, &s_host};
+    return desc;
+}
+
+static inline void check_all_is_back(void)
+{
+    CHECK_NUMBER(s_host.live, 0);
+    CHECK_NUMBER(s_host.live_bytes, 0);
+    CHECK_NUMBER(s_host.on_device, 0);
+    CHECK_NUMBER(s_host.wrong, 0);
+    CHECK_NUMBER(s_host.without_context, 0);
+    CHECK_NUMBER(atomic_load(&s_host.host_live), 0);
+}
+
+static inline void close_engine(sumi_engine* engine)
+{
+    sumi_engine_destroy(engine);
+    check_all_is_back();
+}
+
+// ---- In one call ----------------------------------------------------------------------------------------------------
+
+// of updates with a budget of a millisecond or less, by the job's stage before
+static double s_longest_ms[8], s_longest_poll_ms;
+
+static inline sumi_job_status timed_poll(const sumi_engine* engine, sumi_job job)
+{
+    const double begin = now_ms();
+    const sumi_job_status status = sumi_job_poll(engine, job);
+    const double ms = now_ms() - begin;
+    s_longest_poll_ms = ms > s_longest_poll_ms ? ms : s_longest_poll_ms;
+    return status;
+}
+
+static inline void timed_update(sumi_engine* engine, sumi_job job, uint32_t budget_us)
+{
+    const sumi_stage stage = timed_poll(engine, job).stage;
+    const double begin = now_ms();
+    sumi_engine_update(engine, budget_us);
+    const double ms = now_ms() - begin;
+    if (budget_us <= 1000 && ms > s_longest_ms[stage]) s_longest_ms[stage] = ms;
+}
+
+// With frames of that budget; 0: waits.
+static inline sumi_result finish(sumi_engine* engine, sumi_job job, uint32_t budget_us)
+{
+    while (budget_us != 0 && timed_poll(engine, job).state < SUMI_JOB_DONE) timed_update(engine, job, budget_us);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    return timed_poll(engine, job).result;
+}
+
+static inline sumi_model* load(sumi_engine* engine, const char* path, sumi_weight_format weights,
+                               sumi_result* out_result)
+{
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = path;
+    desc.weights = weights;
+    sumi_job job;
+    sumi_model* model = NULL;
+    sumi_result result = sumi_submit_model(engine, &desc, &job);
+    if (result == SUMI_OK) {
+        result = finish(engine, job, 1000);
+        CHECK_NUMBER(sumi_fetch_model(engine, job, &model), result);
+    }
+    if (out_result != NULL) *out_result = result;
+    else if (result != SUMI_OK) printf("  %s: %s\n", path, s_host.text);
+    return model;
+}
+
+static inline sumi_engine* open_engine(const sumi_engine_desc* desc, const char* path, sumi_model** out_model)
+{
+    sumi_engine* engine = NULL;
+    const sumi_result result = sumi_engine_create(desc, &engine);
+    CHECK_NUMBER(result, SUMI_OK);
+    if (engine == NULL) return NULL;
+    *out_model = load(engine, path, SUMI_WEIGHTS_AUTO, NULL);
+    CHECK(*out_model != NULL);
+    if (*out_model != NULL) return engine;
+    sumi_engine_destroy(engine);
+    return NULL;
+}
+
+static const sumi_image_item s_items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 7},
+                                           {.text = "a lighthouse at dusk", .seed = 8}};
+
+static inline sumi_image_desc picture(sumi_model* model)
+{
+    sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+    desc.items = s_items;
+    desc.item_count = 2;
+    desc.width = 64;
+    desc.height = 48;
+    desc.step_count = 4;
+    desc.guidance = 2.0f;
+    desc.guidance_end = 0.8f;
+    return desc;
+}
+
+static inline uint64_t hash_bytes(uint64_t hash, const void* data, size_t bytes)
+{
+    const unsigned char* at = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ at[i]) * 1099511628211u;
+    return hash;
+}
+
+// The bits of a finished job's latents and pictures; ends it. 0 after a failure.
+static inline uint64_t take_hash(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
+{
+    uint64_t hash = 1469598103934665603u;
+    const size_t count = (size_t)16 * (size_t)(desc->width / 8) * (size_t)(desc->height / 8);
+    float* latents = malloc(count * sizeof *latents);
+    for (int32_t i = 0; i < desc->item_count; i++) {
+        if (sumi_job_latents(engine, job, i, latents, count) == SUMI_OK)
+            hash = hash_bytes(hash, latents, count * sizeof *latents);
+    }
+    free(latents);
+    sumi_image images[8];
+    const sumi_result result = sumi_fetch_images(engine, job, images, 8);
+    if (result != SUMI_OK) {
+        printf("  a picture failed: %s\n", sumi_result_text(result));
+        return 0;
+    }
+    for (int32_t i = 0; i < desc->item_count; i++)
+        hash = hash_bytes(hash, images[i].pixels, (size_t)images[i].row_bytes * (size_t)images[i].height);
+    sumi_images_release(engine, images, desc->item_count);
+    return hash;
+}
+
+static inline uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* desc, uint32_t budget_us)
+{
+    sumi_job job;
+    if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return 0;
+    (void)finish(engine, job, budget_us);
+    return take_hash(engine, job, desc);
+}
+
+static uint64_t s_whole; // bits of picture() that nothing disturbed
+
+TEST(a_picture_that_nothing_disturbs)
+{
+    sumi_engine_desc ed = gpu_desc();
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, TINY, &model);
+    if (engine == NULL) return;
+    const sumi_image_desc desc = picture(model);
+    s_whole = draw_hash(engine, &desc, 0);
+    CHECK(s_whole != 0);
+    close_engine(engine);
+}
+
+// ---- What every program does first and last -------------------------------------------------------------------------
+
+// How long calls took says something of the machine too, so it is told and not judged. That none waits for the device
+// is judged where the stream is held up, and on the fake driver.
+static inline void tell_times(void)
+{
+    static const char* const stages[8] = {"waiting", "loading",   "preparing", "text",
+                                          "image",   "denoising", "decoding",  "transfer"};
+    printf("  the longest poll took %.3f ms; of updates of at most 1 ms of work:", s_longest_poll_ms);
+    for (int i = 0; i < 8; i++) printf(" %s %.3f%s", stages[i], s_longest_ms[i], i < 7 ? "," : " ms\n");
+}
+
+TEST(a_host_with_a_gpu)
+{
+    const char* why = open_driver();
+    if (why == NULL) {
+        sumi_engine_desc ed = gpu_desc();
+        sumi_engine* engine = NULL;
+        if (sumi_engine_create(&ed, &engine) != SUMI_OK) why = s_host.text;
+        sumi_engine_destroy(engine);
+    }
+    if (why != NULL) SKIP(why);
+}
+#endif
