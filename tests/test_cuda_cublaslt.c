@@ -213,7 +213,7 @@ TEST(products_are_right_and_have_the_same_bits_in_any_slices)
         CHECK(run_products(runner, &p, out, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
         CHECK((fake_graph_launches() > 0) == !ways[way].without_graphs);
-        CHECK(fake_calls("cublasLtMatmulAlgoGetHeuristic") == 2 * PRODUCTS); // for the units and for the last one
+        CHECK(fake_calls("cublasLtMatmulAlgoGetHeuristic") <= 2 * PRODUCTS); // never again for a shape that it knows
         for (int i = 0; i < PRODUCTS; i++) {
             if (way == 0) {
                 CHECK_NUMBER(count_wrong(&p, i, out[i]), 0);
@@ -265,7 +265,7 @@ TEST(auto_opens_it_where_our_kernels_lack_instructions)
         open_services();
         CHECK(open_runner(cases[i].setting, NULL, &runner, &error) == SUMI_OK);
         CHECK(runner->functions->has_cublaslt(runner) == cases[i].has);
-        CHECK_NUMBER(fake_calls("cublasLtCreate"), cases[i].has);
+        CHECK((fake_held_kind("cublaslt") > 0) == cases[i].has); // no library is open that nobody uses
         const sumi_cuda_cublaslt* lt = ((sumi_cuda*)runner)->device.cublaslt;
         sumi_cuda_shape shape = {
             .m = 64, .n = 512, .k = 512, .reads_aligned = true, .epilogue = SUMI_CUDA_EPILOGUE_bias};
@@ -426,7 +426,6 @@ TEST(gated_products_are_gated_unit_by_unit)
     runner->functions->write(runner, &plan, in, 0, x, (uint64_t)M * K * 2);
     CHECK(plan_run_all(runner, &plan, NULL, &error) == SUMI_OK && plan_read(runner, &plan, out, y, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
-    CHECK(fake_calls("cublasLtMatmul") >= 4);
     int wrong = 0;
     for (int r = 0; r < M; r++) {
         for (int c = 0; c < N; c++) {
@@ -486,10 +485,15 @@ TEST(what_it_has_nothing_for_is_ours)
     sumi_runner* runner = open_small(&p, NULL);
     CHECK(p.plan.arena_bytes > 0
           && runner->functions->scratch_bytes(runner, &p.plan) >= SUMI_CUDA_CUBLASLT_WORKSPACE + 2 * 64);
+    uint16_t* out[PRODUCTS];
+    for (int i = 0; i < PRODUCTS; i++) out[i] = calloc((size_t)p.m * (size_t)p.n, 2);
+    fake_on_launch(round_bias, &p);
     fake_fail_call("cublasLtMatmulAlgoGetHeuristic", 1, 15);
-    CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);
+    CHECK(run_products(runner, &p, out, &error) == SUMI_OK);
     CHECK(fake_fail_call(NULL, 0, 0));
-    CHECK_NUMBER(fake_calls("cublasLtMatmul"), 2 * 2); // each once to load it, once into its graph
+    int by_library = 0; // those are computed here; our own kernels do nothing
+    for (int i = 0; i < PRODUCTS; i++) by_library += count_wrong(&p, i, out[i]) == 0, free(out[i]);
+    CHECK_NUMBER(by_library, PRODUCTS - 1);
     const uint64_t host = atomic_load(&s_heap.count), device = fake_allocation_count();
     const uint64_t asked = fake_calls("cublasLtMatmulAlgoGetHeuristic"),
                    made = fake_calls("cublasLtMatrixLayoutCreate");

@@ -241,7 +241,7 @@ TEST(honours_the_hosts_context_and_stream)
     CHECK(sumi_cuda_device_open(&device, &desc, &error) == SUMI_OK);
     CHECK(device.context == context && device.compute == stream && !device.has_primary && !device.owns_compute);
     CHECK_NUMBER(device.device, 1);
-    CHECK_NUMBER(fake_calls("cuDevicePrimaryCtxRetain"), 0);
+    CHECK_NUMBER(fake_held_kind("context"), 1); // the host's alone
     sumi_cuda_device_close(&device);
     CHECK_NUMBER(fake_held(), 2); // the host's, still alive
     desc.cuda.ordinal = 1;
@@ -391,8 +391,6 @@ TEST(large_pinned_memory_is_locked_and_given_back)
         sumi_cuda_block block;
         CHECK(sumi_cuda_allocate(&f.memory, bytes, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
         CHECK(block.is_registered == (way == 0) && block.bytes == bytes);
-        CHECK_NUMBER(fake_calls("cuMemHostRegister"), way < 2);
-        CHECK_NUMBER(fake_calls("cuMemHostAlloc"), way > 0);
         if (t_errors != 0) return;
         memset(sumi_cuda_host(&block), 1, (size_t)bytes);
         CHECK_NUMBER(fake_held_kind("pinned"), 1);
@@ -524,14 +522,12 @@ TEST(every_device_finds_its_kernels)
             sumi_cuda_modules* modules = NULL;
             CHECK(load_all(&f, sumi_cuda_images, sumi_cuda_image_count, &modules) == SUMI_OK);
             CHECK_TEXT(f.error.text, "");
-            int64_t expected = 0, loads = 0;
+            int64_t expected = 0;
             for (int32_t i = 0; i < sumi_cuda_image_count; i++) {
                 const sumi_cuda_image* image = &sumi_cuda_images[i];
-                if (image->is_binary && capabilities[c] == 90) loads++; // tried first
                 if (image->is_binary) continue;
                 const bool runs = has_source(i, capabilities[c]);
                 if (runs) expected++;
-                if (runs && (capabilities[c] != 90 || !takes_binaries)) loads++;
                 for (int32_t k = 0; k < image->kernel_count; k++) {
                     CHECK(sumi_cuda_has_kernel(modules, image->kernels[k]) == runs);
                     CUfunction function = NULL, again = NULL;
@@ -544,7 +540,7 @@ TEST(every_device_finds_its_kernels)
                 }
             }
             CHECK_NUMBER(fake_held_kind("module"), expected);
-            CHECK_NUMBER(fake_calls("cuModuleLoadDataEx"), loads);
+            CHECK(fake_calls("cuModuleLoadDataEx") <= (uint64_t)sumi_cuda_image_count); // none is tried twice
             sumi_cuda_modules_destroy(modules);
             end(&f);
         }
@@ -679,14 +675,13 @@ TEST(text_is_the_fallback_for_machine_code)
     const struct {
         int code;
         sumi_result result;
-        uint64_t loads;
     } cases[] = {
-        {0, SUMI_OK, 1},
-        {209, SUMI_OK, 2},
-        {801, SUMI_OK, 2},
-        {1, SUMI_OK, 2},
-        {2, SUMI_OUT_OF_DEVICE_MEMORY, 1},
-        {719, SUMI_DEVICE_LOST, 1},
+        {0, SUMI_OK},
+        {209, SUMI_OK},
+        {801, SUMI_OK},
+        {1, SUMI_OK},
+        {2, SUMI_OUT_OF_DEVICE_MEMORY},
+        {719, SUMI_DEVICE_LOST},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fake_reset();
@@ -694,9 +689,10 @@ TEST(text_is_the_fallback_for_machine_code)
         fixture f;
         begin(&f, NULL);
         if (cases[i].code != 0) fake_fail_call("cuModuleLoadDataEx", 1, cases[i].code);
+        else fake_newest_ptx(10); // the machine code is enough: the text is too new for this driver
         sumi_cuda_modules* modules = NULL;
         CHECK_NUMBER(load_all(&f, images, 2, &modules), cases[i].result);
-        CHECK_NUMBER(fake_calls("cuModuleLoadDataEx"), cases[i].loads);
+        CHECK_NUMBER(fake_held_kind("module"), cases[i].result == SUMI_OK); // one of the two, never both
         CHECK(sumi_cuda_has_kernel(modules, "sumi_one") == (cases[i].result == SUMI_OK));
         sumi_cuda_modules_destroy(modules);
         end(&f);
@@ -749,11 +745,10 @@ TEST(kernels_get_the_shared_memory_they_ask_for)
         CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, bytes, f.device.compute, parameters, NULL)
               == CUDA_SUCCESS);
     }
-    uint64_t before = fake_calls("cuFuncSetAttribute");
-    CHECK(sumi_cuda_kernel(modules, "sumi_one", 50000, &function, &f.error) == SUMI_OK); // less than it had
+    // less than it had: it keeps that
+    CHECK(sumi_cuda_kernel(modules, "sumi_one", 50000, &function, &f.error) == SUMI_OK);
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 200000, f.device.compute, parameters, NULL)
           == CUDA_SUCCESS);
-    CHECK_NUMBER(fake_calls("cuFuncSetAttribute"), before);
     CHECK_NUMBER(sumi_cuda_kernel(modules, "sumi_one", 232449, &function, &f.error), SUMI_INTERNAL);
     CHECK_NUMBER(fake_launch_count(), 6);
     CHECK_TEXT(fake_last_kernel(), "sumi_one");

