@@ -1,5 +1,6 @@
-// The kinds of Z-Image cases; here schedules, the transformer and adapters. Stages run through the same plans as the library's jobs (models/pipeline.h), as the
-// engine runs them and then one op at a time; intermediates are read off the ops by their labels as they are made.
+// The kinds of Z-Image cases; here schedules, the transformer and adapters. Stages run through the same plans as the
+// library's jobs (models/pipeline.h), as the engine runs them and then one op at a time; intermediates are read off the
+// ops by their labels as they are made.
 #include "golden_z_image.h"
 #include "golden_flux_vae.h"
 #include "models/network_state.h"
