@@ -1,6 +1,6 @@
-// What tests of the CUDA backend inside a host share: the host's own CUDA, which is the driver, found at run time; memory
-// that is counted and may fail; an engine that draws in one call. Through the public header alone. Without a GPU everything
-// is skipped.
+// What tests of the CUDA backend inside a host share: the host's own CUDA, which is the driver, found at run time;
+// memory that is counted and may fail; an engine that draws in one call. Through the public header alone. Without a GPU
+// everything is skipped.
 #ifndef CUDA_HOST_FIXTURE_H
 #define CUDA_HOST_FIXTURE_H
 #include "test.h"

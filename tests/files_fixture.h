@@ -1,5 +1,5 @@
-// What tests of checkpoint layouts share: tensors that are taken out of a tiny checkpoint, renamed, stored in other types
-// and written as new files in a scratch folder, and pictures that are drawn from these.
+// What tests of checkpoint layouts share: tensors that are taken out of a tiny checkpoint, renamed, stored in other
+// types and written as new files in a scratch folder, and pictures that are drawn from these.
 #ifndef FILES_FIXTURE_H
 #define FILES_FIXTURE_H
 #include "engine_fixture.h"

@@ -1,5 +1,5 @@
-// What tests of NewBie-image's files share: tensors of the tiny checkpoint under the names of every program, tokenizers as
-// bytes, and pictures that are held against the released folder's.
+// What tests of NewBie-image's files share: tensors of the tiny checkpoint under the names of every program, tokenizers
+// as bytes, and pictures that are held against the released folder's.
 #ifndef NEWBIE_FIXTURE_H
 #define NEWBIE_FIXTURE_H
 #include "files/json.h"

@@ -1,5 +1,5 @@
-// Checkpoints: folders and single files become components, step by step; what is wrong is named; every allocation fails;
-// and the golden checkpoints open.
+// Checkpoints: folders and single files become components, step by step; what is wrong is named; every allocation
+// fails; and the golden checkpoints open.
 #include "failing.h"
 #include "files/checkpoint.h"
 #include "memory_files.h"

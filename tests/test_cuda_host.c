@@ -1,5 +1,5 @@
-// How the CUDA backend draws inside a host, on a GPU: the same bits at any pace, in any memory and for every family, and the
-// demo model's picture.
+// How the CUDA backend draws inside a host, on a GPU: the same bits at any pace, in any memory and for every family,
+// and the demo model's picture.
 #include "cuda_host_fixture.h"
 #include <pthread.h>
 #include <sumi.h>

@@ -1,5 +1,5 @@
-// The CUDA backend beside a host's own CUDA, on a GPU: its context and stream are used and left as they are, pictures stay
-// on the device, two engines share one.
+// The CUDA backend beside a host's own CUDA, on a GPU: its context and stream are used and left as they are, pictures
+// stay on the device, two engines share one.
 #include "cuda_host_fixture.h"
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-// NewBie-image on a driver that is none (fake_cuda): two text encoders, heads of 96, modulation that differs from prompt
-// to prompt. Kernels do nothing there, but what is launched, copied and held is real.
+// NewBie-image on a driver that is none (fake_cuda): two text encoders, heads of 96, modulation that differs from
+// prompt to prompt. Kernels do nothing there, but what is launched, copied and held is real.
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "device_meter.h"

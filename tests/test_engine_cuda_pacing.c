@@ -1,4 +1,5 @@
-// How the engine fills a frame's budget on a GPU: what is on its way, what it knows of slices, noise. On the fake driver.
+// How the engine fills a frame's budget on a GPU: what is on its way, what it knows of slices, noise. On the fake
+// driver.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda_fixture.h"

@@ -1,4 +1,5 @@
-// What the published edit pipelines draw, prompts that keep references, what is refused, and everything that goes wrong.
+// What the published edit pipelines draw, prompts that keep references, what is refused, and everything that goes
+// wrong.
 #include "edit_fixture.h"
 #include "png.h"
 #include "reference_fixture.h"

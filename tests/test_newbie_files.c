@@ -1,5 +1,5 @@
-// The files that NewBie-image comes in: every layout in circulation is made of the tiny checkpoint's tensors, opened, and
-// draws what the released folder draws, to the bit.
+// The files that NewBie-image comes in: every layout in circulation is made of the tiny checkpoint's tensors, opened,
+// and draws what the released folder draws, to the bit.
 #include "files_fixture.h"
 #include "newbie_fixture.h"
 

@@ -1,5 +1,5 @@
-// What plans of jobs promise: the same bits for a batch, slices and previews; inpainting, tiles, prompts. The numbers of
-// every stage are golden_run's business; here is what golden data does not show.
+// What plans of jobs promise: the same bits for a batch, slices and previews; inpainting, tiles, prompts. The numbers
+// of every stage are golden_run's business; here is what golden data does not show.
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "network_fixture.h"

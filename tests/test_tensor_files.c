@@ -1,5 +1,5 @@
-// The formats of tensors: safetensors, its index and GGUF. The golden files get their verdicts; every truncation, a file
-// that is something else and one that is not there are results. Golden files lie in tests/golden/common/files.
+// The formats of tensors: safetensors, its index and GGUF. The golden files get their verdicts; every truncation, a
+// file that is something else and one that is not there are results. Golden files lie in tests/golden/common/files.
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "memory_files.h"

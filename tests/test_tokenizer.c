@@ -1,5 +1,5 @@
-// What a tokenizer makes of a text: repaired UTF-8, normalised letters, ends, unknown characters, flags of added tokens;
-// the same after loading in steps. Every allocation fails, and a second text allocates nothing.
+// What a tokenizer makes of a text: repaired UTF-8, normalised letters, ends, unknown characters, flags of added
+// tokens; the same after loading in steps. Every allocation fails, and a second text allocates nothing.
 #include "failing.h"
 #include "files/json.h"
 #include "text/tokenizer.h"

@@ -1,4 +1,5 @@
-// Files of tokenizers: SentencePiece merges as its scores say; what is malformed, damaged or cut off is refused with a sentence.
+// Files of tokenizers: SentencePiece merges as its scores say; what is malformed, damaged or cut off is refused with a
+// sentence.
 #include "text/tokenizer.h"
 #include "tokenizer_fixture.h"
 

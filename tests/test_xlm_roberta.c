@@ -1,5 +1,5 @@
-// The text tower of Jina CLIP: its files under every name, the adapter in them, prompts in a batch. The numbers of every
-// stage are golden_run's business.
+// The text tower of Jina CLIP: its files under every name, the adapter in them, prompts in a batch. The numbers of
+// every stage are golden_run's business.
 #include "cpu/cpu.h"
 #include "failing.h"
 #include "files/safetensors_write.h"

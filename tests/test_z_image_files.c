@@ -1,5 +1,5 @@
-// The quantised files that Z-Image comes in, made of the tiny checkpoint's tensors: each draws what a file with its values
-// in float32 draws, to the bit. test_network_names has the layouts and names.
+// The quantised files that Z-Image comes in, made of the tiny checkpoint's tensors: each draws what a file with its
+// values in float32 draws, to the bit. test_network_names has the layouts and names.
 #include "files_fixture.h"
 
 #define MODEL "tests/golden/z-image/model/"
