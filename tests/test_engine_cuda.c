@@ -197,24 +197,24 @@ TEST(slices_follow_the_budgets_of_updates)
     sumi_model* model;
     sumi_engine* engine = cuda_engine(2000, &model);
     if (engine == NULL) return;
-    CHECK_NUMBER(engine->slice_us, 2000);
+    CHECK_NUMBER(engine->frame.slice_us, 2000);
     for (size_t i = 0; i < sizeof paces / sizeof paces[0]; i++) {
         sumi_engine_update(engine, SUMI_FOREVER);
-        CHECK_NUMBER(engine->slice_us, 2000);
+        CHECK_NUMBER(engine->frame.slice_us, 2000);
         sumi_engine_update(engine, paces[i].budget_us);
-        CHECK_NUMBER(engine->slice_us, paces[i].slice_us);
+        CHECK_NUMBER(engine->frame.slice_us, paces[i].slice_us);
     }
     sumi_engine_update(engine, SUMI_FOREVER);
     for (int i = 0; i < 100; i++) { // about a limit: no new plans each time
         sumi_engine_update(engine, i % 2 == 0 ? 7000 : 9000);
-        if (i > 0) CHECK_NUMBER(engine->slice_us, 500);
+        if (i > 0) CHECK_NUMBER(engine->frame.slice_us, 500);
     }
     for (int i = 0; i < 100; i++) sumi_engine_update(engine, 16000);
-    CHECK_NUMBER(engine->slice_us, 1000); // not by half as much again
+    CHECK_NUMBER(engine->frame.slice_us, 1000); // not by half as much again
     for (int i = 0; i < 100; i++) sumi_engine_update(engine, 25000);
-    CHECK_NUMBER(engine->slice_us, 2000);
+    CHECK_NUMBER(engine->frame.slice_us, 2000);
     for (int i = 0; i < 100; i++) sumi_engine_update(engine, 0); // pauses say nothing of the pace
-    CHECK_NUMBER(engine->slice_us, 2000);
+    CHECK_NUMBER(engine->frame.slice_us, 2000);
 
     // The picture is the same, by plans of their own; and a pace that was there before allocates nothing.
     sumi_image_desc desc = small_image(model, &s_item);
@@ -232,7 +232,7 @@ TEST(slices_follow_the_budgets_of_updates)
 
     engine = cuda_engine(0, &model); // a host that does not want operations cut
     sumi_engine_update(engine, 1000);
-    CHECK_NUMBER(engine->slice_us, 0);
+    CHECK_NUMBER(engine->frame.slice_us, 0);
     close_cuda(engine);
 }
 
@@ -351,10 +351,11 @@ TEST(no_more_than_the_budget_is_on_its_way)
         int32_t count = 0;
         for (int frame = 0; frame < 120; frame++) {
             sumi_engine_update(engine, budgets[b]);
-            CHECK(engine->run.pending_us <= budgets[b] + 1e-3 || engine->run.pending_count == 1);
+            CHECK(engine->runs.current.pending_us <= budgets[b] + 1e-3 || engine->runs.current.pending_count == 1);
             // full, and no frame adds to it; a slow thread submits one slice in each
-            if (frame >= 100) CHECK(engine->run.pending_count >= 1 && engine->run.pending_count == count);
-            count = engine->run.pending_count;
+            if (frame >= 100)
+                CHECK(engine->runs.current.pending_count >= 1 && engine->runs.current.pending_count == count);
+            count = engine->runs.current.pending_count;
         }
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits); // nor waits for it
         CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
@@ -396,7 +397,7 @@ TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
 
 static double known_us(const sumi_engine* engine) // of all slices of the plan that runs, just now
 {
-    const sumi_plan_entry* entry = engine->run.entry;
+    const sumi_plan_entry* entry = engine->runs.current.entry;
     double us = 0.0;
     for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++)
         us += (double)entry->slice_us[entry->kind_first[i]];
@@ -453,15 +454,16 @@ TEST(noise_is_drawn_while_the_device_works)
         uint64_t hash = 0;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         // a step in each
-        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN)
+        while (engine->jobs.running == NULL || engine->jobs.running->u.plan.phase != SUMI_PHASE_RUN)
             sumi_engine_update(engine, 1);
         fake_complete_after(late ? 1000000 : 0);
         const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
         for (int frame = 0; late && frame < 100; frame++) sumi_engine_update(engine, 100);
-        const sumi_plan_job* plan = &engine->running->u.plan;
+        const sumi_plan_job* plan = &engine->jobs.running->u.plan;
         // no more than the ring holds
         if (late)
-            CHECK(engine->run.pending_count > 0 && engine->run.section < engine->run.entry->noise_section
+            CHECK(engine->runs.current.pending_count > 0
+                  && engine->runs.current.section < engine->runs.current.entry->noise_section
                   && (plan->cursor > 0 || plan->drawn > 0) && plan->cursor < 4);
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
         fake_complete_after(0);
@@ -492,7 +494,7 @@ TEST(slices_of_a_kind_share_their_times)
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     while (sumi_job_poll(engine, job).step < 10 && run_updates(engine, job, 1)) continue;
-    const sumi_plan_entry* entry = engine->run.entry;
+    const sumi_plan_entry* entry = engine->runs.current.entry;
     CHECK(entry != NULL);
     int32_t alike = 0;
     for (size_t s = 0; entry != NULL && s < entry->plan.section_count; s++) {
@@ -698,9 +700,9 @@ TEST(an_engine_can_go_while_slices_are_on_their_way)
             for (int i = 0; i < 4000 && sumi_job_poll(engine, job).stage != SUMI_STAGE_TEXT; i++)
                 sumi_engine_update(engine, 4000);
             // an update stops after a moment of its own time
-            for (int i = 0; pump == 0 && i < 100 && engine->run.pending_count < 2; i++)
+            for (int i = 0; pump == 0 && i < 100 && engine->runs.current.pending_count < 2; i++)
                 sumi_engine_update(engine, 4000);
-            if (pump == 0) CHECK(engine->run.pending_count > 1);
+            if (pump == 0) CHECK(engine->runs.current.pending_count > 1);
             if (closes == 1) {
                 sumi_model_close(model);
                 CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_CANCELLED);

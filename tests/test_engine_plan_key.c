@@ -229,15 +229,15 @@ TEST(a_complete_request_says_what_the_engine_wants)
     const sumi_plan_request asked = {.model = &model, .pipeline = f.request.pipeline};
     sumi_work_lock(engine);
     for (int32_t i = 0; i < 5; i++) {
-        if (i == 1) engine->memory_budget_bytes = 1000;
-        if (i == 2) engine->slice_us++;
+        if (i == 1) engine->memory.budget_bytes = 1000;
+        if (i == 2) engine->frame.slice_us++;
         if (i == 3) model.weights = SUMI_WEIGHTS_BF16;
         f.request = sumi_plan_complete(engine, &asked);
         make_key(&keys[i], &f);
         for (int32_t k = 0; k < i && i < 4; k++) CHECK(!is_same(&keys[i], &keys[k]));
     }
     CHECK(is_same(&keys[3], &keys[4]));
-    CHECK(f.request.budget == 1000 && f.request.slice_us == engine->slice_us
+    CHECK(f.request.budget == 1000 && f.request.slice_us == engine->frame.slice_us
           && f.request.wishes.weights == SUMI_WEIGHTS_BF16 && !f.request.wishes.spares_memory);
     sumi_plan_request other = asked;
     other.pipeline.goal = SUMI_GOAL_PROMPTS; // of a model that has no room as a whole

@@ -1,5 +1,11 @@
 // Pictures to latents.
-#include "engine/image_desc.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/desc_checks.h"
+#include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/job_phases.h"
+#include "engine/plan_job.h"
 #include "sampling/pixels.h"
 #include <string.h>
 

@@ -1,6 +1,20 @@
 // Image jobs as the host sees them: memory query, submit, fetch, previews, latents, profile.
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/engine.h"
+#include "engine/externals.h"
 #include "engine/image_desc.h"
+#include "engine/job.h"
+#include "engine/job_inputs.h"
+#include "engine/job_outputs.h"
+#include "engine/job_phases.h"
+#include "engine/job_request.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_job.h"
+#include "engine/plan_key.h"
+#include "engine/pool.h"
+#include "engine/references.h"
 #include <string.h>
 
 static const sumi_job_functions s_functions = {"an image job", sumi_plan_job_predict, sumi_plan_job_step,

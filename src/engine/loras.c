@@ -1,6 +1,16 @@
 // LoRA adapters: read by a job, used by image jobs, dropped from cached plans when they are released.
+#include "engine/loras.h"
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
+#include "engine/frame_budget.h"
+#include "engine/job.h"
+#include "engine/object_list.h"
+#include "engine/plan_cache.h"
+#include "engine/run.h"
+#include "engine/work.h"
 #include <string.h>
 
 void sumi_lora_close(sumi_lora* lora)
@@ -51,7 +61,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     if (slot->u.lora.product == NULL) SUMI_TRY(begin(engine, slot, error));
     sumi_lora* lora = slot->u.lora.product;
     if (sumi_file_cache_is_reading(&lora->cache)) {
-        SUMI_TRY(sumi_file_cache_read(&lora->cache, sumi_engine_piece_us(engine), error));
+        SUMI_TRY(sumi_file_cache_read(&lora->cache, sumi_frame_budget_piece_us(engine), error));
         slot->live.progress = sumi_file_cache_progress(&lora->cache);
         return SUMI_OK;
     }
@@ -67,7 +77,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
 static double predict(const sumi_engine* engine, const sumi_slot* slot)
 {
     (void)slot;
-    return engine->chore_us[SUMI_CHORE_LOAD];
+    return engine->overhead_us[SUMI_OVERHEAD_LOAD];
 }
 
 static void stop(sumi_engine* engine, sumi_slot* slot)
@@ -151,7 +161,7 @@ void sumi_lora_release(sumi_lora* lora)
     sumi_engine* engine = lora->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, NULL, lora, NULL);
-    sumi_run_drain(engine);
+    sumi_run_wait_for_all(engine);
     sumi_plan_cache_drop(engine, NULL, lora);
     sumi_lora_free(lora);
     sumi_work_unlock(engine);

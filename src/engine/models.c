@@ -1,6 +1,20 @@
 // Models: opened by a job in small pieces, closed at once.
+#include "engine/models.h"
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/device_limit.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
+#include "engine/frame_budget.h"
+#include "engine/job.h"
+#include "engine/load_kernels.h"
+#include "engine/loras.h"
+#include "engine/object_list.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_key.h"
+#include "engine/run.h"
+#include "engine/work.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +27,7 @@ void sumi_model_free(sumi_model* model)
         const sumi_weight* const* weights = sumi_network_weights(model->network, &count);
         sumi_engine_forget_weights(engine, weights, (size_t)count);
     }
-    atomic_fetch_sub(&engine->weight_bytes, model->info.weight_bytes);
+    atomic_fetch_sub(&engine->memory.weight_bytes, model->info.weight_bytes);
     sumi_network_close(model->network);
     sumi_mutex_lock(&engine->table);
     SUMI_LIST_REMOVE(model);
@@ -108,7 +122,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
     const sumi_runner_functions* runner = engine->runner->functions;
     bool is_done = false;
     float progress = 0.0f;
-    SUMI_TRY(sumi_load_kernels(engine, &is_done, error));
+    SUMI_TRY(sumi_kernels_load(engine, &is_done, error));
     if (!is_done) {
         *out_end = SUMI_STEP_WAITS;
         return SUMI_OK;
@@ -122,7 +136,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
         else if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
         return SUMI_OK;
     }
-    const uint32_t budget_us = sumi_engine_piece_us(engine);
+    const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
     sumi_error no_room = {SUMI_OK, {0}};
     const sumi_result result =
@@ -157,7 +171,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     if (job->is_open) return make_warm(engine, slot, out_end, error);
     sumi_model* model = job->product;
     const bool is_device = engine->runner->functions->prepare != NULL;
-    uint32_t budget_us = sumi_engine_piece_us(engine);
+    uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     float progress = 0.0f;
     SUMI_TRY(sumi_network_open_step(model->network, budget_us, &job->is_open, &progress, error));
     slot->live.progress = is_device ? 0.1f * progress : progress;
@@ -168,7 +182,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     if (job->is_open) {
         model->info = *sumi_network_get_info(model->network);
         choose_weights(engine, model);
-        atomic_fetch_add(&engine->weight_bytes, model->info.weight_bytes);
+        atomic_fetch_add(&engine->memory.weight_bytes, model->info.weight_bytes);
         char text[256];
         snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant,
                  (double)model->info.weight_bytes * 1e-6);
@@ -181,7 +195,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
 static double predict(const sumi_engine* engine, const sumi_slot* slot)
 {
     (void)slot;
-    return engine->chore_us[SUMI_CHORE_LOAD];
+    return engine->overhead_us[SUMI_OVERHEAD_LOAD];
 }
 
 static void stop(sumi_engine* engine, sumi_slot* slot)
@@ -358,7 +372,7 @@ void sumi_model_close(sumi_model* model)
     sumi_engine* engine = model->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, model, NULL, NULL);
-    sumi_run_drain(engine);
+    sumi_run_wait_for_all(engine);
     sumi_plan_cache_drop(engine, model, NULL);
     // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.
     for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {

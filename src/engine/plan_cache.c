@@ -1,5 +1,11 @@
+#include "engine/plan_cache.h"
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/device_limit.h"
 #include "engine/engine.h"
+#include "engine/loras.h"
+#include "engine/models.h"
 #include "engine/plan_key.h"
 #include <string.h>
 
@@ -12,8 +18,9 @@
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    sumi_plan_inputs inputs = {
-        .budget = sumi_engine_budget(engine), .host_budget = engine->memory_budget_bytes, .slice_us = engine->slice_us};
+    sumi_plan_inputs inputs = {.budget = sumi_engine_budget(engine),
+                               .host_budget = engine->memory.budget_bytes,
+                               .slice_us = engine->frame.slice_us};
     memcpy(inputs.op_ratio, engine->cache.op_ratio, sizeof inputs.op_ratio);
     return inputs;
 }
@@ -45,8 +52,8 @@ sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    SUMI_ASSERT(engine->run.entry != entry); // its slices would go with it
-    SUMI_ASSERT(engine->leaving_run.entry != entry);
+    SUMI_ASSERT(engine->runs.current.entry != entry); // its slices would go with it
+    SUMI_ASSERT(engine->runs.draining.entry != entry);
     if (engine->runner->functions->forget_plan != NULL)
         engine->runner->functions->forget_plan(engine->runner, &entry->plan);
     sumi_plan_entry_close(&engine->heap, entry);

@@ -1,6 +1,8 @@
 #include "engine/plan_key.h"
 #include "base/assert.h"
-#include "engine/objects.h"
+#include "engine/buffers.h"
+#include "engine/loras.h"
+#include "engine/models.h"
 #include <stddef.h>
 #include <string.h>
 

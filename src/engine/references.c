@@ -1,5 +1,11 @@
 #include "engine/references.h"
-#include "engine/image_desc.h"
+#include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/desc_checks.h"
+#include "engine/models.h"
+#include "engine/prompts.h"
+#include "engine/resize.h"
 #include "sampling/pixels.h"
 #include <stdio.h>
 

@@ -4,8 +4,9 @@
 //     source  --bands of rows-->  between [height of the source][width of the result]  --blocks of columns-->  result
 //
 // Each piece makes its table of filter weights anew; pieces are large enough that this hardly shows.
+#include "engine/resize.h"
 #include "base/assert.h"
-#include "engine/engine.h"
+#include "engine/buffers.h"
 #include "sampling/pixels.h"
 #include <string.h>
 
