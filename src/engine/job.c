@@ -95,6 +95,12 @@ void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
     slot->profile = NULL;
 }
 
+double sumi_job_predict_load(const sumi_engine* engine, const sumi_slot* slot)
+{
+    (void)slot;
+    return engine->overhead_us[SUMI_OVERHEAD_LOAD];
+}
+
 bool sumi_job_is_listed(const sumi_slot* slot)
 {
     return slot->id != 0 && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE;

@@ -38,6 +38,8 @@ typedef struct sumi_job_functions {
     void (*stop)(sumi_engine* engine, sumi_slot* slot);
     // frees the product that nobody fetched; nothing the second time. Of models and adapters: holds the work
     void (*drop)(sumi_engine* engine, sumi_slot* slot);
+    // Takes out the object that a job which is done has made, for the host. NULL: jobs of this kind make none.
+    void* (*take)(sumi_slot* slot);
 } sumi_job_functions;
 
 typedef struct sumi_model_job {
@@ -114,6 +116,8 @@ typedef struct sumi_job_table {
 // A free slot for submit to fill; poll does not see it yet. SUMI_QUEUE_FULL.
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
                              sumi_slot** out_slot, sumi_error* error);
+// Of the next step of a job that loads: predict, for their tables.
+double sumi_job_predict_load(const sumi_engine* engine, const sumi_slot* slot);
 void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
 // drops products; the id is stale from here on. Not while holding `table`
 void sumi_job_free(sumi_engine* engine, sumi_slot* slot);

@@ -9,13 +9,21 @@
 #include "engine/plan_job.h"
 #include "engine/prompts.h"
 #include "engine/references.h"
+#include "engine/submission.h"
 #include <string.h>
 
-static const sumi_job_functions s_functions = {"a prompt job", sumi_plan_job_predict, sumi_plan_job_step,
-                                               sumi_plan_job_stop, sumi_plan_job_drop};
+static void* take_prompt(sumi_slot* slot)
+{
+    sumi_prompt* prompt = slot->u.plan.prompt;
+    slot->u.plan.prompt = NULL;
+    return prompt;
+}
 
-static sumi_result check(const sumi_engine* engine, const sumi_prompt_desc* desc, sumi_references* out_references,
-                         sumi_error* error)
+static const sumi_job_functions s_functions = {"a prompt job",     sumi_plan_job_predict, sumi_plan_job_step,
+                                               sumi_plan_job_stop, sumi_plan_job_drop,    take_prompt};
+
+static sumi_result check_prompt_desc(const sumi_engine* engine, const sumi_prompt_desc* desc,
+                                     sumi_references* out_references, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_PROMPT, "sumi_prompt_desc", "sumi_prompt_defaults", error));
     SUMI_TRY(sumi_check_model(engine, desc->model, error));
@@ -31,71 +39,58 @@ static sumi_result check(const sumi_engine* engine, const sumi_prompt_desc* desc
     return sumi_references_check_vision(desc->model, out_references, error);
 }
 
-static void pack_job(sumi_packer* packer, const char* text, const sumi_references* references, sumi_plan_job* job)
+typedef struct prompt_source {
+    const char* text;
+    sumi_references references;
+} prompt_source;
+
+static void pack_prompt_job(sumi_packer* packer, const prompt_source* source, sumi_plan_job* job)
 {
     job->prompts = sumi_pack(packer, NULL, sizeof *job->prompts);
-    const size_t bytes = strlen(text);
-    const char* copy = sumi_pack(packer, text, bytes + 1);
+    const size_t bytes = strlen(source->text);
+    const char* copy = sumi_pack(packer, source->text, bytes + 1);
     if (job->prompts != NULL) job->prompts[0] = (sumi_job_prompt){.text = copy, .text_bytes = bytes};
-    job->references = sumi_references_copy(packer, references);
+    job->references = sumi_references_copy(packer, &source->references);
 }
 
-static sumi_result submit(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job, sumi_error* error)
+static sumi_result copy_prompt(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
 {
-    sumi_references references;
-    SUMI_TRY(check(engine, desc, &references, error));
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_PROMPT, &s_functions, &slot, error));
     sumi_plan_job* job = &slot->u.plan;
     sumi_packer packer = {NULL, 0};
-    pack_job(&packer, desc->text, &references, job);
-    sumi_result result = sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error);
-    if (result != SUMI_OK) {
-        sumi_job_free(engine, slot);
-        return result;
-    }
+    pack_prompt_job(&packer, source, job);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack_job(&packer, desc->text, &references, job);
+    pack_prompt_job(&packer, source, job);
     job->goal = SUMI_GOAL_PROMPTS;
     job->prompt_count = 1;
-    slot->model = desc->model;
-    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
+}
+
+static sumi_result submit_prompt(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+{
+    const sumi_prompt_desc* desc = given;
+    prompt_source source = {.text = desc->text};
+    SUMI_TRY(check_prompt_desc(engine, desc, &source.references, error));
+    const sumi_submission submission = {.kind = SUMI_JOB_KIND_PROMPT,
+                                        .functions = &s_functions,
+                                        .model = desc->model,
+                                        .copy = copy_prompt,
+                                        .source = &source,
+                                        .priority = desc->priority,
+                                        .user_data = desc->user_data};
+    return sumi_job_submit(engine, &submission, out_job, error);
 }
 
 sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_prompt"));
-    sumi_error error = {SUMI_OK, {0}};
-    sumi_result result;
-    if (desc == NULL || out_job == NULL)
-        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
-    else result = submit(engine, desc, out_job, &error);
-    return sumi_call_end(engine, result, &error);
-}
-
-static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt, sumi_error* error)
-{
-    SUMI_REFUSE(out_prompt == NULL, SUMI_INVALID_ARGUMENT, "sumi_fetch_prompt: out_prompt is NULL");
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_PROMPT, &slot, error));
-    const sumi_result result = slot->error.result;
-    if (result == SUMI_OK) {
-        *out_prompt = slot->u.plan.prompt;
-        slot->u.plan.prompt = NULL;
-    }
-    sumi_job_free(engine, slot);
-    return result;
+    return sumi_call_submit(engine, "sumi_submit_prompt", submit_prompt, desc, out_job);
 }
 
 sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt)
 {
-    if (out_prompt != NULL) *out_prompt = NULL;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_prompt"));
-    sumi_error error = {SUMI_OK, {0}};
-    const sumi_result result = fetch(engine, job, out_prompt, &error);
-    return sumi_call_end(engine, result, &error);
+    sumi_result result;
+    void* prompt = sumi_call_fetch_object(engine, "sumi_fetch_prompt", job, SUMI_JOB_KIND_PROMPT, "out_prompt",
+                                          out_prompt != NULL, &result);
+    if (out_prompt != NULL) *out_prompt = prompt;
+    return result;
 }
