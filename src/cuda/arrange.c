@@ -1,6 +1,7 @@
 // See arrange.h. Nothing here knows where a value lies: the plan has no offsets yet, and makes them from the marks.
 #include "cuda/arrange.h"
 #include "base/assert.h"
+#include "cuda/device.h"
 #include "cuda/stored.h"
 #include "kernels/rows.h"
 

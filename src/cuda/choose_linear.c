@@ -5,7 +5,10 @@
 // them anew, edit the constants below, run tests/tune_cuda_linear.c. The method, tile and split follow from the whole
 // op's shape, so that a slice gives the same bits; a slice takes a range of rows at multiples of the method's unit. A
 // product of one unit is done by the slice that holds the unit.
+#include "cuda/arrange.h"
 #include "cuda/cublaslt.h"
+#include "cuda/device.h"
+#include "cuda/linear.h"
 
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------

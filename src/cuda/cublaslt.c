@@ -2,6 +2,10 @@
 // our y[m, n] = x[m, k] w[n, k]^T, with our pitches as its leading dimensions.
 #include "cuda/cublaslt.h"
 #include "base/platform.h"
+#include "cuda/arrange.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "cuda/linear.h"
 #include <string.h>
 
 // ---- Its interface --------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 #include "cuda/device.h"
+#include "cuda/driver.h"
 #include <stdio.h>
 #include <string.h>
 

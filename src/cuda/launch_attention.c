@@ -4,6 +4,7 @@
 //
 // The kernel follows from the whole op and the device. A tile is the same work whichever launch does it, so slices
 // change no bit.
+#include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/attention.h"
 #include <string.h>

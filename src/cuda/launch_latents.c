@@ -1,5 +1,6 @@
 // Launches the ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the
 // VAE's ends. The kernels are in kernels/latents.cu.
+#include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/latents.h"
 

@@ -2,9 +2,16 @@
 //
 // Scratch: [weight in bfloat16, where its file's bytes are unpacked][parts of split k], or [x in 8 bits][its scale per row]
 #include "base/assert.h"
+#include "cuda/arrange.h"
 #include "cuda/cublaslt.h"
+#include "cuda/device.h"
+#include "cuda/form.h"
+#include "cuda/launch.h"
+#include "cuda/launch_stored.h"
+#include "cuda/linear.h"
 #include "cuda/state.h"
 #include "cuda/stored.h"
+#include "cuda/weight_forms.h"
 #include "kernels/rows.h"
 #include "kernels/upload.h"
 
@@ -437,7 +444,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     }
-    // launch.c keeps an adapter's weights precise
+    // weight_forms.c keeps an adapter's weights precise
     SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_8bit));
     SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
     p.finish = finish_of(run, out, is_fused, is_weight_gated);

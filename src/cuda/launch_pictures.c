@@ -10,6 +10,8 @@
 // for both ops. A picture may be made by several convolutions, of a strip each: their sums lie in the order of their
 // patches, and stay until the last strip is there, for what runs between them wants no scratch. Which ops do so follows
 // from the plan and the device alone, so slices do not change a bit.
+#include "cuda/device.h"
+#include "cuda/form.h"
 #include "cuda/launch.h"
 #include "kernels/conv.h"
 #include "kernels/group_norm.h"

@@ -1,6 +1,8 @@
 // Launches the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and
 // times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Which one runs follows from columns and element types; a
 // grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
+#include "cuda/arrange.h"
+#include "cuda/form.h"
 #include "cuda/launch.h"
 #include "cuda/stored.h"
 #include "kernels/rows.h"

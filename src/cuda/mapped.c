@@ -1,6 +1,8 @@
 #include "cuda/mapped.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
 #include <string.h>
 
 // as long as a call of update may take, and few copies per weight: each costs the caller some microseconds

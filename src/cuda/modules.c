@@ -1,6 +1,8 @@
 #include "cuda/modules.h"
 #include "base/assert.h"
 #include "base/sort.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

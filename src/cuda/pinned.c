@@ -1,6 +1,7 @@
 #include "cuda/pinned.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/device_memory.h"
 
 // pinned in 1.9 ms. The driver takes a few hundred copies ahead and lets the caller wait after that: of 1 MB each, a
 // slice of an encoder has two thousand

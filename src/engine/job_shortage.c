@@ -8,14 +8,14 @@
 #include "engine/plan_job.h"
 #include <stdio.h>
 
-#define MOST_SHEDS 2 // what other jobs read once, then what their steps read
+#define MOST_EVICTIONS 2 // what other jobs read once, then what their steps read
 
 static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 {
-    if (job->sheds == MOST_SHEDS || job->entry == NULL) return false;
+    if (job->evictions == MOST_EVICTIONS || job->entry == NULL) return false;
     sumi_engine_release(engine);
-    const bool is_any = engine->runner->functions->shed(engine->runner, &job->entry->plan);
-    job->sheds = is_any ? job->sheds + 1 : MOST_SHEDS;
+    const bool is_any = engine->runner->functions->evict(engine->runner, &job->entry->plan);
+    job->evictions = is_any ? job->evictions + 1 : MOST_EVICTIONS;
     return is_any;
 }
 
@@ -32,7 +32,7 @@ static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }
 
-// More than all the ways below together: two sheds, six halves, one raise, the smallest form, and the lowered limits.
+// More than all the ways below together: two evictions, six halves, one raise, the smallest form, and the lowered limits.
 #define MOST_TRIES 32
 
 bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)

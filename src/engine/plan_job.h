@@ -100,7 +100,7 @@ typedef struct sumi_plan_job {
     } generator; // of the item
     sumi_plan_entry* entry;
     int32_t batch_begin, batch_count; // the items that are run together: all of them, if the device has the memory
-    int32_t sheds;                    // how often weights went that other jobs would need again
+    int32_t evictions;                // how often weights went that other jobs would need again
     int32_t tries, lowered_limits;    // it began again for want of device memory; of them, with less of it
     bool has_reviewed, has_raised;    // asked whether there is memory again: as it began; as its plan did not fit
     bool has_tried_least;             // its smallest form
