@@ -139,8 +139,8 @@ static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* pl
 }
 
 // The old block goes first, so that the peak is not both.
-static sumi_result make_room(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
-                             sumi_error* error)
+static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
+                               sumi_error* error)
 {
     if (*memory != NULL && *held >= bytes) { return SUMI_OK; }
     sumi_free(cpu->heap, *memory);
@@ -155,9 +155,9 @@ static sumi_result cpu_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_
     SUMI_ASSERT(plan->arrange == NULL); // ops run one by one here, and every value is stored
     sumi_cpu* cpu = (sumi_cpu*)runner;
     remember_layout(cpu, plan);
-    SUMI_TRY(make_room(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan), "the packing buffers",
-                       error));
-    return make_room(cpu, &cpu->arena, &cpu->arena_bytes, plan->arena_bytes, "the arena", error);
+    SUMI_TRY(grow_memory(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan),
+                         "the packing buffers", error));
+    return grow_memory(cpu, &cpu->arena, &cpu->arena_bytes, plan->arena_bytes, "the arena", error);
 }
 
 static void cpu_release(sumi_runner* runner)
@@ -283,7 +283,7 @@ static const sumi_runner_functions functions = {.destroy = cpu_destroy,
                                                 .idle = cpu_idle};
 
 // How fast this core multiplies, measured on a tile for half a millisecond. The engine refines it while running.
-static sumi_rates measure(const sumi_cpu* cpu, float* memory)
+static sumi_rates measure_rates(const sumi_cpu* cpu, float* memory)
 {
     const sumi_cpu_kernels* kernels = cpu->kernels;
     float *a = memory, *b = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE,
@@ -344,7 +344,7 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     int32_t count = sumi_workers_count(workers);
     snprintf(cpu->device, sizeof cpu->device, "processor, %s, %d thread%s", kernels->name, count,
              count == 1 ? "" : "s");
-    cpu->rates = measure(cpu, memory);
+    cpu->rates = measure_rates(cpu, memory);
     sumi_free(heap, memory);
     *out_runner = &cpu->runner;
     return SUMI_OK;

@@ -49,7 +49,7 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
 
-static sumi_result load(sumi_cuda* cuda, float* out_progress, sumi_error* error)
+static sumi_result load_modules(sumi_cuda* cuda, float* out_progress, sumi_error* error)
 {
     bool is_last = false;
     SUMI_TRY(sumi_cuda_modules_step(cuda->modules, &is_last, out_progress, error));
@@ -68,7 +68,7 @@ static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_pro
     sumi_result result = SUMI_OK;
     if (!cuda->is_loaded) {
         SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
-        result = load(cuda, out_progress, error);
+        result = load_modules(cuda, out_progress, error);
         sumi_cuda_leave(&cuda->device, &scope);
     }
     if (cuda->is_loaded) *out_progress = 1.0f;

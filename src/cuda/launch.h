@@ -71,6 +71,12 @@ typedef struct sumi_cuda_grid {
 } sumi_cuda_grid;
 // One launch of the named kernel. params: as cuLaunchKernel takes them.
 sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void** params);
+// The same of a kernel whose one parameter is a struct.
+static inline sumi_result sumi_cuda_launch_args(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid,
+                                                void* args)
+{
+    return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
+}
 // A 2-D .. 5-D tiled tensor map of bf16 (or bytes: e4m3, int8); dims[0] is innermost; strides[i] in bytes is of dimension i +
 // 1. Zero fill, no interleave, 256-byte L2 promotion.
 sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type,

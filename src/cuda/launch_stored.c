@@ -1,5 +1,6 @@
 #include "cuda/launch_stored.h"
 #include "base/assert.h"
+#include "base/integers.h"
 #include "cuda/device.h"
 #include "cuda/form.h"
 #include "cuda/launch.h"
@@ -33,9 +34,6 @@ enum {
     MOST_SPLIT = 16,
     ARRIVALS = 65536 // of run->arrivals
 };
-
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
 // ---- Unpacking ------------------------------------------------------------------------------------------------------
 
@@ -112,17 +110,17 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     const int32_t tile = choose_tile(device, type, is_hopper, rows);
     if (tile < 0) return none;
     const int32_t tile_rows = s_tiles[tile].rows, cols = is_hopper ? 64 * s_tiles[tile].groups : SUMI_GEMM_STORED_COLS,
-                  across = divide_up(rows, tile_rows), tiles = divide_up(weight->rows, cols),
+                  across = sumi_divide_up(rows, tile_rows), tiles = sumi_divide_up(weight->rows, cols),
                   processors = device->multiprocessors > 0 ? device->multiprocessors : 1;
     if ((int64_t)tiles * across > ARRIVALS) return none;
     int32_t blocks;  // Hopper: in all; else parts of k
     if (is_hopper) { // each with two stages at least
-        const int32_t stages = tiles * divide_up(weight->cols, 256);
-        blocks = min_int(processors / across, stages / 2);
+        const int32_t stages = tiles * sumi_divide_up(weight->cols, 256);
+        blocks = sumi_min_int(processors / across, stages / 2);
     } else { // as fill the multiprocessors, each of 512 elements at least
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024),
-                      wanted = processors * (fitting < 1 ? 1 : min_int(fitting, 4));
-        blocks = min_int(min_int(wanted / (tiles * across), weight->cols / 512), MOST_SPLIT);
+                      wanted = processors * (fitting < 1 ? 1 : sumi_min_int(fitting, 4));
+        blocks = sumi_min_int(sumi_min_int(wanted / (tiles * across), weight->cols / 512), MOST_SPLIT);
     }
     blocks = blocks < 1 ? 1 : blocks;
     const uint64_t places =
@@ -155,9 +153,10 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
     args->row_bytes = (int32_t)parts[0].row_bytes;
     args->split = choice->blocks;
     const char* name = s_types[type].gemm[choice->tile];
-    const uint32_t across = (uint32_t)divide_up(args->m, choice->unit_rows), shared = shared_of(type, choice->tile);
+    const uint32_t across = (uint32_t)sumi_divide_up(args->m, choice->unit_rows),
+                   shared = shared_of(type, choice->tile);
     if (s_tiles[choice->tile].groups == 0) {
-        const sumi_cuda_grid grid = {(uint32_t)divide_up(weight->rows, SUMI_GEMM_STORED_COLS), across,
+        const sumi_cuda_grid grid = {(uint32_t)sumi_divide_up(weight->rows, SUMI_GEMM_STORED_COLS), across,
                                      (uint32_t)choice->blocks, SUMI_GEMM_STORED_THREADS, shared};
         return sumi_cuda_launch(run, name, grid, (void*[]){args});
     }

@@ -1,5 +1,6 @@
 #include "cuda/transfers.h"
 #include "base/assert.h"
+#include "base/integers.h"
 #include "base/platform.h"
 #include "cuda/device.h"
 #include "cuda/device_memory.h"
@@ -13,8 +14,6 @@
 #define RING_PAGES 4
 #define RING_BYTES (RING_PAGES * (uint64_t)SUMI_CUDA_PAGE)
 #define ALIGN 64u // of constants and mirrors
-
-static uint64_t align_constant(uint64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 static bool is_written(const sumi_plan* plan, sumi_value value)
 {
@@ -43,7 +42,7 @@ sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
         if (!plan->values[v].bound || !is_written(plan, value)) continue;
         sumi_cuda_mirror* mirror = &record->mirrors[record->mirror_count++];
         *mirror = (sumi_cuda_mirror){.value = value, .offset = record->mirror_end};
-        record->mirror_end += align_constant(plan->values[v].bytes);
+        record->mirror_end += sumi_align(plan->values[v].bytes, ALIGN);
     }
     for (int32_t i = 0; i < record->mirror_count; i++) {
         SUMI_CU(&cuda->device.driver,
@@ -67,14 +66,14 @@ sumi_result sumi_cuda_make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, su
 {
     const sumi_plan* plan = record->plan;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < plan->constant_count; i++) bytes += align_constant(plan->constants[i].bytes);
+    for (size_t i = 0; i < plan->constant_count; i++) bytes += sumi_align(plan->constants[i].bytes, ALIGN);
     if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
     SUMI_TRY(
         sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
     unsigned char* at = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         memcpy(at, plan->constants[i].data, (size_t)plan->constants[i].bytes);
-        at += align_constant(plan->constants[i].bytes);
+        at += sumi_align(plan->constants[i].bytes, ALIGN);
     }
     return SUMI_OK;
 }
@@ -88,10 +87,10 @@ bool sumi_cuda_has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
 {
     uint64_t constants = 0, mirrors = 0;
-    for (size_t i = 0; i < plan->constant_count; i++) constants += align_constant(plan->constants[i].bytes);
+    for (size_t i = 0; i < plan->constant_count; i++) constants += sumi_align(plan->constants[i].bytes, ALIGN);
     for (size_t v = 0; v < plan->value_count; v++) {
         if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1}))
-            mirrors += align_constant(plan->values[v].bytes);
+            mirrors += sumi_align(plan->values[v].bytes, ALIGN);
     }
     return pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + sumi_cuda_block_bytes(constants);
 }
@@ -120,7 +119,7 @@ static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* 
 
 // ---- Inputs ---------------------------------------------------------------------------------------------------------
 
-static CUdeviceptr address_of(const sumi_cuda* cuda, const sumi_plan* plan, sumi_value value)
+static CUdeviceptr value_address(const sumi_cuda* cuda, const sumi_plan* plan, sumi_value value)
 {
     return cuda->arena.address + sumi_plan_info(plan, value)->offset;
 }
@@ -132,10 +131,10 @@ void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
         sumi_cuda_keep_failure(cuda,
-                               cuda->device.driver.cuMemcpyHtoDAsync(address_of(cuda, plan, constant->value), at,
+                               cuda->device.driver.cuMemcpyHtoDAsync(value_address(cuda, plan, constant->value), at,
                                                                      (size_t)constant->bytes, cuda->device.compute),
                                "copying a plan's constants");
-        at += align_constant(constant->bytes);
+        at += sumi_align(constant->bytes, ALIGN);
     }
 }
 
@@ -181,7 +180,7 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
     if (cuda->failure.result != SUMI_OK || cuda->page_count < RING_PAGES || !sumi_cuda_enter_quietly(cuda, &scope))
         return;
     const unsigned char* from = data;
-    const CUdeviceptr to = address_of(cuda, plan, value) + offset;
+    const CUdeviceptr to = value_address(cuda, plan, value) + offset;
     for (uint64_t done = 0; done < bytes && cuda->failure.result == SUMI_OK;) {
         uint64_t piece = bytes - done;
         unsigned char* pinned = make_ring_room(cuda, &piece);
@@ -195,7 +194,7 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
         sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
                                "copying an input to the device");
         w->begin = cuda->ring_at;
-        w->end = cuda->ring_at += align_constant(piece);
+        w->end = cuda->ring_at += sumi_align(piece, ALIGN);
         cuda->write_count++;
         done += piece;
     }

@@ -1,5 +1,6 @@
 #include "cuda/weight_forms.h"
 #include "base/assert.h"
+#include "base/integers.h"
 #include "cuda/arrange.h"
 #include "cuda/form.h"
 #include "cuda/stored.h"
@@ -51,7 +52,6 @@ bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which,
     return false;
 }
 
-static int32_t round_to(int32_t value, int32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 static bool is_8bit_form(sumi_cuda_form form) { return sumi_cuda_form_operands(form) != SUMI_CUDA_BF16; }
 bool sumi_cuda_is_gated_form(sumi_cuda_form form)
 {
@@ -65,10 +65,10 @@ static int32_t form_pitch(const sumi_weight* weight, sumi_cuda_form form)
     if (is_stored_form(form)) return weight->cols;
     switch (form) {
     case SUMI_CUDA_FORM_VECTOR:
-    case SUMI_CUDA_FORM_VECTOR_BALANCED: return round_to(weight->rows * weight->cols, 8);
+    case SUMI_CUDA_FORM_VECTOR_BALANCED: return sumi_round_up(weight->rows * weight->cols, 8);
     case SUMI_CUDA_FORM_CONV:
-    case SUMI_CUDA_FORM_CONV_UP: return round_to(weight->cols / SUMI_UPLOAD_TAPS, 8);
-    default: return round_to(weight->cols, 8);
+    case SUMI_CUDA_FORM_CONV_UP: return sumi_round_up(weight->cols / SUMI_UPLOAD_TAPS, 8);
+    default: return sumi_round_up(weight->cols, 8);
     }
 }
 

@@ -39,7 +39,7 @@ static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* 
 // Else nobody reads the negative prompts.
 static bool is_guided(const sumi_image_desc* desc) { return desc->guidance != desc->model->info.guidance_off; }
 
-static sumi_result check_items(const sumi_image_desc* desc, sumi_error* error)
+static sumi_result check_image_items(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->item_count < 1 || desc->item_count > SUMI_MAX_ITEMS, SUMI_INVALID_ARGUMENT,
                 "item_count is %d: give 1 to %d", (int)desc->item_count, SUMI_MAX_ITEMS);
@@ -268,7 +268,8 @@ static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_refer
 }
 
 // All prompts of a job, those encoded now and before, see the same references.
-static sumi_result check_references(const sumi_image_desc* desc, const sumi_references* references, sumi_error* error)
+static sumi_result check_image_references(const sumi_image_desc* desc, const sumi_references* references,
+                                          sumi_error* error)
 {
     SUMI_TRY(sumi_references_check_count(desc->model, references->count, error));
     SUMI_REFUSE(references->count > 0 && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
@@ -311,10 +312,10 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED,
                 "model: it was opened without a VAE, which makes pictures of latents");
     SUMI_TRY(check_schedule(desc, error));
-    SUMI_TRY(check_items(desc, error));
+    SUMI_TRY(check_image_items(desc, error));
     sumi_references references;
     SUMI_TRY(find_references(desc, &references, error));
-    SUMI_TRY(check_references(desc, &references, error));
+    SUMI_TRY(check_image_references(desc, &references, error));
     SUMI_TRY(settle_size(out_settled, &references, error));
     SUMI_TRY(check_noise(desc, error));
     SUMI_TRY(check_start(desc, error));

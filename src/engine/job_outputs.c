@@ -95,8 +95,8 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_slot* slot,
 
 // ---- Behind the last slice ------------------------------------------------------------------------------------------
 
-static void read_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset, void* into,
-                       uint64_t bytes)
+static void read_plan_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
+                            void* into, uint64_t bytes)
 {
     engine->runner->functions->read(engine->runner, &job->entry->plan, value, offset, into, bytes);
 }
@@ -191,7 +191,7 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_slot* slot, 
     const uint64_t bytes = (uint64_t)job->batch_count * 3 * size * sizeof(float);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
     const float* rgb = engine->workspace.values.data;
-    read_value(engine, job, job->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
+    read_plan_value(engine, job, job->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
     const int32_t back = 1 - job->preview_front;
     // those of other batches stay
     if (job->batch_count < job->item_count)
@@ -214,13 +214,13 @@ static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi
 {
     SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
     if (job->entry->plan.activation_bytes == 4) {
-        read_value(engine, job, value, first * 4, into, count * 4);
+        read_plan_value(engine, job, value, first * 4, into, count * 4);
         return;
     }
     uint16_t halves[4096];
     for (size_t done = 0, part; done < count; done += part) {
         part = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
-        read_value(engine, job, value, (first + done) * 2, halves, part * 2);
+        read_plan_value(engine, job, value, (first + done) * 2, halves, part * 2);
         sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, part);
     }
 }
@@ -234,17 +234,17 @@ static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t ite
     const uint64_t first = ((uint64_t)(item - job->batch_begin) * width * (uint64_t)job->height + from) * 3;
     const sumi_format format = job->items[item].target.format;
     if (format == SUMI_FORMAT_RGB8) {
-        read_value(engine, job, pipeline->bytes, first, pixels, count * 3);
+        read_plan_value(engine, job, pipeline->bytes, first, pixels, count * 3);
     } else if (format == SUMI_FORMAT_RGB32F) {
         float* values = (float*)(void*)pixels; // in a block of ours, aligned
         read_activations(engine, job, pipeline->picture, first, values, count * 3);
         for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
     } else if (widens_on_device(engine, &job->items[item])) {
-        read_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
+        read_plan_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
     } else {
         // into the last three quarters, then spread from the front: the reader stays ahead of the writer
         const unsigned char* rgb = pixels + count;
-        read_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
+        read_plan_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
         for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
             const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
             pixels[0] = format == SUMI_FORMAT_BGRA8 ? b : r, pixels[1] = g;
@@ -307,12 +307,12 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = sumi_plan_job_latent_values(job);
     float* latents = job->latents + (size_t)index * count;
-    read_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
-               (uint64_t)(index - job->batch_begin) * count * sizeof(float), latents, count * sizeof(float));
+    read_plan_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
+                    (uint64_t)(index - job->batch_begin) * count * sizeof(float), latents, count * sizeof(float));
     if (job->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
     if (index == job->batch_begin) {
         int32_t bad = 0;
-        read_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
+        read_plan_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
         if (bad != 0) {
             const bool is_given = job->noise_values != NULL || job->start_latents != NULL || job->start_noise != NULL;
             return sumi_fail(error, SUMI_NOT_FINITE,

@@ -56,7 +56,8 @@ static bool is_before_denoising(const sumi_run* run)
 
 // The states before this evaluation: on the processor at once, from a device with the second call. Without memory for
 // them the job will begin anew.
-static sumi_result keep(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done, sumi_error* error)
+static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
+                               sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_value states[3];
@@ -103,7 +104,7 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_slot* slot, sumi_yield
             *out = SUMI_YIELD_HOLDS_BACK;
             return SUMI_OK;
         }
-        if (counter > 0) SUMI_TRY(keep(engine, job, counter, &is_over, error));
+        if (counter > 0) SUMI_TRY(keep_states(engine, job, counter, &is_over, error));
     }
     *out = is_over ? SUMI_YIELDED : SUMI_YIELD_HOLDS_BACK;
     if (is_over) go_back(job);

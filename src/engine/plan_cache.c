@@ -99,7 +99,7 @@ static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* e
 
 // All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie
 // in the page cache.
-static sumi_result measure(const writing* w, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const uint64_t budget = w->request.budget;
     const uint64_t own = entry->plan.arena_bytes + entry->scratch_bytes;
@@ -108,7 +108,7 @@ static sumi_result measure(const writing* w, sumi_plan_entry* entry, sumi_error*
     return w->runner->functions->need(w->runner, &entry->plan, budget, &entry->need, error);
 }
 
-static sumi_result refuse(const writing* w, const sumi_plan_entry* entry, sumi_error* error)
+static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_ASSERT(!entry->need.fits);
     const char* smaller =
@@ -133,7 +133,7 @@ static sumi_result refuse(const writing* w, const sumi_plan_entry* entry, sumi_e
 static sumi_result try_plan(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_TRY(write_plan(w, tile, entry, error));
-    return measure(w, entry, error);
+    return measure_need(w, entry, error);
 }
 
 // The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
@@ -158,7 +158,7 @@ static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, 
         sumi_plan_end(&entry->plan);
         SUMI_TRY(try_plan(w, tile, entry, error));
     }
-    return entry->need.fits ? SUMI_OK : refuse(w, entry, error);
+    return entry->need.fits ? SUMI_OK : refuse_plan(w, entry, error);
 }
 
 static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_slice* b)
@@ -286,7 +286,7 @@ static sumi_result make_key(sumi_engine* engine, const sumi_plan_request* reques
     return SUMI_OK;
 }
 
-static sumi_plan_entry* find(sumi_plan_cache* cache, const sumi_packer* key)
+static sumi_plan_entry* find_plan(sumi_plan_cache* cache, const sumi_packer* key)
 {
     SUMI_ASSERT(key->used > 0);
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
@@ -304,7 +304,7 @@ const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_reque
     sumi_packer key;
     sumi_error none = {SUMI_OK, {0}};
     const sumi_plan_request request = sumi_plan_complete(engine, asked);
-    return make_key(engine, &request, &key, &none) == SUMI_OK ? find(&engine->cache, &key) : NULL;
+    return make_key(engine, &request, &key, &none) == SUMI_OK ? find_plan(&engine->cache, &key) : NULL;
 }
 
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
@@ -316,7 +316,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, s
     *out_entry = NULL;
     sumi_packer key;
     SUMI_TRY(make_key(engine, &request, &key, error));
-    *out_entry = find(cache, &key);
+    *out_entry = find_plan(cache, &key);
     if (*out_entry != NULL) {
         (*out_entry)->used = ++cache->uses;
         return SUMI_OK;

@@ -252,8 +252,8 @@ static size_t copy_finite(const void* from, float* into, size_t count)
     return count;
 }
 
-static sumi_result load(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set,
-                        sumi_prompt** out_prompt, sumi_error* error)
+static sumi_result load_prompt(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set,
+                               sumi_prompt** out_prompt, sumi_error* error)
 {
     SUMI_ASSERT(model->info.text_encoder_count <= SUMI_MAX_TEXT_ENCODERS);
     SUMI_TRY(sumi_safetensors_read(set, data, bytes, "the saved prompt", error));
@@ -298,7 +298,7 @@ sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, 
     }
     sumi_tensor_set set;
     sumi_tensor_set_init(&set, &engine->heap, NULL);
-    sumi_result result = load(model, data, bytes, &set, out_prompt, &error);
+    sumi_result result = load_prompt(model, data, bytes, &set, out_prompt, &error);
     sumi_tensor_set_close(&set);
     return sumi_call_end(engine, result, &error);
 }

@@ -237,7 +237,7 @@ static double most_own_us(const sumi_engine* engine)
 
 // Whether what comes next fits into a call's budget. On a device that bounds what is in flight there, from this call
 // or an earlier one; this thread's own time counts for itself.
-static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
+static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && elapsed >= 0.0);
     const double next = predict(engine), most_own = most_own_us(engine);
@@ -271,7 +271,7 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
             if (state == PUMP_WAITS) wait_for_device(engine);
         } else {
             if (state == PUMP_WAITS) break; // the device has enough to do until the next frame
-            if (!fits(engine, budget_us, (double)(sumi_clock_ns() - begin) * 1e-3)) break;
+            if (!fits_budget(engine, budget_us, (double)(sumi_clock_ns() - begin) * 1e-3)) break;
         }
         state = advance_one(engine);
     }

@@ -166,7 +166,7 @@ static bool is_folder(const sumi_checkpoint* checkpoint, const char* path)
     return !sumi_file_exists(checkpoint->files, path);
 }
 
-static sumi_result copy(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy)
+static sumi_result duplicate_text(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy)
 {
     *out_copy = sumi_copy_text(heap, text);
     return *out_copy != NULL || text == NULL ? SUMI_OK : sumi_out_of_memory(error, strlen(text) + 1, "a file name");
@@ -211,7 +211,7 @@ static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int
     s->component = component;
     s->given = given;
     s->is_folder = folder;
-    return copy(checkpoint->heap, path, error, &s->path);
+    return duplicate_text(checkpoint->heap, path, error, &s->path);
 }
 
 // The path that the caller gave for a component, NULL when there is none or it is not asked for.
@@ -222,12 +222,12 @@ static const char* given_path(const sumi_checkpoint_desc* desc, int32_t kind)
 
 static sumi_result keep_paths(sumi_checkpoint* checkpoint, const sumi_checkpoint_desc* desc, sumi_error* error)
 {
-    SUMI_TRY(copy(checkpoint->heap, desc->path, error, &checkpoint->path));
+    SUMI_TRY(duplicate_text(checkpoint->heap, desc->path, error, &checkpoint->path));
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !desc->without_text_encoder; i++) {
-        SUMI_TRY(copy(checkpoint->heap, desc->tokenizer_paths[i], error, &checkpoint->tokenizer_paths[i]));
+        SUMI_TRY(duplicate_text(checkpoint->heap, desc->tokenizer_paths[i], error, &checkpoint->tokenizer_paths[i]));
     }
-    return copy(checkpoint->heap, desc->without_text_encoder ? NULL : desc->processor_path, error,
-                &checkpoint->processor_path);
+    return duplicate_text(checkpoint->heap, desc->without_text_encoder ? NULL : desc->processor_path, error,
+                          &checkpoint->processor_path);
 }
 
 // The folders below `path`, and `path` itself.
@@ -611,7 +611,7 @@ static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_to
     if (tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
     SUMI_ASSERT(tokenizer->folder == NULL && tokenizer->file.heap == NULL);
     SUMI_TRY(name[0] != '\0' ? join(checkpoint->heap, folder, name, error, &tokenizer->folder)
-                             : copy(checkpoint->heap, folder, error, &tokenizer->folder));
+                             : duplicate_text(checkpoint->heap, folder, error, &tokenizer->folder));
     const char* place = tokenizer->folder;
     SUMI_TRY(note_place(checkpoint, tokenizer, place, error));
     SUMI_TRY(open_if_there(checkpoint, &tokenizer->file, place, "tokenizer.json", false, error));

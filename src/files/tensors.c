@@ -36,8 +36,8 @@ void sumi_tensor_set_close(sumi_tensor_set* set)
 
 // A terminated copy in the set's text blocks. Texts of a quarter block and more get a block of their own, put before
 // the current one.
-static sumi_result keep_text(sumi_tensor_set* set, const char* text, size_t bytes, sumi_error* error,
-                             const char** out_text)
+static sumi_result copy_into_set(sumi_tensor_set* set, const char* text, size_t bytes, sumi_error* error,
+                                 const char** out_text)
 {
     const bool large = bytes >= TEXT_BLOCK_BYTES / 4;
     if (large || bytes + 1 > TEXT_BLOCK_BYTES - set->text_used) {
@@ -152,7 +152,7 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
     }
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->tensors, &set->capacity, set->count + 1, sizeof *set->tensors, error));
     const char* kept;
-    SUMI_TRY(keep_text(set, name, name_bytes, error, &kept));
+    SUMI_TRY(copy_into_set(set, name, name_bytes, error, &kept));
     set->tensors[set->count] = *tensor;
     set->tensors[set->count].name = kept;
     SUMI_ASSERT(set->slots[slot] == 0 && (set->count + 1) * 2 <= set->slot_count);
@@ -173,8 +173,8 @@ sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->metadata, &set->metadata_capacity, set->metadata_count + 1,
                        sizeof *set->metadata, error));
     sumi_metadata* entry = &set->metadata[set->metadata_count];
-    SUMI_TRY(keep_text(set, key, key_bytes, error, &entry->key));
-    SUMI_TRY(keep_text(set, value, value_bytes, error, &entry->value));
+    SUMI_TRY(copy_into_set(set, key, key_bytes, error, &entry->key));
+    SUMI_TRY(copy_into_set(set, value, value_bytes, error, &entry->value));
     set->metadata_count++;
     return SUMI_OK;
 }

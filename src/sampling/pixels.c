@@ -8,6 +8,7 @@
 // input pixel, count, weights.
 #include "sampling/pixels.h"
 #include "base/assert.h"
+#include "base/float_bits.h"
 #include <math.h>
 #include <string.h>
 
@@ -170,7 +171,7 @@ static sumi_result check_source(const void* data, int32_t width, int32_t height,
     return SUMI_OK;
 }
 
-static sumi_result check_size(int32_t width, int32_t height, const char* what, sumi_error* error)
+static sumi_result check_pixel_size(int32_t width, int32_t height, const char* what, sumi_error* error)
 {
     if (side_is_good(width) && side_is_good(height)) return SUMI_OK;
     return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s cannot be resized to %d x %d: each side must be 1 to %d pixels",
@@ -186,7 +187,7 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
                          "a picture of %d channels cannot be resized: 1 to 4 are possible", (int)channel_count);
     }
     SUMI_TRY(check_source(source, width, height, row_bytes, channel_count, "the picture to resize", error));
-    SUMI_TRY(check_size(new_width, new_height, "the picture", error));
+    SUMI_TRY(check_pixel_size(new_width, new_height, "the picture", error));
     if (into == NULL)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized picture has nowhere to go: into is NULL");
     if (filter != SUMI_FILTER_BICUBIC && filter != SUMI_FILTER_LANCZOS) {
@@ -250,7 +251,7 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
                                sumi_error* error)
 {
     SUMI_TRY(sumi_pixels_check(pixels, "the picture", error));
-    SUMI_TRY(check_size(width, height, "the picture", error));
+    SUMI_TRY(check_pixel_size(width, height, "the picture", error));
     if (rgb == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the RGB picture has nowhere to go: rgb is NULL");
     const uint8_t* data = pixels->data;
     const size_t count = (size_t)width * (size_t)height;
@@ -339,7 +340,7 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
                                 uint8_t* mask, float* latent_mask, sumi_error* error)
 {
     SUMI_TRY(sumi_pixels_check(pixels, "the mask", error));
-    SUMI_TRY(check_size(width, height, "the mask", error));
+    SUMI_TRY(check_pixel_size(width, height, "the mask", error));
     if (mask == NULL)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has nowhere to go: mask is NULL");
     const int32_t channels = pixels->channel_count;
@@ -419,26 +420,19 @@ void sumi_mask_opacity(const uint8_t* mask, const uint16_t* distances, size_t co
 
 // ---- Pixels out -----------------------------------------------------------------------------------------------------
 
-static inline int32_t bits_of(float value)
-{
-    int32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 // Comparisons of bits, which become moves under a condition: in a preview of noise every other branch would be
 // predicted wrongly.
 static inline uint8_t from_unit(float value)
 {
     const int32_t one = 0x3f800000, half = 0x3f000000, infinity = 0x7f800000;
-    int32_t bits = bits_of(value * 0.5f + 0.5f);
+    int32_t bits = (int32_t)sumi_bits_of_float(value * 0.5f + 0.5f);
     bits = bits > infinity ? 0 : bits; // NaN
     bits = bits > 0 ? bits : 0;        // a negative one, too
     bits = bits > one ? one : bits;
     float unit;
     memcpy(&unit, &bits, sizeof unit);
     const float scaled = unit * 255.0f;
-    const int32_t whole = (int32_t)scaled, rest = bits_of(scaled - (float)whole);
+    const int32_t whole = (int32_t)scaled, rest = (int32_t)sumi_bits_of_float(scaled - (float)whole);
     return (uint8_t)(whole + ((rest > half) | ((rest == half) & (whole & 1))));
 }
 

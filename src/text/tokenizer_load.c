@@ -720,7 +720,7 @@ sumi_result sumi_tokenizer_begin(sumi_heap* heap, const void* json, size_t bytes
     return SUMI_OK;
 }
 
-static sumi_tokenizer_bytes bytes_of(const sumi_file* file)
+static sumi_tokenizer_bytes file_bytes(const sumi_file* file)
 {
     return (sumi_tokenizer_bytes){file->data, (size_t)file->bytes, file->path};
 }
@@ -730,10 +730,10 @@ sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tok
 {
     *out_tokenizer = NULL;
     const sumi_tokenizer_files files = {.main = {found->data, found->bytes, found->path},
-                                        .merges = bytes_of(&found->merges),
-                                        .config = bytes_of(&found->config),
-                                        .added = bytes_of(&found->added),
-                                        .special = bytes_of(&found->special)};
+                                        .merges = file_bytes(&found->merges),
+                                        .config = file_bytes(&found->config),
+                                        .added = file_bytes(&found->added),
+                                        .special = file_bytes(&found->special)};
     switch (found->form) {
     case SUMI_TOKENIZER_JSON:
         return sumi_tokenizer_begin(heap, found->data, found->bytes, found->path, error, out_tokenizer);
