@@ -4,6 +4,7 @@
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
+#include "files/tensor_scaling.h"
 #include "models/signatures.h"
 #include "system.h"
 #include "test.h"
@@ -1290,6 +1291,7 @@ TEST(folders_are_searched_by_stem)
 static sumi_checkpoint_desc with_signatures(sumi_checkpoint_desc desc)
 {
     if (desc.signatures == NULL) { desc.signatures = sumi_signatures(&desc.signature_count); }
+    desc.class_words = sumi_class_words();
     return desc;
 }
 

@@ -137,16 +137,3 @@ sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const 
 {
     return walk(&(walker){.heap = heap, .set = set, .path = path, .error = error}, data, bytes);
 }
-
-sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* folder,
-                            const char* path, sumi_error* error)
-{
-    sumi_tensor_opening opening = {.heap = set->heap};
-    sumi_result result = sumi_index_list_shards(&opening, data, bytes, folder, path, error);
-    for (bool done = false; result == SUMI_OK && !done;) {
-        result = sumi_tensor_opening_step(&opening, set, error, &done);
-    }
-    if (result == SUMI_OK) { result = sumi_index_check(set, set->heap, data, bytes, path, error); }
-    sumi_tensor_opening_end(&opening);
-    return result;
-}

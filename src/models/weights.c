@@ -1,5 +1,6 @@
 #include "models/weights.h"
 #include "base/assert.h"
+#include "files/tensor_scaling.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
