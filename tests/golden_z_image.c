@@ -5,6 +5,7 @@
 #include "golden_watch.h"
 #include "models/network_state.h"
 #include "models/recipe.h"
+#include "pictures/masks.h"
 #include "plan_runner.h"
 #include "sampling/schedule.h"
 #include "text/tokenizer.h"

@@ -4,8 +4,8 @@
 #include "failing.h"
 #include "models/qwen_vision.h"
 #include "models/signatures.h"
+#include "pictures/picture_sizes.h"
 #include "plan_runner.h"
-#include "sampling/picture_sizes.h"
 #include "system.h"
 #include "test.h"
 

@@ -7,7 +7,7 @@
 #include "engine/job_phases.h"
 #include "engine/plan_job.h"
 #include "engine/submission.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 #include <string.h>
 
 static const sumi_job_functions s_functions = {"an encoding job",  sumi_plan_job_predict, sumi_plan_job_step,

@@ -12,7 +12,7 @@
 #include "engine/plan_key.h"
 #include "engine/prompts.h"
 #include "engine/references.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 #include "sampling/schedule.h"
 #include <math.h>
 #include <stdio.h>

@@ -7,6 +7,7 @@
 #include "engine/plan_job.h"
 #include "engine/references.h"
 #include "engine/resize.h"
+#include "pictures/masks.h"
 #include <string.h>
 
 // Of what reserve_mask takes.

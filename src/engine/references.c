@@ -6,7 +6,7 @@
 #include "engine/models.h"
 #include "engine/prompts.h"
 #include "engine/resize.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 #include <stdio.h>
 
 static sumi_picture_size size_of(const sumi_pixels* pixels)

@@ -9,7 +9,7 @@
 #define SUMI_ENGINE_REFERENCES_H
 #include "engine/buffers.h"
 #include "models/network.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 
 typedef struct sumi_reference {
     sumi_pixels source; // the host's picture, then the job's own copy

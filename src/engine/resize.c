@@ -7,7 +7,7 @@
 #include "engine/resize.h"
 #include "base/assert.h"
 #include "engine/buffers.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 #include <string.h>
 
 #define PIECE 3000000.0 // multiplications: about two milliseconds
