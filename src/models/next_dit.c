@@ -706,7 +706,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
         row_begin[s] = s * l.image_rows;
     }
     sumi_row_band bands[3][2 * MAX_EVALUATIONS];
-    const int32_t final_rows = job->whole ? l.rows : image_rows;
+    const int32_t final_rows = job->every_row ? l.rows : image_rows;
     const modulated_rows of_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
                          of_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
                          of_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
@@ -732,7 +732,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
     }
     for (int32_t i = 0; i < model->layer_count; i++) {
         const sumi_next_dit_block* w = &model->layers[i];
-        bool is_last = i == model->layer_count - 1 && !job->whole;
+        bool is_last = i == model->layer_count - 1 && !job->every_row;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
         write_dit_block(model, plan, w, x, of_all, is_last ? of_images : of_all, is_last ? &from_images : &over_all,
                         state->rope[slot], state->modulation[w->slot]);

@@ -557,7 +557,6 @@ static void write_images(writer* w)
     w->denoising.prompt_count = r->prompt_count;
     w->denoising.evaluation_count = r->evaluation_count;
     w->denoising.times = out->times;
-    w->denoising.whole = r->whole;
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
     write_changed_norms(w);
     w->network->recipe->denoiser->write_prepare(w->network->denoiser, w->plan, &w->denoising);
@@ -568,8 +567,8 @@ static void write_images(writer* w)
     if (!r->without_decode) { write_pictures(w); }
 }
 
-sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
-                                sumi_pipeline* out_pipeline, sumi_error* error)
+static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeline_request* request, bool every_row,
+                                  sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error)
 {
     SUMI_ASSERT(network->is_open && plan->op_count == 0);
     SUMI_ASSERT(request->adapter_count == 0 || request->adapters != NULL);
@@ -595,6 +594,7 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     w->plan = plan;
     w->out = out_pipeline;
     w->denoising.state = w + 1;
+    w->denoising.every_row = every_row;
     sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);
@@ -605,4 +605,16 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     }
     sumi_free(plan->heap, w);
     return sumi_plan_finish(plan, error);
+}
+
+sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
+                                sumi_pipeline* out_pipeline, sumi_error* error)
+{
+    return write_pipeline(network, request, false, plan, out_pipeline, error);
+}
+
+sumi_result sumi_pipeline_write_every_row(const sumi_network* network, const sumi_pipeline_request* request,
+                                          sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error)
+{
+    return write_pipeline(network, request, true, plan, out_pipeline, error);
 }

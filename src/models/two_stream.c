@@ -362,7 +362,7 @@ static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_d
     const sumi_two_stream* model = memory;
     two_stream_state* state = job->state;
     write_two_stream_captions(model, plan, job);
-    state->has_zero = model->zero_cond && (job->reference_count > 0 || job->whole);
+    state->has_zero = model->zero_cond && (job->reference_count > 0 || job->every_row);
     uint64_t elements =
         (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
     state->has_tables = elements * (uint64_t)plan->activation_bytes <= model->table_bytes;
@@ -521,7 +521,7 @@ static void add_run(stream* s, int32_t joint_row, int32_t rows)
 static void plan_streams(writer* w)
 {
     const layout* l = &w->layout;
-    bool whole = w->job->whole, is_split = w->state->has_zero && l->reference_rows > 0;
+    bool every_row = w->job->every_row, is_split = w->state->has_zero && l->reference_rows > 0;
     stream *image = &w->streams[0], *text = &w->streams[1], *references = is_split ? &w->streams[2] : image;
     *image = (stream){.names = &s_image, .side = SUMI_TWO_STREAM_IMAGE};
     *text = (stream){.names = &s_text, .side = SUMI_TWO_STREAM_TEXT};
@@ -536,10 +536,10 @@ static void plan_streams(writer* w)
         w->sequences[s] = (sumi_sequence){
             .span = {{s * l->tokens, l->tokens}, {beside, l->reference_rows + l->text[s]}}, .span_count = 2};
     }
-    image->last_rows = whole ? image->rows : l->count * l->tokens;
+    image->last_rows = every_row ? image->rows : l->count * l->tokens;
     text->last_rows =
-        whole && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].is_whole ? text->rows : 0;
-    references->last_rows = is_split && whole ? references->rows : references->last_rows;
+        every_row && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].is_whole ? text->rows : 0;
+    references->last_rows = is_split && every_row ? references->rows : references->last_rows;
     for (int32_t k = 0; k < w->stream_count; k++) {
         stream* s = &w->streams[k];
         s->x = sumi_plan_value(w->plan, "stream", SUMI_ELEMENT_ACTIVATION, s->rows, w->model->dim);
@@ -736,7 +736,9 @@ static void write_two_stream_block(writer* w, int32_t index)
                                               &weights->modulation, &weights->modulation_bias);
         write_qkv(w, s, weights, rows[k], qkv);
     }
-    for (int32_t s = 0; s < w->layout.count; s++) { w->sequences[s].query_spans = is_last && !w->job->whole ? 1 : 2; }
+    for (int32_t s = 0; s < w->layout.count; s++) {
+        w->sequences[s].query_spans = is_last && !w->job->every_row ? 1 : 2;
+    }
     sumi_value o = sumi_plan_attention(w->plan, "attention", qkv,
                                        &(sumi_attention){.q_heads = model->heads,
                                                          .kv_heads = model->heads,
@@ -788,7 +790,9 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
                                                     &model->final_modulation, &model->final_modulation_bias);
     sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
     // references are not modulated by time 0 here
-    if (w->stream_count == 3 && w->job->whole) { write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row); }
+    if (w->stream_count == 3 && w->job->every_row) {
+        write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
+    }
     int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
     for (int32_t s = 0; s < l->count; s++) {
         order[s] = s;
