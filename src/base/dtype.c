@@ -146,25 +146,20 @@ uint16_t sumi_float_to_f16(float value)
     return (uint16_t)(sign | (code > 0x7c00u ? 0x7c00u : code));
 }
 
-uint8_t sumi_float_to_e4m3(float value)
+// largest: the code of the largest finite number, at which larger ones saturate.
+static uint8_t float_to_8bit(float value, int32_t mantissa_bits, int32_t lowest_exponent, uint32_t largest)
 {
     const uint32_t bits = sumi_bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
     if (magnitude > 0x7f800000u) { return sign | 0x7f; }
-    const uint32_t code = magnitude == 0x7f800000u ? 0x7eu : round_to_small(magnitude, 3, -6);
-    return (uint8_t)(sign | (code > 0x7eu ? 0x7eu : code));
+    const uint32_t code =
+        magnitude == 0x7f800000u ? largest : round_to_small(magnitude, mantissa_bits, lowest_exponent);
+    return (uint8_t)(sign | (code > largest ? largest : code));
 }
 
-uint8_t sumi_float_to_e5m2(float value)
-{
-    const uint32_t bits = sumi_bits_of_float(value);
-    const uint32_t magnitude = bits & 0x7fffffffu;
-    const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
-    if (magnitude > 0x7f800000u) { return sign | 0x7f; }
-    const uint32_t code = magnitude == 0x7f800000u ? 0x7cu : round_to_small(magnitude, 2, -14);
-    return (uint8_t)(sign | (code > 0x7cu ? 0x7cu : code));
-}
+uint8_t sumi_float_to_e4m3(float value) { return float_to_8bit(value, 3, -6, 0x7eu); }
+uint8_t sumi_float_to_e5m2(float value) { return float_to_8bit(value, 2, -14, 0x7cu); }
 
 // ---- Plain rows -----------------------------------------------------------------------------------------------------
 

@@ -10,37 +10,33 @@ static void add_access(sumi_op_accesses* accesses, sumi_op_access a)
 }
 
 // Whole rows of a value that is `width` columns wide.
+static sumi_op_access rows_of_width(sumi_value value, int64_t row, int64_t rows, int32_t width, int32_t elements)
+{
+    return (sumi_op_access){
+        .value = value, .row = row, .rows = rows, .cols = width, .width = width, .elements = elements};
+}
+
 static void reads(sumi_op_accesses* accesses, sumi_value value, int64_t row, int64_t rows, int32_t width,
                   int32_t elements)
 {
-    add_access(accesses,
-               (sumi_op_access){
-                   .value = value, .row = row, .rows = rows, .cols = width, .width = width, .elements = elements});
+    add_access(accesses, rows_of_width(value, row, rows, width, elements));
 }
 
 // The same, and the op may write its result there.
 static void reads_in_place(sumi_op_accesses* accesses, sumi_value value, int64_t row, int64_t rows, int32_t width,
                            int32_t elements)
 {
-    add_access(accesses, (sumi_op_access){.value = value,
-                                          .row = row,
-                                          .rows = rows,
-                                          .cols = width,
-                                          .width = width,
-                                          .elements = elements,
-                                          .in_place = true});
+    sumi_op_access access = rows_of_width(value, row, rows, width, elements);
+    access.in_place = true;
+    add_access(accesses, access);
 }
 
 static void writes(sumi_op_accesses* accesses, sumi_value value, int64_t row, int64_t rows, int32_t width,
                    int32_t elements)
 {
-    add_access(accesses, (sumi_op_access){.value = value,
-                                          .row = row,
-                                          .rows = rows,
-                                          .cols = width,
-                                          .width = width,
-                                          .elements = elements,
-                                          .writes = true});
+    sumi_op_access access = rows_of_width(value, row, rows, width, elements);
+    access.writes = true;
+    add_access(accesses, access);
 }
 
 static void reads_step_from(sumi_op_accesses* accesses, sumi_step_row step, int64_t row, int32_t cols, int32_t elements)

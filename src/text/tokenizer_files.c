@@ -174,12 +174,8 @@ static sumi_result read_special(sumi_loader* load)
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "content")) {
                 sumi_json_string(j, &content);
-            } else if (sumi_json_is(&key, "single_word")) {
-                flags.single_word = sumi_load_bool(load, false);
-            } else if (sumi_json_is(&key, "lstrip")) {
-                flags.lstrip = sumi_load_bool(load, false);
-            } else if (sumi_json_is(&key, "rstrip")) {
-                flags.rstrip = sumi_load_bool(load, false);
+            } else if (sumi_load_flag(load, &key, &flags)) {
+                continue;
             } else if (sumi_json_is(&key, "normalized")) {
                 flags.normalized = sumi_load_bool(load, false);
             } else {

@@ -105,6 +105,16 @@ sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t byte
     return SUMI_OK;
 }
 
+bool sumi_load_flag(sumi_loader* load, const sumi_json_text* key, sumi_added_token* flags)
+{
+    bool* flag = sumi_json_is(key, "single_word") ? &flags->single_word
+               : sumi_json_is(key, "lstrip")      ? &flags->lstrip
+               : sumi_json_is(key, "rstrip")      ? &flags->rstrip
+                                                  : NULL;
+    if (flag != NULL) { *flag = sumi_load_bool(load, false); }
+    return flag != NULL;
+}
+
 // One object of added_tokens, or of added_tokens_decoder, where the id is the key.
 sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key)
 {
@@ -122,12 +132,8 @@ sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key)
                 has_id = true;
             } else if (sumi_json_is(&key, "content")) {
                 sumi_json_string(j, &content);
-            } else if (sumi_json_is(&key, "single_word")) {
-                flags.single_word = sumi_load_bool(load, false);
-            } else if (sumi_json_is(&key, "lstrip")) {
-                flags.lstrip = sumi_load_bool(load, false);
-            } else if (sumi_json_is(&key, "rstrip")) {
-                flags.rstrip = sumi_load_bool(load, false);
+            } else if (sumi_load_flag(load, &key, &flags)) {
+                continue;
             } else if (sumi_json_is(&key, "normalized")) {
                 flags.normalized = sumi_load_bool(load, true);
                 has_normalized = true;

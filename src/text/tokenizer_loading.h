@@ -91,6 +91,8 @@ sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken);
 sumi_result sumi_load_check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes);
 sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
                                 const sumi_added_token* flags);
+// Reads the member `key` of an added token if it is one of its flags.
+bool sumi_load_flag(sumi_loader* load, const sumi_json_text* key, sumi_added_token* flags);
 // One object of added_tokens, or of added_tokens_decoder, where the id is the key.
 sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key);
 // Takes a merge whose texts stay where they are until the end of the loading, and adds the one that has waited longest.
