@@ -1,6 +1,6 @@
 // What the kernels of upload.cu and upload_fp8.cu are told: one piece of a weight, as it lies in its file, into the
 // form that the networks' kernels read (src/cuda/launch.h names the forms). Shared by the kernels and
-// src/cuda/residency.c.
+// src/cuda/upload.c.
 #ifndef SUMI_KERNELS_UPLOAD_H
 #define SUMI_KERNELS_UPLOAD_H
 #include <stdint.h>

@@ -18,11 +18,12 @@ declare -A may_include=(
     [files]="base"
     [text]="base files"
     [sampling]="base"
+    [pictures]="base"
     [plan]="base"
-    [models]="base plan files text sampling"
+    [models]="base plan files text sampling pictures"
     [cpu]="base plan"
     [cuda]="base plan kernels"
-    [engine]="base files text sampling plan models cpu cuda"
+    [engine]="base files text sampling pictures plan models cpu cuda"
 )
 
 for folder in src/*/; do
@@ -52,7 +53,7 @@ check "structs of kernels' parameters have no padding (say it as \`reserved\`, w
 
 # A network is put together in src/models: the rooms that run it see counts, shapes and rules.
 check "no family of networks is named outside src/models (src/text and src/files name formats of tokenizers and files)" \
-    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/cuda src/sampling kernels)"
+    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/cuda src/sampling src/pictures kernels)"
 
 echo "rooms: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -112,6 +112,7 @@ bool open_component(golden_case* c, sumi_component_kind kind, const char* what, 
     checkpoint_path(c, path, sizeof path);
     sumi_checkpoint_desc desc = {.path = path};
     desc.signatures = sumi_signatures(&desc.signature_count);
+    desc.class_words = sumi_class_words();
     sumi_error error = {0};
     const sumi_component* part = &out->checkpoint.components[kind];
     if (sumi_checkpoint_open(&out->checkpoint, &c->g->heap, &s_layered, &desc, &error) != SUMI_OK) {

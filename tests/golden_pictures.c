@@ -1,7 +1,7 @@
 #include "golden_pictures.h"
 #include "models/network_state.h"
+#include "pictures/pixels.h"
 #include "plan_runner.h"
-#include "sampling/pixels.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

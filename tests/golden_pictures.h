@@ -3,8 +3,8 @@
 #ifndef GOLDEN_PICTURES_H
 #define GOLDEN_PICTURES_H
 #include "golden_support.h"
+#include "pictures/picture_sizes.h"
 #include "png.h"
-#include "sampling/picture_sizes.h"
 
 enum { LONGEST_PICTURE_RATIO = 200 }; // of the sides; beyond, the reference refuses a picture
 

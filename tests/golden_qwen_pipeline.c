@@ -5,8 +5,9 @@
 #include "golden_qwen_image.h"
 #include "models/network_state.h"
 #include "models/scheduler.h"
+#include "pictures/masks.h"
+#include "pictures/pixels.h"
 #include "plan_runner.h"
-#include "sampling/pixels.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

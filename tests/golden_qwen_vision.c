@@ -5,9 +5,9 @@
 #include "golden_watch.h"
 #include "models/network_state.h"
 #include "models/qwen_vision.h"
+#include "pictures/picture_sizes.h"
+#include "pictures/pixels.h"
 #include "plan_runner.h"
-#include "sampling/picture_sizes.h"
-#include "sampling/pixels.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

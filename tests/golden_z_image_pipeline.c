@@ -1,6 +1,7 @@
 // Z-Image's pictures in, and whole pipelines: every step's latents, previews, pixels.
 #include "golden_z_image.h"
 #include "models/network_state.h"
+#include "pictures/masks.h"
 #include "sampling/schedule.h"
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 // fails; and the golden checkpoints open.
 #include "failing.h"
 #include "files/checkpoint.h"
+#include "files/tensor_scaling.h"
 #include "memory_files.h"
 
 // ---- Checkpoints ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 // are real.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
+#include "cuda/cuda.h"
+#include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "device_meter.h"
 #include "engine/engine.h"
@@ -160,8 +162,8 @@ static void expect(watch* w, const sumi_cuda* cuda, const network* n)
     memset(w, 0, sizeof *w);
     w->at = -1;
     w->network = n;
-    w->ring = cuda->passage.address;
-    w->ring_bytes = cuda->passage.bytes;
+    w->ring = cuda->stream_ring.address;
+    w->ring_bytes = cuda->stream_ring.bytes;
     for (size_t s = 0; stream != NULL && s < plan->section_count; s++) {
         for (int32_t k = 0; k < plan->sections[s].repeat; k++) {
             for (int32_t i = plan->sections[s].op_begin, last = -1; i < plan->sections[s].op_end; i++) {

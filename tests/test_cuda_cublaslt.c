@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cuda/cublaslt.h"
+#include "cuda/cuda.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
 #include "kernels/rows.h"

@@ -3,7 +3,10 @@
 // once is copied once at most.
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA
+#include "cuda/cuda.h"
+#include "cuda/plan_records.h"
 #include "cuda/state.h"
+#include "cuda/weight_forms.h"
 #include "engine/engine.h"
 #include "fake_cuda.h"
 #include "models/network_state.h"
@@ -120,10 +123,10 @@ static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_
     sum_up(&division, &steps, &others);
     if (fits && streams) {
         const uint64_t fixed = division.kept - (steps.bytes - steps.streamed) - (others.bytes - others.streamed);
-        CHECK(division.kept + division.ring + division.way <= room);
+        CHECK(division.kept + division.ring + division.staging <= room);
         CHECK_NUMBER(division.streamed, steps.streamed + others.streamed);
         // Steps copy nothing as long as one place for the others can be had beside their weights.
-        const bool holds_steps = fixed + division.way + steps.bytes + others.largest <= room;
+        const bool holds_steps = fixed + division.staging + steps.bytes + others.largest <= room;
         CHECK((steps.streamed == 0) == (steps.bytes == 0 || holds_steps));
         // Nothing else stays in the place of what steps copy.
         if (steps.streamed > 0) CHECK(others.bytes - others.streamed < steps.least_streamed);
@@ -164,8 +167,8 @@ static void begin_count(sumi_cuda* cuda)
 {
     s_copies.copy = cuda->device.driver.cuMemcpyHtoDAsync;
     s_copies.copy_rows = cuda->device.driver.cuMemcpy2DAsync;
-    s_copies.ring = cuda->passage.address;
-    s_copies.ring_bytes = cuda->passage.bytes;
+    s_copies.ring = cuda->stream_ring.address;
+    s_copies.ring_bytes = cuda->stream_ring.bytes;
     s_copies.bytes = 0;
     cuda->device.driver.cuMemcpyHtoDAsync = count_copy;
     cuda->device.driver.cuMemcpy2DAsync = count_rows;
@@ -360,12 +363,12 @@ TEST(what_is_read_once_leaves_before_what_steps_read)
     CHECK(plan_ready(b.runner, &n->plan, &error) == SUMI_OK);
     CHECK_NUMBER(count_placed(&b, n, 0, WEIGHTS), WEIGHTS);
     f->release(b.runner);
-    CHECK(f->shed(b.runner, &other->plan));
+    CHECK(f->evict(b.runner, &other->plan));
     CHECK_NUMBER(count_placed(&b, n, STEPS_AT, DECODE_AT), DECODE_AT - STEPS_AT);
     CHECK_NUMBER(count_placed(&b, n, 0, STEPS_AT) + count_placed(&b, n, DECODE_AT, WEIGHTS), 0);
-    CHECK(f->shed(b.runner, &other->plan));
+    CHECK(f->evict(b.runner, &other->plan));
     CHECK_NUMBER(count_placed(&b, n, 0, WEIGHTS), 0);
-    CHECK(!f->shed(b.runner, &other->plan));
+    CHECK(!f->evict(b.runner, &other->plan));
     close_network(&b, other);
     close_network(&b, n);
     close_bench(&b);

@@ -5,6 +5,7 @@
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "base/file.h"
+#include "cuda/cuda.h"
 #include "cuda/linear.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"

@@ -72,16 +72,18 @@ TEST(a_queue_keeps_the_device_fed)
     int empty = 0, beside = 0, begun = 0;
     for (int i = 0; i < 20000 && sumi_job_poll(engine, jobs[7]).state < SUMI_JOB_DONE; i++) {
         for (int k = 0; k < 50; k++) sumi_engine_update(engine, 400);
-        const bool is_last = sumi_job_poll(engine, jobs[7]).state == SUMI_JOB_RUNNING && engine->run.is_submitted;
-        begun += engine->run.pending_count > 0;
-        empty += engine->run.pending_count + engine->leaving_run.pending_count == 0 && begun > 0 && !is_last
+        const bool is_last =
+            sumi_job_poll(engine, jobs[7]).state == SUMI_JOB_RUNNING && engine->runs.current.is_submitted;
+        begun += engine->runs.current.pending_count > 0;
+        empty += engine->runs.current.pending_count + engine->runs.draining.pending_count == 0 && begun > 0 && !is_last
               && sumi_job_poll(engine, jobs[7]).state < SUMI_JOB_DONE;
-        beside += engine->leaving != NULL && engine->leaving_run.pending_count > 0 && engine->run.pending_count > 0;
-        if (beside > 0 && engine->leaving != NULL)
+        beside += engine->jobs.draining != NULL && engine->runs.draining.pending_count > 0
+               && engine->runs.current.pending_count > 0;
+        if (beside > 0 && engine->jobs.draining != NULL)
             CHECK_NUMBER(sumi_job_poll(engine, jobs[7]).state == SUMI_JOB_DONE, 0);
-        CHECK(engine->run.pending_us + engine->leaving_run.pending_us <= 400.0 + 1e-3
-              || engine->run.pending_count + engine->leaving_run.pending_count == 1);
-        if (engine->run.pending_count > 0) end_oldest(engine);
+        CHECK(engine->runs.current.pending_us + engine->runs.draining.pending_us <= 400.0 + 1e-3
+              || engine->runs.current.pending_count + engine->runs.draining.pending_count == 1);
+        if (engine->runs.current.pending_count > 0) end_oldest(engine);
         else fake_finish();
     }
     for (int k = 0; k < 8; k++) {
@@ -173,15 +175,15 @@ TEST(any_of_them_can_go_at_any_moment)
             fake_complete_after(1000000);
             sumi_job jobs[3];
             for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &w[i].desc, &jobs[i]), SUMI_OK);
-            while ((engine->leaving == NULL || engine->leaving->id != jobs[leaver].id)
+            while ((engine->jobs.draining == NULL || engine->jobs.draining->id != jobs[leaver].id)
                    && sumi_job_poll(engine, jobs[leaver]).state < SUMI_JOB_DONE)
                 drive(engine);
             for (int i = 0; i < more; i++) {
                 sumi_engine_update(engine, number % 3 == 0 ? 1 : 200);
                 if (i % 4 == 3) end_oldest(engine);
             }
-            beside += engine->leaving != NULL && engine->run.entry != NULL;
-            left += engine->leaving != NULL && engine->leaving->id == jobs[k].id;
+            beside += engine->jobs.draining != NULL && engine->runs.current.entry != NULL;
+            left += engine->jobs.draining != NULL && engine->jobs.draining->id == jobs[k].id;
             if (number % 2 == 0) sumi_job_cancel(engine, jobs[k]);
             else sumi_job_discard(engine, jobs[k]);
             if (number % 5 == 1) CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
@@ -199,7 +201,7 @@ TEST(any_of_them_can_go_at_any_moment)
                 sumi_job_discard(engine, jobs[other]);
             }
             CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
-            CHECK(engine->running == NULL && engine->leaving == NULL && !engine->has_running);
+            CHECK(engine->jobs.running == NULL && engine->jobs.draining == NULL && !engine->jobs.has_running);
             CHECK_NUMBER(fake_violations(), 0);
             if (t_errors > 0) printf("  %d updates after job %d was leaving, job %d went\n", more, leaver, k);
         }
@@ -224,8 +226,8 @@ TEST(an_engine_goes_while_two_jobs_are_on_their_way)
             draw_alone(engine, &w[0]);
             fake_complete_after(1000000);
             for (int k = 0; k < 3; k++) CHECK_NUMBER(sumi_submit_images(engine, &w[k].desc, &jobs[k]), SUMI_OK);
-            while (engine->leaving == NULL && sumi_job_poll(engine, jobs[0]).state < SUMI_JOB_DONE) drive(engine);
-            CHECK(engine->leaving != NULL);
+            while (engine->jobs.draining == NULL && sumi_job_poll(engine, jobs[0]).state < SUMI_JOB_DONE) drive(engine);
+            CHECK(engine->jobs.draining != NULL);
             for (int i = 0; i < stop; i++) sumi_engine_update(engine, 400);
             if (how == 1) sumi_model_close(model);
             if (how == 2) {

@@ -1,6 +1,7 @@
 // The engine through the public header, with the tiny checkpoint: golden pipelines, same bits, prompts, adapters,
 // targets.
-#include "engine/objects.h"
+#include "engine/models.h"
+#include "engine/prompts.h"
 #include "engine_fixture.h"
 #include "sampling/noise.h"
 

@@ -236,24 +236,24 @@ TEST(slices_follow_the_budgets_of_updates)
     sumi_model* model;
     sumi_engine* engine = cuda_engine(2000, &model);
     if (engine == NULL) return;
-    CHECK_NUMBER(engine->slice_us, 2000);
+    CHECK_NUMBER(engine->frame.slice_us, 2000);
     for (size_t i = 0; i < sizeof paces / sizeof paces[0]; i++) {
         sumi_engine_update(engine, SUMI_FOREVER);
-        CHECK_NUMBER(engine->slice_us, 2000);
+        CHECK_NUMBER(engine->frame.slice_us, 2000);
         sumi_engine_update(engine, paces[i].budget_us);
-        CHECK_NUMBER(engine->slice_us, paces[i].slice_us);
+        CHECK_NUMBER(engine->frame.slice_us, paces[i].slice_us);
     }
     sumi_engine_update(engine, SUMI_FOREVER);
     for (int i = 0; i < 100; i++) { // about a limit: no new plans each time
         sumi_engine_update(engine, i % 2 == 0 ? 7000 : 9000);
-        if (i > 0) CHECK_NUMBER(engine->slice_us, 500);
+        if (i > 0) CHECK_NUMBER(engine->frame.slice_us, 500);
     }
     for (int i = 0; i < 100; i++) sumi_engine_update(engine, 16000);
-    CHECK_NUMBER(engine->slice_us, 1000); // not by half as much again
+    CHECK_NUMBER(engine->frame.slice_us, 1000); // not by half as much again
     for (int i = 0; i < 100; i++) sumi_engine_update(engine, 25000);
-    CHECK_NUMBER(engine->slice_us, 2000);
+    CHECK_NUMBER(engine->frame.slice_us, 2000);
     for (int i = 0; i < 100; i++) sumi_engine_update(engine, 0); // pauses say nothing of the pace
-    CHECK_NUMBER(engine->slice_us, 2000);
+    CHECK_NUMBER(engine->frame.slice_us, 2000);
 
     // The picture is the same, by plans of their own; and a pace that was there before allocates nothing.
     sumi_image_desc desc = small_image(model, &s_item);
@@ -271,7 +271,7 @@ TEST(slices_follow_the_budgets_of_updates)
 
     engine = cuda_engine(0, &model); // a host that does not want operations cut
     sumi_engine_update(engine, 1000);
-    CHECK_NUMBER(engine->slice_us, 0);
+    CHECK_NUMBER(engine->frame.slice_us, 0);
     close_cuda(engine);
 }
 

@@ -151,9 +151,9 @@ TEST(an_engine_can_go_while_slices_are_on_their_way)
             for (int i = 0; i < 4000 && sumi_job_poll(engine, job).stage != SUMI_STAGE_TEXT; i++)
                 sumi_engine_update(engine, 4000);
             // an update stops after a moment of its own time
-            for (int i = 0; pump == 0 && i < 100 && engine->run.pending_count < 2; i++)
+            for (int i = 0; pump == 0 && i < 100 && engine->runs.current.pending_count < 2; i++)
                 sumi_engine_update(engine, 4000);
-            if (pump == 0) CHECK(engine->run.pending_count > 1);
+            if (pump == 0) CHECK(engine->runs.current.pending_count > 1);
             if (closes == 1) {
                 sumi_model_close(model);
                 CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_CANCELLED);

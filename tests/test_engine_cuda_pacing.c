@@ -27,10 +27,11 @@ TEST(no_more_than_the_budget_is_on_its_way)
         int32_t count = 0;
         for (int frame = 0; frame < 120; frame++) {
             sumi_engine_update(engine, budgets[b]);
-            CHECK(engine->run.pending_us <= budgets[b] + 1e-3 || engine->run.pending_count == 1);
+            CHECK(engine->runs.current.pending_us <= budgets[b] + 1e-3 || engine->runs.current.pending_count == 1);
             // full, and no frame adds to it; a slow thread submits one slice in each
-            if (frame >= 100) CHECK(engine->run.pending_count >= 1 && engine->run.pending_count == count);
-            count = engine->run.pending_count;
+            if (frame >= 100)
+                CHECK(engine->runs.current.pending_count >= 1 && engine->runs.current.pending_count == count);
+            count = engine->runs.current.pending_count;
         }
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits); // nor waits for it
         CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
@@ -58,13 +59,13 @@ TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
     fake_complete_after(1000000);
     sumi_engine_update(engine, 1);
     for (int frame = 0; frame < 10; frame++) { // a budget that no slice fits
-        const int32_t over = engine->run.pending_begin;
+        const int32_t over = engine->runs.current.pending_begin;
         fake_finish(); // between two frames
         sumi_engine_update(engine, 1);
-        const int32_t next = engine->run.pending_begin;
-        CHECK(engine->run.pending_count == 1 && next != over);
+        const int32_t next = engine->runs.current.pending_begin;
+        CHECK(engine->runs.current.pending_count == 1 && next != over);
         sumi_engine_update(engine, 1); // a frame that comes too early
-        CHECK(engine->run.pending_count == 1 && engine->run.pending_begin == next);
+        CHECK(engine->runs.current.pending_count == 1 && engine->runs.current.pending_begin == next);
     }
     sumi_engine_update(engine, 0); // a pause
     sumi_job_discard(engine, job);
@@ -73,7 +74,7 @@ TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
 
 static double known_us(const sumi_engine* engine) // of all slices of the plan that runs, just now
 {
-    const sumi_plan_entry* entry = engine->run.entry;
+    const sumi_plan_entry* entry = engine->runs.current.entry;
     double us = 0.0;
     for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++)
         us += (double)entry->slice_us[entry->kind_first[i]];
@@ -130,15 +131,16 @@ TEST(noise_is_drawn_while_the_device_works)
         uint64_t hash = 0;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         // a step in each
-        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN)
+        while (engine->jobs.running == NULL || engine->jobs.running->u.plan.phase != SUMI_PHASE_RUN)
             sumi_engine_update(engine, 1);
         fake_complete_after(late ? 1000000 : 0);
         const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
         for (int frame = 0; late && frame < 100; frame++) sumi_engine_update(engine, 100);
-        const sumi_plan_job* plan = &engine->running->u.plan;
+        const sumi_plan_job* plan = &engine->jobs.running->u.plan;
         // no more than the ring holds
         if (late)
-            CHECK(engine->run.pending_count > 0 && engine->run.section < engine->run.entry->noise_section
+            CHECK(engine->runs.current.pending_count > 0
+                  && engine->runs.current.section < engine->runs.current.entry->noise_section
                   && (plan->cursor > 0 || plan->drawn > 0) && plan->cursor < 4);
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
         fake_complete_after(0);
@@ -169,7 +171,7 @@ TEST(slices_of_a_kind_share_their_times)
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     while (sumi_job_poll(engine, job).step < 10 && run_updates(engine, job, 1)) continue;
-    const sumi_plan_entry* entry = engine->run.entry;
+    const sumi_plan_entry* entry = engine->runs.current.entry;
     CHECK(entry != NULL);
     int32_t alike = 0;
     for (size_t s = 0; entry != NULL && s < entry->plan.section_count; s++) {

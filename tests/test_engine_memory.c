@@ -1,7 +1,7 @@
 // Memory: known beforehand, nothing allocated by a warm job, budgets, pictures that are reused, the host's files.
 #include "engine/engine.h"
 #include "engine_fixture.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 
 // ---- Pictures on their way in ---------------------------------------------------------------------------------------
 

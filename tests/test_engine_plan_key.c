@@ -49,7 +49,7 @@ static void make_request(fixture* f, int rest)
     p->guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, p->norm_limit = 1.5f;
     p->has_base = p->starts_from_image = p->inpaints = p->composites = true;
     p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = false;
-    p->without_decode = p->whole = false;
+    p->without_decode = false;
     r->model = &s_models[0];
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_count = MOST - 1;
     r->budget = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
@@ -229,8 +229,8 @@ TEST(a_complete_request_says_what_the_engine_wants)
     const sumi_plan_request asked = {.model = &model, .pipeline = f.request.pipeline};
     sumi_work_lock(engine);
     for (int32_t i = 0; i < 6; i++) {
-        if (i == 1) engine->memory_budget_bytes = 1000;
-        if (i == 2) engine->slice_us++;
+        if (i == 1) engine->memory.budget_bytes = 1000;
+        if (i == 2) engine->frame.slice_us++;
         if (i == 3) model.weights = SUMI_WEIGHTS_BF16;
         if (i == 4) model.text_weights = SUMI_WEIGHTS_INT8;
         f.request = sumi_plan_complete(engine, &asked);
@@ -238,7 +238,7 @@ TEST(a_complete_request_says_what_the_engine_wants)
         for (int32_t k = 0; k < i && i < 5; k++) CHECK(!is_same(&keys[i], &keys[k]));
     }
     CHECK(is_same(&keys[4], &keys[5]));
-    CHECK(f.request.budget == 1000 && f.request.slice_us == engine->slice_us
+    CHECK(f.request.budget == 1000 && f.request.slice_us == engine->frame.slice_us
           && f.request.wishes.weights == SUMI_WEIGHTS_BF16 && f.request.wishes.text_weights == SUMI_WEIGHTS_INT8
           && !f.request.wishes.spares_memory);
     sumi_plan_request other = asked;

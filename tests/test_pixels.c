@@ -2,8 +2,9 @@
 #include "failing.h"
 #include "files/tensors.h"
 #include "models/preview_factors.h"
+#include "pictures/masks.h"
+#include "pictures/pixels.h"
 #include "recorded_values.h"
-#include "sampling/pixels.h"
 #include <spng.h>
 
 typedef struct picture {

@@ -1,5 +1,6 @@
 // Stored weights of 8 bits: their scales are found under every name, and quantisations that are not known are refused.
 #include "files/checkpoint.h"
+#include "files/tensor_scaling.h"
 #include "memory_files.h"
 
 typedef struct scaled {

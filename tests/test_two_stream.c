@@ -294,7 +294,7 @@ static void write_big(const sumi_two_stream* model, const big_job* b, sumi_plan*
                           .reference_count = b->reference_count,
                           .evaluation_count = b->evaluation_count,
                           .times = sumi_plan_bound(plan, "times", SUMI_ELEMENT_FLOAT, b->evaluation_count, 1),
-                          .whole = b->whole,
+                          .every_row = b->whole,
                           .state = calloc(1, PART->state_bytes)};
     PART->write_prepare(model, plan, &job);
     PART->write_layout(model, plan, &job, 0, list, count);

@@ -4,8 +4,8 @@
 #include "failing.h"
 #include "models/qwen_vision.h"
 #include "models/signatures.h"
+#include "pictures/picture_sizes.h"
 #include "plan_runner.h"
-#include "sampling/picture_sizes.h"
 #include "system.h"
 #include "test.h"
 
@@ -348,6 +348,7 @@ static bool open_tower(tower* t)
     memset(t, 0, sizeof *t);
     sumi_checkpoint_desc desc = {.component_paths = {[SUMI_COMPONENT_TEXT_ENCODER] = TEXT_ENCODER}};
     desc.signatures = sumi_signatures(&desc.signature_count);
+    desc.class_words = sumi_class_words();
     sumi_weight_list_init(&t->list, &s_heap);
     bool good = sumi_checkpoint_open(&t->checkpoint, &s_heap, NULL, &desc, &t->error) == SUMI_OK
              && sumi_file_open(&t->processor_file, &s_heap, NULL, PROCESSOR, &t->error) == SUMI_OK;

@@ -40,6 +40,7 @@ static sumi_result open_tower(tower* t, sumi_heap* heap)
     t->heap = heap;
     sumi_checkpoint_desc desc = {.component_paths = {[SUMI_COMPONENT_TEXT_ENCODER_2] = GOLDEN "model/clip_model"}};
     desc.signatures = sumi_signatures(&desc.signature_count);
+    desc.class_words = sumi_class_words();
     sumi_weight_list_init(&t->list, heap);
     const sumi_result result = sumi_checkpoint_open(&t->checkpoint, heap, NULL, &desc, &t->error);
     t->part = t->checkpoint.components[SUMI_COMPONENT_TEXT_ENCODER_2];
@@ -422,6 +423,7 @@ TEST(files_of_every_naming_are_recognised)
         sumi_checkpoint checkpoint = {0};
         sumi_error error = {0};
         desc.signatures = sumi_signatures(&desc.signature_count);
+        desc.class_words = sumi_class_words();
         CHECK_NUMBER(sumi_checkpoint_open(&checkpoint, &s_heap, NULL, &desc, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
         const sumi_component* part = &checkpoint.components[SUMI_COMPONENT_TEXT_ENCODER_2];

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cuda/cublaslt.h"
+#include "cuda/cuda.h"
 #include "cuda/state.h"
 #include "cuda/stored.h"
 #include "plan_runner.h"

@@ -559,6 +559,7 @@ static int inspect(inspection* in)
     sumi_error error = {0};
     sumi_checkpoint_desc desc = {.path = in->path};
     desc.signatures = sumi_signatures(&desc.signature_count);
+    desc.class_words = sumi_class_words();
     sumi_result result = sumi_checkpoint_open(&in->checkpoint, &in->heap, NULL, &desc, &error);
     if (result == SUMI_MODEL_UNKNOWN && sumi_path_is_file(in->path) && inspect_unknown_file(in)) return EXIT_FAILED;
     if (result != SUMI_OK) {

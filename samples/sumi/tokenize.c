@@ -38,6 +38,7 @@ static sumi_result open_files(tokenize* t, const char* path, sumi_error* error)
     sumi_error other = {0}; // of interest only where there are weights
     sumi_checkpoint_desc desc = {.path = path};
     desc.signatures = sumi_signatures(&desc.signature_count);
+    desc.class_words = sumi_class_words();
     result = sumi_checkpoint_open(&t->checkpoint, &t->heap, NULL, &desc, is_weights ? error : &other);
     bool is_there = result == SUMI_OK && t->checkpoint.tokenizers[0].form != SUMI_TOKENIZER_ABSENT;
     return is_there || is_weights ? result : SUMI_FILE_NOT_FOUND;

@@ -12,6 +12,7 @@
 // which leaves one rounding, that of the final sum, and that is what the reference dequantisers do.
 #include "base/dtype.h"
 #include "base/assert.h"
+#include "base/float_bits.h"
 #include <string.h>
 
 static const sumi_dtype_info s_dtypes[SUMI_DTYPE_COUNT] = {
@@ -47,20 +48,6 @@ bool sumi_dtype_is_number(sumi_dtype dtype) { return (unsigned)dtype < SUMI_DTYP
 
 // ---- One value ------------------------------------------------------------------------------------------------------
 
-static inline float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t bits_of_float(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 // With masks, because gcc makes a branch of `c ? x : y` when x holds a float operation, and then does not vectorise.
 static inline uint32_t select_bits(bool first, uint32_t if_first, uint32_t otherwise)
 {
@@ -68,7 +55,7 @@ static inline uint32_t select_bits(bool first, uint32_t if_first, uint32_t other
     return (if_first & mask) | (otherwise & ~mask);
 }
 
-static inline float bf16_to_float(uint16_t bits) { return float_of_bits((uint32_t)bits << 16); }
+static inline float bf16_to_float(uint16_t bits) { return sumi_float_of_bits((uint32_t)bits << 16); }
 
 // Moves exponent and mantissa to their float places and corrects the exponent's bias: +112 for normal numbers, +224 for
 // infinity and NaN. A subnormal half m * 2^-24 is made as (1.m * 2^-14) - 2^-14, in which all three are normal floats.
@@ -77,8 +64,9 @@ static inline float f16_to_float(uint16_t bits)
     const uint32_t moved = (uint32_t)(bits & 0x7fff) << 13;
     const uint32_t exponent = moved & (0x7c00u << 13);
     const uint32_t normal = moved + (112u << 23) + (exponent == (0x7c00u << 13) ? 112u << 23 : 0u);
-    const uint32_t subnormal = bits_of_float(float_of_bits(moved + (113u << 23)) - float_of_bits(113u << 23));
-    return float_of_bits(select_bits(exponent == 0, subnormal, normal) | (uint32_t)(bits & 0x8000) << 16);
+    const uint32_t subnormal =
+        sumi_bits_of_float(sumi_float_of_bits(moved + (113u << 23)) - sumi_float_of_bits(113u << 23));
+    return sumi_float_of_bits(select_bits(exponent == 0, subnormal, normal) | (uint32_t)(bits & 0x8000) << 16);
 }
 
 // e4m3fn: bias 7, no infinity, only all ones is NaN.
@@ -86,10 +74,10 @@ static inline float e4m3_to_float(uint8_t bits)
 {
     const uint32_t magnitude = bits & 0x7fu;
     const uint32_t normal = (magnitude << 20) + (120u << 23);
-    const uint32_t subnormal = bits_of_float((float)(int32_t)magnitude * 0x1p-9f);
+    const uint32_t subnormal = sumi_bits_of_float((float)(int32_t)magnitude * 0x1p-9f);
     uint32_t value = select_bits(magnitude < 8, subnormal, normal);
     value = select_bits(magnitude == 0x7f, 0x7fc00000u, value);
-    return float_of_bits(value | (uint32_t)(bits & 0x80) << 24);
+    return sumi_float_of_bits(value | (uint32_t)(bits & 0x80) << 24);
 }
 
 // e5m2 is the upper byte of a half.
@@ -106,7 +94,7 @@ float sumi_e5m2_to_float(uint8_t bits) { return e5m2_to_float(bits); }
 // Without a branch, so that a compiler makes vectors of the rows' loop.
 static inline uint16_t float_to_bf16(float value)
 {
-    const uint32_t bits = bits_of_float(value), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    const uint32_t bits = sumi_bits_of_float(value), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded); // the one NaN PyTorch writes
 }
 
@@ -149,7 +137,7 @@ static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t low
 
 uint16_t sumi_float_to_f16(float value)
 {
-    const uint32_t bits = bits_of_float(value);
+    const uint32_t bits = sumi_bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     if (magnitude > 0x7f800000u) { return sign | 0x7e00; }
@@ -158,25 +146,20 @@ uint16_t sumi_float_to_f16(float value)
     return (uint16_t)(sign | (code > 0x7c00u ? 0x7c00u : code));
 }
 
-uint8_t sumi_float_to_e4m3(float value)
+// largest: the code of the largest finite number, at which larger ones saturate.
+static uint8_t float_to_8bit(float value, int32_t mantissa_bits, int32_t lowest_exponent, uint32_t largest)
 {
-    const uint32_t bits = bits_of_float(value);
+    const uint32_t bits = sumi_bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
     if (magnitude > 0x7f800000u) { return sign | 0x7f; }
-    const uint32_t code = magnitude == 0x7f800000u ? 0x7eu : round_to_small(magnitude, 3, -6);
-    return (uint8_t)(sign | (code > 0x7eu ? 0x7eu : code));
+    const uint32_t code =
+        magnitude == 0x7f800000u ? largest : round_to_small(magnitude, mantissa_bits, lowest_exponent);
+    return (uint8_t)(sign | (code > largest ? largest : code));
 }
 
-uint8_t sumi_float_to_e5m2(float value)
-{
-    const uint32_t bits = bits_of_float(value);
-    const uint32_t magnitude = bits & 0x7fffffffu;
-    const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
-    if (magnitude > 0x7f800000u) { return sign | 0x7f; }
-    const uint32_t code = magnitude == 0x7f800000u ? 0x7cu : round_to_small(magnitude, 2, -14);
-    return (uint8_t)(sign | (code > 0x7cu ? 0x7cu : code));
-}
+uint8_t sumi_float_to_e4m3(float value) { return float_to_8bit(value, 3, -6, 0x7eu); }
+uint8_t sumi_float_to_e5m2(float value) { return float_to_8bit(value, 2, -14, 0x7cu); }
 
 // ---- Plain rows -----------------------------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ sumi_result sumi_file_cache_read(sumi_file_cache* cache, uint32_t budget_us, sum
     return SUMI_OK;
 }
 
-static void forget(sumi_file_cache* cache, bool all)
+static void forget_files(sumi_file_cache* cache, bool all)
 {
     cache->wanted = NULL;
     for (sumi_cached_file** at = &cache->first; *at != NULL;) {
@@ -132,12 +132,12 @@ static void forget(sumi_file_cache* cache, bool all)
 void sumi_file_cache_trim(sumi_file_cache* cache)
 {
     SUMI_ASSERT(cache->wanted == NULL);
-    forget(cache, false);
+    forget_files(cache, false);
 }
 
 void sumi_file_cache_close(sumi_file_cache* cache)
 {
-    forget(cache, true);
+    forget_files(cache, true);
     memset(cache, 0, sizeof *cache);
 }
 

@@ -16,13 +16,10 @@
 // 1088 tokens x 16 heads x 64 reach 190 of a core's 256 GFLOP/s: 71 % of the time in the two products, 15 % in the
 // exponentials, 5 % in scaling q and O.
 #include "base/assert.h"
+#include "base/integers.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <string.h>
-
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
-static int32_t round_up(int32_t a, int32_t b) { return divide_up(a, b) * b; }
 
 // Queries that share packed keys: more cost memory, fewer pack the keys more often. Keys per block: what S's tile
 // holds, halved for the wide heads of a VAE.
@@ -63,7 +60,7 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, tile_rows = kernels->tile_rows, tile_cols = kernels->tile_cols,
             window = op->u.attention.window;
-    int32_t dim_panels = divide_up(dim, tile_cols), o_stride = dim_panels * tile_cols,
+    int32_t dim_panels = sumi_divide_up(dim, tile_cols), o_stride = dim_panels * tile_cols,
             queries = query_end - query_begin, block = block_keys(dim), group = group_queries(dim);
     bool causal = op->u.attention.causal;
     int32_t key_count = sequence_rows(sequence, sequence->span_count);
@@ -84,16 +81,16 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
         sum[i] = 0.0f;
     }
     memset(o, 0, (size_t)queries * (size_t)o_stride * sizeof(float));
-    int32_t tiles = divide_up(queries, tile_rows), height = divide_up(queries, tiles);
+    int32_t tiles = sumi_divide_up(queries, tile_rows), height = sumi_divide_up(queries, tiles);
     for (int32_t key = 0; key < key_count; key += block) {
-        int32_t keys = min_int(block, key_count - key);
+        int32_t keys = sumi_min_int(block, key_count - key);
         // a query at i sees keys (i - window, i] when causal, (i - window, i + window) when only windowed
         if ((causal && key > query_end - 1) || (window > 0 && !causal && key >= query_end - 1 + window)) { break; }
         if (window > 0 && key + keys - 1 <= query_begin - window) { continue; }
-        int32_t key_panels = divide_up(keys, tile_cols);
+        int32_t key_panels = sumi_divide_up(keys, tile_cols);
         for (int32_t p = 0; p < key_panels; p++) {
             const void* rows[SUMI_CPU_MAX_TILE_COLS];
-            int32_t count = min_int(tile_cols, keys - p * tile_cols);
+            int32_t count = sumi_min_int(tile_cols, keys - p * tile_cols);
             for (int32_t i = 0; i < count; i++) {
                 rows[i] = k + row_of(sequence, key + p * tile_cols + i) * loop->stride;
             }
@@ -103,19 +100,19 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
             const float* row = v + row_of(sequence, key + i) * loop->stride;
             for (int32_t p = 0; p < dim_panels; p++) {
                 float* to = v_panels + ((size_t)p * (size_t)keys + (size_t)i) * (size_t)tile_cols;
-                int32_t count = min_int(tile_cols, dim - p * tile_cols);
+                int32_t count = sumi_min_int(tile_cols, dim - p * tile_cols);
                 memcpy(to, row + p * tile_cols, (size_t)count * sizeof(float));
                 memset(to + count, 0, (size_t)(tile_cols - count) * sizeof(float));
             }
         }
         for (int32_t t = 0; t < queries; t += height) {
-            int32_t rows = min_int(height, queries - t), first = query_begin + t, last = first + rows - 1;
+            int32_t rows = sumi_min_int(height, queries - t), first = query_begin + t, last = first + rows - 1;
             if ((causal && key > last) || (window > 0 && !causal && key >= last + window)
                 || (window > 0 && key + keys - 1 <= first - window)) {
                 continue;
             }
             for (int32_t d = 0; d < dim; d += SUMI_CPU_DEPTH) {
-                int32_t depth = min_int(SUMI_CPU_DEPTH, dim - d);
+                int32_t depth = sumi_min_int(SUMI_CPU_DEPTH, dim - d);
                 for (int32_t r = 0; r < rows; r++) {
                     kernels->scale(a + r * SUMI_CPU_A_STRIDE, q + row_of(sequence, first + r) * loop->stride + d,
                                    op->u.attention.scale, depth);
@@ -161,15 +158,16 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
     int32_t query_block = op->u.attention.query_block, item = 0, part = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count && item < end; i++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
-        int32_t queries = sumi_sequence_queries(sequence), blocks = divide_up(queries, query_block);
+        int32_t queries = sumi_sequence_queries(sequence), blocks = sumi_divide_up(queries, query_block);
         int32_t first = sequence->query_first > 0 ? sequence->span[0].count : 0; // where they begin in the sequence
         for (int32_t head = 0; head < op->u.attention.q_heads && item < end; head++, part += blocks) {
             int32_t from = loop->run->part_begin > part ? loop->run->part_begin - part : 0,
-                    to = min_int(blocks, loop->run->part_end - part);
+                    to = sumi_min_int(blocks, loop->run->part_end - part);
             for (; from < to && item < end; from += loop->group_parts, item++) {
                 if (item >= begin) {
                     attend(loop, sequence, head, first + from * query_block,
-                           first + min_int(queries, min_int(to, from + loop->group_parts) * query_block), memory);
+                           first + sumi_min_int(queries, sumi_min_int(to, from + loop->group_parts) * query_block),
+                           memory);
                 }
             }
         }
@@ -180,7 +178,7 @@ sumi_cpu_scratch sumi_cpu_attention_scratch(const sumi_cpu_kernels* kernels, con
 {
     (void)plan;
     uint64_t dim = (uint64_t)op->u.attention.dim,
-             o_stride = (uint64_t)round_up(op->u.attention.dim, kernels->tile_cols),
+             o_stride = (uint64_t)sumi_round_up(op->u.attention.dim, kernels->tile_cols),
              block = (uint64_t)block_keys(op->u.attention.dim), group = (uint64_t)group_queries(op->u.attention.dim);
     return (sumi_cpu_scratch){
         0, (2 * SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + block * (dim + o_stride) + group * (o_stride + 2))
@@ -206,11 +204,11 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
     int32_t items = 0, part = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
-        int32_t blocks = divide_up(sumi_sequence_queries(sequence), op->u.attention.query_block);
+        int32_t blocks = sumi_divide_up(sumi_sequence_queries(sequence), op->u.attention.query_block);
         for (int32_t head = 0; head < op->u.attention.q_heads; head++, part += blocks) {
             int32_t from = run->part_begin > part ? run->part_begin - part : 0,
-                    to = min_int(blocks, run->part_end - part);
-            items += from < to ? divide_up(to - from, loop.group_parts) : 0;
+                    to = sumi_min_int(blocks, run->part_end - part);
+            items += from < to ? sumi_divide_up(to - from, loop.group_parts) : 0;
         }
     }
     sumi_parallel(run->workers, items, 1, run_groups, &loop);

@@ -8,11 +8,9 @@
 // same op finds them ready.
 // Upsampling by 2 (nearest) is a shift of the input coordinates. A 1x1 convolution is the same with one tap.
 #include "base/assert.h"
+#include "base/integers.h"
 #include "cpu/ops_cpu.h"
 #include <string.h>
-
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
 typedef struct conv_source {
     const float* x;
@@ -39,8 +37,8 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
         for (int32_t done = 0; done < depth;) {
             const int32_t iy = y * source->stride + ky - source->pad, ix = left + kx;
             const bool is_inside = iy >= 0 && iy < height && ix >= 0 && ix < width;
-            const int32_t taps = has_runs && is_inside ? min_int(kernel - kx, width - ix) : 1,
-                          count = min_int(taps * channels - channel, depth - done);
+            const int32_t taps = has_runs && is_inside ? sumi_min_int(kernel - kx, width - ix) : 1,
+                          count = sumi_min_int(taps * channels - channel, depth - done);
             if (!is_inside) {
                 memset(to + done, 0, (size_t)count * sizeof(float));
             } else {
@@ -133,7 +131,7 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
     source.out_width = ((op->u.conv.width << shift) + padding - kernel) / op->u.conv.stride + 1;
     float* bias = run->shared + sumi_cpu_panel_bytes(run->kernels, cols, op->weight->cols) / sizeof(float);
     if (!run->shared_is_ready) {
-        sumi_parallel(run->workers, sumi_cpu_is_narrow(cols) ? cols : divide_up(cols, run->kernels->tile_cols), 1,
+        sumi_parallel(run->workers, sumi_cpu_is_narrow(cols) ? cols : sumi_divide_up(cols, run->kernels->tile_cols), 1,
                       pack_panels, run);
         if (op->bias != NULL) { sumi_cpu_vector(op->bias, cols, bias); }
     }

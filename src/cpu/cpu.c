@@ -64,48 +64,6 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_PIXELS_OUT] = {sumi_cpu_pixels_out, NULL},
 };
 
-// ---- What the ops use -----------------------------------------------------------------------------------------------
-void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value)
-{
-    return value.id == 0 ? NULL : run->arena + sumi_plan_info(run->plan, value)->offset;
-}
-int32_t sumi_cpu_cols(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->cols; }
-int32_t sumi_cpu_pitch(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->pitch; }
-float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index)
-{
-    SUMI_ASSERT(worker_index >= 0 && worker_index < sumi_workers_count(run->workers) && run->worker_bytes > 0);
-    return (float*)(void*)(run->worker_memory + (uint64_t)worker_index * run->worker_bytes);
-}
-
-const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step)
-{
-    if (step.table.id == 0) { return NULL; }
-    int64_t row = step.per_step ? run->counter : 0;
-    SUMI_ASSERT(row >= 0 && row < sumi_plan_info(run->plan, step.table)->rows);
-    SUMI_ASSERT(step.column >= 0 && step.column < sumi_cpu_cols(run, step.table));
-    return (const float*)sumi_cpu_value(run, step.table) + row * sumi_cpu_cols(run, step.table) + step.column;
-}
-
-void sumi_cpu_vector(const sumi_weight* weight, int64_t count, float* into)
-{
-    SUMI_ASSERT(sumi_weight_is_dense(weight) && count == (int64_t)weight->rows * weight->cols);
-    (void)count;
-    sumi_weight_to_float(weight, 0, weight->rows, into, weight->cols);
-}
-
-const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype)
-{
-    SUMI_ASSERT(row >= 0 && row < weight->rows && weight->part_count >= 1 && sumi_weight_is_dense(weight));
-    const sumi_weight_part* part = weight->parts;
-    for (; part + 1 < weight->parts + weight->part_count && row >= part->rows; part++) { row -= part->rows; }
-    *dtype = part->dtype;
-    if (weight->change != NULL || part->scale != 1.0f || !sumi_weight_part_is_straight(part)
-        || (*dtype != SUMI_DTYPE_F32 && *dtype != SUMI_DTYPE_F16 && *dtype != SUMI_DTYPE_BF16)) {
-        return NULL;
-    }
-    return (const unsigned char*)part->data + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
-}
-
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 static uint64_t round_to_line(uint64_t bytes) { return (bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT; }
 
@@ -139,8 +97,8 @@ static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* pl
 }
 
 // The old block goes first, so that the peak is not both.
-static sumi_result make_room(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
-                             sumi_error* error)
+static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
+                               sumi_error* error)
 {
     if (*memory != NULL && *held >= bytes) { return SUMI_OK; }
     sumi_free(cpu->heap, *memory);
@@ -155,9 +113,9 @@ static sumi_result cpu_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_
     SUMI_ASSERT(plan->arrange == NULL); // ops run one by one here, and every value is stored
     sumi_cpu* cpu = (sumi_cpu*)runner;
     remember_layout(cpu, plan);
-    SUMI_TRY(make_room(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan), "the packing buffers",
-                       error));
-    return make_room(cpu, &cpu->arena, &cpu->arena_bytes, plan->arena_bytes, "the arena", error);
+    SUMI_TRY(grow_memory(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan),
+                         "the packing buffers", error));
+    return grow_memory(cpu, &cpu->arena, &cpu->arena_bytes, plan->arena_bytes, "the arena", error);
 }
 
 static void cpu_release(sumi_runner* runner)
@@ -283,7 +241,7 @@ static const sumi_runner_functions functions = {.destroy = cpu_destroy,
                                                 .idle = cpu_idle};
 
 // How fast this core multiplies, measured on a tile for half a millisecond. The engine refines it while running.
-static sumi_rates measure(const sumi_cpu* cpu, float* memory)
+static sumi_rates measure_rates(const sumi_cpu* cpu, float* memory)
 {
     const sumi_cpu_kernels* kernels = cpu->kernels;
     float *a = memory, *b = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE,
@@ -344,7 +302,7 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     int32_t count = sumi_workers_count(workers);
     snprintf(cpu->device, sizeof cpu->device, "processor, %s, %d thread%s", kernels->name, count,
              count == 1 ? "" : "s");
-    cpu->rates = measure(cpu, memory);
+    cpu->rates = measure_rates(cpu, memory);
     sumi_free(heap, memory);
     *out_runner = &cpu->runner;
     return SUMI_OK;

@@ -21,7 +21,7 @@ static void over_items(latent_loop* loop, sumi_loop_body* body)
 // ---- PATCHIFY, UNPATCHIFY -------------------------------------------------------------------------------------------
 // Token (h, w), feature (ph * 2 + pw) * channels + c, by channel c * 4 + ph * 2 + pw  <->  latent[c][2 h + ph][2 w + pw].
 // An item of the loop is a sequence.
-static void patches(int32_t begin, int32_t end, int32_t worker_index, void* context)
+static void move_patches(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
     latent_loop* loop = context;
@@ -57,7 +57,7 @@ sumi_result sumi_cpu_patchify(sumi_cpu_run* run)
                         .x = sumi_cpu_value(run, run->op->in[0]),
                         .out = sumi_cpu_value(run, run->op->out),
                         .plane = run->op->u.patch.height * run->op->u.patch.width};
-    over_items(&loop, patches);
+    over_items(&loop, move_patches);
     return SUMI_OK;
 }
 sumi_result sumi_cpu_unpatchify(sumi_cpu_run* run) { return sumi_cpu_patchify(run); }

@@ -1,11 +1,10 @@
 // Ops on pictures (NHWC): group norm, tiles, and 8-bit pixels at both ends.
 #include "base/assert.h"
+#include "base/integers.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
-
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 
 // ---- GROUP_SUMS: a part is a block of rows; each block gives its mean and its squared deviations from that mean per
 // group
@@ -25,7 +24,7 @@ static void add_runs(const group_loop* loop, int32_t row, int32_t end, const flo
     memset(totals, 0, (size_t)loop->channels * sizeof(double));
     for (; row < end; row += RUN_ROWS) {
         memset(sums, 0, (size_t)loop->channels * sizeof(float));
-        for (int32_t r = row; r < min_int(row + RUN_ROWS, end); r++) {
+        for (int32_t r = row; r < sumi_min_int(row + RUN_ROWS, end); r++) {
             loop->run->kernels->channel_sums(sums, loop->x + r * loop->x_pitch, mean, loop->channels);
         }
         for (int32_t c = 0; c < loop->channels; c++) { totals[c] += (double)sums[c]; }
@@ -40,7 +39,7 @@ static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* c
     double* totals = (double*)(void*)sumi_cpu_worker(loop->run, worker_index);
     float *sums = (float*)(totals + channels), *mean = sums + channels;
     for (int32_t block = loop->run->part_begin + begin; block < loop->run->part_begin + end; block++) {
-        int32_t row = block * op->u.group.block_rows, last = min_int(op->rows, row + op->u.group.block_rows);
+        int32_t row = block * op->u.group.block_rows, last = sumi_min_int(op->rows, row + op->u.group.block_rows);
         float* y = loop->y + (int64_t)block * groups * 2;
         add_runs(loop, row, last, NULL, sums, totals);
         for (int32_t g = 0; g < groups; g++) {
@@ -100,7 +99,7 @@ sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
     for (int32_t g = 0; g < groups; g++) {
         double count = 0.0, centre = 0.0, deviation = 0.0; // joined block by block (Chan, Golub & LeVeque 1979)
         for (int32_t block = 0; block < op->u.group.block_count; block++) {
-            double n = (double)(min_int(op->u.group.all_rows, (block + 1) * op->u.group.block_rows)
+            double n = (double)(sumi_min_int(op->u.group.all_rows, (block + 1) * op->u.group.block_rows)
                                 - block * op->u.group.block_rows)
                      * size;
             const float* s = sums + ((int64_t)block * groups + g) * 2;
@@ -154,12 +153,13 @@ sumi_result sumi_cpu_tile_blend(sumi_cpu_run* run)
     int64_t row = (int64_t)width * channels;
     if (run->row_begin >= run->row_end) { return SUMI_OK; }
     if (above != NULL) {
-        int32_t count = min_int(op->u.blend.extent, min_int(height, op->u.blend.above_height));
+        int32_t count = sumi_min_int(op->u.blend.extent, sumi_min_int(height, op->u.blend.above_height));
         blend_edge(tile, row, channels, above + (op->u.blend.above_height - count) * row, row, channels, count, width,
                    channels);
     }
     if (left != NULL) {
-        int32_t left_width = op->u.blend.left_width, count = min_int(op->u.blend.extent, min_int(width, left_width));
+        int32_t left_width = op->u.blend.left_width,
+                count = sumi_min_int(op->u.blend.extent, sumi_min_int(width, left_width));
         blend_edge(tile, channels, row, left + (int64_t)(left_width - count) * channels, channels,
                    (int64_t)left_width * channels, count, height, channels);
     }

@@ -23,15 +23,12 @@
 // 226, the rest being packing W (5 %), copying x (5 %) and finishing (2 %); one of 64 rows 170, a quarter of it packing
 // W.
 #include "base/assert.h"
+#include "base/integers.h"
 #include "cpu/ops_cpu.h"
 #include <string.h>
 
 // 588 is a multiple of every tile height: 14, 6, 4
 enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 7, DOT_COLS = 64 };
-
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
-static int32_t round_up(int32_t a, int32_t b) { return divide_up(a, b) * b; }
 
 // The work is counted in units: one panel of columns for one block of rows, all panels of a row block in turn. A slice
 // is a range of units.
@@ -64,7 +61,7 @@ static int32_t count_items(const product_loop* loop)
 {
     int32_t items = 0, first;
     for (int64_t r = loop->unit_begin / loop->panels; r * loop->panels < loop->unit_end; r++) {
-        items += divide_up(panels_in(loop, r, &first), loop->item_panels);
+        items += sumi_divide_up(panels_in(loop, r, &first), loop->item_panels);
     }
     return items;
 }
@@ -77,15 +74,15 @@ static block find_item(const product_loop* loop, int32_t item)
     int64_t r = loop->unit_begin / loop->panels;
     for (; r * loop->panels < loop->unit_end; r++) { // as items are counted
         panels = panels_in(loop, r, &first);
-        int32_t items = divide_up(panels, loop->item_panels);
+        int32_t items = sumi_divide_up(panels, loop->item_panels);
         if (item < items) { break; }
         item -= items;
     }
     first += item * loop->item_panels;
-    panels = min_int(loop->item_panels, panels - item * loop->item_panels);
+    panels = sumi_min_int(loop->item_panels, panels - item * loop->item_panels);
     block b = {.row = product->row_begin + (int32_t)r * loop->block_rows, .column = first * tile_cols};
-    b.rows = min_int(loop->block_rows, product->row_end - b.row);
-    b.cols = min_int(panels * tile_cols, product->cols - b.column);
+    b.rows = sumi_min_int(loop->block_rows, product->row_end - b.row);
+    b.cols = sumi_min_int(panels * tile_cols, product->cols - b.column);
     SUMI_ASSERT(b.rows >= 1 && b.cols >= 1 && b.row >= product->row_begin);
     return b;
 }
@@ -151,14 +148,14 @@ static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t row
     const sumi_cpu_kernels* kernels = product->run->kernels;
     enum { WIDTH = 8 };
     for (int32_t r = 0; r < rows; r += 12) { // three dot products of four rows
-        int32_t tile = min_int(12, rows - r);
+        int32_t tile = sumi_min_int(12, rows - r);
         float* sums = c + (size_t)r * WIDTH;
         product->load(product, row + r, tile, k, depth, a);
         for (int32_t j = 0; j < product->cols; j++) {
             const float* b = product->panels + (size_t)j * (size_t)product->depth + k;
             for (int32_t q = 0; q < tile; q += 4) {
                 float dots[4];
-                int32_t count = min_int(4, tile - q);
+                int32_t count = sumi_min_int(4, tile - q);
                 kernels->dot_f32(a + q * SUMI_CPU_A_STRIDE, SUMI_CPU_A_STRIDE, count, b, depth, dots, 1);
                 for (int32_t i = 0; i < count; i++) {
                     float* sum = &sums[(q + i) * WIDTH + j];
@@ -184,21 +181,21 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
     for (int32_t item = begin; item < end; item++) {
         block at = find_item(loop, item);
         int32_t row = at.row, rows = at.rows, column = at.column, cols = at.cols;
-        int32_t panels = divide_up(cols, tile_cols), c_stride = panels * tile_cols;
+        int32_t panels = sumi_divide_up(cols, tile_cols), c_stride = panels * tile_cols;
         // equal heights: a last tile of 2 rows would run at a quarter of the speed
-        int32_t tiles = divide_up(rows, tile_rows), height = divide_up(rows, tiles);
+        int32_t tiles = sumi_divide_up(rows, tile_rows), height = sumi_divide_up(rows, tiles);
         for (int32_t k = 0; k < product->depth; k += SUMI_CPU_DEPTH) {
-            int32_t depth = min_int(SUMI_CPU_DEPTH, product->depth - k);
+            int32_t depth = sumi_min_int(SUMI_CPU_DEPTH, product->depth - k);
             if (sumi_cpu_is_narrow(product->cols) && product->panels != NULL) {
                 run_narrow(product, row, rows, k, depth, a, c);
                 continue;
             }
             for (int32_t p = 0; product->panels == NULL && p < panels; p++) {
-                pack_panel(product, column + p * tile_cols, min_int(tile_cols, cols - p * tile_cols), k, depth,
+                pack_panel(product, column + p * tile_cols, sumi_min_int(tile_cols, cols - p * tile_cols), k, depth,
                            b + (size_t)p * (size_t)(depth * tile_cols), converted);
             }
             for (int32_t r = 0; r < rows; r += height) {
-                int32_t tile = min_int(height, rows - r);
+                int32_t tile = sumi_min_int(height, rows - r);
                 product->load(product, row + r, tile, k, depth, a);
                 for (int32_t p = 0; p < panels; p++) {
                     const float* panel =
@@ -225,10 +222,10 @@ void sumi_cpu_product_run(const sumi_cpu_product* product)
     SUMI_ASSERT(product->share_begin >= 0 && product->share_begin <= product->share_end);
     SUMI_ASSERT(product->share_end <= product->share_count);
     const sumi_cpu_kernels* kernels = product->run->kernels;
-    int32_t rows = product->row_end - product->row_begin, row_blocks = divide_up(rows, BLOCK_ROWS);
-    product_loop loop = {.product = product, .panels = divide_up(product->cols, kernels->tile_cols)};
-    loop.block_rows = min_int(round_up(divide_up(rows, row_blocks), kernels->tile_rows), BLOCK_ROWS);
-    int64_t units = (int64_t)divide_up(rows, loop.block_rows) * loop.panels;
+    int32_t rows = product->row_end - product->row_begin, row_blocks = sumi_divide_up(rows, BLOCK_ROWS);
+    product_loop loop = {.product = product, .panels = sumi_divide_up(product->cols, kernels->tile_cols)};
+    loop.block_rows = sumi_min_int(sumi_round_up(sumi_divide_up(rows, row_blocks), kernels->tile_rows), BLOCK_ROWS);
+    int64_t units = (int64_t)sumi_divide_up(rows, loop.block_rows) * loop.panels;
     loop.unit_begin = units * product->share_begin / product->share_count;
     loop.unit_end = units * product->share_end / product->share_count;
     // narrower items when there would be too few to keep every worker busy to the end
@@ -236,15 +233,15 @@ void sumi_cpu_product_run(const sumi_cpu_product* product)
             share = (loop.unit_end - loop.unit_begin + wanted - 1) / wanted;
     int32_t most = BLOCK_COLS / kernels->tile_cols;
     loop.item_panels = share < 1 ? 1 : share > most ? most : (int32_t)share;
-    loop.item_panels = min_int(loop.item_panels, loop.panels);
+    loop.item_panels = sumi_min_int(loop.item_panels, loop.panels);
     sumi_parallel(product->run->workers, count_items(&loop), 1, run_blocks, &loop);
 }
 
 uint64_t sumi_cpu_product_worker_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t rows)
 {
     SUMI_ASSERT(cols >= 1 && rows >= 1);
-    uint64_t block_cols = (uint64_t)min_int(BLOCK_COLS, round_up(cols, kernels->tile_cols)),
-             block_rows = (uint64_t)min_int(BLOCK_ROWS, round_up(rows, kernels->tile_rows));
+    uint64_t block_cols = (uint64_t)sumi_min_int(BLOCK_COLS, sumi_round_up(cols, kernels->tile_cols)),
+             block_rows = (uint64_t)sumi_min_int(BLOCK_ROWS, sumi_round_up(rows, kernels->tile_rows));
     return (SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * block_cols + block_rows * block_cols
             + (uint64_t)kernels->tile_cols * SUMI_CPU_DEPTH)
          * sizeof(float);
@@ -252,7 +249,7 @@ uint64_t sumi_cpu_product_worker_bytes(const sumi_cpu_kernels* kernels, int32_t 
 
 uint64_t sumi_cpu_panel_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t depth)
 {
-    return (uint64_t)round_up(cols, kernels->tile_cols) * (uint64_t)depth * sizeof(float);
+    return (uint64_t)sumi_round_up(cols, kernels->tile_cols) * (uint64_t)depth * sizeof(float);
 }
 
 // ---- LINEAR ---------------------------------------------------------------------------------------------------------
@@ -274,7 +271,7 @@ static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* con
     float* c = sumi_cpu_worker(product->run, worker_index);
     float* converted = c + FEW_ROWS * DOT_COLS;
     for (int32_t column = begin * DOT_COLS; column < product->cols && column < end * DOT_COLS; column += DOT_COLS) {
-        int32_t cols = min_int(DOT_COLS, product->cols - column);
+        int32_t cols = sumi_min_int(DOT_COLS, product->cols - column);
         for (int32_t j = 0; j < cols; j++) {
             sumi_dtype dtype;
             const void* w = sumi_cpu_weight_row(product->weight, column + j, &dtype);
@@ -288,8 +285,8 @@ static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* con
                 (dtype == SUMI_DTYPE_F32 ? kernels->dot_f32
                  : dtype == SUMI_DTYPE_F16
                      ? kernels->dot_f16
-                     : kernels->dot_bf16)(x, (ptrdiff_t)product->source_stride, min_int(4, product->row_end - row), w,
-                                          product->depth, c + (row - product->row_begin) * DOT_COLS + j, DOT_COLS);
+                     : kernels->dot_bf16)(x, (ptrdiff_t)product->source_stride, sumi_min_int(4, product->row_end - row),
+                                          w, product->depth, c + (row - product->row_begin) * DOT_COLS + j, DOT_COLS);
             }
         }
         finish_rows(product, product->row_begin, product->row_end - product->row_begin, column, cols, c, DOT_COLS);
@@ -331,7 +328,7 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
     if (op->rows <= FEW_ROWS) {
         product.row_begin = run->row_begin;
         product.row_end = run->row_end;
-        sumi_parallel(run->workers, divide_up(product.cols, DOT_COLS), 1, run_dots, &product);
+        sumi_parallel(run->workers, sumi_divide_up(product.cols, DOT_COLS), 1, run_dots, &product);
     } else {
         // A slice of parts is taken as its share of the units, not as its rows: rows would pack all of W for every
         // slice (40 % more time with slices of 1 ms).

@@ -241,7 +241,7 @@ static const float* in_band(const float* table, int32_t pitch, const sumi_row_ba
     return table + (int64_t)bands[i].table_row * pitch;
 }
 
-static int32_t pitch_of(const sumi_cpu_run* run, sumi_step_row step)
+static int32_t step_pitch(const sumi_cpu_run* run, sumi_step_row step)
 {
     return step.table.id != 0 ? sumi_cpu_cols(run, step.table) : 0;
 }
@@ -299,8 +299,8 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
                      .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.norm.scale);
     loop.shift = sumi_cpu_step(run, op->u.norm.shift);
-    loop.scale_pitch = pitch_of(run, op->u.norm.scale);
-    loop.shift_pitch = pitch_of(run, op->u.norm.shift);
+    loop.scale_pitch = step_pitch(run, op->u.norm.scale);
+    loop.shift_pitch = step_pitch(run, op->u.norm.shift);
     float* w = take_weight(run, op->weight, op->in[3], cols, run->shared);
     for (int32_t c = 0; w != NULL && op->u.norm.weight_plus_one && c < cols; c++) { w[c] += 1.0f; }
     loop.w = w;
@@ -338,7 +338,7 @@ sumi_result sumi_cpu_norm_gate_add(sumi_cpu_run* run)
                      .cols = cols,
                      .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.gate_add.gate);
-    loop.scale_pitch = pitch_of(run, op->u.gate_add.gate);
+    loop.scale_pitch = step_pitch(run, op->u.gate_add.gate);
     loop.w = take_weight(run, op->weight, op->in[3], cols, run->shared);
     over_rows(&loop, norm_gate_add);
     return SUMI_OK;

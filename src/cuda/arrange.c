@@ -1,10 +1,11 @@
 // See arrange.h. Nothing here knows where a value lies: the plan has no offsets yet, and makes them from the marks.
 #include "cuda/arrange.h"
 #include "base/assert.h"
+#include "cuda/device.h"
 #include "cuda/stored.h"
 #include "kernels/rows.h"
 
-static int32_t base_of(const sumi_plan* plan, sumi_value value)
+static int32_t base_id(const sumi_plan* plan, sumi_value value)
 {
     const sumi_value_info* info = sumi_plan_info(plan, value);
     return info->base.id != 0 ? info->base.id : value.id;
@@ -22,12 +23,12 @@ static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
 
 // What a pair's second op writes is written while the first one's inputs are read. The plan keeps values that live at
 // the same time apart, but for those that share memory on purpose.
-static bool is_apart(const sumi_plan* plan, const sumi_op* op, sumi_value written)
+static bool has_rows_apart(const sumi_plan* plan, const sumi_op* op, sumi_value written)
 {
-    const int32_t base = base_of(plan, written), host = sumi_plan_info(plan, (sumi_value){base})->host.id;
+    const int32_t base = base_id(plan, written), host = sumi_plan_info(plan, (sumi_value){base})->host.id;
     for (int32_t i = 0; i < SUMI_OP_MAX_INPUTS; i++) {
         if (op->in[i].id == 0) continue;
-        const int32_t its = base_of(plan, op->in[i]);
+        const int32_t its = base_id(plan, op->in[i]);
         if (its == base || its == host || sumi_plan_info(plan, (sumi_value){its})->host.id == base) return false;
     }
     return true;
@@ -57,6 +58,12 @@ sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op)
     if (kind == SUMI_SECTION_TEXT || kind == SUMI_SECTION_VISION) return plan->wishes.text_weights;
     // What runs once in a job, and the autoencoder, loses no precision.
     return plan->wishes.weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
+}
+
+sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan, const sumi_op* op)
+{
+    SUMI_ASSERT((op->marks & SUMI_CUDA_OP_STORED) != 0);
+    return sumi_cuda_wish(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_CUDA_FORM_INT4 : SUMI_CUDA_FORM_STORED;
 }
 
 sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan, const sumi_op* op)
@@ -109,7 +116,7 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
 }
 
 // The norm's weight by which a product's matrix is balanced (balance.h), in every plan; NULL: it is not.
-static const sumi_weight* balance_of(const sumi_plan* plan, const sumi_op* op)
+static const sumi_weight* balance_of_op(const sumi_plan* plan, const sumi_op* op)
 {
     const bool is_int8 = (op->marks & SUMI_CUDA_OP_8BIT) != 0 && sumi_cuda_8bit_operands(plan, op) == SUMI_CUDA_INT8;
     return is_int8 ? op->weight->balance : NULL;
@@ -119,7 +126,7 @@ static const sumi_weight* balance_of(const sumi_plan* plan, const sumi_op* op)
 // it (its op has a value in the weight's place then). What it adds would have to be balanced, too.
 static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const sumi_weight* balance)
 {
-    const sumi_op* norm = sumi_cuda_writer(plan, (sumi_value){base_of(plan, product->in[0])});
+    const sumi_op* norm = sumi_cuda_writer(plan, (sumi_value){base_id(plan, product->in[0])});
     return norm->kind == SUMI_OP_NORM_MODULATE && norm->weight == balance && norm->bias == NULL
         && norm->u.norm.shift.table.id == 0 && !norm->u.norm.weight_plus_one;
 }
@@ -127,7 +134,7 @@ static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const
 // In what a norm before the product would write its input.
 static sumi_cuda_operands writer_operands(const sumi_plan* plan, sumi_value input)
 {
-    return sumi_cuda_8bit_operands(plan, sumi_cuda_writer(plan, (sumi_value){base_of(plan, input)}));
+    return sumi_cuda_8bit_operands(plan, sumi_cuda_writer(plan, (sumi_value){base_id(plan, input)}));
 }
 
 // A value may be kept in 8 bits when one NORM_MODULATE writes all of it and all readers are products with such weights,
@@ -145,18 +152,18 @@ static void mark_8bit_values(sumi_plan* plan)
                             && out->element == SUMI_ELEMENT_ACTIVATION && !out->bound && out->cols % 16 == 0
                             && sumi_cuda_8bit_pitch(operands, out->cols) + 16 <= 2 * out->cols;
         if (op->out.id > 0) {
-            uint8_t* marks = &plan->values[base_of(plan, op->out) - 1].marks;
+            uint8_t* marks = &plan->values[base_id(plan, op->out) - 1].marks;
             *marks |= norms_all && (*marks & WRITTEN) == 0 ? WRITTEN : OTHER;
         }
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
             const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_CUDA_OP_8BIT) != 0
                                  && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows
                                  && writer_operands(plan, op->in[0]) == operands;
-            const sumi_weight* balance = is_product ? balance_of(plan, op) : NULL;
+            const sumi_weight* balance = is_product ? balance_of_op(plan, op) : NULL;
             // also where it is read through a view, as rows of another length
             const bool is_other = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
             if (op->in[k].id > 0)
-                plan->values[base_of(plan, op->in[k]) - 1].marks |= is_other        ? OTHER
+                plan->values[base_id(plan, op->in[k]) - 1].marks |= is_other        ? OTHER
                                                                   : balance != NULL ? SUMI_CUDA_VALUE_BALANCED
                                                                                     : PLAIN;
         }
@@ -209,7 +216,7 @@ static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
         return false;
     const sumi_value_info* both = sumi_plan_info(plan, op->out);
     return both->base.id == 0 && both->host.id == 0 && both->first_use == op_index && both->last_use == op_index + 1
-        && is_apart(plan, op, gated->out);
+        && has_rows_apart(plan, op, gated->out);
 }
 
 // ---- A sum and its norm ---------------------------------------------------------------------------------------------
@@ -236,7 +243,7 @@ static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
     if (x->element != SUMI_ELEMENT_ACTIVATION || b->element != SUMI_ELEMENT_ACTIVATION
         || y->element != SUMI_ELEMENT_ACTIVATION)
         return false;
-    return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MOST_COLS && is_apart(plan, op, norm->out);
+    return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MOST_COLS && has_rows_apart(plan, op, norm->out);
 }
 
 // ---- The plan -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #ifndef SUMI_CUDA_ARRANGE_H
 #define SUMI_CUDA_ARRANGE_H
 #include "cuda/device.h"
+#include "cuda/form.h"
 #include "plan/plan.h"
 
 // sumi_op.marks
@@ -37,6 +38,8 @@ typedef enum sumi_cuda_operands { SUMI_CUDA_BF16, SUMI_CUDA_E4M3, SUMI_CUDA_INT8
 // The format that is wished for an op's weights. It follows from the section: a model's weights must have the same form
 // in every plan, or they would lie on the device twice, and a weight is used in sections of one kind only.
 sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op);
+// The form of the weight of an op that is marked as STORED.
+sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan, const sumi_op* op);
 // BF16 where the wish is no format of 8 bits. Of a value that is kept in 8 bits: those of the op that writes it, and of
 // every op that reads it.
 sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan, const sumi_op* op);

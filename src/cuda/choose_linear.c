@@ -5,7 +5,11 @@
 // them anew, edit the constants below, run tests/tune_cuda_linear.c. The method, tile and split follow from the whole
 // op's shape, so that a slice gives the same bits; a slice takes a range of rows at multiples of the method's unit. A
 // product of one unit is done by the slice that holds the unit.
+#include "base/integers.h"
+#include "cuda/arrange.h"
 #include "cuda/cublaslt.h"
+#include "cuda/device.h"
+#include "cuda/linear.h"
 
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
@@ -94,14 +98,10 @@ enum {
     PARTS_BYTES = 64 << 20 // most scratch for the parts of split k
 };
 
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
-
 // Work items of a cluster: two tiles one above the other, an odd last row of tiles in pairs side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
 {
-    int32_t tm = divide_up(m, rows), tn = divide_up(n, cols);
+    int32_t tm = sumi_divide_up(m, rows), tn = sumi_divide_up(n, cols);
     return (int64_t)(tm / 2) * tn + (tm % 2 != 0 ? (tn + 1) / 2 : 0);
 }
 
@@ -116,7 +116,7 @@ uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* c, int32_t m, int3
     if (c->method == SUMI_CUDA_METHOD_SPLIT) cols = sumi_cuda_split_kernels[c->kernel].cols;
     if (c->method == SUMI_CUDA_METHOD_PORTABLE)
         rows = sumi_cuda_portable_kernels[c->kernel].rows, cols = sumi_cuda_portable_kernels[c->kernel].cols;
-    return (uint64_t)divide_up(m, rows) * (uint64_t)divide_up(n, cols) * (uint64_t)c->split * (uint64_t)rows
+    return (uint64_t)sumi_divide_up(m, rows) * (uint64_t)sumi_divide_up(n, cols) * (uint64_t)c->split * (uint64_t)rows
          * (uint64_t)cols * sizeof(float);
 }
 
@@ -139,10 +139,11 @@ static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
     return cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
 }
 
-static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape* s, sumi_cuda_linear_choice* best)
+static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cuda_shape* s,
+                                  sumi_cuda_linear_choice* best)
 {
-    const int64_t clusters = max_int(device->multiprocessors / 2, 1);
-    const int32_t blocks = divide_up(s->k, s->operands != SUMI_CUDA_BF16 ? 128 : 64);
+    const int64_t clusters = sumi_max_int(device->multiprocessors / 2, 1);
+    const int32_t blocks = sumi_divide_up(s->k, s->operands != SUMI_CUDA_BF16 ? 128 : 64);
     double least = 0.0;
     best->method = SUMI_CUDA_METHOD_ANY;
     for (int32_t i = 0; i < WGMMA_COUNT; i++) {
@@ -152,7 +153,7 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
             (double)((sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols) + clusters - 1) / clusters);
         double block = kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->cols, kernel->is_ping_pong);
         if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) block *= 1.05;
-        const double cost = LAUNCH + rounds * max_int(blocks, kernel->stages) * block
+        const double cost = LAUNCH + rounds * sumi_max_int(blocks, kernel->stages) * block
                           + (kernel->is_ping_pong ? 1.0 : rounds) * TILE_END;
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
@@ -167,7 +168,7 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
-                      tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, cols);
+                      tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
         const double width = cols / 128.0, block = width * rate_of(s, cols, false);
         const bool shares_k = (s->m <= SPLIT_ROWS || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
@@ -175,7 +176,7 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
             if (sumi_cuda_parts_bytes(&c, s->m, s->n) > PARTS_BYTES) break;
             const double rounds = (double)((pairs * split + clusters - 1) / clusters), join = split > 1 ? width : 0.0;
             const double cost = LAUNCH
-                              + rounds * (divide_up(blocks, split) * block + SPLIT_END * width + PART_WRITE * join)
+                              + rounds * (sumi_divide_up(blocks, split) * block + SPLIT_END * width + PART_WRITE * join)
                               + split * PART_READ * join;
             if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
                 least = cost;
@@ -197,19 +198,19 @@ const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_
 static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cuda_shape* s,
                                   bool has_wide_multiprocessors, sumi_cuda_linear_choice* best)
 {
-    const int64_t processors = max_int(device->multiprocessors, 1);
+    const int64_t processors = sumi_max_int(device->multiprocessors, 1);
     const int32_t wanted = s->m <= 32 ? 32 : s->m <= 128 || s->n <= 64 ? 64 : 128;
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) { // the first that suits and fits: they are in order of size
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
         if (!kernel->shares_k || kernel->rows > wanted || kernel->shared > (uint32_t)device->shared_per_block
             || (kernel->shared > 64 * 1024 && !has_wide_multiprocessors))
             continue;
-        const int64_t tiles = (int64_t)divide_up(s->m, kernel->rows) * divide_up(s->n, kernel->cols);
+        const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols);
         *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_PORTABLE, i, 1, kernel->rows};
         if (tiles > ARRIVALS) return true;
         if (kernel->rows == 32) { // small blocks: about 2.4 for each multiprocessor
             const int64_t split = (12 * processors / 5 + tiles / 2) / tiles;
-            best->split = max_int(1, min_int((int32_t)(split < 16 ? split : 16), s->k / 384));
+            best->split = sumi_max_int(1, sumi_min_int((int32_t)(split < 16 ? split : 16), s->k / 384));
             return true;
         }
         double least = (double)((tiles + processors - 1) / processors);
@@ -227,12 +228,12 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
     return false;
 }
 
-static sumi_cuda_linear_choice choose_portable(const sumi_cuda_device* device, const sumi_cuda_shape* s)
+static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* device, const sumi_cuda_shape* s)
 {
     const bool has_wide_multiprocessors =
         // more tensor throughput for a byte of shared memory: longer k-blocks
         device->capability == 80 || device->capability == 90;
-    const int64_t processors = max_int(device->multiprocessors, 1);
+    const int64_t processors = sumi_max_int(device->multiprocessors, 1);
     sumi_cuda_linear_choice best = {SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     if (s->operands == SUMI_CUDA_BF16 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)
         && choose_portable_split(device, s, has_wide_multiprocessors, &best))
@@ -250,8 +251,8 @@ static sumi_cuda_linear_choice choose_portable(const sumi_cuda_device* device, c
         if (kernel->shares_k && s->epilogue == SUMI_CUDA_EPILOGUE_plain) continue;
         // each block counts 1 KiB more
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(kernel->shared + 1024);
-        const int32_t blocks = max_int(1, min_int(kernel->blocks, fitting));
-        const int64_t tiles = (int64_t)divide_up(s->m, kernel->rows) * divide_up(s->n, kernel->cols),
+        const int32_t blocks = sumi_max_int(1, sumi_min_int(kernel->blocks, fitting));
+        const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols),
                       at_once = processors * blocks;
         const double rate = (kernel->cols == 256   ? 1.0
                              : kernel->rows == 128 ? 0.97
@@ -293,14 +294,14 @@ sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* devi
     const bool is_small =
         s->operands == SUMI_CUDA_BF16
         && (s->n <= NARROW
-            || (s->m < HOPPER_ROWS && (s->m <= 32 || divide_up(s->n, 64) <= 2 * device->multiprocessors)));
+            || (s->m < HOPPER_ROWS && (s->m <= 32 || sumi_divide_up(s->n, 64) <= 2 * device->multiprocessors)));
     const bool is_flat =
         s->m <= GEMV_ROWS && s->k < GEMV_K && s->n >= 4096 && is_hopper && s->epilogue != SUMI_CUDA_EPILOGUE_any;
     if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS && !is_flat)
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_GEMV, 0, s->n < 2000 && s->k >= 1024 ? 2 : 1, GEMV_ROWS};
     sumi_cuda_linear_choice c;
-    if (is_hopper && (!is_small || is_flat) && choose_hopper(device, s, &c)) return c;
-    return choose_portable(device, s);
+    if (is_hopper && (!is_small || is_flat) && choose_hopper_product(device, s, &c)) return c;
+    return choose_portable_product(device, s);
 }
 
 // ---- All of them ----------------------------------------------------------------------------------------------------
@@ -310,8 +311,8 @@ typedef struct choices {
 } choices;
 
 // With every split from 1 to `most` that leaves each part some k-blocks of 64.
-static void add(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most,
-                int32_t unit_rows)
+static void add_choice(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most,
+                       int32_t unit_rows)
 {
     for (int32_t split = 1; split <= most && (split == 1 || s->k >= 128 * split); split++) {
         const sumi_cuda_linear_choice c = {method, kernel, split, unit_rows};
@@ -324,29 +325,30 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
                               sumi_cuda_linear_choice* out_list, int32_t room)
 {
     choices to = {out_list, 0, room};
-    if (!s->reads_aligned || s->k < 512) add(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
+    if (!s->reads_aligned || s->k < 512) add_choice(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
-    if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS) add(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
+    if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS) add_choice(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
     if (sumi_cuda_cublaslt_can(device->cublaslt, s))
-        add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
-            sumi_cuda_cublaslt_unit_rows(device, s));
+        add_choice(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
+                   sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);
     for (int32_t i = 0; i < WGMMA_COUNT && is_hopper; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue == s->epilogue && kernel->operands == s->operands)
-            add(&to, s, SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows);
+            add_choice(&to, s, SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows);
     }
     for (int32_t i = 0; i < SPLIT_COUNT && is_hopper && s->operands == SUMI_CUDA_BF16; i++) {
-        const int64_t tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, sumi_cuda_split_kernels[i].cols);
-        add(&to, s, SUMI_CUDA_METHOD_SPLIT, i, 2 * tiles <= ARRIVALS ? 16 : 1, 256);
+        const int64_t tiles =
+            (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, sumi_cuda_split_kernels[i].cols);
+        add_choice(&to, s, SUMI_CUDA_METHOD_SPLIT, i, 2 * tiles <= ARRIVALS ? 16 : 1, 256);
     }
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) {
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
         if (kernel->operands != s->operands || sumi_cuda_portable_name(kernel, s->epilogue) == NULL
             || kernel->shared > (uint32_t)device->shared_per_block)
             continue;
-        const int64_t tiles = (int64_t)divide_up(s->m, kernel->rows) * divide_up(s->n, kernel->cols);
-        add(&to, s, SUMI_CUDA_METHOD_PORTABLE, i, kernel->shares_k && tiles <= ARRIVALS ? 16 : 1, kernel->rows);
+        const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols);
+        add_choice(&to, s, SUMI_CUDA_METHOD_PORTABLE, i, kernel->shares_k && tiles <= ARRIVALS ? 16 : 1, kernel->rows);
     }
     return to.count;
 }

@@ -2,6 +2,10 @@
 // our y[m, n] = x[m, k] w[n, k]^T, with our pitches as its leading dimensions.
 #include "cuda/cublaslt.h"
 #include "base/platform.h"
+#include "cuda/arrange.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "cuda/linear.h"
 #include <string.h>
 
 // ---- Its interface --------------------------------------------------------------------------------------------------
@@ -227,7 +231,7 @@ static sumi_result failure(const sumi_cuda_cublaslt* lt, lt_status status, const
         (int)call->m, (int)call->n, (int)call->k, (int)status);
 }
 
-static recipe* find(const sumi_cuda_cublaslt* lt, const sumi_cuda_cublaslt_call* c)
+static recipe* find_recipe(const sumi_cuda_cublaslt* lt, const sumi_cuda_cublaslt_call* c)
 {
     for (size_t i = 0; i < lt->recipe_count; i++) {
         const sumi_cuda_cublaslt_call* of = &lt->recipes[i].of;
@@ -244,7 +248,7 @@ static lt_status set_bias(const lt_entries* library, lt_object desc, CUdeviceptr
     return library->desc_set(desc, LT_DESC_BIAS_POINTER, &pointer, sizeof pointer);
 }
 
-static lt_status describe(const lt_entries* library, const sumi_cuda_cublaslt_call* c, recipe* r)
+static lt_status describe_product(const lt_entries* library, const sumi_cuda_cublaslt_call* c, recipe* r)
 {
     const int32_t transposed = LT_TRANSPOSED;
     const uint32_t with_bias = LT_EPILOGUE_BIAS;
@@ -264,7 +268,7 @@ static lt_status describe(const lt_entries* library, const sumi_cuda_cublaslt_ca
 }
 
 // What says "not this one" rather than "not now".
-static bool is_refusal(lt_status status)
+static bool is_product_refused(lt_status status)
 {
     return status == LT_NOT_SUPPORTED || status == LT_INVALID_VALUE || status == LT_ARCH_MISMATCH;
 }
@@ -286,10 +290,10 @@ static sumi_result make_recipe(sumi_cuda_cublaslt* lt, const sumi_cuda_cublaslt_
     SUMI_TRY(sumi_grow(lt->heap, (void**)&lt->recipes, &lt->recipe_capacity, lt->recipe_count + 1, sizeof *lt->recipes,
                        error));
     recipe made = {.of = *call};
-    lt_status status = describe(&lt->library, call, &made);
+    lt_status status = describe_product(&lt->library, call, &made);
     if (status == LT_SUCCESS) status = ask(lt, &made);
     if (status != LT_SUCCESS) free_recipe(&lt->library, &made);
-    if (status != LT_SUCCESS && !is_refusal(status)) return failure(lt, status, call, error);
+    if (status != LT_SUCCESS && !is_product_refused(status)) return failure(lt, status, call, error);
     made.is_refused = status != LT_SUCCESS;
     *out_recipe = &lt->recipes[lt->recipe_count++];
     **out_recipe = made;
@@ -311,8 +315,8 @@ static lt_status multiply(const sumi_cuda_cublaslt* lt, const recipe* r, const s
 }
 
 // Once more when the first capture was spoilt by the loading itself.
-static lt_status load(const sumi_cuda_cublaslt* lt, const recipe* r, const sumi_cuda_cublaslt_call* call,
-                      CUstream stream)
+static lt_status load_algorithm(const sumi_cuda_cublaslt* lt, const recipe* r, const sumi_cuda_cublaslt_call* call,
+                                CUstream stream)
 {
     const sumi_cuda_driver* driver = &lt->device->driver;
     lt_status status = LT_NOT_SUPPORTED;
@@ -331,11 +335,11 @@ sumi_result sumi_cuda_cublaslt_prepare(sumi_cuda_cublaslt* lt, const sumi_cuda_c
                                        bool* out_takes, sumi_error* error)
 {
     *out_takes = false;
-    recipe* r = find(lt, call);
+    recipe* r = find_recipe(lt, call);
     if (r == NULL) SUMI_TRY(make_recipe(lt, call, &r, error));
     if (stream != NULL && !r->is_loaded && !r->is_refused) {
-        const lt_status status = load(lt, r, call, stream);
-        if (status != LT_SUCCESS && !is_refusal(status)) return failure(lt, status, call, error);
+        const lt_status status = load_algorithm(lt, r, call, stream);
+        if (status != LT_SUCCESS && !is_product_refused(status)) return failure(lt, status, call, error);
         r->is_refused = status != LT_SUCCESS;
         r->is_loaded = true;
     }
@@ -346,7 +350,7 @@ sumi_result sumi_cuda_cublaslt_prepare(sumi_cuda_cublaslt* lt, const sumi_cuda_c
 sumi_result sumi_cuda_cublaslt_launch(sumi_cuda_cublaslt* lt, const sumi_cuda_cublaslt_call* call, CUstream stream,
                                       sumi_error* error)
 {
-    const recipe* r = find(lt, call);
+    const recipe* r = find_recipe(lt, call);
     const lt_status status = r != NULL && !r->is_refused ? multiply(lt, r, call, stream) : LT_NOT_SUPPORTED;
     return status == LT_SUCCESS ? SUMI_OK : failure(lt, status, call, error);
 }

@@ -3,12 +3,8 @@
 #define SUMI_CUDA_CUDA_H
 #include "base/memory.h"
 #include "base/workers.h"
+#include "cuda/cuda_options.h"
 #include "plan/runner.h"
-
-typedef struct sumi_cuda_options {
-    bool without_graphs; // launch ops one by one (tests, profiles)
-    bool without_hopper; // portable kernels on every device (tests)
-} sumi_cuda_options;
 
 // Opens driver and device as `desc` asks; loads no kernels yet (see `load` of the runner). `workers` help to copy
 // weights. options NULL: none. SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED, SUMI_OUT_OF_HOST_MEMORY,

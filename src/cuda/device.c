@@ -1,4 +1,5 @@
 #include "cuda/device.h"
+#include "cuda/driver.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine
 }
 
 // The first device that is everything the desc asks for.
-static sumi_result choose(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
+static sumi_result choose_device(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &device->driver;
     int count = 0;
@@ -169,7 +170,7 @@ static sumi_result open_streams(sumi_cuda_device* device, CUstream stream, sumi_
 static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
 {
     if (desc->cuda.context != NULL) SUMI_TRY(choose_by_context(device, desc, error));
-    else SUMI_TRY(choose(device, desc, error));
+    else SUMI_TRY(choose_device(device, desc, error));
     SUMI_TRY(read_facts(device, error));
     // the primary context: whatever else uses CUDA's runtime in this process lives there, and a context of our own
     // would cost hundreds of megabytes

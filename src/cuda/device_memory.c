@@ -1,6 +1,9 @@
 #include "cuda/device_memory.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "cuda/pinned.h"
 #include <string.h>
 
 #define ALIGNMENT 512u // what the driver's own allocations have, and what every kernel here may count on

@@ -25,6 +25,8 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* dev
 // zeroed then. The context is current.
 sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
                                sumi_cuda_block* out_block, sumi_error* error);
+// What a block of so many bytes takes.
+static inline uint64_t sumi_cuda_block_bytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 static inline uint64_t sumi_cuda_held(const sumi_cuda_memory* memory) // on the device
 {
     return atomic_load(&memory->held[SUMI_MEMORY_WEIGHTS]) + atomic_load(&memory->held[SUMI_MEMORY_ARENA])

@@ -80,7 +80,8 @@ static const char* fill(sumi_cuda_driver* driver, void* library)
 }
 
 // The driver's own name and sentence of a code; they exist even when nothing was initialised.
-static void describe(const sumi_cuda_driver* driver, CUresult result, const char** out_name, const char** out_text)
+static void describe_failure(const sumi_cuda_driver* driver, CUresult result, const char** out_name,
+                             const char** out_text)
 {
     *out_name = *out_text = NULL;
     if (driver->cuGetErrorName != NULL) driver->cuGetErrorName(result, out_name);
@@ -107,7 +108,7 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
     // no device, a stub, a driver that does not fit its kernel module, ...: whatever it is, nothing can be run here
     if (result != CUDA_SUCCESS) {
         const char *name, *text;
-        describe(&driver, result, &name, &text);
+        describe_failure(&driver, result, &name, &text);
         return sumi_fail(error, SUMI_NO_DEVICE,
                          "the NVIDIA driver has no device to offer: %s (%d: %s); choose the CPU backend", name,
                          (int)result, text);
@@ -187,7 +188,7 @@ static const char* advice_for(sumi_result result)
 sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, const char* what, sumi_error* error)
 {
     const char *name, *text;
-    describe(driver, result, &name, &text);
+    describe_failure(driver, result, &name, &text);
     sumi_result ours = result_of(result);
     return sumi_fail(error, ours, "%s: %s (%d: %s); %s", what, name, (int)result, text, advice_for(ours));
 }

@@ -6,9 +6,14 @@
 // Captured on a stream of our own, in thread-local mode: what the host's other threads do with CUDA meanwhile neither
 // disturbs the capture nor is refused because of it. Before its capture a slice is walked once without launching, so
 // that all its kernels are loaded: a kernel that is first touched inside a capture may break it.
+#include "cuda/graphs.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/driver.h"
+#include "cuda/launch.h"
+#include "cuda/op_table.h"
 #include "cuda/state.h"
+#include "cuda/streaming.h"
 #include <string.h>
 
 static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t part_begin,

@@ -1,7 +1,14 @@
 // What launchers use: see launch.h.
+#include "cuda/launch.h"
 #include "base/assert.h"
+#include "cuda/arrange.h"
+#include "cuda/driver.h"
+#include "cuda/form.h"
+#include "cuda/modules.h"
+#include "cuda/residency.h"
 #include "cuda/state.h"
-#include "cuda/stored.h"
+#include "cuda/streaming.h"
+#include "cuda/weight_forms.h"
 
 static const sumi_value_info* info_of(const sumi_cuda_run* run, sumi_value value)
 {
@@ -44,52 +51,6 @@ CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value)
 }
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
-
-static sumi_cuda_form matrix_form(const sumi_plan* plan, const sumi_op* op)
-{
-    static const sumi_cuda_form forms[3][2] = {
-        [SUMI_CUDA_BF16] = {SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_GATED},
-        [SUMI_CUDA_E4M3] = {SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_GATED_FP8},
-        [SUMI_CUDA_INT8] = {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_GATED_INT8},
-    };
-    const bool is_8bit = (op->marks & SUMI_CUDA_OP_8BIT) != 0, is_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0;
-    if ((op->marks & SUMI_CUDA_OP_STORED) != 0) return sumi_cuda_stored_form(plan, op);
-    return forms[is_8bit ? sumi_cuda_8bit_operands(plan, op) : SUMI_CUDA_BF16][is_gated];
-}
-
-sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form)
-{
-    switch (form) {
-    case SUMI_CUDA_FORM_MATRIX_FP8:
-    case SUMI_CUDA_FORM_GATED_FP8: return SUMI_CUDA_E4M3;
-    case SUMI_CUDA_FORM_MATRIX_INT8:
-    case SUMI_CUDA_FORM_GATED_INT8: return SUMI_CUDA_INT8;
-    default: return SUMI_CUDA_BF16;
-    }
-}
-
-bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,
-                         sumi_cuda_form* out_form)
-{
-    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count && which >= 0);
-    const sumi_op* op = &plan->ops[op_index];
-    const sumi_weight* list[3] = {op->weight, op->bias, op->kind == SUMI_OP_QK_NORM_ROPE ? op->u.qk.k_weight : NULL};
-    for (int32_t i = 0; i < 3; i++) {
-        if (list[i] == NULL || which-- > 0) continue;
-        *out_weight = list[i];
-        *out_form = SUMI_CUDA_FORM_VECTOR;
-        if (i > 0) return true;
-        if (op->kind == SUMI_OP_NORM_MODULATE && (sumi_plan_info(plan, op->out)->marks & SUMI_CUDA_VALUE_BALANCED) != 0)
-            *out_form = SUMI_CUDA_FORM_VECTOR_BALANCED;
-        if (op->kind == SUMI_OP_LINEAR || op->kind == SUMI_OP_EMBED_ROWS) *out_form = matrix_form(plan, op);
-        if (op->kind == SUMI_OP_CONV)
-            *out_form = op->u.conv.kernel == 1 ? SUMI_CUDA_FORM_MATRIX
-                      : op->u.conv.upsamples   ? SUMI_CUDA_FORM_CONV_UP
-                                               : SUMI_CUDA_FORM_CONV;
-        return true;
-    }
-    return false;
-}
 
 sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight)
 {

@@ -2,7 +2,7 @@
 // called while a slice's graph is captured (or, without graphs, each time), so it must not allocate, synchronise, or
 // read anything that changes between runs: per-step rows are found by the kernels, from the counter in device memory.
 //
-//   op kind --table in cuda.c--> launcher(run) --sumi_cuda_launch--> stream
+//   op kind --op_table.c--> launcher(run) --sumi_cuda_launch--> stream
 //
 // Values on the device: ACTIVATION is bfloat16, FLOAT float32, INT int32, BYTE uint8; row-major, tightly packed,
 // 64-byte aligned. Results must not depend on how an op is cut into slices: which kernel and tile an op uses follows
@@ -11,48 +11,12 @@
 #define SUMI_CUDA_LAUNCH_H
 #include "cuda/arrange.h"
 #include "cuda/device_memory.h"
+#include "cuda/form.h"
 #include "cuda/modules.h"
 #include "kernels/step.h"
 #include "plan/plan.h"
 
-// How a weight lies on the device. The runner makes the forms a plan needs before it runs (weights.c).
-typedef enum sumi_cuda_form {
-    SUMI_CUDA_FORM_MATRIX, // bf16 [rows][pitch]; pitch = cols rounded up to 8, the rest zero. 512-byte aligned
-    // the same, rows of [gate; up] interleaved by 8: gate 0..7, up 0..7, gate 8..15 ... (rows / 2 a multiple of 8;
-    // otherwise MATRIX is used)
-    SUMI_CUDA_FORM_GATED,
-    // e4m3 [rows][pitch], pitch = cols rounded up to 16; a float scale per row behind it at `scales`
-    SUMI_CUDA_FORM_MATRIX_FP8,
-    SUMI_CUDA_FORM_GATED_FP8,
-    // rotated int8 [rows][pitch] (kernels/rotate.cuh), pitch = cols rounded up to 256; scales likewise. With a norm that
-    // balances it: its columns divided before that by the floats [cols] at `balance`, behind the scales
-    SUMI_CUDA_FORM_MATRIX_INT8,
-    SUMI_CUDA_FORM_GATED_INT8,
-    // the file's bytes, part behind part (stored.h); rows in the file's order, gated or not
-    SUMI_CUDA_FORM_STORED,
-    SUMI_CUDA_FORM_INT4,   // the same of 4-bit codes in IQ4_NL's blocks, made when the weight is loaded
-    SUMI_CUDA_FORM_VECTOR, // float [cols]: norms, biases, pad tokens; zero-padded to a multiple of 8
-    // a norm's weight multiplied by its balance (balance.h), the norm writes balanced rows; `balance` lies behind it
-    SUMI_CUDA_FORM_VECTOR_BALANCED,
-    SUMI_CUDA_FORM_CONV, // bf16 [co][kh * kw][ci rounded up to 8], rest zero; 1x1 convolutions are MATRIX
-    // bf16 [parity 2a + b][co][2 * 2][ci rounded up to 8]: 3x3 folded for nearest 2x upsampling, sums rounded once (see
-    // kernels/conv_sm90.cu)
-    SUMI_CUDA_FORM_CONV_UP,
-    SUMI_CUDA_FORM_COUNT
-} sumi_cuda_form;
-static inline bool sumi_cuda_is_vector(sumi_cuda_form form)
-{
-    return form == SUMI_CUDA_FORM_VECTOR || form == SUMI_CUDA_FORM_VECTOR_BALANCED;
-}
-
-typedef struct sumi_cuda_weight {
-    CUdeviceptr data, scales; // scales: 8-bit forms
-    CUdeviceptr balance;      // of balanced forms, 16-byte aligned; else 0
-    int32_t pitch;            // elements per row (CONV: per tap)
-    int32_t piece_rows;       // of a table that lies in pieces: data is the list of their addresses. 0: it is whole
-} sumi_cuda_weight;
-
-struct sumi_cuda; // the runner, cuda.c
+struct sumi_cuda; // the runner, state.h
 typedef struct sumi_cuda_run {
     struct sumi_cuda* cuda;
     const sumi_cuda_device* device;
@@ -84,7 +48,6 @@ sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
 // What a value is kept in: BF16, or 8 bits by its mark SUMI_CUDA_VALUE_8BIT; then where its scales are.
 sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value value);
 CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value);
-sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form);        // of a matrix
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);    // SUMI_CUDA_VALUE_GATED
 bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value); // SUMI_CUDA_VALUE_BALANCED
 // The form of a weight that this op uses; it is resident. For LINEAR with a gated output: GATED. `weight` is
@@ -111,6 +74,12 @@ sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_
 // The same in clusters of so many blocks along x, on Hopper; 0: as the kernel is compiled.
 sumi_result sumi_cuda_launch_clusters(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid,
                                       uint32_t cluster, void** params);
+// The same of a kernel whose one parameter is a struct.
+static inline sumi_result sumi_cuda_launch_args(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid,
+                                                void* args)
+{
+    return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
+}
 // A 2-D .. 5-D tiled tensor map of bf16 (or bytes: e4m3, int8); dims[0] is innermost; strides[i] in bytes is of dimension i +
 // 1. Zero fill, no interleave, 256-byte L2 promotion.
 sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type,

@@ -4,6 +4,8 @@
 //
 // The kernel follows from the whole op and the device. A tile is the same work whichever launch does it, so slices
 // change no bit.
+#include "base/integers.h"
+#include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/attention.h"
 #include <string.h>
@@ -54,10 +56,6 @@ static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMIL
 static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
-
 // A sequence's tokens: the spans of its keys; of each the first `queries` rows are queries. Or, with first_query, the
 // queries are all tokens from that one on, and queries[0] is their number.
 typedef struct tokens {
@@ -91,9 +89,9 @@ static tokens tokens_of(const sumi_sequence* sequence)
 static int32_t row_tiles(const attention_kernel* kernel, const tokens* t)
 {
     if (kernel->family == FAMILY_HOPPER) { // a warpgroup's 64 queries are of one span
-        return divide_up(divide_up(t->queries[0], 64) + divide_up(t->queries[1], 64), kernel->rows / 64);
+        return sumi_divide_up(sumi_divide_up(t->queries[0], 64) + sumi_divide_up(t->queries[1], 64), kernel->rows / 64);
     }
-    return divide_up(t->queries[0] + t->queries[1], kernel->rows);
+    return sumi_divide_up(t->queries[0] + t->queries[1], kernel->rows);
 }
 
 // Of the whole op. Fits: a tile holds at least half as many queries as a part of the plan, but for the one that a
@@ -109,12 +107,12 @@ static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 }
 
 // Rows of all tiles, those without a query included.
-static int64_t count_rows(const sumi_op* op, const attention_kernel* kernel)
+static int64_t count_query_rows(const sumi_op* op, const attention_kernel* kernel)
 {
     return (int64_t)count_tiles(op, kernel) * kernel->rows;
 }
 
-static bool fits(const sumi_cuda_run* run, const attention_kernel* kernel)
+static bool fits_device(const sumi_cuda_run* run, const attention_kernel* kernel)
 {
     return kernel->shared_bytes <= (uint32_t)run->device->shared_per_block;
 }
@@ -133,11 +131,11 @@ static demands demands_of(const sumi_cuda_run* run)
     demands d = {.is_causal = op->u.attention.causal, .has_one_span = true};
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
         tokens t = tokens_of(&op->u.attention.sequences[i]);
-        longest = max_int(longest, t.keys[0] + t.keys[1]);
+        longest = sumi_max_int(longest, t.keys[0] + t.keys[1]);
         d.has_one_span = d.has_one_span && t.span_count == 1;
         d.begins_later = d.begins_later || t.first_query > 0;
     }
-    d.window = op->u.attention.window < longest ? max_int(0, op->u.attention.window) : 0;
+    d.window = op->u.attention.window < longest ? sumi_max_int(0, op->u.attention.window) : 0;
     int32_t columns = op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column;
     d.is_aligned =
         (op->u.attention.dim | columns | sumi_cuda_cols(run, op->in[0]) | sumi_cuda_cols(run, op->out)) % 8 == 0;
@@ -148,7 +146,7 @@ static demands demands_of(const sumi_cuda_run* run)
 static int32_t slab_of(int32_t dim) { return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : 16; }
 
 // NULL: none of the kernels with TMA and wgmma.
-static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const demands* d)
+static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run, const demands* d)
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors, slab = slab_of(dim);
@@ -160,7 +158,8 @@ static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const dem
         return NULL;
     }
     if (dim == 80) { // not for windows, of which a tile of 192 rows would hold one of 64
-        return d->is_causal || count_rows(op, &s_sm90_d80) > 2 * count_rows(op, &s_d80_m1) ? NULL : &s_sm90_d80;
+        return d->is_causal || count_query_rows(op, &s_sm90_d80) > 2 * count_query_rows(op, &s_d80_m1) ? NULL
+                                                                                                       : &s_sm90_d80;
     }
     if (dim == 384 || dim == 512) {
         return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
@@ -168,8 +167,8 @@ static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const dem
     // tiles of 192 rows are faster, unless their last round leaves too much of the device empty
     if (dim == 128 && !d->is_causal) {
         const attention_kernel *tall = &s_sm90_d128[0], *low = &s_sm90_d128_c2;
-        double tall_rows = (double)divide_up(count_tiles(op, tall), units) * tall->rows,
-               low_rows = (double)divide_up(count_tiles(op, low), units) * low->rows;
+        double tall_rows = (double)sumi_divide_up(count_tiles(op, tall), units) * tall->rows,
+               low_rows = (double)sumi_divide_up(count_tiles(op, low), units) * low->rows;
         return low_rows * 1.1 < tall_rows ? low : tall;
     }
     return dim == 128 ? &s_sm90_d128[1]
@@ -178,40 +177,42 @@ static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const dem
                       : NULL;
 }
 
-static const attention_kernel* choose_portable(const sumi_cuda_run* run, const demands* d)
+static const attention_kernel* choose_portable_attention(const sumi_cuda_run* run, const demands* d)
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors;
     if (dim == 80) { // lower tiles where they are few or where higher ones would be half empty, as for windows
-        bool is_low = count_tiles(op, &s_d80) < 2 * units || 2 * count_rows(op, &s_d80) > 3 * count_rows(op, &s_d80_m1);
+        bool is_low = count_tiles(op, &s_d80) < 2 * units
+                   || 2 * count_query_rows(op, &s_d80) > 3 * count_query_rows(op, &s_d80_m1);
         return d->is_causal ? NULL : is_low ? &s_d80_m1 : &s_d80;
     }
-    if (dim == 256) { return fits(run, &s_d256_k4) ? &s_d256_k4 : fits(run, &s_d256) ? &s_d256 : NULL; }
+    if (dim == 256) { return fits_device(run, &s_d256_k4) ? &s_d256_k4 : fits_device(run, &s_d256) ? &s_d256 : NULL; }
     if (dim != 128) { return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL; }
     int32_t tiles = count_tiles(op, &s_d128);
     if (d->is_causal) { // few tiles: lower ones, and three blocks on a multiprocessor
-        return tiles < 2 * units || !fits(run, &s_d128_causal) ? &s_d128_m1_causal : &s_d128_causal;
+        return tiles < 2 * units || !fits_device(run, &s_d128_causal) ? &s_d128_m1_causal : &s_d128_causal;
     }
     int32_t shared = run->device->shared_per_multiprocessor;
-    if (shared < 160 * 1024 || !fits(run, &s_d128)) { // two blocks of 4 warps share a multiprocessor's 100 KiB
+    if (shared < 160 * 1024 || !fits_device(run, &s_d128)) { // two blocks of 4 warps share a multiprocessor's 100 KiB
         return tiles < 2 * units ? &s_d128_m1 : &s_d128_40k;
     }
     if (tiles < units) { return &s_d128_m1; }
     // 8 warps that share K and V against two blocks of 4, where two fit: the former when their last round is nearly
     // full
-    int32_t high = count_tiles(op, &s_d128_w8), rounds = divide_up(high, units);
+    int32_t high = count_tiles(op, &s_d128_w8), rounds = sumi_divide_up(high, units);
     bool two_fit = shared >= 2 * ((int32_t)s_d128.shared_bytes + 1024);
-    return fits(run, &s_d128_w8) && (two_fit ? (double)high >= 0.75 * rounds * units : high >= units) ? &s_d128_w8
-                                                                                                      : &s_d128;
+    return fits_device(run, &s_d128_w8) && (two_fit ? (double)high >= 0.75 * rounds * units : high >= units)
+             ? &s_d128_w8
+             : &s_d128;
 }
 
-static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d)
+static const attention_kernel* choose_attention(const sumi_cuda_run* run, const demands* d)
 {
     int32_t dim = run->op->u.attention.dim;
     const attention_kernel* kernel = NULL;
     if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
-        kernel = choose_hopper(run, d);
-        if (kernel == NULL || !fits(run, kernel)) { kernel = choose_portable(run, d); }
+        kernel = choose_hopper_attention(run, d);
+        if (kernel == NULL || !fits_device(run, kernel)) { kernel = choose_portable_attention(run, d); }
     }
     return kernel != NULL ? kernel : &s_any[dim <= 64 ? 0 : dim <= 128 ? 1 : dim <= 256 ? 2 : 3];
 }
@@ -219,8 +220,8 @@ static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
 
 // Tiles [begin, end) of the op, by attention.cu or attention_any.cu.
-static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* kernel, const demands* d, int32_t begin,
-                                   int32_t end)
+static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention_kernel* kernel, const demands* d,
+                                             int32_t begin, int32_t end)
 {
     const sumi_op* op = run->op;
     int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0;
@@ -239,7 +240,7 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                 .window = d->window,
                                 .is_aligned = d->is_aligned};
     for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SEQUENCES) {
-        int32_t batch = min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = max_int(begin, after);
+        int32_t batch = sumi_min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = sumi_max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
             int32_t tiles = row_tiles(kernel, &t);
@@ -254,7 +255,7 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                           .queries = t.first_query + t.queries[0] + t.queries[1],
                                           .first_query = t.first_query};
         }
-        int32_t to = min_int(end, after);
+        int32_t to = sumi_min_int(end, after);
         if (from < to) {
             args.tile_begin = from;
             args.sequence_count = batch;
@@ -306,7 +307,8 @@ static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uin
     return make_map(run, out_out, out, out_cols, t->begin[s], t->queries[s], 0, width, slab, 64, box_slabs);
 }
 
-static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin, int32_t end)
+static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin,
+                                           int32_t end)
 {
     const sumi_op* op = run->op;
     int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0,
@@ -321,37 +323,38 @@ static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* ker
                                        .v_slab = op->u.attention.v_column / slab,
                                        .scale_log2 = scale_log2(op)};
     for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SM90_SEQUENCES) {
-        int32_t batch = min_int(SUMI_ATTENTION_SM90_SEQUENCES, count - first), from = max_int(begin, after);
+        int32_t batch = sumi_min_int(SUMI_ATTENTION_SM90_SEQUENCES, count - first), from = sumi_max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            int32_t tiles = row_tiles(kernel, &t), groups0 = divide_up(t.queries[0], 64),
-                    key_tiles0 = divide_up(t.keys[0], 128), last = t.span_count - 1;
+            int32_t tiles = row_tiles(kernel, &t), groups0 = sumi_divide_up(t.queries[0], 64),
+                    key_tiles0 = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
             after += heads * tiles;
-            shape.sequences[i] = (sumi_attention_sm90_sequence){.tile_end = after,
-                                                                .row_tiles = tiles,
-                                                                .groups0 = groups0,
-                                                                .groups = groups0 + divide_up(t.queries[1], 64),
-                                                                .key_tiles0 = key_tiles0,
-                                                                .key_tiles = key_tiles0 + divide_up(t.keys[1], 128),
-                                                                .tail = (t.keys[last] - 1) % 128 + 1,
-                                                                .boundary = has_boundary ? key_tiles0 - 1 : -1,
-                                                                .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
+            shape.sequences[i] =
+                (sumi_attention_sm90_sequence){.tile_end = after,
+                                               .row_tiles = tiles,
+                                               .groups0 = groups0,
+                                               .groups = groups0 + sumi_divide_up(t.queries[1], 64),
+                                               .key_tiles0 = key_tiles0,
+                                               .key_tiles = key_tiles0 + sumi_divide_up(t.keys[1], 128),
+                                               .tail = (t.keys[last] - 1) % 128 + 1,
+                                               .boundary = has_boundary ? key_tiles0 - 1 : -1,
+                                               .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
             for (int32_t s = 0; s < t.span_count; s++) {
                 SUMI_TRY(make_maps(run, &t, s, slabs, 128, &maps.q[i][s], &maps.kv[i][s], &maps.out[i][s]));
             }
         }
-        int32_t to = min_int(end, after);
+        int32_t to = sumi_min_int(end, after);
         if (from < to) {
             // A last round that leaves half of the device empty: two or three blocks share a tile. A warpgroup works
             // alone, so no bit depends on it.
-            const int32_t units = max_int(run->device->multiprocessors, 1), left = (to - from) % units;
-            shape.parts = left > 0 ? min_int(kernel->rows / 64, units / left) : 1;
+            const int32_t units = sumi_max_int(run->device->multiprocessors, 1), left = (to - from) % units;
+            shape.parts = left > 0 ? sumi_min_int(kernel->rows / 64, units / left) : 1;
             shape.tile_begin = from;
             shape.cut_begin = shape.parts > 1 ? to - left : to;
             shape.tile_end = to + left * (shape.parts - 1);
             void* params[] = {&maps, &shape};
-            uint32_t blocks = (uint32_t)min_int(shape.tile_end - from, units);
+            uint32_t blocks = (uint32_t)sumi_min_int(shape.tile_end - from, units);
             sumi_cuda_grid grid = {
                 .x = blocks, .y = 1, .z = 1, .block = kernel->threads, .shared_bytes = kernel->shared_bytes};
             SUMI_TRY(sumi_cuda_launch(run, kernel->name, grid, params));
@@ -371,7 +374,8 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
                                        .scale_log2 = scale_log2(op)};
     for (int32_t i = 0; i < op->u.attention.sequence_count && before < end; i++) {
         tokens t = tokens_of(&op->u.attention.sequences[i]);
-        int32_t pairs = row_tiles(kernel, &t), from = max_int(begin, before), to = min_int(end, before + heads * pairs);
+        int32_t pairs = row_tiles(kernel, &t), from = sumi_max_int(begin, before),
+                to = sumi_min_int(end, before + heads * pairs);
         if (from < to) {
             sumi_attention_map q, kv, out;
             SUMI_TRY(make_maps(run, &t, 0, (uint32_t)op->u.attention.dim / 128, 64, &q, &kv, &out));
@@ -401,13 +405,13 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
             op->label == NULL ? "attention" : op->label, op->u.attention.dim);
     }
     demands d = demands_of(run);
-    const attention_kernel* kernel = choose(run, &d);
+    const attention_kernel* kernel = choose_attention(run, &d);
     int32_t begin, end;
     sumi_cuda_share(run, count_tiles(op, kernel), &begin, &end);
     if (begin >= end) { return SUMI_OK; }
-    return kernel->family == FAMILY_HOPPER ? launch_hopper(run, kernel, begin, end)
+    return kernel->family == FAMILY_HOPPER ? launch_hopper_attention(run, kernel, begin, end)
          : kernel->family == FAMILY_WIDE   ? launch_wide(run, kernel, begin, end)
-                                           : launch_portable(run, kernel, &d, begin, end);
+                                           : launch_portable_attention(run, kernel, &d, begin, end);
 }
 
 uint64_t sumi_cuda_attention_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)

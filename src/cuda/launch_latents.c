@@ -1,11 +1,11 @@
 // Launches the ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the
 // VAE's ends. The kernels are in kernels/latents.cu.
+#include "base/integers.h"
+#include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/latents.h"
 
 #define MOST_BLOCKS 16 // per multiprocessor: kernels walk over their elements with the grid's stride
-
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_float(const sumi_cuda_run* run, sumi_value value)
 {
@@ -13,21 +13,16 @@ static bool is_float(const sumi_cuda_run* run, sumi_value value)
 }
 
 // A thread per element, at most a few blocks per multiprocessor; y: how often (items of a launch).
-static sumi_cuda_grid grid_of(const sumi_cuda_run* run, int64_t elements, int32_t y)
+static sumi_cuda_grid latent_grid(const sumi_cuda_run* run, int64_t elements, int32_t y)
 {
     const int64_t blocks = (elements + SUMI_LATENTS_THREADS - 1) / SUMI_LATENTS_THREADS;
-    return (sumi_cuda_grid){(uint32_t)min64(blocks, (int64_t)run->device->multiprocessors * MOST_BLOCKS), (uint32_t)y,
-                            1, SUMI_LATENTS_THREADS, 0};
-}
-
-static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void* args)
-{
-    return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
+    return (sumi_cuda_grid){(uint32_t)sumi_min_int64(blocks, (int64_t)run->device->multiprocessors * MOST_BLOCKS),
+                            (uint32_t)y, 1, SUMI_LATENTS_THREADS, 0};
 }
 
 // ---- PATCHIFY, UNPATCHIFY: rows are sequences -----------------------------------------------------------------------
-static sumi_result patches(const sumi_cuda_run* run, const char* kernel, sumi_value latents, sumi_value rows,
-                           bool reads_latents)
+static sumi_result launch_patches(const sumi_cuda_run* run, const char* kernel, sumi_value latents, sumi_value rows,
+                                  bool reads_latents)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range sequences = sumi_cuda_rows_of(run);
@@ -46,18 +41,19 @@ static sumi_result patches(const sumi_cuda_run* run, const char* kernel, sumi_va
             args.latent[count] = reads_latents ? op->u.patch.items[first + count] : first + count;
             args.row_begin[count] = op->u.patch.row_begin[first + count];
         }
-        SUMI_TRY(launch(run, kernel, grid_of(run, (int64_t)(args.height / 2) * (args.width / 2) * args.channels, count),
-                        &args));
+        SUMI_TRY(sumi_cuda_launch_args(
+            run, kernel, latent_grid(run, (int64_t)(args.height / 2) * (args.width / 2) * args.channels, count),
+            &args));
     }
     return SUMI_OK;
 }
 sumi_result sumi_cuda_patchify(sumi_cuda_run* run)
 {
-    return patches(run, "sumi_patchify", run->op->in[0], run->op->out, true);
+    return launch_patches(run, "sumi_patchify", run->op->in[0], run->op->out, true);
 }
 sumi_result sumi_cuda_unpatchify(sumi_cuda_run* run)
 {
-    return patches(run, "sumi_unpatchify", run->op->out, run->op->in[0], false);
+    return launch_patches(run, "sumi_unpatchify", run->op->out, run->op->in[0], false);
 }
 
 // ---- ADD_NOISE, SOLVE: rows are channel planes ----------------------------------------------------------------------
@@ -73,7 +69,7 @@ sumi_result sumi_cuda_add_noise(sumi_cuda_run* run)
     args.sigma = sumi_cuda_step_of(run, op->u.add_noise.sigma);
     args.begin = planes.begin * plane;
     args.end = planes.end * plane;
-    return launch(run, "sumi_add_noise", grid_of(run, args.end - args.begin, 1), &args);
+    return sumi_cuda_launch_args(run, "sumi_add_noise", latent_grid(run, args.end - args.begin, 1), &args);
 }
 
 sumi_result sumi_cuda_solve(sumi_cuda_run* run)
@@ -94,7 +90,9 @@ sumi_result sumi_cuda_solve(sumi_cuda_run* run)
     args.channels = op->u.solve.channels;
     args.begin = planes.begin;
     args.end = planes.end;
-    return launch(run, "sumi_solve", grid_of(run, args.plane, (int32_t)min64(planes.end - planes.begin, 1024)), &args);
+    return sumi_cuda_launch_args(run, "sumi_solve",
+                                 latent_grid(run, args.plane, (int32_t)sumi_min_int64(planes.end - planes.begin, 1024)),
+                                 &args);
 }
 
 // ---- GUIDE, PREVIEW: rows are items ---------------------------------------------------------------------------------
@@ -135,14 +133,15 @@ sumi_result sumi_cuda_guide(sumi_cuda_run* run)
         }
         if (rescales) {
             const int64_t tokens = args.plane / ((int64_t)args.patch_size * args.patch_size);
-            SUMI_TRY(launch(run, "sumi_guide_rescale", grid_of(run, tokens, count), &args));
+            SUMI_TRY(sumi_cuda_launch_args(run, "sumi_guide_rescale", latent_grid(run, tokens, count), &args));
             continue;
         }
         if (args.limit > 0.0f) {
-            SUMI_TRY(launch(run, "sumi_guide_sums",
-                            (sumi_cuda_grid){SUMI_GUIDE_BLOCKS, (uint32_t)count, 1, SUMI_LATENTS_THREADS, 0}, &args));
+            SUMI_TRY(sumi_cuda_launch_args(
+                run, "sumi_guide_sums",
+                (sumi_cuda_grid){SUMI_GUIDE_BLOCKS, (uint32_t)count, 1, SUMI_LATENTS_THREADS, 0}, &args));
         }
-        SUMI_TRY(launch(run, "sumi_guide", grid_of(run, args.count, count), &args));
+        SUMI_TRY(sumi_cuda_launch_args(run, "sumi_guide", latent_grid(run, args.count, count), &args));
     }
     return SUMI_OK;
 }
@@ -165,8 +164,9 @@ sumi_result sumi_cuda_preview(sumi_cuda_run* run)
     for (int32_t k = 0; k < 3; k++) args.bias[k] = op->u.preview.bias[k];
     for (int32_t i = 0; i < 3 * args.channels; i++) args.factors[i] = op->u.preview.factors[i];
     for (args.first_item = items.begin; args.first_item < items.end; args.first_item += 1024) {
-        SUMI_TRY(launch(run, "sumi_preview",
-                        grid_of(run, args.plane, (int32_t)min64(items.end - args.first_item, 1024)), &args));
+        SUMI_TRY(sumi_cuda_launch_args(
+            run, "sumi_preview",
+            latent_grid(run, args.plane, (int32_t)sumi_min_int64(items.end - args.first_item, 1024)), &args));
     }
     return SUMI_OK;
 }
@@ -196,8 +196,9 @@ sumi_result sumi_cuda_posterior(sumi_cuda_run* run)
     args.plane = sumi_cuda_cols(run, op->out);
     args.channels = op->u.posterior.channels;
     SUMI_TRY(set_statistics(run, op->u.posterior.scale, op->u.posterior.shift, args.channels, &args.statistics));
-    return launch(run, "sumi_posterior",
-                  grid_of(run, (int64_t)args.plane * args.channels, run->part_begin < run->part_end ? 1 : 0), &args);
+    return sumi_cuda_launch_args(
+        run, "sumi_posterior",
+        latent_grid(run, (int64_t)args.plane * args.channels, run->part_begin < run->part_end ? 1 : 0), &args);
 }
 
 sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
@@ -217,6 +218,7 @@ sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
     args.end = pixels.end;
     args.per_item = op->u.latent_in.per_item;
     SUMI_TRY(set_statistics(run, op->u.latent_in.scale, op->u.latent_in.shift, args.channels, &args.statistics));
-    return launch(run, "sumi_latent_in",
-                  grid_of(run, (int64_t)(pixels.end - pixels.begin) * ((args.channels + 7) / 8), 1), &args);
+    return sumi_cuda_launch_args(run, "sumi_latent_in",
+                                 latent_grid(run, (int64_t)(pixels.end - pixels.begin) * ((args.channels + 7) / 8), 1),
+                                 &args);
 }

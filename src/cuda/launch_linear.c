@@ -2,21 +2,24 @@
 //
 // Scratch: [weight in bfloat16, where its file's bytes are unpacked][parts of split k], or [x in 8 bits][its scale per row]
 #include "base/assert.h"
+#include "base/integers.h"
+#include "cuda/arrange.h"
 #include "cuda/cublaslt.h"
+#include "cuda/device.h"
+#include "cuda/form.h"
+#include "cuda/launch.h"
+#include "cuda/launch_stored.h"
+#include "cuda/linear.h"
 #include "cuda/state.h"
 #include "cuda/stored.h"
+#include "cuda/weight_forms.h"
 #include "kernels/rows.h"
 #include "kernels/upload.h"
 
 _Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finish) == 128,
                "the kernels read these structs");
 
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
-
 // ---- Scratch --------------------------------------------------------------------------------------------------------
-static uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // The parts of the hungriest choice: what an op's epilogue is and whether Hopper's kernels are allowed is known to the
 // launcher only.
@@ -33,12 +36,12 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
             most = own_bytes > most ? own_bytes : most;
         }
     }
-    return aligned(most);
+    return sumi_align(most, 256);
 }
 
 static uint64_t unpacked_bytes(const sumi_weight* weight)
 {
-    return aligned(2 * (uint64_t)weight->rows * (uint64_t)weight->cols);
+    return sumi_align(2 * (uint64_t)weight->rows * (uint64_t)weight->cols, 256);
 }
 
 // Of an op that reads its weight as it is stored.
@@ -56,14 +59,14 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
     const uint64_t rows = (uint64_t)op->rows;
     if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) { // no such kernel shares k
         const uint64_t pitch = (uint64_t)sumi_cuda_8bit_pitch(sumi_cuda_8bit_operands(plan, op), depth);
-        return aligned(rows * pitch) + aligned((rows + 3) / 4 * 4 * sizeof(float));
+        return sumi_align(rows * pitch, 256) + sumi_align((rows + 3) / 4 * 4 * sizeof(float), 256);
     }
     const uint64_t parts = most_parts(device, op->rows, op->weight->rows, depth);
     if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return parts;
     uint64_t most = 0; // whether Hopper's kernels are allowed is known to the launcher only
     for (int32_t hopper = 0; hopper <= 1; hopper++) {
         const sumi_cuda_stored_choice c = stored_choice(device, hopper == 1, plan, op);
-        const uint64_t bytes = c.tile >= 0 ? aligned(c.parts_bytes) : unpacked_bytes(op->weight) + parts;
+        const uint64_t bytes = c.tile >= 0 ? sumi_align(c.parts_bytes, 256) : unpacked_bytes(op->weight) + parts;
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -96,7 +99,7 @@ static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, sumi_c
 static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
 {
     SUMI_ASSERT(items >= 1);
-    const int64_t most = max_int(device->multiprocessors / 2, 1);
+    const int64_t most = sumi_max_int(device->multiprocessors / 2, 1);
     return (uint32_t)(2 * (items < most ? items : most));
 }
 
@@ -107,9 +110,10 @@ static int32_t group_of(int32_t m, int32_t tile_rows)
 {
     SUMI_ASSERT(m >= 1 && tile_rows >= 1);
     enum { GROUP_ROWS = 2048, ONE_GROUP_ROWS = 2304 };
-    const int32_t pair_rows = 2 * tile_rows, pairs = max_int(divide_up(m, tile_rows) / 2, 1);
-    return pairs * pair_rows <= ONE_GROUP_ROWS ? pairs
-                                               : divide_up(pairs, divide_up(pairs, max_int(GROUP_ROWS / pair_rows, 1)));
+    const int32_t pair_rows = 2 * tile_rows, pairs = sumi_max_int(sumi_divide_up(m, tile_rows) / 2, 1);
+    return pairs * pair_rows <= ONE_GROUP_ROWS
+             ? pairs
+             : sumi_divide_up(pairs, sumi_divide_up(pairs, sumi_max_int(GROUP_ROWS / pair_rows, 1)));
 }
 
 static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
@@ -179,7 +183,7 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
     return sumi_cuda_launch(run, p->is_fused ? kernel->swiglu : kernel->any, grid, params);
 }
 
-static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+static sumi_result launch_portable_product(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
     SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_PORTABLE && c->split >= 1);
     SUMI_ASSERT(sumi_cuda_portable_kernels[c->kernel].operands == p->shape.operands);
@@ -204,7 +208,8 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, c
                             .split = c->split,
                             .finish = *f};
     void* params[] = {&args};
-    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->m, kernel->rows) * (uint32_t)divide_up(s->n, kernel->cols),
+    const sumi_cuda_grid grid = {(uint32_t)sumi_divide_up(s->m, kernel->rows)
+                                     * (uint32_t)sumi_divide_up(s->n, kernel->cols),
                                  (uint32_t)c->split, 1, (uint32_t)kernel->threads, kernel->shared};
     return sumi_cuda_launch(run, sumi_cuda_portable_name(kernel, s->epilogue), grid, params);
 }
@@ -226,11 +231,11 @@ static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const
                            .swiglu = p->is_fused,
                            .finish = p->finish};
     void* params[] = {&args};
-    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->n, 16), (uint32_t)c->split, 1, 256, 0};
+    const sumi_cuda_grid grid = {(uint32_t)sumi_divide_up(s->n, 16), (uint32_t)c->split, 1, 256, 0};
     return sumi_cuda_launch(run, s->m <= 8 ? "sumi_gemv_bf16_8" : "sumi_gemv_bf16_16", grid, params);
 }
 
-static sumi_result launch_any(const sumi_cuda_run* run, const product* p)
+static sumi_result launch_any_product(const sumi_cuda_run* run, const product* p)
 {
     const sumi_cuda_shape* s = &p->shape;
     sumi_gemm_any_args args = {.x = p->x,
@@ -244,8 +249,8 @@ static sumi_result launch_any(const sumi_cuda_run* run, const product* p)
                                .swiglu = p->is_fused,
                                .finish = p->finish};
     void* params[] = {&args};
-    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->n, 64), (uint32_t)min_int(divide_up(s->m, 64), 65535), 1, 256,
-                                 0};
+    const sumi_cuda_grid grid = {(uint32_t)sumi_divide_up(s->n, 64),
+                                 (uint32_t)sumi_min_int(sumi_divide_up(s->m, 64), 65535), 1, 256, 0};
     return sumi_cuda_launch(run, "sumi_gemm_any", grid, params);
 }
 
@@ -276,8 +281,9 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
     SUMI_ASSERT(unit_rows >= 1 && p->shape.operands == SUMI_CUDA_BF16);
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
-    const int32_t units = divide_up(s->m, unit_rows);
-    const CUdeviceptr bias = run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE, raw = bias + aligned(2 * (uint64_t)s->n);
+    const int32_t units = sumi_divide_up(s->m, unit_rows);
+    const CUdeviceptr bias = run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE,
+                      raw = bias + sumi_align(2 * (uint64_t)s->n, 256);
     // all but the last, the last
     sumi_cuda_cublaslt_call calls[2] = {{.m = unit_rows}, {.m = s->m - (units - 1) * unit_rows}};
     *out_takes = false;
@@ -317,7 +323,7 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
 static sumi_result quantize(const sumi_cuda_run* run, product* p)
 {
     SUMI_ASSERT(p->shape.m >= 1 && p->shape.k % 16 == 0);
-    const CUdeviceptr y = run->scratch, scales = y + aligned((uint64_t)p->shape.m * (uint64_t)p->shape.k);
+    const CUdeviceptr y = run->scratch, scales = y + sumi_align((uint64_t)p->shape.m * (uint64_t)p->shape.k, 256);
     sumi_quantize_rows_args args = {.x = p->x,
                                     .y = y,
                                     .scales = scales,
@@ -326,14 +332,14 @@ static sumi_result quantize(const sumi_cuda_run* run, product* p)
                                     .rows = p->shape.m,
                                     .cols = p->ldx};
     void* params[] = {&args};
-    const int32_t processors = max_int(run->device->multiprocessors, 1);
-    sumi_cuda_grid grid = {(uint32_t)min_int(p->shape.m, 8 * processors), 1, 1, SUMI_ROWS_THREADS, 0};
+    const int32_t processors = sumi_max_int(run->device->multiprocessors, 1);
+    sumi_cuda_grid grid = {(uint32_t)sumi_min_int(p->shape.m, 8 * processors), 1, 1, SUMI_ROWS_THREADS, 0};
     const char* name = p->shape.operands == SUMI_CUDA_INT8 ? "sumi_rotate_rows_any" : "sumi_quantize_rows";
     for (int32_t chunks = 3; chunks <= 5 && p->shape.operands == SUMI_CUDA_INT8; chunks += 2) {
         const int32_t threads = SUMI_ROTATE_THREADS(p->ldx, chunks);
         if (threads > SUMI_ROTATE_MOST_THREADS) continue;
         name = chunks == 3 ? "sumi_rotate_rows_3" : "sumi_rotate_rows_5";
-        grid.x = (uint32_t)min_int(p->shape.m, SUMI_ROTATE_LIMIT / threads * processors);
+        grid.x = (uint32_t)sumi_min_int(p->shape.m, SUMI_ROTATE_LIMIT / threads * processors);
         grid.block = (uint32_t)threads;
         break;
     }
@@ -394,11 +400,11 @@ static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
 static bool take_slice(const sumi_cuda_run* run, product* p, int32_t unit_rows, uint64_t x_bytes)
 {
     int32_t begin, end;
-    sumi_cuda_share(run, divide_up(run->op->rows, unit_rows), &begin, &end);
+    sumi_cuda_share(run, sumi_divide_up(run->op->rows, unit_rows), &begin, &end);
     if (begin >= end) return false;
     const int32_t row = begin * unit_rows;
     SUMI_ASSERT(row < run->op->rows);
-    p->shape.m = min_int(run->op->rows, end * unit_rows) - row;
+    p->shape.m = sumi_min_int(run->op->rows, end * unit_rows) - row;
     p->x += (uint64_t)row * (uint64_t)p->ldx * x_bytes;
     const uint64_t y_first = (uint64_t)row * (uint64_t)p->finish.ldy * (p->finish.is_float ? 4 : 2);
     p->finish.y += y_first;
@@ -444,7 +450,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     }
-    // launch.c keeps an adapter's weights precise
+    // weight_forms.c keeps an adapter's weights precise
     SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_8bit));
     SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
     p.finish = finish_of(run, out, is_fused, is_weight_gated);
@@ -491,10 +497,10 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     switch (c.method) {
     case SUMI_CUDA_METHOD_WGMMA: return launch_wgmma(run, &p, &c);
     case SUMI_CUDA_METHOD_SPLIT: return launch_split(run, &p, &c);
-    case SUMI_CUDA_METHOD_PORTABLE: return launch_portable(run, &p, &c);
+    case SUMI_CUDA_METHOD_PORTABLE: return launch_portable_product(run, &p, &c);
     case SUMI_CUDA_METHOD_GEMV: return launch_gemv(run, &p, &c);
     case SUMI_CUDA_METHOD_CUBLASLT:
     case SUMI_CUDA_METHOD_ANY: break;
     }
-    return launch_any(run, &p);
+    return launch_any_product(run, &p);
 }

@@ -10,20 +10,15 @@
 // for both ops. A picture may be made by several convolutions, of a strip each: their sums lie in the order of their
 // patches, and stay until the last strip is there, for what runs between them wants no scratch. Which ops do so follows
 // from the plan and the device alone, so slices do not change a bit.
+#include "base/integers.h"
+#include "cuda/device.h"
+#include "cuda/form.h"
 #include "cuda/launch.h"
 #include "kernels/conv.h"
 #include "kernels/group_norm.h"
 #include "kernels/pictures.h"
 
 enum { SCRATCH_ALIGNMENT = 512 };
-
-static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
-static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
-static uint64_t align_up(uint64_t bytes)
-{
-    return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-}
 
 // Blocks for `count` threads' worth of work in kernels with grid-stride loops.
 static uint32_t blocks_for(int64_t count)
@@ -32,11 +27,10 @@ static uint32_t blocks_for(int64_t count)
     return (uint32_t)(blocks > 65535 ? 65535 : blocks);
 }
 
-static sumi_result launch(const sumi_cuda_run* run, const char* kernel, uint32_t x, uint32_t y, uint32_t block,
-                          uint32_t shared_bytes, void* args)
+static sumi_result launch_blocks(const sumi_cuda_run* run, const char* kernel, uint32_t x, uint32_t y, uint32_t block,
+                                 uint32_t shared_bytes, void* args)
 {
-    void* params[] = {args};
-    return sumi_cuda_launch(run, kernel, (sumi_cuda_grid){x, y, 1, block, shared_bytes}, params);
+    return sumi_cuda_launch_args(run, kernel, (sumi_cuda_grid){x, y, 1, block, shared_bytes}, args);
 }
 
 // ---- CONV -----------------------------------------------------------------------------------------------------------
@@ -116,7 +110,7 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, 
 
 static int32_t hopper_columns(const conv_shape* s)
 {
-    return divide_up(s->out, 128) * 128 < divide_up(s->out, 256) * 256 ? 128 : 256;
+    return sumi_divide_up(s->out, 128) * 128 < sumi_divide_up(s->out, 256) * 256 ? 128 : 256;
 }
 
 // ---- Convolutions that leave sums -----------------------------------------------------------------------------------
@@ -199,11 +193,13 @@ static int64_t sums_entries(const conv_shape* s, int32_t rows)
 // cores need.
 static uint64_t padded_bytes(const conv_shape* s)
 {
-    return s->padded == s->in ? 0 : align_up((uint64_t)s->height * (uint64_t)s->width * (uint64_t)s->padded * 2);
+    return s->padded == s->in
+             ? 0
+             : sumi_align((uint64_t)s->height * (uint64_t)s->width * (uint64_t)s->padded * 2, SCRATCH_ALIGNMENT);
 }
 static uint64_t sums_bytes(const conv_shape* s, int32_t rows)
 {
-    return align_up((uint64_t)sums_entries(s, rows) * 64 * sizeof(float));
+    return sumi_align((uint64_t)sums_entries(s, rows) * 64 * sizeof(float), SCRATCH_ALIGNMENT);
 }
 
 uint64_t sumi_cuda_conv_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
@@ -222,7 +218,8 @@ typedef struct conv_data {
 static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
     int32_t begin, end,
-        units = divide_up(s->tile_width, SUMI_CONV_NARROW_WIDTH) * divide_up(s->tile_height, SUMI_CONV_NARROW_ROWS);
+        units = sumi_divide_up(s->tile_width, SUMI_CONV_NARROW_WIDTH)
+              * sumi_divide_up(s->tile_height, SUMI_CONV_NARROW_ROWS);
     sumi_cuda_share(run, units, &begin, &end);
     sumi_conv_narrow_args args = {.x = d->x,
                                   .weight = d->weight,
@@ -236,8 +233,8 @@ static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, 
                                   .weight_pitch = d->pitch,
                                   .unit_begin = begin,
                                   .x_pitch = s->x_pitch};
-    return launch(run, "sumi_conv_narrow", (uint32_t)(end - begin), 1, SUMI_CONV_NARROW_THREADS,
-                  (uint32_t)SUMI_CONV_NARROW_SHARED(s->in), &args);
+    return launch_blocks(run, "sumi_conv_narrow", (uint32_t)(end - begin), 1, SUMI_CONV_NARROW_THREADS,
+                         (uint32_t)SUMI_CONV_NARROW_SHARED(s->in), &args);
 }
 
 static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int32_t unit_begin)
@@ -264,17 +261,17 @@ static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int
                             .y_pitch = s->y_pitch};
 }
 
-static sumi_result launch_any(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+static sumi_result launch_any_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
     int32_t begin, end;
     sumi_cuda_share(run, run->op->rows, &begin, &end);
     sumi_conv_any_args args = {
         .conv = portable_args(s, d, begin), .upsamples_plain = s->upsamples_plain, .pixel_end = end};
-    return launch(run, "sumi_conv_any", (uint32_t)divide_up(end - begin, SUMI_CONV_ANY_PIXELS),
-                  (uint32_t)divide_up(s->out, SUMI_CONV_ANY_COLUMNS), SUMI_CONV_ANY_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_conv_any", (uint32_t)sumi_divide_up(end - begin, SUMI_CONV_ANY_PIXELS),
+                         (uint32_t)sumi_divide_up(s->out, SUMI_CONV_ANY_COLUMNS), SUMI_CONV_ANY_THREADS, 0, &args);
 }
 
-static sumi_result launch_portable(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
     // blocks: how many fit a multiprocessor by registers; slower: of a warp tile with less reuse
     static const struct {
@@ -284,14 +281,14 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const conv_shape* s
     } tiles[] = {{"sumi_conv_n256", 256, SUMI_CONV_N256_THREADS, SUMI_CONV_N256_SHARED, 1, 1.0},
                  {"sumi_conv_n128", 128, SUMI_CONV_N128_THREADS, SUMI_CONV_N128_SHARED, 2, 1.02},
                  {"sumi_conv_n64", 64, SUMI_CONV_N64_THREADS, SUMI_CONV_N64_SHARED, 3, 1.25}};
-    int32_t pixel_tiles = divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 2;
+    int32_t pixel_tiles = sumi_divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 2;
     double best_cost = 0.0;
     for (int32_t i = 2; i >= 0; i--) { // the least of rounds x work per round
         if (i < 2 && tiles[i].shared > run->device->shared_per_block) { continue; }
-        int32_t blocks =
-            max_int(1, min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
-        int64_t at_once = (int64_t)max_int(1, run->device->multiprocessors) * blocks,
-                units = (int64_t)pixel_tiles * s->parities * divide_up(s->out, tiles[i].columns);
+        int32_t blocks = sumi_max_int(
+            1, sumi_min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
+        int64_t at_once = (int64_t)sumi_max_int(1, run->device->multiprocessors) * blocks,
+                units = (int64_t)pixel_tiles * s->parities * sumi_divide_up(s->out, tiles[i].columns);
         double cost = (double)((units + at_once - 1) / at_once) * blocks * tiles[i].columns * tiles[i].slower;
         if (i == 2 || cost < best_cost) {
             best = i;
@@ -299,10 +296,10 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const conv_shape* s
         }
     }
     int32_t begin, end;
-    sumi_cuda_share(run, pixel_tiles * s->parities * divide_up(s->out, tiles[best].columns), &begin, &end);
+    sumi_cuda_share(run, pixel_tiles * s->parities * sumi_divide_up(s->out, tiles[best].columns), &begin, &end);
     sumi_conv_args args = portable_args(s, d, begin);
-    return launch(run, tiles[best].name, (uint32_t)(end - begin), 1, (uint32_t)tiles[best].threads,
-                  (uint32_t)tiles[best].shared, &args);
+    return launch_blocks(run, tiles[best].name, (uint32_t)(end - begin), 1, (uint32_t)tiles[best].threads,
+                         (uint32_t)tiles[best].shared, &args);
 }
 
 static sumi_result map(const sumi_cuda_run* run, CUtensorMap* out_map, uint32_t rank, CUdeviceptr address,
@@ -312,7 +309,7 @@ static sumi_result map(const sumi_cuda_run* run, CUtensorMap* out_map, uint32_t 
                                 CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
     static const char* const names[2][2][4] = {
         {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4", NULL, NULL},
@@ -347,12 +344,12 @@ static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, 
                                                                                                    : s->out == 256 ? 2
                                                                                                                    : 3;
     int32_t begin, end;
-    sumi_cuda_share(run, divide_up(patches, 2) * s->parities * divide_up(s->out, columns), &begin, &end);
+    sumi_cuda_share(run, sumi_divide_up(patches, 2) * s->parities * sumi_divide_up(s->out, columns), &begin, &end);
     sumi_conv_sm90_args args = {.bias = d->bias, .above = s->above};
     if (sums >= 0) {
         // patches
-        int64_t before =
-            (int64_t)divide_up(s->tile_width, 16) * (first_row(run->plan, run->op, run->plan->ops[sums].in[0], s) / 8);
+        int64_t before = (int64_t)sumi_divide_up(s->tile_width, 16)
+                       * (first_row(run->plan, run->op, run->plan->ops[sums].in[0], s) / 8);
         args.stats = d->sums + (uint64_t)before * (uint64_t)s->parities * 8 * 64 * sizeof(float);
     }
     args.width = s->tile_width;
@@ -365,7 +362,7 @@ static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, 
     args.item_begin = begin;
     args.item_end = end;
     void* params[] = {&x_map, &weight_map, &y_map, &residual_map, &args};
-    uint32_t blocks = (uint32_t)min_int(run->device->multiprocessors / 2 * 2, 2 * (end - begin));
+    uint32_t blocks = (uint32_t)sumi_min_int(run->device->multiprocessors / 2 * 2, 2 * (end - begin));
     uint32_t shared_bytes = columns == 256 ? SUMI_CONV_SM90_N256_SHARED : SUMI_CONV_SM90_N128_SHARED;
     return sumi_cuda_launch(run, names[columns == 256][d->residual != 0][stats],
                             (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
@@ -378,7 +375,8 @@ static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data*
     if (s->padded == s->in) { return SUMI_OK; }
     sumi_conv_pad_args args = {
         .x = d->x, .y = run->scratch, .pixels = (int64_t)s->height * s->width, .channels = s->in, .pitch = s->padded};
-    SUMI_TRY(launch(run, "sumi_conv_pad_channels", blocks_for((args.pixels * args.pitch + 7) / 8), 1, 256, 0, &args));
+    SUMI_TRY(
+        launch_blocks(run, "sumi_conv_pad_channels", blocks_for((args.pixels * args.pitch + 7) / 8), 1, 256, 0, &args));
     d->x = run->scratch;
     s->in = s->x_pitch = s->padded;
     return SUMI_OK;
@@ -403,9 +401,9 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
     if (run->part_begin >= run->part_end) { return SUMI_OK; }
     switch (kind_of(run->device, run->plan, op, &s, run->allows_hopper)) {
     case CONV_NARROW: return launch_narrow(run, &s, &d);
-    case CONV_ANY: return launch_any(run, &s, &d);
-    case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper(run, &s, &d);
-    case CONV_PORTABLE: SUMI_TRY(pad_input(run, &s, &d)); return launch_portable(run, &s, &d);
+    case CONV_ANY: return launch_any_conv(run, &s, &d);
+    case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper_conv(run, &s, &d);
+    case CONV_PORTABLE: SUMI_TRY(pad_input(run, &s, &d)); return launch_portable_conv(run, &s, &d);
     }
     return SUMI_OK;
 }
@@ -417,12 +415,12 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
 static int32_t piece_rows(int32_t rows, int32_t channels)
 {
     int64_t values = (int64_t)rows * channels;
-    return max_int(1, (values >= 1 << 26 ? 65536 : values >= 1 << 24 ? 32768 : 16384) / channels);
+    return sumi_max_int(1, (values >= 1 << 26 ? 65536 : values >= 1 << 24 ? 32768 : 16384) / channels);
 }
 
 static int32_t piece_count(const sumi_op* op, int32_t channels)
 {
-    return divide_up(op->u.group.block_rows, piece_rows(op->rows, channels));
+    return sumi_divide_up(op->u.group.block_rows, piece_rows(op->rows, channels));
 }
 
 // Groups that begin among eight neighbouring channels; 0: the kernel for any shape.
@@ -478,7 +476,7 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
                                  .block_rows = op->rows,
                                  .block_count = 1};
     args.parts = args.stats + sums_bytes(&s, op->rows);
-    return launch(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_PIECES, 1, SUMI_GROUP_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_PIECES, 1, SUMI_GROUP_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
@@ -503,8 +501,8 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
                      : each == 2 ? "sumi_group_sums_2"
                      : each == 4 ? "sumi_group_sums_4"
                                  : "sumi_group_sums_any";
-    return launch(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups),
-                  (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
+    return launch_blocks(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups),
+                         (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
 }
 
 // Whether the sums that a GROUP_NORM reads come from convolutions.
@@ -543,12 +541,12 @@ sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
                                  .all_rows = op->u.group.all_rows,
                                  .x_pitch = sumi_cuda_pitch(run, op->in[0]),
                                  .y_pitch = sumi_cuda_pitch(run, op->out)};
-    sumi_cuda_share(run, divide_up(op->rows, args.unit_rows), &begin, &end);
+    sumi_cuda_share(run, sumi_divide_up(op->rows, args.unit_rows), &begin, &end);
     args.unit_begin = begin;
     bool is_fast = channels % 8 == 0 && channels <= SUMI_GROUP_MAX_CHANNELS && is_even(run->plan, op->in[0])
                 && is_even(run->plan, op->out);
-    return launch(run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any", (uint32_t)(end - begin), 1,
-                  SUMI_GROUP_THREADS, (uint32_t)groups * 8, &args);
+    return launch_blocks(run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any", (uint32_t)(end - begin), 1,
+                         SUMI_GROUP_THREADS, (uint32_t)groups * 8, &args);
 }
 
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
@@ -565,13 +563,17 @@ sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
                                  .above_height = op->u.blend.above_height,
                                  .left_width = op->u.blend.left_width,
                                  .is_float = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT};
-    if (args.above != 0) { args.above_count = min_int(op->u.blend.extent, min_int(args.height, args.above_height)); }
-    if (args.left != 0) { args.left_count = min_int(op->u.blend.extent, min_int(args.width, args.left_width)); }
+    if (args.above != 0) {
+        args.above_count = sumi_min_int(op->u.blend.extent, sumi_min_int(args.height, args.above_height));
+    }
+    if (args.left != 0) {
+        args.left_count = sumi_min_int(op->u.blend.extent, sumi_min_int(args.width, args.left_width));
+    }
     int64_t values =
         ((int64_t)args.above_count * args.width + (int64_t)(args.height - args.above_count) * args.left_count)
         * args.channels;
     if (run->part_begin >= run->part_end) { return SUMI_OK; }
-    return launch(run, "sumi_tile_blend", blocks_for(values), 1, SUMI_PICTURES_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_tile_blend", blocks_for(values), 1, SUMI_PICTURES_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
@@ -597,8 +599,9 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
                                  .per_item = op->u.place.per_item,
                                  .element_bytes = (int32_t)element};
     sumi_cuda_share(run, op->u.place.height, &args.row_begin, &args.row_end);
-    return launch(run, "sumi_tile_place", blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1,
-                  SUMI_PICTURES_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_tile_place",
+                         blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1,
+                         SUMI_PICTURES_THREADS, 0, &args);
 }
 
 // ---- PIXELS_IN, PATCHES_IN, COMPOSITE, PIXELS_OUT -------------------------------------------------------------------
@@ -616,8 +619,8 @@ sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
                                 .picture_width = op->u.pixels.picture_width,
                                 .per_item = op->u.pixels.per_item};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return launch(run, "sumi_pixels_in", blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1,
-                  SUMI_PICTURES_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_pixels_in", blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1,
+                         SUMI_PICTURES_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_patches_in(sumi_cuda_run* run)
@@ -638,9 +641,9 @@ sumi_result sumi_cuda_patches_in(sumi_cuda_run* run)
         args.deviation[c] = p->deviation[c];
     }
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return launch(run, "sumi_patches_in",
-                  blocks_for((int64_t)(args.row_end - args.row_begin) * 3 * p->patch * p->patch), 1,
-                  SUMI_PICTURES_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_patches_in",
+                         blocks_for((int64_t)(args.row_end - args.row_begin) * 3 * p->patch * p->patch), 1,
+                         SUMI_PICTURES_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_composite(sumi_cuda_run* run)
@@ -651,7 +654,8 @@ sumi_result sumi_cuda_composite(sumi_cuda_run* run)
                                 .opacity = sumi_cuda_value(run, op->in[2]),
                                 .rows = sumi_cuda_rows(run, op->in[1])};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return launch(run, "sumi_composite", blocks_for(args.row_end - args.row_begin), 1, SUMI_PICTURES_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_composite", blocks_for(args.row_end - args.row_begin), 1, SUMI_PICTURES_THREADS, 0,
+                         &args);
 }
 
 sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)
@@ -667,5 +671,5 @@ sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)
                                  .begin = (int64_t)begin * SUMI_PICTURES_VALUES,
                                  .end = (int64_t)end * SUMI_PICTURES_VALUES};
     if (args.end > values) { args.end = values; }
-    return launch(run, "sumi_pixels_out", blocks_for(end - begin), 1, SUMI_PICTURES_THREADS, 0, &args);
+    return launch_blocks(run, "sumi_pixels_out", blocks_for(end - begin), 1, SUMI_PICTURES_THREADS, 0, &args);
 }

@@ -1,6 +1,9 @@
 // Launches the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and
 // times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Which one runs follows from columns and element types; a
 // grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
+#include "base/integers.h"
+#include "cuda/arrange.h"
+#include "cuda/form.h"
 #include "cuda/launch.h"
 #include "cuda/stored.h"
 #include "kernels/rows.h"
@@ -14,17 +17,15 @@ _Static_assert(SUMI_ACT_NONE == 0 && SUMI_ACT_SILU == 1 && SUMI_ACT_GELU_TANH ==
 #define ELEMENTWISE_BLOCKS 16
 #define ANY_BLOCKS 4 // of the kernels for any width
 
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static sumi_rows_matrix matrix_of(const sumi_cuda_run* run, sumi_value value)
 {
     return (sumi_rows_matrix){sumi_cuda_value(run, value), sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT, 0};
 }
 
 // As many blocks as there are units of work, at most `most` per multiprocessor. None when there is nothing to do.
-static sumi_cuda_grid grid_of(const sumi_cuda_run* run, int64_t units, int32_t most)
+static sumi_cuda_grid row_grid(const sumi_cuda_run* run, int64_t units, int32_t most)
 {
-    return (sumi_cuda_grid){(uint32_t)min64(units, (int64_t)run->device->multiprocessors * most), 1, 1,
+    return (sumi_cuda_grid){(uint32_t)sumi_min_int64(units, (int64_t)run->device->multiprocessors * most), 1, 1,
                             SUMI_ROWS_THREADS, 0};
 }
 static int64_t blocks_of(int64_t units, int64_t per_block) { return (units + per_block - 1) / per_block; }
@@ -38,12 +39,7 @@ static int32_t lanes_log2_of(int32_t cols, bool is_vector)
 }
 static sumi_cuda_grid elementwise_grid(const sumi_cuda_run* run, int64_t rows, int32_t lanes_log2)
 {
-    return grid_of(run, blocks_of(rows, SUMI_ROWS_THREADS >> lanes_log2), ELEMENTWISE_BLOCKS);
-}
-
-static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void* args)
-{
-    return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
+    return row_grid(run, blocks_of(rows, SUMI_ROWS_THREADS >> lanes_log2), ELEMENTWISE_BLOCKS);
 }
 
 // ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS, MEAN_ROWS --------------------------------------------------------------------
@@ -76,7 +72,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
         args.type_scale = part->scale;
         args.lanes_log2 = lanes_log2_of(args.cols, true);
     }
-    return launch(run, name, elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
+    return sumi_cuda_launch_args(run, name, elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
 }
 
 sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
@@ -99,7 +95,7 @@ sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
         }
         sumi_cuda_grid grid = elementwise_grid(run, most, args.lanes_log2);
         grid.y = (uint32_t)args.span_count;
-        SUMI_TRY(launch(run, "sumi_fill_rows", grid, &args));
+        SUMI_TRY(sumi_cuda_launch_args(run, "sumi_fill_rows", grid, &args));
     }
     return SUMI_OK;
 }
@@ -122,16 +118,17 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
     }
     if (from == to) {
         sumi_copy_bytes_args args = {x, y, (uint64_t)count * from_bytes};
-        return launch(run, "sumi_copy_bytes",
-                      grid_of(run, blocks_of(count * (int64_t)from_bytes, 16 * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
-                      &args);
+        return sumi_cuda_launch_args(
+            run, "sumi_copy_bytes",
+            row_grid(run, blocks_of(count * (int64_t)from_bytes, 16 * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
     }
     if (from == SUMI_ELEMENT_BYTE || from == SUMI_ELEMENT_INT || to == SUMI_ELEMENT_BYTE || to == SUMI_ELEMENT_INT) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: rows of integers are copied to another type", op->label);
     }
     sumi_activate_args args = {
         .x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
-    return launch(run, "sumi_activate", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+    return sumi_cuda_launch_args(run, "sumi_activate",
+                                 row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
 }
 
 sumi_result sumi_cuda_mean_rows(sumi_cuda_run* run)
@@ -141,14 +138,14 @@ sumi_result sumi_cuda_mean_rows(sumi_cuda_run* run)
     sumi_mean_rows_args args = {
         .x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
     for (args.y_row = spans.begin; args.y_row < spans.end; args.y_row += args.span_count) {
-        args.span_count = (int32_t)min64(spans.end - args.y_row, SUMI_ROWS_BATCH);
+        args.span_count = (int32_t)sumi_min_int64(spans.end - args.y_row, SUMI_ROWS_BATCH);
         for (int32_t i = 0; i < args.span_count; i++) {
             args.begin[i] = op->u.mean.spans[args.y_row + i].begin;
             args.count[i] = op->u.mean.spans[args.y_row + i].count;
         }
-        sumi_cuda_grid grid = grid_of(run, blocks_of(args.cols, 32), ELEMENTWISE_BLOCKS);
+        sumi_cuda_grid grid = row_grid(run, blocks_of(args.cols, 32), ELEMENTWISE_BLOCKS);
         grid.y = (uint32_t)args.span_count;
-        SUMI_TRY(launch(run, "sumi_mean_rows", grid, &args));
+        SUMI_TRY(sumi_cuda_launch_args(run, "sumi_mean_rows", grid, &args));
     }
     return SUMI_OK;
 }
@@ -181,8 +178,8 @@ sumi_result sumi_cuda_kronecker_add(sumi_cuda_run* run)
         !args.x.is_float && !args.y.is_float && ((args.b | args.ldy | args.column | args.half) & 7) == 0;
     const int32_t units = (args.a + 7) / 8 * (is_vector ? args.b / 8 : args.b);
     args.lanes_log2 = lanes_log2_of(units, false);
-    return launch(run, is_vector ? "sumi_kronecker_add" : "sumi_kronecker_add_any",
-                  elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
+    return sumi_cuda_launch_args(run, is_vector ? "sumi_kronecker_add" : "sumi_kronecker_add_any",
+                                 elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
 }
 
 // ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
@@ -198,15 +195,16 @@ sumi_result sumi_cuda_activate(sumi_cuda_run* run)
     args.activation = (int32_t)op->u.activate.activation;
     args.is_vector = !args.x.is_float && !args.y.is_float && args.begin % 8 == 0;
     const int64_t per_block = (args.is_vector ? 8 : 1) * SUMI_ROWS_THREADS;
-    return launch(run, "sumi_activate", grid_of(run, blocks_of(args.end - args.begin, per_block), ELEMENTWISE_BLOCKS),
-                  &args);
+    return sumi_cuda_launch_args(run, "sumi_activate",
+                                 row_grid(run, blocks_of(args.end - args.begin, per_block), ELEMENTWISE_BLOCKS), &args);
 }
 
 static sumi_result launch_gated(const sumi_cuda_run* run, sumi_gated_args* args)
 {
     args->is_vector = !args->x.is_float && !args->y.is_float && args->cols % 8 == 0;
     args->lanes_log2 = lanes_log2_of(args->cols, args->is_vector);
-    return launch(run, "sumi_gated", elementwise_grid(run, args->row_end - args->row_begin, args->lanes_log2), args);
+    return sumi_cuda_launch_args(run, "sumi_gated",
+                                 elementwise_grid(run, args->row_end - args->row_begin, args->lanes_log2), args);
 }
 
 sumi_result sumi_cuda_gated(sumi_cuda_run* run)
@@ -245,7 +243,7 @@ static bool fits_registers(int32_t cols, bool is_bf16)
 static sumi_cuda_grid rows_grid(const sumi_cuda_run* run, int64_t rows, int32_t cols, int32_t matrices, int32_t limit)
 {
     const int32_t threads = SUMI_ROW_THREADS_OF(cols);
-    sumi_cuda_grid grid = grid_of(run, rows, limit / threads);
+    sumi_cuda_grid grid = row_grid(run, rows, limit / threads);
     grid.block = (uint32_t)threads;
     grid.shared_bytes = (uint32_t)SUMI_ROW_SHARED_BYTES(threads, matrices);
     return grid;
@@ -351,13 +349,14 @@ static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modula
         const bool is_vector = is_bf16 && args.cols % 8 == 0;
         const struct norm_silu_size* silu = norm_silu_sizes;
         while (is_vector ? args.cols > silu->cols : silu->cols < INT32_MAX) silu++;
-        return launch(run, silu->name, grid_of(run, blocks_of(args.row_end - args.row_begin, silu->rows), silu->blocks),
-                      &args);
+        return sumi_cuda_launch_args(
+            run, silu->name, row_grid(run, blocks_of(args.row_end - args.row_begin, silu->rows), silu->blocks), &args);
     }
     const struct norm_names* names = norm_names_of(run, &args);
     const int64_t rows = args.row_end - args.row_begin;
-    if (!fits_registers(args.cols, is_bf16)) return launch(run, names->any, grid_of(run, rows, ANY_BLOCKS), &args);
-    return launch(run, names->rows, rows_grid(run, rows, args.cols, 1, names->limit), &args);
+    if (!fits_registers(args.cols, is_bf16))
+        return sumi_cuda_launch_args(run, names->any, row_grid(run, rows, ANY_BLOCKS), &args);
+    return sumi_cuda_launch_args(run, names->rows, rows_grid(run, rows, args.cols, 1, names->limit), &args);
 }
 
 sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
@@ -389,14 +388,15 @@ static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_a
         pair.norm.row_end = args->row_end;
         pair.norm.scale = step_in_band(run, next.op->u.norm.scale, table_row);
         pair.norm.shift = shift_in_band(run, next.op, table_row);
-        return launch(run, norm_names_of(run, &pair.norm)->pair, rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT),
-                      &pair);
+        return sumi_cuda_launch_args(run, norm_names_of(run, &pair.norm)->pair,
+                                     rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT), &pair);
     }
     sumi_norm_gate_add_args copy = *args;
     if (!fits_registers(args->cols, !args->x.is_float && !args->b.is_float)) {
-        return launch(run, "sumi_norm_gate_add_any", grid_of(run, rows, ANY_BLOCKS), &copy);
+        return sumi_cuda_launch_args(run, "sumi_norm_gate_add_any", row_grid(run, rows, ANY_BLOCKS), &copy);
     }
-    return launch(run, "sumi_norm_gate_add_rows", rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT), &copy);
+    return sumi_cuda_launch_args(run, "sumi_norm_gate_add_rows", rows_grid(run, rows, args->cols, 2, SUMI_NORM_LIMIT),
+                                 &copy);
 }
 
 sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
@@ -462,15 +462,15 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     args.eps = op->u.qk.eps;
     const int64_t count = rows.end - rows.begin;
     if (args.x.is_float || args.dim % (args.is_halves ? 16 : 8) != 0 || args.dim > 256 || args.pitch % 8 != 0) {
-        return launch(run, "sumi_qk_norm_rope_any", grid_of(run, count, ANY_BLOCKS), &args);
+        return sumi_cuda_launch_args(run, "sumi_qk_norm_rope_any", row_grid(run, count, ANY_BLOCKS), &args);
     }
     int32_t size = 0; // 4 << size lanes hold a head
     while ((32 << size) < args.dim) size++;
     const int32_t groups = SUMI_ROWS_THREADS / (4 << size), blocks = args.is_halves ? 2 : 3;
     args.heads_log2 = qk_heads_log2(args.q_heads + args.kv_heads, groups, count,
                                     (int64_t)run->device->multiprocessors * blocks * groups);
-    return launch(run, names[args.is_halves][size], grid_of(run, blocks_of(count, groups >> args.heads_log2), blocks),
-                  &args);
+    return sumi_cuda_launch_args(run, names[args.is_halves][size],
+                                 row_grid(run, blocks_of(count, groups >> args.heads_log2), blocks), &args);
 }
 
 // ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------
@@ -490,8 +490,9 @@ sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
             args.axis[args.pair_count++] = axis;
             if (args.pair_count == SUMI_ROPE_BATCH || args.pair_begin + args.pair_count == args.cols / 2) {
                 const int64_t count = (int64_t)(rows.end - rows.begin) * args.pair_count;
-                SUMI_TRY(launch(run, "sumi_rope_table",
-                                grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args));
+                SUMI_TRY(sumi_cuda_launch_args(run, "sumi_rope_table",
+                                               row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
+                                               &args));
                 args.pair_begin += args.pair_count;
                 args.pair_count = 0;
             }
@@ -511,7 +512,8 @@ sumi_result sumi_cuda_time_embed(sumi_cuda_run* run)
     args.cos_first = op->u.time.cos_first;
     args.scale = op->u.time.scale;
     args.log_period = (float)-log((double)op->u.time.max_period);
-    return launch(run, "sumi_time_embed", grid_of(run, rows.end - rows.begin, ELEMENTWISE_BLOCKS), &args);
+    return sumi_cuda_launch_args(run, "sumi_time_embed", row_grid(run, rows.end - rows.begin, ELEMENTWISE_BLOCKS),
+                                 &args);
 }
 
 sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
@@ -530,6 +532,6 @@ sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
     args.adds_one = op->u.finish.adds_one;
     args.squashes = op->u.finish.squashes;
     const int64_t count = (int64_t)(rows.end - rows.begin) * args.cols;
-    return launch(run, "sumi_finish_modulation", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
-                  &args);
+    return sumi_cuda_launch_args(run, "sumi_finish_modulation",
+                                 row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
 }

@@ -1,6 +1,8 @@
 #include "cuda/mapped.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
 #include <string.h>
 
 // as long as a call of update may take, and few copies per weight: each costs the caller some microseconds
@@ -163,7 +165,8 @@ typedef struct target {
     uint64_t half, group; // bytes: of one half of the rows, of a group of them
 } target;
 
-static sumi_result copy(const target* t, uint64_t at, const unsigned char* from, uint64_t bytes, sumi_error* error)
+static sumi_result copy_chunked(const target* t, uint64_t at, const unsigned char* from, uint64_t bytes,
+                                sumi_error* error)
 {
     SUMI_ASSERT(t->to != 0 && from != NULL);
     if (bytes == 0) return SUMI_OK;
@@ -182,7 +185,7 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, con
     uint64_t place = at / group * 2 * group + begin + in_group;
     uint64_t head = in_group == 0 ? 0 : group - in_group;
     head = head < bytes ? head : bytes;
-    SUMI_TRY(copy(t, place, from, head, error));
+    SUMI_TRY(copy_chunked(t, place, from, head, error));
     if (head == bytes) return SUMI_OK;
     from += head;
     bytes -= head;
@@ -199,7 +202,7 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, con
                                     .Height = (size_t)count};
         SUMI_CU(&device->driver, cuMemcpy2DAsync(&rows, device->copy), "streaming weights");
     }
-    return copy(t, place + 2 * group * count, from + group * count, bytes - group * count, error);
+    return copy_chunked(t, place + 2 * group * count, from + group * count, bytes - group * count, error);
 }
 
 sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,
@@ -218,7 +221,7 @@ sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_wei
             piece = chunk_begin(mapped, (uintptr_t)from) + mapped->chunk_bytes - (uintptr_t)from;
             piece = piece < left ? piece : left;
             if (!is_gated) {
-                SUMI_TRY(copy(&t, at, from, piece, error));
+                SUMI_TRY(copy_chunked(&t, at, from, piece, error));
                 continue;
             }
             if (at < t.half && piece > t.half - at) piece = t.half - at;

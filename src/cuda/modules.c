@@ -1,6 +1,8 @@
 #include "cuda/modules.h"
 #include "base/assert.h"
 #include "base/sort.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +40,7 @@ static bool runs_on(const sumi_cuda_image* image, int32_t capability)
     return image->is_binary || image->target >= 90 ? image->target == capability : image->target <= capability;
 }
 
-static void choose(source* chosen, const sumi_cuda_image* image)
+static void choose_image(source* chosen, const sumi_cuda_image* image)
 {
     if (image->is_binary) chosen->binary = image;
     else if (chosen->text == NULL || image->target > chosen->text->target) chosen->text = image;
@@ -74,7 +76,7 @@ sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* de
             last = &modules->sources[modules->source_count++];
             kernel_count += images[i].kernel_count;
         }
-        choose(last, &images[i]);
+        choose_image(last, &images[i]);
     }
     modules->kernels = sumi_alloc_zero(heap, ((size_t)kernel_count + 1) * sizeof *modules->kernels);
     if (modules->kernels == NULL) {
@@ -142,7 +144,7 @@ static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigne
 
 // Failures that say "not on this driver" rather than "not now": the next image, or none, is the answer. How a driver
 // refuses machine code of a newer CUDA differs from driver to driver.
-static bool is_refusal(const sumi_cuda_driver* driver, const sumi_cuda_image* image, CUresult result)
+static bool is_image_refused(const sumi_cuda_driver* driver, const sumi_cuda_image* image, CUresult result)
 {
     switch ((int)result) {
     case CUDA_ERROR_INVALID_IMAGE:
@@ -177,7 +179,7 @@ static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image*
     for (char* c = log; *c != 0; c++) { // one line of text in a message
         if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
     }
-    if (is_refusal(driver, image, result)) return SUMI_OK;
+    if (is_image_refused(driver, image, result)) return SUMI_OK;
     char what[160];
     snprintf(what, sizeof what, "loading the GPU kernels of %s (%d)", image->source, (int)image->target);
     return sumi_cuda_failure(driver, result, what, error);
@@ -212,7 +214,7 @@ sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, f
 
 // ---- Finding --------------------------------------------------------------------------------------------------------
 
-static kernel* find(const sumi_cuda_modules* modules, const char* name)
+static kernel* find_kernel(const sumi_cuda_modules* modules, const char* name)
 {
     kernel key = {.name = name};
     return bsearch(&key, modules->kernels, (size_t)modules->kernel_count, sizeof key, compare_kernels);
@@ -220,7 +222,7 @@ static kernel* find(const sumi_cuda_modules* modules, const char* name)
 
 bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
 {
-    const kernel* found = find(modules, name);
+    const kernel* found = find_kernel(modules, name);
     return found != NULL && modules->sources[found->source_index].module != NULL;
 }
 
@@ -247,7 +249,7 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
                              CUfunction* out_function, sumi_error* error)
 {
     *out_function = NULL;
-    kernel* wanted = find(modules, name);
+    kernel* wanted = find_kernel(modules, name);
     if (wanted == NULL || modules->sources[wanted->source_index].module == NULL) {
         return sumi_fail(error, SUMI_INTERNAL,
                          "no loaded image has a kernel %s for compute capability %d.%d; please report this message",

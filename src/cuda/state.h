@@ -1,16 +1,10 @@
-// The runner from within: what cuda.c, graphs.c and launch.c share.
+// The runner's state.
 #ifndef SUMI_CUDA_STATE_H
 #define SUMI_CUDA_STATE_H
-#include "cuda/cuda.h"
+#include "cuda/cuda_options.h"
 #include "cuda/streaming.h"
 
 #define SUMI_CUDA_ARRIVALS 65536 // counters of split-k kernels, see launch.h
-
-typedef struct sumi_cuda_op_entry {
-    sumi_cuda_op* run;
-    sumi_cuda_op_scratch* scratch;
-} sumi_cuda_op_entry;
-extern const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT]; // cuda.c
 
 // Where a bound value that the engine reads is copied to: an offset in `pages`.
 typedef struct sumi_cuda_mirror {
@@ -62,7 +56,7 @@ typedef struct sumi_cuda_flight {
     const sumi_cuda_plan* plan;
 } sumi_cuda_flight;
 
-#define SUMI_CUDA_WRITES 32 // copies of bound inputs that may be on their way
+#define SUMI_CUDA_WRITES 32 // copies of bound inputs that may be in flight
 
 typedef struct sumi_cuda_write {
     CUevent event;
@@ -84,7 +78,7 @@ typedef struct sumi_cuda {
     // pinned: the ring of inputs, then the mirrors of one plan at a time
     sumi_cuda_block* pages;
     size_t page_count, page_capacity;
-    sumi_cuda_block passage;        // the ring of streamed weights
+    sumi_cuda_block stream_ring;    // of streamed weights
     uint64_t budget;                // of device bytes; 0: no limit
     atomic_uint_fast64_t uncounted; // of the device's bytes, see sumi_device_facts
     CUstream graphics;              // of copies into textures; NULL: none was ever imported
@@ -108,16 +102,9 @@ typedef struct sumi_cuda {
     sumi_error failure; // the first one of a call that could not say so; a lost device stays
 } sumi_cuda;
 
-sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan); // NULL: never prepared
-
-// ---- graphs.c -------------------------------------------------------------------------------------------------------
-// op by op
-sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream,
-                                   sumi_error* error);
-// Captures slices until the time is over. Nothing runs.
-sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
-                                  sumi_error* error);
-void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
-// NULL: launch it op by op
-CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment);
+// Of the slices in flight, the oldest first.
+static inline sumi_cuda_flight* sumi_cuda_flight_at(sumi_cuda* cuda, uint32_t index)
+{
+    return &cuda->flights[(cuda->flight_first + index) % SUMI_RUNNER_DEPTH];
+}
 #endif

@@ -7,19 +7,13 @@
 // the first with one part of the type IQ4_NL.
 #ifndef SUMI_CUDA_STORED_H
 #define SUMI_CUDA_STORED_H
-#include "cuda/launch.h"
-#include "kernels/stored.h"
+#include "cuda/form.h"
+#include "plan/plan.h"
 
 // Whether each of its parts is of a type that products read, without a change, row scales or rotation of its own.
 bool sumi_cuda_is_storable(const sumi_weight* weight);
 // Whether INT4's codes can be made of its rows.
 bool sumi_cuda_is_packable(const sumi_weight* weight);
-
-// Of an op that is marked as STORED.
-static inline sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan, const sumi_op* op)
-{
-    return sumi_cuda_wish(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_CUDA_FORM_INT4 : SUMI_CUDA_FORM_STORED;
-}
 
 // Rows of one type. INT4 has one of these.
 typedef struct sumi_cuda_stored_part {
@@ -35,23 +29,4 @@ uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form);
 
 // The number of a type in kernels/stored.h; -1: products do not read it.
 int32_t sumi_cuda_stored_type(sumi_dtype dtype);
-
-// How a product of few rows is done; tile -1: it is not, the weight is unpacked.
-typedef struct sumi_cuda_stored_choice {
-    int32_t tile, unit_rows;
-    int32_t blocks;       // that share k: of a tile, or on Hopper all of a row of tiles
-    int32_t cluster;      // Hopper: blocks that share a tile, in a cluster; 1: see the kernel
-    uint64_t parts_bytes; // scratch
-} sumi_cuda_stored_choice;
-// By the whole op's rows, so that a slice gives the same bits.
-sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,
-                                                const sumi_weight* weight, sumi_cuda_form form, int32_t rows);
-
-// The whole weight to bfloat16 at `to`, rows as FORM_GATED has them or in order.
-sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form, CUdeviceptr from,
-                             bool is_gated, CUdeviceptr to);
-// args: x, m, ldx, swiglu, is_gated and finish are the caller's.
-sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,
-                                    CUdeviceptr from, const sumi_cuda_stored_choice* choice,
-                                    sumi_gemm_stored_args* args);
 #endif

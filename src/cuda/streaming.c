@@ -1,7 +1,16 @@
 #include "cuda/streaming.h"
 #include "base/assert.h"
 #include "base/platform.h"
+#include "cuda/arrange.h"
+#include "cuda/driver.h"
+#include "cuda/form.h"
+#include "cuda/mapped.h"
+#include "cuda/pinned.h"
+#include "cuda/residency.h"
 #include "cuda/state.h"
+#include "cuda/upload.h"
+#include "cuda/weight_forms.h"
+#include "cuda/weight_images.h"
 #include <string.h>
 
 // Of the largest streamed weight. Three let one be used, one arrive and one wait; with more, less stays on the device.
@@ -28,7 +37,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
     for (size_t i = 0; i < plan->op_count && result == SUMI_OK; i++) {
         const sumi_op* op = &plan->ops[i];
         for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) {
-            size_t at = sumi_cuda_form_slot(weight, form, size);
+            size_t at = sumi_cuda_form_hash(weight, form, size);
             while (
                 table[at] != 0
                 && (division->shares[table[at] - 1].weight != weight || division->shares[table[at] - 1].form != form))
@@ -103,16 +112,16 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     SUMI_ASSERT(division->kept == 0 && division->streamed == 0);
     uint64_t all = 0, fixed = 0;
     movable_weights steps = {0, 0}, others = {0, 0};
-    sumi_cuda_way way = {0, 0, false};
+    sumi_cuda_staging staging = {0, 0, false};
     for (int32_t i = 0; i < division->count; i++) {
         all += division->shares[i].bytes;
-        sumi_cuda_way_add(&way, division->shares[i].weight, division->shares[i].form);
+        sumi_cuda_staging_add(&staging, division->shares[i].weight, division->shares[i].form);
     }
     division->kept = all;
     division->fits = true;
     if (room == UINT64_MAX) return SUMI_OK;
-    division->way = sumi_cuda_way_bytes(&way);
-    if (all + division->way <= room && !plan->wishes.spares_memory) return SUMI_OK;
+    division->staging = sumi_cuda_staging_bytes(&staging);
+    if (all + division->staging <= room && !plan->wishes.spares_memory) return SUMI_OK;
 
     division->streams = true;
     int32_t* order = sumi_alloc_array(weights->heap, (size_t)division->count + 1, sizeof *order);
@@ -137,11 +146,11 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
             order[at] = i;
         }
     }
-    const uint64_t rest = room > fixed + division->way ? room - fixed - division->way : 0;
+    const uint64_t rest = room > fixed + division->staging ? room - fixed - division->staging : 0;
     uint64_t ring = ring_bytes(&steps, &others, rest);
     // without the tables there is room for all
-    if (fixed + division->way + steps.bytes + others.bytes <= room && !plan->wishes.spares_memory) ring = 0;
-    division->fits = fixed + division->way + ring <= room;
+    if (fixed + division->staging + steps.bytes + others.bytes <= room && !plan->wishes.spares_memory) ring = 0;
+    division->fits = fixed + division->staging + ring <= room;
     uint64_t left = division->fits && !plan->wishes.spares_memory ? rest - ring : 0;
     division->kept = fixed;
     for (int32_t k = 0; k < count; k++) {
@@ -154,7 +163,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
                 division->mapped += sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
     }
     division->ring = division->streamed > 0 ? ring : 0;
-    SUMI_ASSERT(!division->fits || division->kept + division->way + division->ring <= room);
+    SUMI_ASSERT(!division->fits || division->kept + division->staging + division->ring <= room);
     sumi_free(weights->heap, order);
     return SUMI_OK;
 }
@@ -293,8 +302,8 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
     if (stream == NULL) return false;
     const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
     if (load >= 0 && stream->loads[load].resident == index) {
-        *out_place =
-            sumi_cuda_place_at(cuda->passage.address + stream->loads[load].offset, resident->weight, resident->form);
+        *out_place = sumi_cuda_place_at(cuda->stream_ring.address + stream->loads[load].offset, resident->weight,
+                                        resident->form);
         return true;
     }
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_image) return false;
@@ -313,14 +322,14 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
 static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident,
                                     sumi_error* error)
 {
-    SUMI_ASSERT(cuda->passage.bytes >= resident->bytes && !resident->has_image);
+    SUMI_ASSERT(cuda->stream_ring.bytes >= resident->bytes && !resident->has_image);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor,
-                                    cuda->passage.address, error));
+                                    cuda->stream_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->image, done, &piece);
-        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->passage.address + done, (size_t)piece, cuda->device.copy),
+        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->stream_ring.address + done, (size_t)piece, cuda->device.copy),
                 "copying weights from the device");
     }
     CUresult result = driver->cuStreamSynchronize(cuda->device.copy);
@@ -511,8 +520,8 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     const CUevent freed = freed_before(stream, load);
     if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
     const sumi_cuda_resident* resident = &cuda->weights.residents[load->resident];
-    const CUdeviceptr to = cuda->passage.address + load->offset;
-    SUMI_ASSERT(load->offset + load->bytes <= cuda->passage.bytes && load->offset % 512 == 0);
+    const CUdeviceptr to = cuda->stream_ring.address + load->offset;
+    SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % 512 == 0);
     if (resident->has_image) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->listed_at, to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");

@@ -16,8 +16,8 @@
 // may start when all loads before it whose places it takes have been submitted for the last time: the copy stream then
 // waits for the newest of them, and no thread waits for anything.
 //
-// Where no pinned memory can be had for a weight, it comes from the mapped file each time, through the slots of
-// residency.c and by the caller's threads: slower, and not ahead of time.
+// Where no pinned memory can be had for a weight, it comes from the mapped file each time, through the buffers of
+// upload.c and by the caller's threads: slower, and not ahead of time.
 #ifndef SUMI_CUDA_STREAMING_H
 #define SUMI_CUDA_STREAMING_H
 #include "cuda/residency.h"
@@ -42,12 +42,12 @@ typedef struct sumi_cuda_division {
     uint64_t kept, streamed, hosted; // bytes
     // of `streamed`: bytes that come from a file's mapping and need no pinned memory
     uint64_t mapped;
-    uint64_t ring, way; // device memory: for streamed weights; for conversions on the way
+    uint64_t ring, staging; // device memory: for streamed weights; for conversions while they are uploaded
 } sumi_cuda_division;
 
 // Divides `room` bytes of device memory (UINT64_MAX: no limit) among a plan's weights. Always the same for the same
 // plan and room. Free the shares with sumi_free.
-// fits false: even streaming needs kept + ring + way bytes, more than there are.
+// fits false: even streaming needs kept + ring + staging bytes, more than there are.
 sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
                              sumi_cuda_division* out_division, sumi_error* error);
 
@@ -76,7 +76,7 @@ typedef struct sumi_cuda_stream {
     // of the list: those before it have their image, or there is no pinned memory for one
     int32_t image_cursor, image_row;
     CUevent begun; // behind what the compute stream had to do before
-    // since `begun`: loads in the order of the run. [used, issued) lie in the ring or are on their way and are still
+    // since `begun`: loads in the order of the run. [used, issued) lie in the ring or are in flight and are still
     // needed
     uint64_t issued, used;
     sumi_cuda_place_in_run next_issued, next_used;

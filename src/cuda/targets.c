@@ -6,6 +6,10 @@
 // The graphics stream is a stream of its own: in the compute stream the texture would wait for what the next job has
 // submitted.
 #include "cuda/targets.h"
+#include "cuda/device_memory.h"
+#include "cuda/driver.h"
+#include "cuda/modules.h"
+#include "cuda/state.h"
 #include "kernels/pictures.h"
 
 static int32_t kernel_format(sumi_format format)

@@ -69,3 +69,14 @@ void sumi_temporary_end(sumi_temporary* temporary)
     (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->wanted, "pictures on their way in",
                              &unused);
 }
+
+void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
+{
+    sumi_block_free(heap, &workspace->ids);
+    sumi_block_free(heap, &workspace->tables);
+    sumi_block_free(heap, &workspace->values);
+    sumi_block_free(heap, &workspace->between);
+    sumi_block_free(heap, &workspace->picture);
+    sumi_block_free(heap, &workspace->first);
+    sumi_block_free(heap, &workspace->temporary);
+}

@@ -31,4 +31,15 @@ typedef struct sumi_temporary {
 } sumi_temporary;
 void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_block* block);
 void sumi_temporary_end(sumi_temporary* temporary); // grows the block; that this may fail does no harm
+
+// Tables of the job that runs, and of the memory query.
+typedef struct sumi_workspace {
+    sumi_block ids;              // token ids
+    sumi_block tables;           // sigmas, solver rows, times, lists of the request
+    sumi_block values;           // one item's noise, a picture on its way in
+    sumi_block between, picture; // of a resize
+    sumi_block first;            // a reference in RGB, before the vision tower's own resize
+    sumi_block temporary;        // what functions of other rooms allocate inside
+} sumi_workspace;
+void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace);
 #endif

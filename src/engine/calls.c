@@ -1,15 +1,66 @@
-// Who is inside of the engine: what a callback of the host's may call, and what a process after a fork.
+// What every public function does first and last: who may come in, what the log is told, whether a desc was made by its
+// defaults function.
+#include "engine/calls.h"
 #include "base/assert.h"
 #include "engine/engine.h"
 #include <stdio.h>
 
-bool sumi_call_is_foreign(const sumi_engine* engine) { return engine->process != sumi_process_id(); }
+bool sumi_call_is_foreign(const sumi_engine* engine) { return engine->callers.process != sumi_process_id(); }
+
+// ---- The log --------------------------------------------------------------------------------------------------------
+
+static void keep_error(sumi_engine* engine, sumi_result result, const char* text)
+{
+    // Before the locks are made nobody can ask, and in a child after a fork the lock may be held by nobody who is there.
+    if (!engine->has_locks || sumi_call_is_foreign(engine)) return;
+    sumi_mutex_lock(&engine->table);
+    engine->callers.last_error.result = result;
+    snprintf(engine->callers.last_error.text, sizeof engine->callers.last_error.text, "%s", text);
+    sumi_mutex_unlock(&engine->table);
+}
+
+sumi_result sumi_engine_last_error(const sumi_engine* asked, char* into, size_t capacity)
+{
+    if (into != NULL && capacity > 0) into[0] = '\0';
+    if (asked == NULL || (into == NULL && capacity > 0)) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(asked)) return SUMI_WRONG_STATE;
+    sumi_engine* engine = (sumi_engine*)asked; // the lock is not part of what a host sees as the engine's state
+    sumi_mutex_lock(&engine->table);
+    const sumi_result result = engine->callers.last_error.result;
+    if (capacity > 0) snprintf(into, capacity, "%s", engine->callers.last_error.text);
+    sumi_mutex_unlock(&engine->table);
+    return result;
+}
+
+void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text)
+{
+    SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->table));
+    sumi_engine* inside = (sumi_engine*)engine;
+    if (level == SUMI_LOG_ERROR) keep_error(inside, result, text);
+    const sumi_log* log = &engine->desc.log;
+    if (log->write == NULL) return;
+    uintptr_t thread = sumi_this_thread();
+    const bool is_outermost = atomic_exchange(&inside->callers.logger, thread) != thread;
+    log->write(level, result, text, log->user_data);
+    // another thread that logs at this time takes itself away
+    if (is_outermost) (void)atomic_compare_exchange_strong(&inside->callers.logger, &thread, 0);
+}
+
+sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
+{
+    SUMI_ASSERT(error->result != SUMI_OK);
+    sumi_log_write(engine, SUMI_LOG_ERROR, error->result,
+                   error->text[0] != '\0' ? error->text : sumi_result_text(error->result));
+    return error->result;
+}
+
+// ---- Who is inside --------------------------------------------------------------------------------------------------
 
 // Threads that run callbacks: those that are inside of a call, the pump's, and the one that loads kernels.
 static bool is_inside(sumi_engine* engine, uintptr_t thread)
 {
-    return atomic_load(&engine->caller) == thread || atomic_load(&engine->logger) == thread
-        || atomic_load(&engine->pump) == thread || atomic_load(&engine->loader) == thread;
+    return atomic_load(&engine->callers.caller) == thread || atomic_load(&engine->callers.logger) == thread
+        || atomic_load(&engine->callers.pump) == thread || atomic_load(&engine->callers.loader) == thread;
 }
 
 sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
@@ -19,11 +70,11 @@ sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
     const bool is_foreign = sumi_call_is_foreign(engine);
     SUMI_ASSERT(thread != 0 && function != NULL);
     if (!is_foreign && !is_inside(engine, thread)) {
-        atomic_store(&engine->caller, thread);
+        atomic_store(&engine->callers.caller, thread);
         return SUMI_OK;
     }
     // A log that calls the engine again is told of it by the result alone: it would be told without end.
-    if (atomic_load(&engine->logger) == thread) return SUMI_WRONG_STATE;
+    if (atomic_load(&engine->callers.logger) == thread) return SUMI_WRONG_STATE;
     char text[256];
     if (is_foreign)
         snprintf(text, sizeof text,
@@ -46,6 +97,17 @@ sumi_result sumi_call_end(const sumi_engine* asked, sumi_result result, const su
     if (result != SUMI_OK && error != NULL && error->result != SUMI_OK) sumi_log_failure(engine, error);
     // A host that makes two calls at a time has put another thread there, which takes itself away.
     uintptr_t thread = sumi_this_thread();
-    (void)atomic_compare_exchange_strong(&engine->caller, &thread, 0);
+    (void)atomic_compare_exchange_strong(&engine->callers.caller, &thread, 0);
     return result;
+}
+
+// ---- Descs ----------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function,
+                              sumi_error* error)
+{
+    SUMI_ASSERT(type != NULL && function != NULL);
+    if (cookie == right) return SUMI_OK;
+    return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED,
+                     "this %s was not made by %s(): begin with what that returns and change members", type, function);
 }

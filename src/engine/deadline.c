@@ -1,6 +1,13 @@
 #include "engine/deadline.h"
 #include "base/assert.h"
+#include "engine/accuracy.h"
 #include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/job_inputs.h"
+#include "engine/job_outputs.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_job.h"
+#include "engine/run.h"
 #include "sampling/presets.h"
 #include <math.h>
 
@@ -8,17 +15,13 @@
 #define MEASURE_NS 10000000u // a shorter time says more about the scheduler than about the host's budgets
 #define FOLLOW_NS 25e6       // a measurement that takes as long counts for half; a longer one for no more
 #define LEAST_SHARE 1e-4     // a pause
-#define WHOLE_OP_US 5000.0   // as sumi_engine_piece_us
+#define WHOLE_OP_US 5000.0   // as sumi_frame_budget_piece_us
 
-// Mean deviations between what is predicted and what is counted on: of a bell curve, 99 in 100 are below.
-#define MARGIN 2.5
 // Before anything was noted. Decoders that were guessed took 0.7 to 1.2 of the guess (the demonstration model on two
 // cores); those that had been measured are off by a tenth where others work too.
 #define FIRST_DEVIATION 0.05f
 #define FIRST_GUESS_DEVIATION 0.2f
 #define FIRST_STEP_DEVIATION 0.1f
-#define MOST_TIMES 1.75 // so that a deadline of twice the time leaves nothing out, whatever was noted
-#define LATELY 8        // predictions; older ones fade
 
 static bool can_skip(sumi_solver solver) { return sumi_solver_most_rows(solver) == 1; } // an evaluation is a step
 
@@ -32,44 +35,12 @@ void sumi_deadline_note(sumi_engine* engine, double us) { engine->pace.work_us +
 static double all_us(const sumi_work_us* work) { return work->known + work->guessed; }
 static bool is_guess(const sumi_work_us* work) { return work->guessed > work->known; }
 
-// ---- What came of predictions ---------------------------------------------------------------------------------------
-
-static void note_accuracy(sumi_accuracy* accuracy, float first_deviation, double came, double predicted)
-{
-    SUMI_ASSERT(first_deviation > 0.0f);
-    if (!(predicted > 0.0)) return;
-    if (accuracy->count == 0) *accuracy = (sumi_accuracy){.mean = 1.0f, .deviation = first_deviation};
-    // A host that pauses once says little of the next time: a single one moves things so far and no further.
-    const float most = 0.15f + 4.0f * accuracy->deviation, off = (float)(came / predicted) - accuracy->mean,
-                miss = off > most  ? most
-                     : off < -most ? -most
-                                   : off;
-    const float weight = 1.0f / (float)((accuracy->count < LATELY - 2 ? accuracy->count : LATELY - 2) + 2);
-    accuracy->mean += weight * miss;
-    accuracy->deviation += weight * ((miss < 0.0f ? -miss : miss) - accuracy->deviation);
-    accuracy->count++;
-    SUMI_ASSERT(accuracy->deviation >= 0.0f);
-}
-
-static double deviation(const sumi_accuracy* accuracy, float first_deviation)
-{
-    return (double)(accuracy->count > 0 ? accuracy->deviation : first_deviation);
-}
-
-// Times what was predicted: longer than that it hardly takes.
-static double most_times(const sumi_accuracy* accuracy, float first_deviation)
-{
-    const double most =
-        (accuracy->count > 0 ? (double)accuracy->mean : 1.0) + MARGIN * deviation(accuracy, first_deviation);
-    return most < 0.5 ? 0.5 : most > MOST_TIMES ? MOST_TIMES : most;
-}
-
 // What budgets and the time between them leave of the wall's time; 1 where they are not known. An update does one slice
 // however small its budget is.
 static double budgeted_share(const sumi_engine* engine)
 {
     const sumi_pace* pace = &engine->pace;
-    const double slice_us = engine->slice_us > 0 ? (double)engine->slice_us : WHOLE_OP_US,
+    const double slice_us = engine->frame.slice_us > 0 ? (double)engine->frame.slice_us : WHOLE_OP_US,
                  us = pace->budget_us > slice_us ? pace->budget_us : slice_us;
     return pace->budget_us > 0.0 && pace->apart_us > us ? us / pace->apart_us : 1.0;
 }
@@ -122,7 +93,7 @@ void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_
 void sumi_deadline_begin(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    SUMI_ASSERT(slot->u.plan.part_count >= 0 && slot->u.plan.run_steps >= 0);
+    SUMI_ASSERT(slot->u.plan.batch_count >= 0 && slot->u.plan.run_steps >= 0);
     // Nobody was at work before. A device's first slices end after its first step was submitted, so that until then
     // there is nothing to measure by.
     engine->pace.begin_ns = engine->runner->functions->finished == NULL ? sumi_clock_ns() : 0;
@@ -142,23 +113,23 @@ void sumi_deadline_end(sumi_engine* engine, sumi_slot* slot)
     const uint64_t now = sumi_clock_ns();
     if (forecast->end_seconds > 0.0 && forecast->step_seconds > 0.0) {
         const double came = (double)(now - forecast->begin_ns) * 1e-9 - forecast->step_seconds;
-        if (forecast->is_guess) note_accuracy(&pace->guess, FIRST_GUESS_DEVIATION, came, forecast->end_seconds);
-        else note_accuracy(&pace->end, FIRST_DEVIATION, came, forecast->end_seconds);
+        if (forecast->is_guess) sumi_accuracy_note(&pace->guess, FIRST_GUESS_DEVIATION, came, forecast->end_seconds);
+        else sumi_accuracy_note(&pace->end, FIRST_DEVIATION, came, forecast->end_seconds);
     }
     if (forecast->whole_seconds > 0.0) {
         const double came = (double)(now - forecast->planned_ns) * 1e-9;
-        note_accuracy(&pace->whole, FIRST_GUESS_DEVIATION, came, forecast->whole_seconds);
+        sumi_accuracy_note(&pace->whole, FIRST_GUESS_DEVIATION, came, forecast->whole_seconds);
     }
     *forecast = (sumi_forecast){.begin_ns = 0};
 }
 
 // ---- How many steps -------------------------------------------------------------------------------------------------
 
-// The batch may be run in parts, each of which has to have its share of the time: how many there are, this one
+// The items may be run in several batches, each of which has to have its share of the time: how many there are, this one
 // included.
-static int32_t part_runs(const sumi_plan_job* job)
+static int32_t batches_left(const sumi_plan_job* job)
 {
-    return (job->item_count - job->part_begin + job->part_count - 1) / job->part_count;
+    return (job->item_count - job->batch_begin + job->batch_count - 1) / job->batch_count;
 }
 
 static int32_t fewest_steps(const sumi_plan_job* job)
@@ -168,9 +139,10 @@ static int32_t fewest_steps(const sumi_plan_job* job)
 
 // This thread's own pieces, in the time that slices are counted in: a host that paces a device leaves them less of each
 // of its frames.
-static double chores_us(const sumi_engine* engine, double us)
+static double overhead_us_in_frames(const sumi_engine* engine, double us)
 {
-    const double factor = engine->most_own_us > 0.0 ? engine->most_pending_us / engine->most_own_us : 1.0;
+    const double factor =
+        engine->frame.most_own_us > 0.0 ? engine->frame.most_pending_us / engine->frame.most_own_us : 1.0;
     return factor > 1.0 ? us * factor : us;
 }
 
@@ -181,8 +153,8 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_slot* slot, int
     if (can_skip(job->solver)) return step_count;
     const double budgeted = budgeted_share(engine), lately = known_share(engine),
                  share = lately < budgeted ? lately : budgeted;
-    double fixed_us = chores_us(
-        engine, 3.0 * engine->chore_us[SUMI_CHORE_INPUT]
+    double fixed_us = overhead_us_in_frames(
+        engine, 3.0 * engine->overhead_us[SUMI_OVERHEAD_INPUT]
                     + job->item_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
     double denoise_us = 0.0;
     for (size_t s = 0; s < entry->plan.section_count; s++) {
@@ -192,8 +164,8 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_slot* slot, int
         else fixed_us += us;
     }
     // nothing is looked at again, so that the margin is for all of it
-    const double most = most_times(&engine->pace.whole, FIRST_GUESS_DEVIATION);
-    const double left = sumi_deadline_left(slot) * share / part_runs(job) / most;
+    const double most = sumi_accuracy_most_times(&engine->pace.whole, FIRST_GUESS_DEVIATION);
+    const double left = sumi_deadline_left(slot) * share / batches_left(job) / most;
     int32_t allowed =
         sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6, left > 1e-6 ? left : 1e-6,
                             fewest_steps(job), job->run_steps, (double)job->evaluation_count / job->run_steps);
@@ -212,10 +184,10 @@ static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_work_left* 
     const uint64_t now = sumi_clock_ns();
     sumi_forecast* forecast = &job->forecast;
     sumi_work_left left = sumi_run_left_from_here(engine);
-    left.end.known += chores_us(engine, job->item_count * sumi_plan_job_output_us(engine, job));
+    left.end.known += overhead_us_in_frames(engine, job->item_count * sumi_plan_job_output_us(engine, job));
     if (forecast->begin_ns != 0) {
         const double came = (double)(now - forecast->begin_ns) * 1e-9;
-        note_accuracy(&job->entry->step, FIRST_STEP_DEVIATION, came, forecast->step_seconds);
+        sumi_accuracy_note(&job->entry->step, FIRST_STEP_DEVIATION, came, forecast->step_seconds);
     }
     forecast->begin_ns = now;
     forecast->step_seconds = is_guess(&left.evaluation) ? 0.0 : 1e-6 * all_us(&left.evaluation) / share;
@@ -231,7 +203,7 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* s
                                    const sumi_work_left* work, double share)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->part_count > 0 && job->adaption.skipped <= counter);
+    SUMI_ASSERT(job->batch_count > 0 && job->adaption.skipped <= counter);
     SUMI_ASSERT(counter >= 0 && counter < job->evaluation_count);
     const int32_t left = job->evaluation_count - counter, done = counter - job->adaption.skipped;
     const int32_t fewest = fewest_steps(job) > done + 1 ? fewest_steps(job) - done : 1;
@@ -242,11 +214,11 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* s
         step_us *= 0.5;
         end_us *= 0.5;
     } else {
-        end_us = work->end.known * most_times(&engine->pace.end, FIRST_DEVIATION)
-               + work->end.guessed * most_times(&engine->pace.guess, FIRST_GUESS_DEVIATION)
-               + MARGIN * deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
+        end_us = work->end.known * sumi_accuracy_most_times(&engine->pace.end, FIRST_DEVIATION)
+               + work->end.guessed * sumi_accuracy_most_times(&engine->pace.guess, FIRST_GUESS_DEVIATION)
+               + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
     }
-    const double seconds = sumi_deadline_left(slot) * share / part_runs(job);
+    const double seconds = sumi_deadline_left(slot) * share / batches_left(job);
     return sumi_deadline_steps(step_us * 1e-6, end_us * 1e-6, seconds > 1e-6 ? seconds : 1e-6,
                                fewest < left ? fewest : left, left, 1.0);
 }

@@ -19,16 +19,10 @@
 // predicted from how long the kinds of its ops took elsewhere; how wrong that was is noted for itself.
 #ifndef SUMI_ENGINE_DEADLINE_H
 #define SUMI_ENGINE_DEADLINE_H
-#include "base/result.h"
+#include "engine/accuracy.h"
 #include <sumi.h>
 
 struct sumi_slot;
-
-// How far predictions of a kind were from what came: what came, by what was predicted.
-typedef struct sumi_accuracy {
-    float mean, deviation; // its mean and its mean deviation from that, lately
-    int32_t count;         // of predictions that were noted; 0: the two are not set yet
-} sumi_accuracy;
 
 typedef struct sumi_pace {
     uint64_t begin_ns; // of the measurement that is under way; 0: none
@@ -43,23 +37,6 @@ typedef struct sumi_pace {
     // once
     sumi_accuracy end, guess, whole;
 } sumi_pace;
-
-// What was predicted for a job, until it comes.
-typedef struct sumi_forecast {
-    uint64_t begin_ns;    // of the newest step; 0: none has begun
-    double step_seconds;  // predicted for it; 0: not noted
-    double end_seconds;   // predicted for what is behind it, when nothing but the end is; 0: there are more steps
-    double whole_seconds; // of the first part, from the choice of the plan on, of jobs that are decided once
-    uint64_t planned_ns;  // that choice
-    bool is_guess;        // of the end: most of it was never measured
-} sumi_forecast;
-
-typedef struct sumi_adaption {
-    float previous_sigma; // of the step before; 0: none
-    int32_t next;         // the evaluation to look at next
-    int32_t skipped;      // evaluations left out so far
-    bool is_changed;      // the row before this one was not the schedule's own, or this one is not
-} sumi_adaption;
 
 // Before a plan is chosen: the step count that fits, for solvers whose steps cannot be left out later.
 int32_t sumi_deadline_step_count(const sumi_engine* engine, struct sumi_slot* slot, int32_t step_count);

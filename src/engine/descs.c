@@ -1,5 +1,6 @@
 // Every default in one place.
-#include "engine/engine.h"
+#include "engine/calls.h"
+#include "engine/models.h"
 
 sumi_engine_desc sumi_engine_defaults(void)
 {

@@ -1,4 +1,6 @@
+#include "engine/device_limit.h"
 #include "base/assert.h"
+#include "engine/calls.h"
 #include "engine/engine.h"
 #include <stdio.h>
 
@@ -9,6 +11,13 @@
 
 #define FIRST_GUESS_DISTANCE 4 // jobs between two tries where nobody can be asked
 #define MOST_DISTANCE 256
+
+uint64_t sumi_engine_budget(const sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    const uint64_t budget = engine->memory.budget_bytes, limit = engine->limit.bytes;
+    return limit != 0 && (budget == 0 || limit < budget) ? limit : budget;
+}
 
 static double mb(uint64_t bytes) { return 1e-6 * (double)bytes; }
 
@@ -111,7 +120,7 @@ static bool raise_to(sumi_engine* engine, const sumi_device_room* room, uint64_t
     SUMI_ASSERT(engine->limit.bytes != 0);
     sumi_device_limit* limit = &engine->limit;
     const uint64_t before = limit->bytes, there = room->is_known ? usable(room) : 0;
-    const uint64_t budget = engine->memory_budget_bytes;
+    const uint64_t budget = engine->memory.budget_bytes;
     const uint64_t enough = budget != 0 && (limit->wanted == 0 || budget < limit->wanted) ? budget : limit->wanted;
     const bool drops = !room->is_known || (enough != 0 && there >= enough);
     char text[256], now[48] = "gone";
@@ -150,7 +159,7 @@ bool sumi_limit_try_least(sumi_engine* engine)
     sumi_device_limit* limit = &engine->limit;
     char text[160];
     if (limit->room.is_known) engine->runner->functions->room(engine->runner, &limit->room);
-    const uint64_t least = limit->refused, budget = engine->memory_budget_bytes;
+    const uint64_t least = limit->refused, budget = engine->memory.budget_bytes;
     if (limit->bytes == 0 || least <= limit->bytes || least >= refused_total(&limit->room)) return false;
     if (budget != 0 && least > budget) return false;
     snprintf(text, sizeof text, "%.1f MB do not hold this job: trying it in its smallest form, with %.1f MB",

@@ -26,6 +26,8 @@ typedef struct sumi_device_limit {
 } sumi_device_limit;
 
 // All hold the work. Nothing to do on the processor.
+// Bytes that jobs keep to: the host's, or what the device had; 0: no limit
+uint64_t sumi_engine_budget(const sumi_engine* engine);
 void sumi_limit_note(sumi_engine* engine, sumi_result result); // after a failure of the runner
 // After such a failure: a lower limit, worth a try. False: there is none. Says so in the log, as all of these do.
 // plan: what was to be run, NULL: unknown.

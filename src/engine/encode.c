@@ -1,12 +1,19 @@
 // Pictures to latents.
-#include "engine/image_desc.h"
-#include "sampling/pixels.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/desc_checks.h"
+#include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/job_phases.h"
+#include "engine/plan_job.h"
+#include "engine/submission.h"
+#include "pictures/pixels.h"
 #include <string.h>
 
-static const sumi_job_functions s_functions = {"an encoding job", sumi_plan_job_predict, sumi_plan_job_step,
-                                               sumi_plan_job_stop, sumi_plan_job_drop};
+static const sumi_job_functions s_functions = {"an encoding job",  sumi_plan_job_predict, sumi_plan_job_step,
+                                               sumi_plan_job_stop, sumi_plan_job_drop,    NULL};
 
-static sumi_result check(const sumi_engine* engine, const sumi_encode_desc* desc, sumi_error* error)
+static sumi_result check_encode_desc(const sumi_engine* engine, const sumi_encode_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_ENCODE, "sumi_encode_desc", "sumi_encode_defaults", error));
     SUMI_TRY(sumi_check_model(engine, desc->model, error));
@@ -26,7 +33,7 @@ static sumi_result check(const sumi_engine* engine, const sumi_encode_desc* desc
     return sumi_check_finite(desc->noise_values, count, "noise_values", error);
 }
 
-static void pack(sumi_packer* packer, const sumi_encode_desc* desc, sumi_plan_job* job)
+static void pack_encoding(sumi_packer* packer, const sumi_encode_desc* desc, sumi_plan_job* job)
 {
     const uint64_t latent_bytes =
         (uint64_t)job->latent_channels * (uint64_t)job->latent_height * (uint64_t)job->latent_width * sizeof(float);
@@ -35,8 +42,9 @@ static void pack(sumi_packer* packer, const sumi_encode_desc* desc, sumi_plan_jo
     if (desc->noise_values != NULL) job->start_noise = sumi_pack(packer, desc->noise_values, latent_bytes);
 }
 
-static sumi_result copy(sumi_engine* engine, const sumi_encode_desc* desc, sumi_slot* slot, sumi_error* error)
+static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
 {
+    const sumi_encode_desc* desc = source;
     sumi_plan_job* job = &slot->u.plan;
     const sumi_network_info* info = &desc->model->info;
     job->goal = SUMI_GOAL_ENCODE;
@@ -48,44 +56,35 @@ static sumi_result copy(sumi_engine* engine, const sumi_encode_desc* desc, sumi_
     job->posterior = desc->posterior;
     job->noise = SUMI_NOISE_TORCH_CPU;
     sumi_packer packer = {NULL, 0};
-    pack(&packer, desc, job);
+    pack_encoding(&packer, desc, job);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a picture to encode", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack(&packer, desc, job);
+    pack_encoding(&packer, desc, job);
     job->items[0] = (sumi_job_item){.positive = -1, .negative = -1, .seed = desc->seed};
     job->item_count = 1;
     return SUMI_OK;
 }
 
-static sumi_result submit(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_encode(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
 {
-    SUMI_TRY(check(engine, desc, error));
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_ENCODE, &s_functions, &slot, error));
-    sumi_result result = copy(engine, desc, slot, error);
-    if (result != SUMI_OK) {
-        sumi_job_free(engine, slot);
-        return result;
-    }
-    slot->model = desc->model;
-    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
-    return SUMI_OK;
+    const sumi_encode_desc* desc = given;
+    SUMI_TRY(check_encode_desc(engine, desc, error));
+    const sumi_submission submission = {.kind = SUMI_JOB_KIND_ENCODE,
+                                        .functions = &s_functions,
+                                        .model = desc->model,
+                                        .copy = copy_encode_desc,
+                                        .source = desc,
+                                        .priority = desc->priority,
+                                        .user_data = desc->user_data};
+    return sumi_job_submit(engine, &submission, out_job, error);
 }
 
 sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_encode"));
-    sumi_error error = {SUMI_OK, {0}};
-    sumi_result result;
-    if (desc == NULL || out_job == NULL)
-        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_encode: desc or out_job is NULL");
-    else result = submit(engine, desc, out_job, &error);
-    return sumi_call_end(engine, result, &error);
+    return sumi_call_submit(engine, "sumi_submit_encode", submit_encode, desc, out_job);
 }
 
-static sumi_result fetch(sumi_engine* engine, sumi_job job, float* into, size_t capacity, sumi_error* error)
+static sumi_result fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity, sumi_error* error)
 {
     sumi_slot* slot;
     SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_ENCODE, &slot, error));
@@ -107,6 +106,6 @@ sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, s
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_latents"));
     sumi_error error = {SUMI_OK, {0}};
-    const sumi_result result = fetch(engine, job, into, capacity, &error);
+    const sumi_result result = fetch_latents(engine, job, into, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }

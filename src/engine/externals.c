@@ -1,6 +1,11 @@
 // Textures of the host's that pictures go to.
+#include "engine/externals.h"
 #include "base/assert.h"
+#include "engine/calls.h"
 #include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/object_list.h"
+#include "engine/work.h"
 
 static sumi_result import_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height,
                                   sumi_external** out_external, sumi_error* error)
@@ -56,8 +61,8 @@ void sumi_external_free(sumi_external* external)
 static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    for (int32_t i = 0; i < engine->slot_count; i++) {
-        sumi_slot* slot = &engine->slots[i];
+    for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
+        sumi_slot* slot = &engine->jobs.slots[i];
         if (slot->id == 0 || slot->kind != SUMI_JOB_KIND_IMAGES || slot->u.plan.items == NULL) continue;
         for (int32_t k = 0; k < slot->u.plan.item_count; k++) {
             if (slot->u.plan.items[k].target.external == external) slot->u.plan.items[k].target.external = NULL;

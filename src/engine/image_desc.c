@@ -1,51 +1,22 @@
 #include "engine/image_desc.h"
 #include "base/assert.h"
-#include "sampling/pixels.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/desc_checks.h"
+#include "engine/engine.h"
+#include "engine/externals.h"
+#include "engine/job_outputs.h"
+#include "engine/models.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_job.h"
+#include "engine/plan_key.h"
+#include "engine/prompts.h"
+#include "engine/references.h"
+#include "pictures/pixels.h"
 #include "sampling/schedule.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-// ---- Shared pieces --------------------------------------------------------------------------------------------------
-
-sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error)
-{
-    SUMI_REFUSE(model == NULL, SUMI_INVALID_ARGUMENT, "model is NULL: fetch a model first");
-    SUMI_REFUSE(model->engine != engine, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
-    return SUMI_OK;
-}
-
-sumi_result sumi_check_size(const sumi_model* model, int32_t width, int32_t height, sumi_error* error)
-{
-    const int32_t multiple = model->info.size_multiple, most = model->info.max_side;
-    SUMI_REFUSE(width < multiple || width > most || width % multiple != 0, SUMI_INVALID_ARGUMENT,
-                "width is %d: give a multiple of %d up to %d", (int)width, (int)multiple, (int)most);
-    SUMI_REFUSE(height < multiple || height > most || height % multiple != 0, SUMI_INVALID_ARGUMENT,
-                "height is %d: give a multiple of %d up to %d", (int)height, (int)multiple, (int)most);
-    return SUMI_OK;
-}
-
-sumi_pixels sumi_pixels_settled(const sumi_pixels* pixels)
-{
-    sumi_pixels settled = *pixels;
-    bool is_plausible = pixels->width > 0 && pixels->width <= SUMI_PIXELS_MAX_SIDE && pixels->channel_count > 0
-                     && pixels->channel_count <= 4;
-    if (settled.row_bytes == 0 && is_plausible) settled.row_bytes = pixels->width * pixels->channel_count;
-    return settled;
-}
-
-sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels)
-{
-    sumi_pixels copy = sumi_pixels_settled(pixels);
-    const unsigned char* from = copy.data;
-    const int32_t apart = copy.row_bytes;
-    copy.row_bytes = copy.width * copy.channel_count;
-    unsigned char* to = sumi_pack(packer, NULL, (uint64_t)copy.row_bytes * (uint64_t)copy.height);
-    for (int32_t y = 0; to != NULL && y < copy.height; y++)
-        memcpy(to + (size_t)y * (size_t)copy.row_bytes, from + (size_t)y * (size_t)apart, (size_t)copy.row_bytes);
-    copy.data = to;
-    return copy;
-}
 
 // ---- Checks ---------------------------------------------------------------------------------------------------------
 
@@ -68,7 +39,7 @@ static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* 
 // Else nobody reads the negative prompts.
 static bool is_guided(const sumi_image_desc* desc) { return desc->guidance != desc->model->info.guidance_off; }
 
-static sumi_result check_items(const sumi_image_desc* desc, sumi_error* error)
+static sumi_result check_image_items(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->item_count < 1 || desc->item_count > SUMI_MAX_ITEMS, SUMI_INVALID_ARGUMENT,
                 "item_count is %d: give 1 to %d", (int)desc->item_count, SUMI_MAX_ITEMS);
@@ -196,15 +167,6 @@ static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
     return SUMI_OK;
 }
 
-sumi_result sumi_check_finite(const float* values, uint64_t count, const char* member, sumi_error* error)
-{
-    for (uint64_t i = 0; values != NULL && i < count; i++) {
-        SUMI_REFUSE(!isfinite(values[i]), SUMI_INVALID_ARGUMENT, "%s[%llu] is %g: give finite numbers", member,
-                    (unsigned long long)i, (double)values[i]);
-    }
-    return SUMI_OK;
-}
-
 // What the host computed: NaN would be found in the picture, where it looks like damaged weights.
 static sumi_result check_values(const sumi_image_desc* desc, sumi_error* error)
 {
@@ -306,7 +268,8 @@ static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_refer
 }
 
 // All prompts of a job, those encoded now and before, see the same references.
-static sumi_result check_references(const sumi_image_desc* desc, const sumi_references* references, sumi_error* error)
+static sumi_result check_image_references(const sumi_image_desc* desc, const sumi_references* references,
+                                          sumi_error* error)
 {
     SUMI_TRY(sumi_references_check_count(desc->model, references->count, error));
     SUMI_REFUSE(references->count > 0 && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
@@ -349,10 +312,10 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED,
                 "model: it was opened without a VAE, which makes pictures of latents");
     SUMI_TRY(check_schedule(desc, error));
-    SUMI_TRY(check_items(desc, error));
+    SUMI_TRY(check_image_items(desc, error));
     sumi_references references;
     SUMI_TRY(find_references(desc, &references, error));
-    SUMI_TRY(check_references(desc, &references, error));
+    SUMI_TRY(check_image_references(desc, &references, error));
     SUMI_TRY(settle_size(out_settled, &references, error));
     SUMI_TRY(check_noise(desc, error));
     SUMI_TRY(check_start(desc, error));

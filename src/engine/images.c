@@ -1,10 +1,25 @@
 // Image jobs as the host sees them: memory query, submit, fetch, previews, latents, profile.
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/engine.h"
+#include "engine/externals.h"
 #include "engine/image_desc.h"
+#include "engine/job.h"
+#include "engine/job_inputs.h"
+#include "engine/job_outputs.h"
+#include "engine/job_phases.h"
+#include "engine/job_request.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_job.h"
+#include "engine/plan_key.h"
+#include "engine/pool.h"
+#include "engine/references.h"
+#include "engine/submission.h"
 #include <string.h>
 
-static const sumi_job_functions s_functions = {"an image job", sumi_plan_job_predict, sumi_plan_job_step,
-                                               sumi_plan_job_stop, sumi_plan_job_drop};
+static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job_predict, sumi_plan_job_step,
+                                               sumi_plan_job_stop, sumi_plan_job_drop,    NULL};
 
 // ---- Before ---------------------------------------------------------------------------------------------------------
 
@@ -115,36 +130,31 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
     return sumi_call_end(engine, result, &error);
 }
 
-static sumi_result submit(sumi_engine* engine, const sumi_image_desc* asked, sumi_job* out_job, sumi_error* error)
+static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
 {
-    sumi_image_desc settled;
-    SUMI_TRY(sumi_image_desc_check(engine, asked, &settled, error));
-    const sumi_image_desc* desc = &settled;
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_IMAGES, &s_functions, &slot, error));
-    sumi_result result = sumi_image_desc_copy(&engine->heap, desc, &slot->lists, &slot->input, &slot->u.plan, error);
-    if (result != SUMI_OK) {
-        sumi_job_free(engine, slot);
-        return result;
-    }
-    slot->model = desc->model;
+    SUMI_TRY(sumi_image_desc_copy(&engine->heap, source, &slot->lists, &slot->input, &slot->u.plan, error));
     sumi_plan_job_claim(&slot->u.plan, true);
-    sumi_image_desc_tell_unused(engine, desc);
-    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
+    sumi_image_desc_tell_unused(engine, source);
     return SUMI_OK;
+}
+
+static sumi_result submit_images(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+{
+    sumi_image_desc desc;
+    SUMI_TRY(sumi_image_desc_check(engine, given, &desc, error));
+    const sumi_submission submission = {.kind = SUMI_JOB_KIND_IMAGES,
+                                        .functions = &s_functions,
+                                        .model = desc.model,
+                                        .copy = copy_image_desc,
+                                        .source = &desc,
+                                        .priority = desc.priority,
+                                        .user_data = desc.user_data};
+    return sumi_job_submit(engine, &submission, out_job, error);
 }
 
 sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_images"));
-    sumi_error error = {SUMI_OK, {0}};
-    sumi_result result;
-    if (desc == NULL || out_job == NULL)
-        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_images: desc or out_job is NULL");
-    else result = submit(engine, desc, out_job, &error);
-    return sumi_call_end(engine, result, &error);
+    return sumi_call_submit(engine, "sumi_submit_images", submit_images, desc, out_job);
 }
 
 // ---- While it runs --------------------------------------------------------------------------------------------------
@@ -208,7 +218,8 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
     image->pixels = to;
 }
 
-static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity, sumi_error* error)
+static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity,
+                                sumi_error* error)
 {
     sumi_slot* slot;
     SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
@@ -237,7 +248,7 @@ sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_images"));
     sumi_error error = {SUMI_OK, {0}};
-    const sumi_result result = fetch(engine, job, out_images, capacity, &error);
+    const sumi_result result = fetch_images(engine, job, out_images, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }
 

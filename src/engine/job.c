@@ -1,5 +1,11 @@
+#include "engine/job.h"
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
 #include "engine/engine.h"
+#include "engine/externals.h"
+#include "engine/loras.h"
+#include "engine/models.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -9,17 +15,17 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     SUMI_ASSERT(functions != NULL && functions->step != NULL && functions->stop != NULL && functions->drop != NULL);
     *out_slot = NULL;
     sumi_mutex_lock(&engine->table);
-    if (engine->free_count == 0) {
+    if (engine->jobs.free_count == 0) {
         sumi_mutex_unlock(&engine->table);
         return sumi_fail(
             error, SUMI_QUEUE_FULL,
             "all %d job slots are taken: fetch or discard a job, or create the engine with a larger job_capacity",
-            (int)engine->slot_count);
+            (int)engine->jobs.slot_count);
     }
-    int32_t index = engine->free_slots[--engine->free_count];
-    SUMI_ASSERT(index >= 0 && index < engine->slot_count);
-    sumi_slot* slot = &engine->slots[index];
-    slot->id = (++engine->next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
+    int32_t index = engine->jobs.free_slots[--engine->jobs.free_count];
+    SUMI_ASSERT(index >= 0 && index < engine->jobs.slot_count);
+    sumi_slot* slot = &engine->jobs.slots[index];
+    slot->id = (++engine->jobs.next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
     slot->kind = kind;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .seconds_left = -1.0f, .message = ""};
     slot->cancel_asked = slot->is_discarded = slot->is_untold = slot->pause_asked = slot->has_begun = false;
@@ -42,38 +48,37 @@ void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void
     sumi_mutex_lock(&engine->table);
     slot->priority = priority;
     SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE && !slot->is_discarded && !slot->cancel_asked);
-    slot->order = ++engine->next_order;
+    slot->order = ++engine->jobs.next_order;
     slot->submitted_ns = sumi_clock_ns();
     slot->status.state = SUMI_JOB_QUEUED;
     slot->status.user_data = user_data;
-    engine->queued_count++;
-    SUMI_ASSERT(engine->queued_count + engine->free_count <= engine->slot_count);
+    engine->jobs.queued_count++;
+    SUMI_ASSERT(engine->jobs.queued_count + engine->jobs.free_count <= engine->jobs.slot_count);
     out_job->id = slot->id;
     sumi_condition_broadcast(&engine->changed);
     sumi_mutex_unlock(&engine->table);
 }
 
-// Hold `table`: the job goes before anybody was told.
-static void forget_to_tell(sumi_engine* engine, sumi_slot* slot)
+void sumi_job_forget_completion(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
-    if (slot->is_untold) engine->untold_count--;
+    if (slot->is_untold) engine->jobs.untold_count--;
     slot->is_untold = false;
 }
 
 void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(!sumi_mutex_is_held(&engine->table));
-    SUMI_ASSERT(slot >= engine->slots && slot < engine->slots + engine->slot_count);
+    SUMI_ASSERT(slot >= engine->jobs.slots && slot < engine->jobs.slots + engine->jobs.slot_count);
     slot->functions->drop(engine, slot);
     slot->model = NULL;
     sumi_mutex_lock(&engine->table);
-    SUMI_ASSERT(slot->id != 0 && engine->free_count < engine->slot_count);
+    SUMI_ASSERT(slot->id != 0 && engine->jobs.free_count < engine->jobs.slot_count);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE || sumi_job_is_final(slot));
-    forget_to_tell(engine, slot);
+    sumi_job_forget_completion(engine, slot);
     slot->id = 0;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .message = ""};
-    engine->free_slots[engine->free_count++] = (int32_t)(slot - engine->slots);
+    engine->jobs.free_slots[engine->jobs.free_count++] = (int32_t)(slot - engine->jobs.slots);
     sumi_condition_broadcast(&engine->changed);
     sumi_mutex_unlock(&engine->table);
 }
@@ -81,8 +86,8 @@ void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
 void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && slot->id == 0);
-    SUMI_ASSERT(atomic_load(&engine->image_bytes) >= slot->products.bytes);
-    atomic_fetch_sub(&engine->image_bytes, slot->products.bytes);
+    SUMI_ASSERT(atomic_load(&engine->memory.image_bytes) >= slot->products.bytes);
+    atomic_fetch_sub(&engine->memory.image_bytes, slot->products.bytes);
     sumi_block_free(&engine->heap, &slot->lists);
     sumi_block_free(&engine->heap, &slot->input);
     sumi_block_free(&engine->heap, &slot->products);
@@ -90,8 +95,13 @@ void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
     slot->profile = NULL;
 }
 
-// Whether a host may name it: submitted, neither fetched nor discarded. Hold `table`.
-static bool is_listed(const sumi_slot* slot)
+double sumi_job_predict_load(const sumi_engine* engine, const sumi_slot* slot)
+{
+    (void)slot;
+    return engine->overhead_us[SUMI_OVERHEAD_LOAD];
+}
+
+bool sumi_job_is_listed(const sumi_slot* slot)
 {
     return slot->id != 0 && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE;
 }
@@ -100,9 +110,9 @@ sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
     uint64_t index = job.id & ((UINT64_C(1) << SUMI_SLOT_BITS) - 1);
-    if (job.id == 0 || index >= (uint64_t)engine->slot_count) return NULL;
-    sumi_slot* slot = &engine->slots[index];
-    return slot->id == job.id && is_listed(slot) ? slot : NULL;
+    if (job.id == 0 || index >= (uint64_t)engine->jobs.slot_count) return NULL;
+    sumi_slot* slot = &engine->jobs.slots[index];
+    return slot->id == job.id && sumi_job_is_listed(slot) ? slot : NULL;
 }
 
 bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b)
@@ -161,11 +171,11 @@ void sumi_jobs_tell(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_mutex_lock(&engine->table);
-    for (int32_t i = 0; i < engine->slot_count && engine->untold_count > 0; i++) {
-        sumi_slot* slot = &engine->slots[i];
+    for (int32_t i = 0; i < engine->jobs.slot_count && engine->jobs.untold_count > 0; i++) {
+        sumi_slot* slot = &engine->jobs.slots[i];
         if (slot->id == 0 || !slot->is_untold) continue;
         slot->is_untold = false;
-        engine->untold_count--;
+        engine->jobs.untold_count--;
         const ended_job ended = {{slot->id}, slot->status.state, slot->status.user_data};
         sumi_mutex_unlock(&engine->table);
         tell(engine, &ended);
@@ -179,12 +189,12 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     SUMI_ASSERT(sumi_work_is_held(engine) && slot->id != 0);
     SUMI_ASSERT(state == SUMI_JOB_DONE || state == SUMI_JOB_FAILED || state == SUMI_JOB_CANCELLED);
     SUMI_ASSERT((error->result == SUMI_OK) == (state == SUMI_JOB_DONE));
-    if (engine->running == slot || engine->leaving == slot) {
+    if (engine->jobs.running == slot || engine->jobs.draining == slot) {
         slot->functions->stop(engine, slot);
-        if (engine->running == slot) engine->running = NULL;
-        else engine->leaving = NULL;
+        if (engine->jobs.running == slot) engine->jobs.running = NULL;
+        else engine->jobs.draining = NULL;
     }
-    const bool has_running = engine->running != NULL || engine->leaving != NULL;
+    const bool has_running = engine->jobs.running != NULL || engine->jobs.draining != NULL;
     // here, where the work is held: half a model may have weights on a device
     if (state != SUMI_JOB_DONE) slot->functions->drop(engine, slot);
     slot->error = *error;
@@ -195,9 +205,9 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     if (state == SUMI_JOB_FAILED) sumi_log_failure(engine, &slot->error);
     sumi_mutex_lock(&engine->table);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
-    engine->has_running = has_running;
-    SUMI_ASSERT(slot->status.state != SUMI_JOB_QUEUED || engine->queued_count > 0);
-    if (slot->status.state == SUMI_JOB_QUEUED) engine->queued_count--;
+    engine->jobs.has_running = has_running;
+    SUMI_ASSERT(slot->status.state != SUMI_JOB_QUEUED || engine->jobs.queued_count > 0);
+    if (slot->status.state == SUMI_JOB_QUEUED) engine->jobs.queued_count--;
     slot->status.paused = false;
     slot->status.state = state;
     slot->status.result = slot->error.result;
@@ -212,193 +222,72 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     else tell(engine, &ended);
 }
 
-// ---- What the host asks ---------------------------------------------------------------------------------------------
-
-// Hold `table`.
-static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
-{
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && slot->status.state == SUMI_JOB_QUEUED);
-    int32_t count = 0;
-    for (int32_t i = 0; i < engine->slot_count; i++) {
-        const sumi_slot* other = &engine->slots[i];
-        if (other->id == 0) continue;
-        count += other->status.state == SUMI_JOB_RUNNING
-              || (other->status.state == SUMI_JOB_QUEUED && !other->status.paused && sumi_job_is_before(other, slot));
-    }
-    return count;
-}
-
-sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
-{
-    sumi_job_status status = {.state = SUMI_JOB_NONE, .result = SUMI_STALE_HANDLE, .message = ""};
-    if (engine == NULL) return status;
-    if (sumi_call_is_foreign(engine)) {
-        status.result = SUMI_WRONG_STATE;
-        return status;
-    }
-    sumi_engine* locked = (sumi_engine*)engine;
-    sumi_mutex_lock(&locked->table);
-    const sumi_slot* slot = sumi_job_find(engine, job);
-    if (slot != NULL) status = slot->status;
-    if (status.state == SUMI_JOB_QUEUED) status.jobs_ahead = jobs_ahead(engine, slot);
-    sumi_mutex_unlock(&locked->table);
-    if (status.state != SUMI_JOB_NONE) sumi_engine_held_bytes(engine, status.held_bytes);
-    return status;
-}
-
-// A queued job has taken nothing yet and ends here, where no callback may be made; a running one ends when the pump comes
-// to it.
-static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
-{
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !sumi_job_is_final(slot));
-    slot->cancel_asked = true;
-    if (slot->status.state != SUMI_JOB_QUEUED) return;
-    SUMI_ASSERT(slot->status.paused || engine->queued_count > 0);
-    engine->queued_count -= !slot->status.paused;
-    slot->error = (sumi_error){SUMI_CANCELLED, {0}};
-    snprintf(slot->error.text, sizeof slot->error.text, "cancelled %s",
-             slot->has_begun ? "while it was paused" : "before it began");
-    slot->status.paused = false;
-    slot->status.state = SUMI_JOB_CANCELLED;
-    slot->status.result = SUMI_CANCELLED;
-    slot->status.message = slot->error.text;
-    slot->status.seconds_left = 0.0f;
-    slot->is_untold = engine->desc.completion.ended != NULL;
-    engine->untold_count += slot->is_untold;
-    sumi_condition_broadcast(&engine->changed);
-}
-
-void sumi_job_cancel(sumi_engine* engine, sumi_job job)
-{
-    if (engine == NULL || sumi_call_is_foreign(engine)) return;
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
-    if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
-    sumi_mutex_unlock(&engine->table);
-}
-
 void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->running);
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->jobs.running);
     slot->functions->stop(engine, slot);
-    engine->running = NULL;
+    engine->jobs.running = NULL;
     sumi_mutex_lock(&engine->table);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_RUNNING);
-    engine->has_running = engine->leaving != NULL;
+    engine->jobs.has_running = engine->jobs.draining != NULL;
     slot->status.state = SUMI_JOB_QUEUED;
     slot->status.stage = SUMI_STAGE_WAIT;
     slot->status.pending_us = 0.0f;
     slot->status.paused = slot->pause_asked; // it may have been resumed meanwhile
     slot->pause_asked = false;
-    engine->queued_count += !slot->status.paused;
+    engine->jobs.queued_count += !slot->status.paused;
     sumi_condition_broadcast(&engine->changed);
     sumi_mutex_unlock(&engine->table);
 }
 
-sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
+// ---- Cancelling -----------------------------------------------------------------------------------------------------
+
+static bool uses_lora(const sumi_slot* slot, const sumi_lora* lora)
 {
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
-    sumi_result result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_WRONG_STATE;
-    if (slot != NULL && slot->status.state == SUMI_JOB_QUEUED) {
-        engine->queued_count += (int32_t)slot->status.paused - (int32_t)paused;
-        slot->status.paused = paused;
-        result = SUMI_OK;
-    } else if (slot != NULL && slot->status.state == SUMI_JOB_RUNNING && !(paused && sumi_job_is_load(slot))) {
-        slot->pause_asked = slot->status.paused = paused;
-        result = SUMI_OK;
+    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
+    for (int32_t i = 0; i < slot->u.plan.lora_count; i++) {
+        if (slot->u.plan.loras[i] == lora) return true;
     }
-    sumi_condition_broadcast(&engine->changed);
-    sumi_mutex_unlock(&engine->table);
-    return result;
+    return false;
 }
 
-sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority)
+static bool uses_external(const sumi_slot* slot, const sumi_external* external)
 {
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
-    const bool is_queued = slot != NULL && slot->status.state == SUMI_JOB_QUEUED;
-    if (is_queued) slot->priority = priority;
-    sumi_mutex_unlock(&engine->table);
-    if (slot == NULL) return SUMI_STALE_HANDLE;
-    return is_queued ? SUMI_OK : SUMI_WRONG_STATE;
+    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
+    for (int32_t i = 0; i < slot->u.plan.item_count; i++) {
+        if (slot->u.plan.items[i].target.external == external) return true;
+    }
+    return false;
 }
 
-// Whether a list of jobs names `a` before `b`.
-static bool is_listed_before(const sumi_slot* a, const sumi_slot* b)
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
+                      const sumi_external* external)
 {
-    const bool is_a_queued = a->status.state == SUMI_JOB_QUEUED, is_b_queued = b->status.state == SUMI_JOB_QUEUED;
-    const int32_t group_a = sumi_job_is_final(a) ? 2 : is_a_queued, group_b = sumi_job_is_final(b) ? 2 : is_b_queued;
-    if (group_a != group_b) return group_a < group_b;
-    return is_a_queued ? sumi_job_is_before(a, b) : a->order < b->order;
-}
-
-int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity)
-{
-    if (asked == NULL || sumi_call_is_foreign(asked)) return 0;
-    sumi_engine* engine = (sumi_engine*)asked;
-    const int32_t room = into == NULL ? 0 : capacity;
-    int32_t count = 0, written = 0;
-    sumi_mutex_lock(&engine->table);
-    // Each goes to its place among those before it, so that nothing but the caller's memory is needed.
-    for (int32_t i = 0; i < engine->slot_count; i++) {
-        const sumi_slot* slot = &engine->slots[i];
-        if (!is_listed(slot)) continue;
-        count++;
-        int32_t low = 0, high = written;
-        while (low < high) {
-            const int32_t middle = low + (high - low) / 2;
-            const bool is_after = is_listed_before(sumi_job_find(engine, into[middle]), slot);
-            low = is_after ? middle + 1 : low;
-            high = is_after ? high : middle;
+    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
+    for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
+        sumi_slot* slot = &engine->jobs.slots[i];
+        sumi_mutex_lock(&engine->table);
+        const bool is_other = slot->id == 0 || (model != NULL && slot->model != model)
+                           || (lora != NULL && !uses_lora(slot, lora))
+                           || (external != NULL && !uses_external(slot, external));
+        const bool is_pending =
+            !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
+        // ours from here on: sumi_job_cancel ends queued jobs itself, from any thread
+        if (is_pending && slot->status.state == SUMI_JOB_QUEUED) {
+            slot->status.state = SUMI_JOB_RUNNING;
+            engine->jobs.queued_count -= !slot->status.paused;
         }
-        if (low >= room) continue;
-        written += written < room;
-        memmove(into + low + 1, into + low, (size_t)(written - low - 1) * sizeof *into);
-        into[low] = (sumi_job){slot->id};
-    }
-    sumi_mutex_unlock(&engine->table);
-    return count;
-}
-
-static void discard(sumi_engine* engine, sumi_job job)
-{
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
-    bool frees = false, has_weights = false;
-    if (slot != NULL) {
-        if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
-        frees = sumi_job_is_final(slot);
-        has_weights = sumi_job_is_load(slot);
-        forget_to_tell(engine, slot);
-        slot->is_discarded = true; // from here on the id is stale, and a thread of ours may free the slot
-    }
-    sumi_mutex_unlock(&engine->table);
-    if (slot == NULL) return;
-    if (frees && has_weights) { // taken off a device while nothing else is done there
-        sumi_work_lock(engine);
-        sumi_job_free(engine, slot);
-        sumi_work_unlock(engine);
-    } else if (frees) {
-        sumi_job_free(engine, slot);
-    } else if (engine->desc.pump == SUMI_PUMP_UPDATE) {
-        // Between two updates nothing runs, so the slot is free at once.
-        sumi_work_lock(engine);
-        if (engine->running == slot || engine->leaving == slot) {
-            sumi_error cancelled = {SUMI_CANCELLED, "discarded while it ran"};
+        sumi_mutex_unlock(&engine->table);
+        if (is_other) continue;
+        if (is_pending) {
+            sumi_error cancelled = {SUMI_OK, {0}};
+            (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
+                            lora != NULL       ? "adapter was released"
+                            : external != NULL ? "texture was released"
+                            : model != NULL    ? "model was closed"
+                                               : "engine goes");
             sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
         }
-        sumi_work_unlock(engine);
+        if (model != NULL) slot->model = NULL;
     }
-}
-
-void sumi_job_discard(sumi_engine* engine, sumi_job job)
-{
-    if (engine == NULL || sumi_call_begin(engine, "sumi_job_discard") != SUMI_OK) return;
-    discard(engine, job);
-    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

@@ -1,6 +1,21 @@
 // Models: opened by a job in small pieces, closed at once.
+#include "engine/models.h"
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/device_limit.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
+#include "engine/frame_budget.h"
+#include "engine/job.h"
+#include "engine/load_kernels.h"
+#include "engine/loras.h"
+#include "engine/object_list.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_key.h"
+#include "engine/run.h"
+#include "engine/submission.h"
+#include "engine/work.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +28,7 @@ void sumi_model_free(sumi_model* model)
         const sumi_weight* const* weights = sumi_network_weights(model->network, &count);
         sumi_engine_forget_weights(engine, weights, (size_t)count);
     }
-    atomic_fetch_sub(&engine->weight_bytes, model->info.weight_bytes);
+    atomic_fetch_sub(&engine->memory.weight_bytes, model->info.weight_bytes);
     sumi_network_close(model->network);
     sumi_mutex_lock(&engine->table);
     SUMI_LIST_REMOVE(model);
@@ -21,7 +36,7 @@ void sumi_model_free(sumi_model* model)
     sumi_free(&engine->heap, model);
 }
 
-static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* error)
+static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_error* error)
 {
     SUMI_ASSERT(job->product == NULL && job->warm == NULL);
     sumi_model* model = sumi_alloc_zero(&engine->heap, sizeof *model);
@@ -117,7 +132,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
     const sumi_runner_functions* runner = engine->runner->functions;
     bool is_done = false;
     float progress = 0.0f;
-    SUMI_TRY(sumi_load_kernels(engine, &is_done, error));
+    SUMI_TRY(sumi_kernels_load(engine, &is_done, error));
     if (!is_done) {
         *out_end = SUMI_STEP_WAITS;
         return SUMI_OK;
@@ -131,7 +146,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
         else if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
         return SUMI_OK;
     }
-    const uint32_t budget_us = sumi_engine_piece_us(engine);
+    const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
     sumi_error no_room = {SUMI_OK, {0}};
     const sumi_result result =
@@ -153,20 +168,20 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
     return SUMI_OK;
 }
 
-static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                        sumi_error* error)
+static sumi_result step_opening(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                                sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     SUMI_ASSERT(!job->has_begun || job->product != NULL);
     *out_stage = SUMI_STAGE_LOAD;
     if (!job->has_begun) {
         job->has_begun = true;
-        return begin(engine, job, error);
+        return begin_opening(engine, job, error);
     }
     if (job->is_open) return make_warm(engine, slot, out_end, error);
     sumi_model* model = job->product;
     const bool is_device = engine->runner->functions->prepare != NULL;
-    uint32_t budget_us = sumi_engine_piece_us(engine);
+    uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     float progress = 0.0f;
     SUMI_TRY(sumi_network_open_step(model->network, budget_us, &job->is_open, &progress, error));
     slot->live.progress = is_device ? 0.1f * progress : progress;
@@ -177,7 +192,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     if (job->is_open) {
         model->info = *sumi_network_get_info(model->network);
         choose_weights(engine, model);
-        atomic_fetch_add(&engine->weight_bytes, model->info.weight_bytes);
+        atomic_fetch_add(&engine->memory.weight_bytes, model->info.weight_bytes);
         char text[256];
         snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant,
                  (double)model->info.weight_bytes * 1e-6);
@@ -187,25 +202,27 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     return SUMI_OK;
 }
 
-static double predict(const sumi_engine* engine, const sumi_slot* slot)
-{
-    (void)slot;
-    return engine->chore_us[SUMI_CHORE_LOAD];
-}
-
-static void stop(sumi_engine* engine, sumi_slot* slot)
+static void stop_opening(sumi_engine* engine, sumi_slot* slot)
 {
     drop_warm_plan(engine, &slot->u.model); // a half-open network goes with the product
 }
 
-static void drop(sumi_engine* engine, sumi_slot* slot)
+static void drop_model(sumi_engine* engine, sumi_slot* slot)
 {
     (void)engine;
     sumi_model_free(slot->u.model.product);
     slot->u.model.product = NULL;
 }
 
-static const sumi_job_functions s_functions = {"a model job", predict, step, stop, drop};
+static void* take_model(sumi_slot* slot)
+{
+    sumi_model* model = slot->u.model.product;
+    slot->u.model.product = NULL;
+    return model;
+}
+
+static const sumi_job_functions s_functions = {
+    "a model job", sumi_job_predict_load, step_opening, stop_opening, drop_model, take_model};
 
 // member: of the desc.
 static sumi_result check_weights(const sumi_engine* engine, const char* member, sumi_weight_format weights,
@@ -236,7 +253,7 @@ static sumi_result check_weights(const sumi_engine* engine, const char* member, 
     return SUMI_OK;
 }
 
-static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc, sumi_error* error)
+static sumi_result check_model_desc(const sumi_engine* engine, const sumi_model_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_MODEL, "sumi_model_desc", "sumi_model_defaults", error));
     if (desc->path == NULL && desc->transformer_path == NULL) {
@@ -259,7 +276,7 @@ static const char* pack_text(sumi_packer* packer, const char* text)
     return text != NULL ? sumi_pack(packer, text, strlen(text) + 1) : NULL;
 }
 
-static void pack(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_desc* out)
+static void pack_paths(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_desc* out)
 {
     out->path = pack_text(packer, desc->path);
     out->transformer_path = pack_text(packer, desc->transformer_path);
@@ -275,61 +292,44 @@ static void pack(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_
     out->without_vae_encoder = desc->without_vae_encoder;
 }
 
-static sumi_result submit(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job, sumi_error* error)
+static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
 {
-    SUMI_TRY(check(engine, desc, error));
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_MODEL, &s_functions, &slot, error));
+    const sumi_model_desc* desc = source;
     sumi_packer packer = {NULL, 0};
-    pack(&packer, desc, &slot->u.model.desc);
-    sumi_result result = sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a model's paths", error);
-    if (result != SUMI_OK) {
-        sumi_job_free(engine, slot);
-        return result;
-    }
+    pack_paths(&packer, desc, &slot->u.model.desc);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a model's paths", error));
     packer = (sumi_packer){slot->input.data, 0};
-    pack(&packer, desc, &slot->u.model.desc);
+    pack_paths(&packer, desc, &slot->u.model.desc);
     slot->u.model.weights = desc->weights;
     slot->u.model.text_weights = desc->text_weights;
-    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
+}
+
+static sumi_result submit_model(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+{
+    const sumi_model_desc* desc = given;
+    SUMI_TRY(check_model_desc(engine, desc, error));
+    const sumi_submission submission = {.kind = SUMI_JOB_KIND_MODEL,
+                                        .functions = &s_functions,
+                                        .copy = copy_model_desc,
+                                        .source = desc,
+                                        .priority = desc->priority,
+                                        .user_data = desc->user_data};
+    return sumi_job_submit(engine, &submission, out_job, error);
 }
 
 sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job)
 {
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_model"));
-    sumi_error error = {SUMI_OK, {0}};
-    sumi_result result;
-    if (desc == NULL || out_job == NULL)
-        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
-    else result = submit(engine, desc, out_job, &error);
-    return sumi_call_end(engine, result, &error);
-}
-
-static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_model** out_model, sumi_error* error)
-{
-    SUMI_REFUSE(out_model == NULL, SUMI_INVALID_ARGUMENT, "sumi_fetch_model: out_model is NULL");
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_MODEL, &slot, error));
-    const sumi_result result = slot->error.result;
-    if (result == SUMI_OK) {
-        *out_model = slot->u.model.product;
-        slot->u.model.product = NULL;
-    }
-    sumi_job_free(engine, slot);
-    return result;
+    return sumi_call_submit(engine, "sumi_submit_model", submit_model, desc, out_job);
 }
 
 sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model)
 {
-    if (out_model != NULL) *out_model = NULL;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_model"));
-    sumi_error error = {SUMI_OK, {0}};
-    const sumi_result result = fetch(engine, job, out_model, &error);
-    return sumi_call_end(engine, result, &error);
+    sumi_result result;
+    void* model = sumi_call_fetch_object(engine, "sumi_fetch_model", job, SUMI_JOB_KIND_MODEL, "out_model",
+                                         out_model != NULL, &result);
+    if (out_model != NULL) *out_model = model;
+    return result;
 }
 
 const char* sumi_model_negative_text(const sumi_model* model)
@@ -378,7 +378,7 @@ void sumi_model_close(sumi_model* model)
     sumi_engine* engine = model->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, model, NULL, NULL);
-    sumi_run_drain(engine);
+    sumi_run_wait_for_all(engine);
     sumi_plan_cache_drop(engine, model, NULL);
     // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.
     for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {

@@ -1,14 +1,17 @@
-// Jobs that give way to others. What a job leaves behind when it is asked to is small and the host's memory: the latents,
-// and what its solver looks back at. All that comes before denoising is computed again when it goes on, from the same
-// numbers, so a picture has the bits that it has without a pause.
+#include "engine/pause.h"
 #include "base/assert.h"
+#include "engine/calls.h"
 #include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/plan_job.h"
+#include "engine/resize.h"
+#include "engine/run.h"
 
 #define RESTORED_VALUES ((size_t)64 * 1024) // a piece: some dozen microseconds
 
 static size_t values_of(const sumi_plan_job* job)
 {
-    return (size_t)job->part_count * (size_t)job->latent_channels * (size_t)job->latent_height
+    return (size_t)job->batch_count * (size_t)job->latent_channels * (size_t)job->latent_height
          * (size_t)job->latent_width;
 }
 
@@ -53,7 +56,8 @@ static bool is_before_denoising(const sumi_run* run)
 
 // The states before this evaluation: on the processor at once, from a device with the second call. Without memory for
 // them the job will begin anew.
-static sumi_result keep(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done, sumi_error* error)
+static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
+                               sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_value states[3];
@@ -84,12 +88,12 @@ static sumi_result keep(sumi_engine* engine, sumi_plan_job* job, int32_t counter
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
-sumi_result sumi_plan_job_give_way(sumi_engine* engine, sumi_slot* slot, sumi_giving_way* out, sumi_error* error)
+sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_slot* slot, sumi_yield* out, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->running);
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->jobs.running);
     sumi_plan_job* job = &slot->u.plan;
-    const sumi_run* run = &engine->run;
-    *out = SUMI_GOES_ON;
+    const sumi_run* run = &engine->runs.current;
+    *out = SUMI_YIELD_NOT_NOW;
     if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
     int32_t counter = 0, left;
     bool is_over = true; // nothing that is worth keeping was done
@@ -97,12 +101,12 @@ sumi_result sumi_plan_job_give_way(sumi_engine* engine, sumi_slot* slot, sumi_gi
         // In the middle of an evaluation, or where the deadline has just decided on the next one: at the next beginning.
         if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->adaption.next > counter) return SUMI_OK;
         if (counter > 0 && (run->pending_count > 0 || job->preview_is_coming)) {
-            *out = SUMI_HOLDS;
+            *out = SUMI_YIELD_HOLDS_BACK;
             return SUMI_OK;
         }
-        if (counter > 0) SUMI_TRY(keep(engine, job, counter, &is_over, error));
+        if (counter > 0) SUMI_TRY(keep_states(engine, job, counter, &is_over, error));
     }
-    *out = is_over ? SUMI_WENT_ASIDE : SUMI_HOLDS;
+    *out = is_over ? SUMI_YIELDED : SUMI_YIELD_HOLDS_BACK;
     if (is_over) go_back(job);
     return SUMI_OK;
 }
@@ -115,7 +119,7 @@ bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job)
 
 void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
 {
-    SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->run.pending_count == 0);
+    SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->runs.current.pending_count == 0);
     sumi_value states[3];
     const size_t values = values_of(job), all = (size_t)states_of(job, states) * values, at = job->restored % values;
     const size_t part = values - at < RESTORED_VALUES ? values - at : RESTORED_VALUES;

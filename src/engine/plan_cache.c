@@ -1,5 +1,11 @@
+#include "engine/plan_cache.h"
 #include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/device_limit.h"
 #include "engine/engine.h"
+#include "engine/loras.h"
+#include "engine/models.h"
 #include "engine/plan_key.h"
 #include <string.h>
 
@@ -12,8 +18,9 @@
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    sumi_plan_inputs inputs = {
-        .budget = sumi_engine_budget(engine), .host_budget = engine->memory_budget_bytes, .slice_us = engine->slice_us};
+    sumi_plan_inputs inputs = {.budget = sumi_engine_budget(engine),
+                               .host_budget = engine->memory.budget_bytes,
+                               .slice_us = engine->frame.slice_us};
     memcpy(inputs.op_ratio, engine->cache.op_ratio, sizeof inputs.op_ratio);
     return inputs;
 }
@@ -46,8 +53,8 @@ sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    SUMI_ASSERT(engine->run.entry != entry); // its slices would go with it
-    SUMI_ASSERT(engine->leaving_run.entry != entry);
+    SUMI_ASSERT(engine->runs.current.entry != entry); // its slices would go with it
+    SUMI_ASSERT(engine->runs.draining.entry != entry);
     if (engine->runner->functions->forget_plan != NULL)
         engine->runner->functions->forget_plan(engine->runner, &entry->plan);
     sumi_plan_entry_close(&engine->heap, entry);
@@ -93,7 +100,7 @@ static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* e
 
 // All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie
 // in the page cache.
-static sumi_result measure(const writing* w, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const uint64_t budget = w->request.budget;
     const uint64_t own = entry->plan.arena_bytes + entry->scratch_bytes;
@@ -102,7 +109,7 @@ static sumi_result measure(const writing* w, sumi_plan_entry* entry, sumi_error*
     return w->runner->functions->need(w->runner, &entry->plan, budget, &entry->need, error);
 }
 
-static sumi_result refuse(const writing* w, const sumi_plan_entry* entry, sumi_error* error)
+static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_ASSERT(!entry->need.fits);
     const char* smaller =
@@ -127,7 +134,7 @@ static sumi_result refuse(const writing* w, const sumi_plan_entry* entry, sumi_e
 static sumi_result try_plan(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_TRY(write_plan(w, tile, entry, error));
-    return measure(w, entry, error);
+    return measure_need(w, entry, error);
 }
 
 // The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
@@ -152,7 +159,7 @@ static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, 
         sumi_plan_end(&entry->plan);
         SUMI_TRY(try_plan(w, tile, entry, error));
     }
-    return entry->need.fits ? SUMI_OK : refuse(w, entry, error);
+    return entry->need.fits ? SUMI_OK : refuse_plan(w, entry, error);
 }
 
 static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_slice* b)
@@ -280,7 +287,7 @@ static sumi_result make_key(sumi_engine* engine, const sumi_plan_request* reques
     return SUMI_OK;
 }
 
-static sumi_plan_entry* find(sumi_plan_cache* cache, const sumi_packer* key)
+static sumi_plan_entry* find_plan(sumi_plan_cache* cache, const sumi_packer* key)
 {
     SUMI_ASSERT(key->used > 0);
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
@@ -298,7 +305,7 @@ const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_reque
     sumi_packer key;
     sumi_error none = {SUMI_OK, {0}};
     const sumi_plan_request request = sumi_plan_complete(engine, asked);
-    return make_key(engine, &request, &key, &none) == SUMI_OK ? find(&engine->cache, &key) : NULL;
+    return make_key(engine, &request, &key, &none) == SUMI_OK ? find_plan(&engine->cache, &key) : NULL;
 }
 
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
@@ -310,7 +317,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, s
     *out_entry = NULL;
     sumi_packer key;
     SUMI_TRY(make_key(engine, &request, &key, error));
-    *out_entry = find(cache, &key);
+    *out_entry = find_plan(cache, &key);
     if (*out_entry != NULL) {
         (*out_entry)->used = ++cache->uses;
         return SUMI_OK;

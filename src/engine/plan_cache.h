@@ -6,29 +6,12 @@
 // data.
 #ifndef SUMI_ENGINE_PLAN_CACHE_H
 #define SUMI_ENGINE_PLAN_CACHE_H
-#include "engine/buffers.h"
-#include "engine/deadline.h"
-#include "models/pipeline.h"
+#include "engine/accuracy.h"
+#include "engine/plan_key.h"
 #include "plan/runner.h"
 
 #define SUMI_PLAN_CACHE_SIZE 4
-#define SUMI_MAX_LORAS 16
 #define SUMI_MAX_FEATHER 256 // of a mask, in pixels
-
-// What a job asks for, beside what pipeline.h needs to know. No gaps, as there.
-typedef struct sumi_plan_request {
-    sumi_pipeline_request pipeline; // no adapters, no tiles: the cache finds them
-    sumi_model* model;
-    const sumi_lora* const* loras;
-    const float* lora_scales;
-    // The engine's part, as it is now: sumi_plan_complete fills it in.
-    uint64_t budget;         // sumi_engine_budget
-    sumi_plan_wishes wishes; // to the backend
-    uint32_t slice_us;       // the most that a slice may take; 0: no limit
-    int32_t lora_count;
-    bool whole_ops; // slices are whole ops, for profiles
-    bool unused[3];
-} sumi_plan_request;
 
 // Time of a section: what its measured slices took lately and what had been predicted for them, and the predictions of
 // the others.

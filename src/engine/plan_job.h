@@ -1,19 +1,14 @@
 // Jobs that run a plan: prompts, images, encodings. They differ in what they copy at submission and in what they hand
-// out, not in how they go:
-//
-//   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> READY (weights, graphs; a GPU) -> INPUT -> NOISE (some values a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
-//                                 ^-------- a device without memory for the whole batch: a part of its items at a time, from PLAN to OUTPUT --------------------------------'
+// out, not in how they go (job_phases.h). This is what such a job knows; the files job_*.c are what it does.
 #ifndef SUMI_ENGINE_PLAN_JOB_H
 #define SUMI_ENGINE_PLAN_JOB_H
-#include "engine/deadline.h"
-#include "engine/objects.h"
+#include "base/assert.h"
+#include "engine/plan_cache.h"
+#include "engine/pool.h"
+#include "engine/prompts.h"
 #include "engine/references.h"
 #include "engine/resize.h"
-#include "engine/run.h"
 #include "sampling/noise.h"
-
-struct sumi_slot;
-struct sumi_workspace;
 
 typedef struct sumi_job_prompt {
     const char* text;
@@ -33,6 +28,23 @@ typedef struct sumi_job_item {
     unsigned char* pixels; // where the finished picture waits for the fetch
     int32_t step_count;    // that were run
 } sumi_job_item;
+
+// What was predicted for a job, until it comes.
+typedef struct sumi_forecast {
+    uint64_t begin_ns;    // of the newest step; 0: none has begun
+    double step_seconds;  // predicted for it; 0: not noted
+    double end_seconds;   // predicted for what is behind it, when nothing but the end is; 0: there are more steps
+    double whole_seconds; // of the first part, from the choice of the plan on, of jobs that are decided once
+    uint64_t planned_ns;  // that choice
+    bool is_guess;        // of the end: most of it was never measured
+} sumi_forecast;
+
+typedef struct sumi_adaption {
+    float previous_sigma; // of the step before; 0: none
+    int32_t next;         // the evaluation to look at next
+    int32_t skipped;      // evaluations left out so far
+    bool is_changed;      // the row before this one was not the schedule's own, or this one is not
+} sumi_adaption;
 
 typedef enum sumi_phase {
     SUMI_PHASE_TEXT,
@@ -87,17 +99,17 @@ typedef struct sumi_plan_job {
         sumi_torch_cuda_generator cuda;
     } generator; // of the item
     sumi_plan_entry* entry;
-    int32_t part_begin, part_count; // the items that are run together: all of them, if the device has the memory
-    int32_t sheds;                  // how often weights went that other jobs would need again
-    int32_t tries, lowered_limits;  // it began again for want of device memory; of them, with less of it
-    bool has_reviewed, has_raised;  // asked whether there is memory again: as it began; as its plan did not fit
-    bool has_tried_least;           // its smallest form
+    int32_t batch_begin, batch_count; // the items that are run together: all of them, if the device has the memory
+    int32_t evictions;                // how often weights went that other jobs would need again
+    int32_t tries, lowered_limits;    // it began again for want of device memory; of them, with less of it
+    bool has_reviewed, has_raised;    // asked whether there is memory again: as it began; as its plan did not fit
+    bool has_tried_least;             // its smallest form
     const sumi_solver_row* rows;
     const float* times;
     int32_t evaluation_count; // in the workspace
     const int32_t* plan_prompts;
     int32_t plan_prompt_count; // in the workspace: those of `prompts` that the plan's are
-    int32_t settled_steps;     // what step_count became by the deadline, for all parts
+    int32_t settled_steps;     // what step_count became by the deadline, for all batches
     // steps that are run: fewer than step_count when a start image is noised only in part
     int32_t run_steps;
     sumi_adaption adaption; // to a deadline
@@ -105,7 +117,7 @@ typedef struct sumi_plan_job {
     bool preview_is_coming; // fetched, not yet published
     bool is_publishing;     // the device may be writing to the host's device memory
 
-    // What denoising had come to when the job gave way: the solver's states before evaluation kept_at, of this part's
+    // What denoising had come to when the job gave way: the solver's states before evaluation kept_at, of this batch's
     // items. kept_at 0: nothing; then it begins anew.
     float* kept;
     int32_t kept_at;
@@ -121,45 +133,37 @@ typedef struct sumi_plan_job {
     sumi_prompt* prompt;
 } sumi_plan_job;
 
-// pause.c. A job that was asked to give way: whether it goes on as before, submits nothing more for now, or has gone
-// back to its first phase.
-typedef enum sumi_giving_way { SUMI_GOES_ON, SUMI_HOLDS, SUMI_WENT_ASIDE } sumi_giving_way;
-sumi_result sumi_plan_job_give_way(sumi_engine* engine, struct sumi_slot* slot, sumi_giving_way* out,
-                                   sumi_error* error);
-// Before the first evaluation of a job that kept its states: a piece of writing them back, and with the last one the run
-// goes on where it was. False: there is nothing to restore, or not yet.
-bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job);
-void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job);
-void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job);
+static inline bool sumi_plan_job_has_start(const sumi_plan_job* job)
+{
+    return job->start_image.data != NULL || job->start_latents != NULL;
+}
+static inline bool sumi_plan_job_draws_posterior(const sumi_plan_job* job)
+{
+    return job->start_image.data != NULL && job->posterior == SUMI_POSTERIOR_SAMPLE;
+}
+static inline size_t sumi_plan_job_latent_size(const sumi_plan_job* job)
+{
+    return (size_t)job->latent_height * (size_t)job->latent_width;
+}
+// of one item
+static inline size_t sumi_plan_job_latent_values(const sumi_plan_job* job)
+{
+    return sumi_plan_job_latent_size(job) * (size_t)job->latent_channels;
+}
+// Its picture.
+static inline bool sumi_job_item_stays_on_device(const sumi_job_item* item) { return item->target.device_address != 0; }
 
-double sumi_plan_job_predict(const sumi_engine* engine, const struct sumi_slot* slot);
-// RUN: the next step is a piece of noise, not a slice
-bool sumi_plan_job_draws_next(const sumi_engine* engine, const struct sumi_slot* slot);
-// of this thread's time for an item
-double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job);
-// likewise, the longest among its items
-double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job);
-sumi_result sumi_plan_job_step(sumi_engine* engine, struct sumi_slot* slot, sumi_stage* out_stage,
-                               sumi_step_end* out_end, sumi_error* error);
-// Whether it only waits for slices to end: the next job may begin. Never on the processor.
-bool sumi_plan_job_can_leave(const sumi_engine* engine, const struct sumi_slot* slot);
-void sumi_plan_job_stop(sumi_engine* engine, struct sumi_slot* slot);
-void sumi_plan_job_drop(sumi_engine* engine, struct sumi_slot* slot);
+// Begins a phase: the next one, or PLAN again.
+static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
+{
+    SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->phase + 1);
+    job->phase = phase;
+    job->cursor = job->mask_rows = 0;
+    job->drawn = job->moved = 0;
+    job->drawn_beside = 0;
+}
 
-void sumi_plan_job_claim(sumi_plan_job* job, bool is_used); // the externals of its targets
-int32_t sumi_format_bytes(sumi_format format);              // of a pixel; 0: no such format
-// Bytes of the things a finished job keeps until its fetch: latents, previews, pictures.
-uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);
-
-// Bytes of the workspace that its start picture, its mask and its noise pass through, at most.
-uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job);
-
-// The two halves of the way to a plan, for the memory query: token ids of one prompt into the workspace, then the
-// request for `step_count` steps.
-sumi_result sumi_plan_job_tokenise(sumi_heap* heap, struct sumi_workspace* workspace, sumi_model* model,
-                                   sumi_plan_job* job, int32_t prompt, sumi_error* error);
-sumi_result sumi_plan_job_request(sumi_heap* heap, struct sumi_workspace* workspace, sumi_model* model,
-                                  sumi_plan_job* job, int32_t step_count, sumi_plan_request* out_request,
-                                  sumi_error* error);
-void sumi_workspace_close(sumi_heap* heap, struct sumi_workspace* workspace);
+// Features of a prompt are up to some dozen megabytes, which one call could not move within a frame's budget: a piece is
+// some dozen microseconds of copying and converting.
+#define SUMI_FEATURE_PIECE_VALUES ((size_t)64 * 1024)
 #endif

@@ -1,6 +1,8 @@
 #include "engine/plan_key.h"
 #include "base/assert.h"
-#include "engine/objects.h"
+#include "engine/buffers.h"
+#include "engine/loras.h"
+#include "engine/models.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -82,7 +84,6 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, inpaints)                                                                                              \
     ONE(NUMBER, previews)                                                                                              \
     ONE(NUMBER, without_decode)                                                                                        \
-    ONE(NUMBER, whole)                                                                                                 \
     ONE(NUMBER, tile_latent)                                                                                           \
     ONE(NUMBER, adapters)                                                                                              \
     ONE(NUMBER, adapter_count)                                                                                         \
@@ -114,7 +115,7 @@ TABLE(, sumi_plan_request, REQUEST);
 
 // ---- The key --------------------------------------------------------------------------------------------------------
 
-static void add(sumi_packer* key, const void* data, size_t bytes)
+static void add_bytes(sumi_packer* key, const void* data, size_t bytes)
 {
     SUMI_ASSERT(data != NULL);
     if (key->base != NULL) memcpy(key->base + key->used, data, bytes);
@@ -129,14 +130,14 @@ static void add_one(sumi_packer* key, const sumi_key_member* of, sumi_key_kind k
     const sumi_model* model;
     const sumi_lora* lora;
     switch (kind) {
-    case SUMI_KEY_NUMBER: add(key, data, bytes); break;
+    case SUMI_KEY_NUMBER: add_bytes(key, data, bytes); break;
     case SUMI_KEY_MODEL:
         memcpy(&model, data, sizeof model);
-        add(key, &model->serial, sizeof model->serial);
+        add_bytes(key, &model->serial, sizeof model->serial);
         break;
     case SUMI_KEY_LORA:
         memcpy(&lora, data, sizeof lora);
-        add(key, &lora->serial, sizeof lora->serial);
+        add_bytes(key, &lora->serial, sizeof lora->serial);
         break;
     case SUMI_KEY_STRUCT: add_struct(key, of->table, data); break;
     case SUMI_KEY_LIST:
@@ -153,7 +154,7 @@ static void add_list(sumi_packer* key, const sumi_key_member* list, const unsign
     memcpy(&count, owner + list->count_offset, sizeof count);
     SUMI_ASSERT(count >= 0);
     if (elements == NULL) count = -1;
-    add(key, &count, sizeof count);
+    add_bytes(key, &count, sizeof count);
     for (int32_t i = 0; i < count; i++)
         add_one(key, list, list->element, elements + (size_t)i * list->element_size, list->element_size);
 }

@@ -11,7 +11,25 @@
 #ifndef SUMI_ENGINE_PLAN_KEY_H
 #define SUMI_ENGINE_PLAN_KEY_H
 #include "engine/buffers.h"
-#include "engine/plan_cache.h"
+#include "models/pipeline.h"
+#include "plan/runner.h"
+
+#define SUMI_MAX_LORAS 16
+
+// What a job asks for, beside what pipeline.h needs to know. No gaps, as there.
+typedef struct sumi_plan_request {
+    sumi_pipeline_request pipeline; // no adapters, no tiles: the cache finds them
+    sumi_model* model;
+    const sumi_lora* const* loras;
+    const float* lora_scales;
+    // The engine's part, as it is now: sumi_plan_complete fills it in.
+    uint64_t budget;         // sumi_engine_budget
+    sumi_plan_wishes wishes; // to the backend
+    uint32_t slice_us;       // the most that a slice may take; 0: no limit
+    int32_t lora_count;
+    bool whole_ops; // slices are whole ops, for profiles
+    bool unused[3];
+} sumi_plan_request;
 
 typedef enum sumi_key_kind {
     SUMI_KEY_NUMBER, // or several, or an address

@@ -1,11 +1,12 @@
 // Pictures of ours: kept after their release and given to the next job that they are large enough for.
+#include "engine/pool.h"
 #include "base/assert.h"
 #include "engine/engine.h"
 
-static void forget(sumi_engine* engine, sumi_picture* picture)
+static void free_picture(sumi_engine* engine, sumi_picture* picture)
 {
-    SUMI_ASSERT(atomic_load(&engine->image_bytes) >= picture->bytes);
-    atomic_fetch_sub(&engine->image_bytes, picture->bytes);
+    SUMI_ASSERT(atomic_load(&engine->memory.image_bytes) >= picture->bytes);
+    atomic_fetch_sub(&engine->memory.image_bytes, picture->bytes);
     sumi_free(&engine->heap, picture->pixels);
     sumi_free(&engine->heap, picture);
 }
@@ -46,7 +47,7 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
     sumi_picture* small = picture == NULL ? take_out_small(engine, bytes) : NULL;
     sumi_mutex_unlock(&engine->table);
     while (small != NULL) {
-        forget(engine, small);
+        free_picture(engine, small);
         sumi_mutex_lock(&engine->table);
         small = take_out_small(engine, bytes);
         sumi_mutex_unlock(&engine->table);
@@ -59,7 +60,7 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
             return sumi_out_of_memory(error, bytes, "a finished picture");
         }
         picture->bytes = bytes;
-        atomic_fetch_add(&engine->image_bytes, bytes);
+        atomic_fetch_add(&engine->memory.image_bytes, bytes);
         sumi_mutex_lock(&engine->table);
         picture->handle = ++engine->next_serial;
         picture->next = engine->pictures;
@@ -90,6 +91,6 @@ void sumi_pictures_close(sumi_engine* engine)
     while (engine->pictures != NULL) {
         sumi_picture* picture = engine->pictures;
         engine->pictures = picture->next;
-        forget(engine, picture);
+        free_picture(engine, picture);
     }
 }

@@ -4,8 +4,13 @@
 // "reference.0" [height, width, 3] and so on of the pictures that it was encoded with, metadata says the format's
 // version, the family and the number of tokens. Reading trusts nothing: sizes, types, names and metadata are all
 // checked.
+#include "engine/prompts.h"
 #include "base/assert.h"
-#include "engine/image_desc.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/engine.h"
+#include "engine/models.h"
+#include "engine/object_list.h"
 #include "files/safetensors_write.h"
 #include <math.h>
 #include <stdio.h>
@@ -69,99 +74,6 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* sha
     *out_prompt = prompt;
     return SUMI_OK;
 }
-
-// ---- The job --------------------------------------------------------------------------------------------------------
-
-static const sumi_job_functions s_functions = {"a prompt job", sumi_plan_job_predict, sumi_plan_job_step,
-                                               sumi_plan_job_stop, sumi_plan_job_drop};
-
-static sumi_result check(const sumi_engine* engine, const sumi_prompt_desc* desc, sumi_references* out_references,
-                         sumi_error* error)
-{
-    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_PROMPT, "sumi_prompt_desc", "sumi_prompt_defaults", error));
-    SUMI_TRY(sumi_check_model(engine, desc->model, error));
-    if (desc->text == NULL)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "text is NULL: give the prompt, \"\" for the empty one");
-    if (!desc->model->info.has_text_encoder) {
-        return sumi_fail(
-            error, SUMI_NOT_SUPPORTED,
-            "model: it was opened without a text encoder; load prompts that were encoded before with sumi_prompt_load");
-    }
-    SUMI_TRY(sumi_references_check(desc->model, desc->references, desc->reference_count, out_references, error));
-    SUMI_TRY(sumi_references_check_count(desc->model, desc->reference_count, error));
-    return sumi_references_check_vision(desc->model, out_references, error);
-}
-
-static void pack_job(sumi_packer* packer, const char* text, const sumi_references* references, sumi_plan_job* job)
-{
-    job->prompts = sumi_pack(packer, NULL, sizeof *job->prompts);
-    const size_t bytes = strlen(text);
-    const char* copy = sumi_pack(packer, text, bytes + 1);
-    if (job->prompts != NULL) job->prompts[0] = (sumi_job_prompt){.text = copy, .text_bytes = bytes};
-    job->references = sumi_references_copy(packer, references);
-}
-
-static sumi_result submit(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job, sumi_error* error)
-{
-    sumi_references references;
-    SUMI_TRY(check(engine, desc, &references, error));
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_PROMPT, &s_functions, &slot, error));
-    sumi_plan_job* job = &slot->u.plan;
-    sumi_packer packer = {NULL, 0};
-    pack_job(&packer, desc->text, &references, job);
-    sumi_result result = sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error);
-    if (result != SUMI_OK) {
-        sumi_job_free(engine, slot);
-        return result;
-    }
-    packer = (sumi_packer){slot->input.data, 0};
-    pack_job(&packer, desc->text, &references, job);
-    job->goal = SUMI_GOAL_PROMPTS;
-    job->prompt_count = 1;
-    slot->model = desc->model;
-    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
-    return SUMI_OK;
-}
-
-sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job)
-{
-    if (out_job != NULL) out_job->id = 0;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_prompt"));
-    sumi_error error = {SUMI_OK, {0}};
-    sumi_result result;
-    if (desc == NULL || out_job == NULL)
-        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
-    else result = submit(engine, desc, out_job, &error);
-    return sumi_call_end(engine, result, &error);
-}
-
-static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt, sumi_error* error)
-{
-    SUMI_REFUSE(out_prompt == NULL, SUMI_INVALID_ARGUMENT, "sumi_fetch_prompt: out_prompt is NULL");
-    sumi_slot* slot;
-    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_PROMPT, &slot, error));
-    const sumi_result result = slot->error.result;
-    if (result == SUMI_OK) {
-        *out_prompt = slot->u.plan.prompt;
-        slot->u.plan.prompt = NULL;
-    }
-    sumi_job_free(engine, slot);
-    return result;
-}
-
-sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt)
-{
-    if (out_prompt != NULL) *out_prompt = NULL;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_prompt"));
-    sumi_error error = {SUMI_OK, {0}};
-    const sumi_result result = fetch(engine, job, out_prompt, &error);
-    return sumi_call_end(engine, result, &error);
-}
-
-// ---- The object -----------------------------------------------------------------------------------------------------
 
 sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
 {
@@ -340,8 +252,8 @@ static size_t copy_finite(const void* from, float* into, size_t count)
     return count;
 }
 
-static sumi_result load(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set,
-                        sumi_prompt** out_prompt, sumi_error* error)
+static sumi_result load_prompt(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set,
+                               sumi_prompt** out_prompt, sumi_error* error)
 {
     SUMI_ASSERT(model->info.text_encoder_count <= SUMI_MAX_TEXT_ENCODERS);
     SUMI_TRY(sumi_safetensors_read(set, data, bytes, "the saved prompt", error));
@@ -386,7 +298,7 @@ sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, 
     }
     sumi_tensor_set set;
     sumi_tensor_set_init(&set, &engine->heap, NULL);
-    sumi_result result = load(model, data, bytes, &set, out_prompt, &error);
+    sumi_result result = load_prompt(model, data, bytes, &set, out_prompt, &error);
     sumi_tensor_set_close(&set);
     return sumi_call_end(engine, result, &error);
 }

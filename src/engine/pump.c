@@ -1,64 +1,26 @@
 // The pump: takes the next job, runs it slice by slice to its end, looks for a wish to cancel before every slice. Who
 // calls it differs (update, wait, a thread of ours), what it does never, so results do not depend on it.
-//
-// The work is a flag under the table's mutex instead of a mutex of its own: so that the thread can step back while a
-// call waits for it (a mutex that is released and taken again at once starves the others), and so that waiting for it
-// and for jobs is one condition.
+#include "engine/pump.h"
 #include "base/assert.h"
+#include "engine/calls.h"
+#include "engine/deadline.h"
 #include "engine/engine.h"
+#include "engine/frame_budget.h"
+#include "engine/job.h"
+#include "engine/job_slices.h"
+#include "engine/plan_job.h"
+#include "engine/run.h"
 #include "engine/trace.h"
+#include "engine/work.h"
 #include <math.h>
-
-// Both hold `table`.
-static void take_work(sumi_engine* engine)
-{
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !engine->is_working);
-    engine->is_working = true;
-#if defined(SUMI_CHECKED)
-    atomic_store(&engine->worker, sumi_this_thread());
-#endif
-}
-
-static void give_work(sumi_engine* engine)
-{
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->is_working && sumi_work_is_held(engine));
-    engine->plan_inputs = sumi_plan_inputs_now(engine);
-    engine->is_working = false;
-#if defined(SUMI_CHECKED)
-    atomic_store(&engine->worker, 0);
-#endif
-    sumi_condition_broadcast(&engine->changed);
-}
-
-#if defined(SUMI_CHECKED)
-bool sumi_work_is_held(const sumi_engine* engine) { return atomic_load(&engine->worker) == sumi_this_thread(); }
-#endif
-
-void sumi_work_lock(sumi_engine* engine)
-{
-    SUMI_ASSERT(!sumi_work_is_held(engine)); // it would wait for itself
-    sumi_mutex_lock(&engine->table);
-    engine->work_waiters++;
-    while (engine->is_working) sumi_condition_wait(&engine->changed, &engine->table);
-    engine->work_waiters--;
-    take_work(engine);
-    sumi_mutex_unlock(&engine->table);
-}
-
-void sumi_work_unlock(sumi_engine* engine)
-{
-    sumi_mutex_lock(&engine->table);
-    give_work(engine);
-    sumi_mutex_unlock(&engine->table);
-}
 
 // Hold `table`.
 static sumi_slot* next_queued(const sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->queued_count >= 0);
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->jobs.queued_count >= 0);
     sumi_slot* best = NULL;
-    for (int32_t i = 0; i < engine->slot_count && engine->queued_count > 0; i++) {
-        sumi_slot* slot = &engine->slots[i];
+    for (int32_t i = 0; i < engine->jobs.slot_count && engine->jobs.queued_count > 0; i++) {
+        sumi_slot* slot = &engine->jobs.slots[i];
         if (slot->id == 0 || slot->status.state != SUMI_JOB_QUEUED || slot->status.paused) continue;
         if (best == NULL || sumi_job_is_before(slot, best)) best = slot;
     }
@@ -67,40 +29,40 @@ static sumi_slot* next_queued(const sumi_engine* engine)
 
 static void begin_next(sumi_engine* engine)
 {
-    SUMI_ASSERT(engine->running == NULL && sumi_work_is_held(engine));
+    SUMI_ASSERT(engine->jobs.running == NULL && sumi_work_is_held(engine));
     sumi_mutex_lock(&engine->table);
     sumi_slot* slot = next_queued(engine);
-    if (slot != NULL && engine->leaving != NULL && sumi_job_is_load(slot)) slot = NULL; // it moves memory about
+    if (slot != NULL && engine->jobs.draining != NULL && sumi_job_is_load(slot)) slot = NULL; // it moves memory about
     if (slot != NULL) {
         slot->status.state = SUMI_JOB_RUNNING;
         slot->has_begun = true;
-        engine->queued_count--;
-        SUMI_ASSERT(engine->queued_count >= 0);
-        engine->has_running = true;
+        engine->jobs.queued_count--;
+        SUMI_ASSERT(engine->jobs.queued_count >= 0);
+        engine->jobs.has_running = true;
     }
     sumi_mutex_unlock(&engine->table);
-    engine->running = slot;
+    engine->jobs.running = slot;
 }
 
-static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_before, double us)
+static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phase_before, double us)
 {
     SUMI_ASSERT(us >= 0.0);
-    static const sumi_chore of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_CHORE_TEXT,
-                                          [SUMI_PHASE_PLAN] = SUMI_CHORE_PLAN,
-                                          [SUMI_PHASE_READY] = SUMI_CHORE_READY,
-                                          [SUMI_PHASE_INPUT] = SUMI_CHORE_INPUT,
-                                          [SUMI_PHASE_OUTPUT] = SUMI_CHORE_OUTPUT};
-    sumi_chore chore = SUMI_CHORE_LOAD;
+    static const sumi_overhead of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_OVERHEAD_TEXT,
+                                             [SUMI_PHASE_PLAN] = SUMI_OVERHEAD_PLAN,
+                                             [SUMI_PHASE_READY] = SUMI_OVERHEAD_READY,
+                                             [SUMI_PHASE_INPUT] = SUMI_OVERHEAD_INPUT,
+                                             [SUMI_PHASE_OUTPUT] = SUMI_OVERHEAD_OUTPUT};
+    sumi_overhead overhead = SUMI_OVERHEAD_LOAD;
     if (stage != SUMI_STAGE_LOAD) {
         if (phase_before == SUMI_PHASE_RUN) return; // measured slice by slice in run.c
-        chore = of_phase[phase_before];
+        overhead = of_phase[phase_before];
     }
-    engine->chore_us[chore] = 0.5 * (engine->chore_us[chore] + us);
-    if (chore == SUMI_CHORE_INPUT && engine->runner->functions->finished == NULL) sumi_deadline_note(engine, us);
+    engine->overhead_us[overhead] = 0.5 * (engine->overhead_us[overhead] + us);
+    if (overhead == SUMI_OVERHEAD_INPUT && engine->runner->functions->finished == NULL) sumi_deadline_note(engine, us);
 }
 
 // Of a step that is no slice of the processor's, for traces.
-static const char* name_of(sumi_stage stage, sumi_phase phase_before)
+static const char* step_name(sumi_stage stage, sumi_phase phase_before)
 {
     static const char* const of_phase[] = {
         [SUMI_PHASE_TEXT] = "tokens",  [SUMI_PHASE_PLAN] = "plan",  [SUMI_PHASE_READY] = "weights and graphs",
@@ -126,7 +88,8 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
     status->seconds_left = live->seconds_left;
     for (int i = 0; i < 8; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];
     status->device_seconds = slot->device_seconds;
-    status->pending_us = (float)(slot == engine->leaving ? engine->leaving_run : engine->run).pending_us;
+    status->pending_us =
+        (float)(slot == engine->jobs.draining ? engine->runs.draining : engine->runs.current).pending_us;
     sumi_mutex_unlock(&engine->table);
 }
 
@@ -134,10 +97,10 @@ typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS /* for the device */, PUMP_H
 
 static bool end_if_cancelled(sumi_engine* engine, sumi_slot* slot)
 {
-    SUMI_ASSERT(slot == engine->running || slot == engine->leaving);
+    SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_mutex_lock(&engine->table);
     const bool cancels = slot->cancel_asked;
-    slot->gives_way = slot->pause_asked;
+    slot->yields = slot->pause_asked;
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->table);
     if (!cancels) return false;
@@ -161,10 +124,10 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
     const uint64_t end_ns = sumi_clock_ns();
     SUMI_ASSERT(end_ns >= begin_ns);
     const double seconds = (double)(end_ns - begin_ns) * 1e-9;
-    if (end != SUMI_STEP_WAITS) sumi_trace_step(engine, slot, name_of(stage, phase_before), stage, begin_ns, end_ns);
+    if (end != SUMI_STEP_WAITS) sumi_trace_step(engine, slot, step_name(stage, phase_before), stage, begin_ns, end_ns);
     if (slot->live.device_us < 0.0) { // otherwise the step has counted the device's time
         slot->stage_seconds[stage] += seconds;
-        if (end != SUMI_STEP_WAITS) note_chore(engine, stage, phase_before, seconds * 1e6);
+        if (end != SUMI_STEP_WAITS) note_overhead(engine, stage, phase_before, seconds * 1e6);
     }
     publish(engine, slot, stage);
 
@@ -183,33 +146,34 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
 }
 
 // Whether the next job may begin beside the last slices of the running one.
-static void let_it_leave(sumi_engine* engine)
+static void drain_running(sumi_engine* engine)
 {
-    sumi_slot* slot = engine->running;
-    if (slot == NULL || engine->leaving != NULL || sumi_job_is_load(slot) || !sumi_plan_job_can_leave(engine, slot))
+    sumi_slot* slot = engine->jobs.running;
+    if (slot == NULL || engine->jobs.draining != NULL || sumi_job_is_load(slot)
+        || !sumi_plan_job_can_drain(engine, slot))
         return;
     sumi_mutex_lock(&engine->table);
     const sumi_slot* next = next_queued(engine);
     const bool is_wanted = next != NULL && !sumi_job_is_load(next);
     sumi_mutex_unlock(&engine->table);
     if (!is_wanted) return;
-    SUMI_ASSERT(engine->leaving_run.pending_count == 0);
-    sumi_run_leave(engine);
-    engine->leaving = slot;
-    engine->running = NULL;
+    SUMI_ASSERT(engine->runs.draining.pending_count == 0);
+    sumi_run_begin_draining(engine);
+    engine->jobs.draining = slot;
+    engine->jobs.running = NULL;
 }
 
 // One step of the job at hand, or of the next one. Holds the work.
-static pump_state run_slice(sumi_engine* engine)
+static pump_state advance_one(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
-    SUMI_ASSERT(engine->running == NULL || engine->running != engine->leaving);
-    let_it_leave(engine);
-    // What is leaving has been waited for longest, and the next one's first fetch waits for its end.
-    if (engine->leaving != NULL && step_job(engine, engine->leaving) == PUMP_HAS_MORE) return PUMP_HAS_MORE;
-    if (engine->running == NULL) begin_next(engine);
-    if (engine->running != NULL) return step_job(engine, engine->running);
-    return engine->leaving != NULL ? PUMP_WAITS : PUMP_HAS_NOTHING;
+    SUMI_ASSERT(engine->jobs.running == NULL || engine->jobs.running != engine->jobs.draining);
+    drain_running(engine);
+    // The job that drains has been waited for longest, and the next one's first fetch waits for its end.
+    if (engine->jobs.draining != NULL && step_job(engine, engine->jobs.draining) == PUMP_HAS_MORE) return PUMP_HAS_MORE;
+    if (engine->jobs.running == NULL) begin_next(engine);
+    if (engine->jobs.running != NULL) return step_job(engine, engine->jobs.running);
+    return engine->jobs.draining != NULL ? PUMP_WAITS : PUMP_HAS_NOTHING;
 }
 
 // Until the device has finished half of what it was given, or a moment when it is something else (a copy, kernels being
@@ -229,15 +193,15 @@ static void wait_for_device(sumi_engine* engine)
     else sumi_sleep_us(50);
 }
 
-static bool is_ending(const sumi_slot* leaving)
+static bool is_ending(const sumi_slot* draining)
 {
-    return leaving != NULL && leaving->u.plan.phase == SUMI_PHASE_OUTPUT;
+    return draining != NULL && draining->u.plan.phase == SUMI_PHASE_OUTPUT;
 }
 
 static double predict(const sumi_engine* engine)
 {
-    const sumi_slot* slot = is_ending(engine->leaving) ? engine->leaving : engine->running;
-    return slot != NULL ? slot->functions->predict(engine, slot) : engine->chore_us[SUMI_CHORE_TEXT];
+    const sumi_slot* slot = is_ending(engine->jobs.draining) ? engine->jobs.draining : engine->jobs.running;
+    return slot != NULL ? slot->functions->predict(engine, slot) : engine->overhead_us[SUMI_OVERHEAD_TEXT];
 }
 
 // Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work.
@@ -250,30 +214,30 @@ static double predict(const sumi_engine* engine)
 
 static bool submits_next(const sumi_engine* engine)
 {
-    const sumi_slot* slot = engine->running;
-    if (slot == NULL || sumi_job_is_load(slot) || is_ending(engine->leaving)) return false;
+    const sumi_slot* slot = engine->jobs.running;
+    if (slot == NULL || sumi_job_is_load(slot) || is_ending(engine->jobs.draining)) return false;
     return slot->u.plan.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
 }
 
 static double most_submitting_us(const sumi_engine* engine)
 {
-    const double share = engine->most_pending_us / 12.0;
+    const double share = engine->frame.most_pending_us / 12.0;
     return share > MOST_SUBMITTING_US ? share : MOST_SUBMITTING_US;
 }
 
 static double most_own_us(const sumi_engine* engine)
 {
-    const sumi_slot* slot = engine->running;
-    if (is_ending(engine->leaving)) return MOST_OWN_US;
+    const sumi_slot* slot = engine->jobs.running;
+    if (is_ending(engine->jobs.draining)) return MOST_OWN_US;
     if (slot == NULL || sumi_job_is_load(slot)) return INFINITY;
     return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US
          : submits_next(engine)                   ? most_submitting_us(engine)
                                                   : MOST_OWN_US;
 }
 
-// Whether what comes next fits into a call's budget. On a device that bounds what is on its way there, from this call
+// Whether what comes next fits into a call's budget. On a device that bounds what is in flight there, from this call
 // or an earlier one; this thread's own time counts for itself.
-static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
+static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && elapsed >= 0.0);
     const double next = predict(engine), most_own = most_own_us(engine);
@@ -284,71 +248,32 @@ static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
     return elapsed <= most_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us;
 }
 
-// How long slices may be for updates of this budget. A call submits whole slices, so of a budget that holds one or two
-// a good part is lost: an eighth wastes a sixteenth. Below half a millisecond cutting operations costs more than that,
-// and below a quarter always. Three steps of 1024x1024, 8 ms a frame (H200), over what the budget's share of the time
-// would be:
-//
-//     slices of  | 2 ms | 1 ms | 0.5 ms | 0.25 ms
-//     budget 1   |      |   16 |      9 |      -4   %
-//     budget 2   |   61 |   12 |      0 |      -3
-//     budget 4   |   30 |   28 |     10 |       6
-#define LEAST_SLICE_US 250
-#define USUAL_LEAST_SLICE_US 500.0
-
-static uint32_t slice_for(double budget_us, uint32_t most_us)
-{
-    SUMI_ASSERT(budget_us > 0.0);
-    const double quarter = budget_us / 4.0, eighth = budget_us / 8.0,
-                 usual = quarter < USUAL_LEAST_SLICE_US ? quarter : USUAL_LEAST_SLICE_US;
-    const double limit = eighth > usual ? eighth : usual;
-    uint32_t slice_us = most_us;
-    while (slice_us / 2 >= LEAST_SLICE_US && (double)slice_us > limit) slice_us /= 2;
-    return slice_us;
-}
-
-void sumi_engine_follow_pace(sumi_engine* engine, uint32_t budget_us)
-{
-    SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
-    const bool was_paced = engine->paced_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
-    const uint32_t most = engine->desc.max_slice_us;
-    // the processor stops between any two slices, and cutting costs it more
-    if (engine->runner->functions->finished == NULL) return;
-    engine->paced_us = !is_paced ? 0.0
-                     : was_paced ? 0.9 * engine->paced_us + 0.1 * (double)budget_us
-                                 : (double)budget_us;
-    // A budget that wavers about a limit must not change plans again and again: slices grow only when they may grow by
-    // half as much again.
-    const uint32_t wanted = is_paced ? slice_for(engine->paced_us, most) : most;
-    if (!is_paced || wanted < engine->slice_us || slice_for(engine->paced_us / 1.5, most) > engine->slice_us)
-        engine->slice_us = wanted;
-}
-
 // A pause: nothing is worked on, but who was cancelled goes.
 static void rest(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    if (engine->leaving != NULL) (void)end_if_cancelled(engine, engine->leaving);
-    if (engine->running != NULL) (void)end_if_cancelled(engine, engine->running);
+    if (engine->jobs.draining != NULL) (void)end_if_cancelled(engine, engine->jobs.draining);
+    if (engine->jobs.running != NULL) (void)end_if_cancelled(engine, engine->jobs.running);
 }
 
 static void advance(sumi_engine* engine, uint32_t budget_us)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
     uint64_t begin = sumi_clock_ns();
-    engine->most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
-    engine->most_own_us = budget_us == SUMI_FOREVER || engine->runner->functions->finished == NULL ? 0.0 : MOST_OWN_US;
-    sumi_engine_follow_pace(engine, budget_us);
+    engine->frame.most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
+    engine->frame.most_own_us =
+        budget_us == SUMI_FOREVER || engine->runner->functions->finished == NULL ? 0.0 : MOST_OWN_US;
+    sumi_frame_budget_follow(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin);
-    pump_state state = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
+    pump_state state = advance_one(engine); // always one: a budget below the smallest slice must not stop everything
     while (state != PUMP_HAS_NOTHING) {
         if (budget_us == SUMI_FOREVER) {
             if (state == PUMP_WAITS) wait_for_device(engine);
         } else {
             if (state == PUMP_WAITS) break; // the device has enough to do until the next frame
-            if (!fits(engine, budget_us, (double)(sumi_clock_ns() - begin) * 1e-3)) break;
+            if (!fits_budget(engine, budget_us, (double)(sumi_clock_ns() - begin) * 1e-3)) break;
         }
-        state = run_slice(engine);
+        state = advance_one(engine);
     }
 }
 
@@ -373,9 +298,9 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     sumi_result result = SUMI_OK;
     if (!has_thread) {
         sumi_work_lock(engine);
-        engine->most_pending_us = SUMI_MOST_PENDING_US;
-        engine->most_own_us = 0.0;
-        sumi_engine_follow_pace(engine, SUMI_FOREVER);
+        engine->frame.most_pending_us = SUMI_MOST_PENDING_US;
+        engine->frame.most_own_us = 0.0;
+        sumi_frame_budget_follow(engine, SUMI_FOREVER);
         sumi_deadline_follow(engine, SUMI_FOREVER, 0);
     }
     sumi_mutex_lock(&engine->table);
@@ -396,11 +321,11 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
             continue;
         }
         sumi_mutex_unlock(&engine->table);
-        const pump_state state = run_slice(engine);
+        const pump_state state = advance_one(engine);
         if (state == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->table);
         // The job is paused, and only another thread can resume it: looked after now and then, for this one has the work.
-        if (state == PUMP_HAS_NOTHING && engine->queued_count == 0)
+        if (state == PUMP_HAS_NOTHING && engine->jobs.queued_count == 0)
             (void)sumi_condition_wait_us(&engine->changed, &engine->table, 1000);
     }
     sumi_mutex_unlock(&engine->table);
@@ -411,96 +336,47 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     return sumi_call_end(engine, result, NULL);
 }
 
-static bool uses_lora(const sumi_slot* slot, const sumi_lora* lora)
-{
-    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
-    for (int32_t i = 0; i < slot->u.plan.lora_count; i++) {
-        if (slot->u.plan.loras[i] == lora) return true;
-    }
-    return false;
-}
-
-static bool uses_external(const sumi_slot* slot, const sumi_external* external)
-{
-    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
-    for (int32_t i = 0; i < slot->u.plan.item_count; i++) {
-        if (slot->u.plan.items[i].target.external == external) return true;
-    }
-    return false;
-}
-
-void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
-                      const sumi_external* external)
-{
-    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
-    for (int32_t i = 0; i < engine->slot_count; i++) {
-        sumi_slot* slot = &engine->slots[i];
-        sumi_mutex_lock(&engine->table);
-        const bool is_other = slot->id == 0 || (model != NULL && slot->model != model)
-                           || (lora != NULL && !uses_lora(slot, lora))
-                           || (external != NULL && !uses_external(slot, external));
-        const bool is_pending =
-            !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
-        // ours from here on: sumi_job_cancel ends queued jobs itself, from any thread
-        if (is_pending && slot->status.state == SUMI_JOB_QUEUED) {
-            slot->status.state = SUMI_JOB_RUNNING;
-            engine->queued_count -= !slot->status.paused;
-        }
-        sumi_mutex_unlock(&engine->table);
-        if (is_other) continue;
-        if (is_pending) {
-            sumi_error cancelled = {SUMI_OK, {0}};
-            (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
-                            lora != NULL       ? "adapter was released"
-                            : external != NULL ? "texture was released"
-                            : model != NULL    ? "model was closed"
-                                               : "engine goes");
-            sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
-        }
-        if (model != NULL) slot->model = NULL;
-    }
-}
-
 // ---- Our thread -----------------------------------------------------------------------------------------------------
 
 static void pump_main(void* context)
 {
     sumi_engine* engine = context;
-    atomic_store(&engine->pump, sumi_this_thread());
+    atomic_store(&engine->callers.pump, sumi_this_thread());
     sumi_mutex_lock(&engine->table);
     for (;;) {
-        while (!engine->is_closing
-               && (engine->is_working || engine->work_waiters > 0
-                   || (engine->queued_count == 0 && !engine->has_running && engine->untold_count == 0))) {
+        while (
+            !engine->pump.is_closing
+            && (engine->work.is_taken || engine->work.waiters > 0
+                || (engine->jobs.queued_count == 0 && !engine->jobs.has_running && engine->jobs.untold_count == 0))) {
             sumi_condition_wait(&engine->changed, &engine->table);
         }
-        if (engine->is_closing) break;
-        take_work(engine);
+        if (engine->pump.is_closing) break;
+        sumi_work_take(engine);
         sumi_mutex_unlock(&engine->table);
         sumi_jobs_tell(engine);
-        if (run_slice(engine) == PUMP_WAITS) wait_for_device(engine);
+        if (advance_one(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->table);
-        give_work(engine);
+        sumi_work_give(engine);
     }
     sumi_mutex_unlock(&engine->table);
-    atomic_store(&engine->pump, 0);
+    atomic_store(&engine->callers.pump, 0);
 }
 
 bool sumi_pump_start_thread(sumi_engine* engine)
 {
-    SUMI_ASSERT(!engine->has_pump_thread && engine->desc.pump == SUMI_PUMP_THREAD);
-    engine->pump_start = (sumi_thread_start){pump_main, engine, true};
-    engine->has_pump_thread = sumi_thread_begin(&engine->pump_thread, &engine->pump_start);
-    return engine->has_pump_thread;
+    SUMI_ASSERT(!engine->pump.has_thread && engine->desc.pump == SUMI_PUMP_THREAD);
+    engine->pump.start = (sumi_thread_start){pump_main, engine, true};
+    engine->pump.has_thread = sumi_thread_begin(&engine->pump.thread, &engine->pump.start);
+    return engine->pump.has_thread;
 }
 
 void sumi_pump_stop_thread(sumi_engine* engine)
 {
-    if (!engine->has_pump_thread) return;
+    if (!engine->pump.has_thread) return;
     sumi_mutex_lock(&engine->table);
-    engine->is_closing = true;
+    engine->pump.is_closing = true;
     sumi_condition_broadcast(&engine->changed);
     sumi_mutex_unlock(&engine->table);
-    sumi_thread_join(&engine->pump_thread);
-    engine->has_pump_thread = false;
+    sumi_thread_join(&engine->pump.thread);
+    engine->pump.has_thread = false;
 }

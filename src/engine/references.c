@@ -1,6 +1,12 @@
 #include "engine/references.h"
-#include "engine/image_desc.h"
-#include "sampling/pixels.h"
+#include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/desc_checks.h"
+#include "engine/models.h"
+#include "engine/prompts.h"
+#include "engine/resize.h"
+#include "pictures/pixels.h"
 #include <stdio.h>
 
 static sumi_picture_size size_of(const sumi_pixels* pixels)

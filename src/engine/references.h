@@ -7,7 +7,9 @@
 // be encoded with it: what the vision tower saw was made of the host's picture, which is not there any more.
 #ifndef SUMI_ENGINE_REFERENCES_H
 #define SUMI_ENGINE_REFERENCES_H
-#include "engine/objects.h"
+#include "engine/buffers.h"
+#include "models/network.h"
+#include "pictures/pixels.h"
 
 typedef struct sumi_reference {
     sumi_pixels source; // the host's picture, then the job's own copy

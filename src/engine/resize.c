@@ -4,9 +4,10 @@
 //     source  --bands of rows-->  between [height of the source][width of the result]  --blocks of columns-->  result
 //
 // Each piece makes its table of filter weights anew; pieces are large enough that this hardly shows.
+#include "engine/resize.h"
 #include "base/assert.h"
-#include "engine/engine.h"
-#include "sampling/pixels.h"
+#include "engine/buffers.h"
+#include "pictures/pixels.h"
 #include <string.h>
 
 #define PIECE 3000000.0 // multiplications: about two milliseconds

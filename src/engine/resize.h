@@ -3,7 +3,7 @@
 #ifndef SUMI_ENGINE_RESIZE_H
 #define SUMI_ENGINE_RESIZE_H
 #include "engine/buffers.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 
 struct sumi_workspace;
 

@@ -5,8 +5,11 @@
 // A device that draws as well measures too much: between a slice's begin and end others may have had their turn, never
 // the other way round. What to believe then: tempo.h. With plain averages a host that keeps the GPU busy for half of
 // the time made slices look twice as long, and got half of the budget it gave.
+#include "engine/run.h"
 #include "base/assert.h"
 #include "engine/engine.h"
+#include "engine/plan_cache.h"
+#include "engine/tempo.h"
 
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
 {
@@ -50,11 +53,11 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     SUMI_ASSERT(entry->model != NULL && entry->slice_us != NULL);
-    SUMI_ASSERT(engine->run.entry == NULL && engine->run.pending_count == 0);
-    engine->run = (sumi_run){.entry = entry};
+    SUMI_ASSERT(engine->runs.current.entry == NULL && engine->runs.current.pending_count == 0);
+    engine->runs.current = (sumi_run){.entry = entry};
     engine->runner->functions->start(engine->runner, &entry->plan);
-    enter_section(&engine->run, 0);
-    engine->run.done_section = engine->run.section;
+    enter_section(&engine->runs.current, 0);
+    engine->runs.current.done_section = engine->runs.current.section;
 }
 
 static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice)
@@ -71,7 +74,7 @@ static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
 
 double sumi_run_predict_us(const sumi_engine* engine)
 {
-    const sumi_run* run = &engine->run;
+    const sumi_run* run = &engine->runs.current;
     return run->entry != NULL && !run->is_submitted ? slice_us(engine, run->entry, run->slice) : 0.0;
 }
 
@@ -159,7 +162,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    const sumi_run* run = &engine->run;
+    const sumi_run* run = &engine->runs.current;
     if (run->entry == NULL || run->is_submitted) return false;
     const sumi_section* section = &run->entry->plan.sections[run->section];
     *out_counter = section->first_counter + run->iteration;
@@ -169,8 +172,9 @@ bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter,
 
 void sumi_run_jump(sumi_engine* engine, int32_t counter)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL && engine->run.pending_count == 0);
-    sumi_run* run = &engine->run;
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL
+                && engine->runs.current.pending_count == 0);
+    sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     while (counter >= plan->sections[run->section].first_counter + plan->sections[run->section].repeat) {
         enter_section(run, run->section + 1);
@@ -183,9 +187,10 @@ void sumi_run_jump(sumi_engine* engine, int32_t counter)
 
 void sumi_run_skip(sumi_engine* engine, int32_t count)
 {
-    SUMI_ASSERT(count >= 0 && engine->run.entry != NULL && !engine->run.is_submitted);
-    SUMI_ASSERT(engine->run.iteration + count < engine->run.entry->plan.sections[engine->run.section].repeat);
-    engine->run.skips = count;
+    SUMI_ASSERT(count >= 0 && engine->runs.current.entry != NULL && !engine->runs.current.is_submitted);
+    SUMI_ASSERT(engine->runs.current.iteration + count
+                < engine->runs.current.entry->plan.sections[engine->runs.current.section].repeat);
+    engine->runs.current.skips = count;
 }
 
 // Of an op or a part of one, by what its kind took lately. A kind that was never measured goes like those that were.
@@ -249,7 +254,7 @@ static double work_per_frame(const filling* f)
 
 static double end_fill(const sumi_engine* engine)
 {
-    const sumi_run* run = &engine->run;
+    const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     filling steps = {.budget_us = engine->pace.budget_us}, end = steps;
     if (steps.budget_us <= 0.0) return 1.0;
@@ -265,8 +270,8 @@ static double end_fill(const sumi_engine* engine)
 
 sumi_work_left sumi_run_left_from_here(const sumi_engine* engine)
 {
-    SUMI_ASSERT(engine->run.entry != NULL && !engine->run.is_submitted);
-    const sumi_run* run = &engine->run;
+    SUMI_ASSERT(engine->runs.current.entry != NULL && !engine->runs.current.is_submitted);
+    const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     sumi_work_left left = {.evaluation = sumi_section_work_us(engine, run->entry, run->section),
                            .end.known = sumi_run_pending_us(engine),
@@ -292,22 +297,22 @@ sumi_work_left sumi_run_left_from_here(const sumi_engine* engine)
 
 bool sumi_run_has_room(const sumi_engine* engine)
 {
-    SUMI_ASSERT(engine->run.entry != NULL);
-    const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
-    if (engine->run.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
+    SUMI_ASSERT(engine->runs.current.entry != NULL);
+    const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
+    if (engine->runs.current.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
     if (count == 0) return true; // a limit below the smallest slice must not stop everything
-    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->most_pending_us;
+    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->frame.most_pending_us;
 }
 
 double sumi_run_pending_us(const sumi_engine* engine)
 {
-    return engine->run.pending_us + engine->leaving_run.pending_us;
+    return engine->runs.current.pending_us + engine->runs.draining.pending_us;
 }
 
 sumi_run_step sumi_run_next(const sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL);
-    const sumi_run* run = &engine->run;
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL);
+    const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     // a plan of constants only
     if (run->is_submitted) return (sumi_run_step){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true};
@@ -327,10 +332,11 @@ sumi_run_step sumi_run_next(const sumi_engine* engine)
 
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL);
-    SUMI_ASSERT(engine->run.pending_count + engine->leaving_run.pending_count < SUMI_RUNNER_DEPTH);
-    SUMI_ASSERT(next->slice < 0 || (next->slice == engine->run.slice && next->section_index == engine->run.section));
-    sumi_run* run = &engine->run;
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL);
+    SUMI_ASSERT(engine->runs.current.pending_count + engine->runs.draining.pending_count < SUMI_RUNNER_DEPTH);
+    SUMI_ASSERT(next->slice < 0
+                || (next->slice == engine->runs.current.slice && next->section_index == engine->runs.current.section));
+    sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     sumi_run_step* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
     *step = *next;
@@ -345,8 +351,8 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi
     run->pending_count++;
     run->pending_us += step->predicted_us;
     // it had nothing to do
-    if (engine->device_ends_ns < step->submitted_ns) engine->device_ends_ns = step->submitted_ns;
-    engine->device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
+    if (engine->runs.device_ends_ns < step->submitted_ns) engine->runs.device_ends_ns = step->submitted_ns;
+    engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skips < plan->sections[run->section].repeat) {
@@ -382,10 +388,10 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
     return true;
 }
 
-// Slices of a job that was cancelled while it was leaving: nobody else asks for them.
+// Slices of a job that was cancelled while it drained: nobody else asks for them.
 static bool forget_older(sumi_engine* engine)
 {
-    sumi_run* run = &engine->leaving_run;
+    sumi_run* run = &engine->runs.draining;
     sumi_run_step step;
     if (run->entry != NULL) return run->pending_count == 0;
     // the device is lost
@@ -397,12 +403,13 @@ static bool forget_older(sumi_engine* engine)
 
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && (run == &engine->run || run == &engine->leaving_run));
-    if (run->pending_count == 0 || (run == &engine->run && !forget_older(engine)) || !is_oldest_over(engine, run))
+    SUMI_ASSERT(sumi_work_is_held(engine) && (run == &engine->runs.current || run == &engine->runs.draining));
+    if (run->pending_count == 0 || (run == &engine->runs.current && !forget_older(engine))
+        || !is_oldest_over(engine, run))
         return false;
     take_oldest(run, out_step);
     const uint64_t latest = sumi_clock_ns() + (uint64_t)(sumi_run_pending_us(engine) * 1e3);
-    if (engine->device_ends_ns > latest) engine->device_ends_ns = latest;
+    if (engine->runs.device_ends_ns > latest) engine->runs.device_ends_ns = latest;
     if (out_step->slice >= 0) note_time(engine, run, out_step);
     return true;
 }
@@ -410,28 +417,28 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_ste
 double sumi_run_sleep_us(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
+    const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (count == 0) return 0.0;
     // not half: of two alike, the first would end just then
     const double pending = sumi_run_pending_us(engine), left = count > 1 ? 0.4 * pending : 0.0;
-    const double predicted = (double)(int64_t)(engine->device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
+    const double predicted = (double)(int64_t)(engine->runs.device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
     // The gaps between slices are in no prediction, and add up. But the oldest slice has not ended, so that there is at
     // least what is behind it. Once: if it has not ended then, the predictions are wrong.
-    const sumi_run* run = engine->leaving_run.pending_count > 0 ? &engine->leaving_run : &engine->run;
+    const sumi_run* run = engine->runs.draining.pending_count > 0 ? &engine->runs.draining : &engine->runs.current;
     const sumi_run_step* oldest = &run->pending[run->pending_begin];
     const double sure = 0.5 * (pending - (double)oldest->predicted_us);
-    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->outslept_ns)
+    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->runs.outslept_ns)
         return predicted;
-    engine->outslept_ns = oldest->submitted_ns;
+    engine->runs.outslept_ns = oldest->submitted_ns;
     return sure;
 }
 
-void sumi_run_leave(sumi_engine* engine)
+void sumi_run_begin_draining(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL && engine->run.is_submitted);
-    SUMI_ASSERT(engine->leaving_run.entry == NULL && engine->leaving_run.pending_count == 0);
-    engine->leaving_run = engine->run;
-    engine->run = (sumi_run){.entry = NULL};
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL && engine->runs.current.is_submitted);
+    SUMI_ASSERT(engine->runs.draining.entry == NULL && engine->runs.draining.pending_count == 0);
+    engine->runs.draining = engine->runs.current;
+    engine->runs.current = (sumi_run){.entry = NULL};
 }
 
 static int32_t count_unreported(const sumi_run* run)
@@ -447,7 +454,7 @@ static int32_t count_unreported(const sumi_run* run)
 
 bool sumi_run_is_alone(const sumi_engine* engine)
 {
-    return engine->runner->functions->pending(engine->runner) == count_unreported(&engine->leaving_run);
+    return engine->runner->functions->pending(engine->runner) == count_unreported(&engine->runs.draining);
 }
 
 // ---- Waiting for all of them ----------------------------------------------------------------------------------------
@@ -462,22 +469,22 @@ static sumi_run_step* find_unreported(sumi_run* run)
     return NULL;
 }
 
-void sumi_run_drain(sumi_engine* engine)
+void sumi_run_wait_for_all(sumi_engine* engine)
 {
     if (engine->runner == NULL) return;
     SUMI_ASSERT(sumi_work_is_held(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_slice_time time;
     if (runner->finished == NULL) return;
-    // What is leaving is older than what runs; what neither knows is left of a job that was cancelled, and the newest:
+    // What drains is older than what runs; what neither knows is left of a job that was cancelled, and the newest:
     // nothing begins before it is over.
     while (runner->pending(engine->runner) > 0) {
         if (!runner->finished(engine->runner, &time)) {
             runner->wait(engine->runner, 1);
             if (!runner->finished(engine->runner, &time)) break; // the device is lost: nothing will finish
         }
-        sumi_run_step* step = find_unreported(&engine->leaving_run);
-        if (step == NULL) step = find_unreported(&engine->run);
+        sumi_run_step* step = find_unreported(&engine->runs.draining);
+        if (step == NULL) step = find_unreported(&engine->runs.current);
         if (step == NULL) continue;
         step->us = time.us;
         step->has_waits = time.has_waits;
@@ -492,6 +499,6 @@ bool sumi_run_is_idle(sumi_engine* engine)
     sumi_slice_time time;
     if (runner->finished == NULL) return true;
     if (!forget_older(engine)) return false;
-    while (engine->run.entry == NULL && runner->finished(engine->runner, &time)) continue;
+    while (engine->runs.current.entry == NULL && runner->finished(engine->runner, &time)) continue;
     return runner->pending(engine->runner) == 0;
 }

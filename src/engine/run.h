@@ -1,6 +1,6 @@
 // Runs a plan slice by slice: which one is next, how long it will take, how much is left.
 //
-//   submit --> [ slices on their way, oldest first ] --> collect
+//   submit --> [ slices in flight, oldest first ] --> collect
 //
 // The processor does a slice inside submit, so it can be collected at once. A GPU takes slices ahead of time; what
 // depends on a slice's end (progress, times, previews) happens when it is collected.
@@ -8,10 +8,6 @@
 #define SUMI_ENGINE_RUN_H
 #include "engine/plan_cache.h"
 #include "plan/runner.h"
-
-// How a job's step ended. MORE: another one can follow at once. WAITS: nothing can be done before the device has
-// finished something. ASIDE: it gives way, and will begin again (pause.c).
-typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SUMI_STEP_ASIDE } sumi_step_end;
 
 typedef struct sumi_run_step {
     sumi_section_kind section; // of the slice that ran
@@ -46,21 +42,31 @@ typedef struct sumi_run {
     double iteration_us; // of its slices that have ended
 } sumi_run;
 
+// What runs, and the run before it, whose last slices may still be in flight. Whoever holds the work.
+typedef struct sumi_runs {
+    sumi_run current;
+    // of jobs.draining. A job that is cancelled while it drains leaves its slices here: a run without an entry
+    sumi_run draining;
+    uint64_t device_ends_ns; // when all that is in flight will have ended, by predictions
+    // When the most recent slice was submitted that had not ended after its predicted time (ns, steady clock).
+    uint64_t outslept_ns;
+} sumi_runs;
+
 // also tells the runner; bound inputs are written next
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry);
 double sumi_run_predict_us(const sumi_engine* engine); // of the next slice to submit; 0 when there is none
 double sumi_run_left_us(const sumi_run* run);          // of all its slices that have not ended
-double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that is on its way
-// until about half of the slices on their way have ended, by predictions. The oldest has not; not positive: it should
+double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that is in flight
+// until about half of the slices in flight have ended, by predictions. The oldest has not; not positive: it should
 // have
 double sumi_run_sleep_us(sumi_engine* engine);
-// another slice may be submitted: engine->most_pending_us
+// another slice may be submitted: engine->frame.most_pending_us
 bool sumi_run_has_room(const sumi_engine* engine);
 // The slice to submit next; denoising_step, ends_step and shows are the caller's to fill in.
 sumi_run_step sumi_run_next(const sumi_engine* engine);
 // Whether the next slice begins an iteration of the loop, and of which evaluation.
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
-// Goes on with this evaluation instead of the first one, which begins. Nothing is on its way.
+// Goes on with this evaluation instead of the first one, which begins. Nothing is in flight.
 void sumi_run_jump(sumi_engine* engine, int32_t counter);
 // leaves so many iterations out behind the one that begins; fewer than are left in its section
 void sumi_run_skip(sumi_engine* engine, int32_t count);
@@ -73,7 +79,7 @@ typedef struct sumi_work_us {
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section);
 // The work that is left when an iteration begins now: of that one, of one of all evaluations that are left, this one
 // included, on the average (they differ where guidance begins or ends), and of what is behind the last one. Slices that
-// are on their way are part of the last.
+// are in flight are part of the last.
 typedef struct sumi_work_left {
     sumi_work_us evaluation, end;
     double average_us;
@@ -83,12 +89,12 @@ typedef struct sumi_work_left {
 } sumi_work_left;
 sumi_work_left sumi_run_left_from_here(const sumi_engine* engine);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error);
-// the run's oldest, if it has ended and nothing older is on its way; its times are noted
+// the run's oldest, if it has ended and nothing older is in flight; its times are noted
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step);
-// All of the run is submitted: it becomes engine->leaving_run, and another one may begin before its last slices have
-// ended. There is no other one that is leaving.
-void sumi_run_leave(sumi_engine* engine);
-// Whether nothing is on its way but slices of the run that is leaving.
+// All of the run is submitted: it becomes the one that drains, and another one may begin before its last slices have
+// ended. There is no other one that drains.
+void sumi_run_begin_draining(sumi_engine* engine);
+// Whether nothing is in flight but slices of the run that drains.
 bool sumi_run_is_alone(const sumi_engine* engine);
 // of its first op: the label, or what kind it is; for profiles and traces
 const char* sumi_run_step_name(const sumi_run_step* step);
@@ -97,7 +103,7 @@ sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 // Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job
 // are collected later. Blocks for as long as they take.
 // Holds the work.
-void sumi_run_drain(sumi_engine* engine);
+void sumi_run_wait_for_all(sumi_engine* engine);
 // nothing submitted is unfinished; forgets what has finished when no plan runs
 bool sumi_run_is_idle(sumi_engine* engine);
 #endif

@@ -1,6 +1,8 @@
 // The simple calls: one job from its submission to its fetch, for tools that may wait. They use the public functions
 // only, so they behave as those do with either pump and beside other jobs.
+#include "engine/calls.h"
 #include "engine/engine.h"
+#include "engine/models.h"
 #include <string.h>
 
 // Every failure of a wait without a limit is the job's own, and the fetch returns it. A wait is not refused where the

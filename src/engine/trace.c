@@ -1,6 +1,8 @@
 #include "engine/trace.h"
 #include "base/assert.h"
 #include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/run.h"
 
 void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage,
                      uint64_t begin_ns, uint64_t end_ns)

@@ -1,5 +1,5 @@
 // Prompts in XML: what is public of text/xml_prompt.h. There is no engine, so the desc brings its own log.
-#include "engine/engine.h"
+#include "engine/calls.h"
 #include "text/xml_prompt.h"
 #include <stdio.h>
 

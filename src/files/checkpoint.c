@@ -10,25 +10,16 @@
 // rest.
 #include "files/checkpoint.h"
 #include "base/assert.h"
-#include "base/rotation.h"
+#include "files/checkpoint_files.h"
+#include "files/checkpoint_tokenizer.h"
 #include "files/json.h"
 #include <stdio.h>
 #include <string.h>
 
 #define MAX_SOURCES (2 * SUMI_COMPONENT_COUNT + 1)
-#define ANY_COMPONENT (-1)
 
 enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_REST, STAGE_DONE };
 
-struct sumi_source {
-    char* path;
-    int32_t component; // what it was given for, or ANY_COMPONENT
-    bool given;        // named by the caller, so that it must exist
-    bool is_folder;
-    bool found; // holds weights
-    sumi_tensor_set set;
-    sumi_tensor_opening opening;
-};
 typedef struct sumi_source source;
 
 static const char* const s_kind_names[SUMI_COMPONENT_COUNT] = {"transformer", "text_encoder", "text_encoder_2",
@@ -114,12 +105,12 @@ static bool find_prefix(const sumi_tensor_set* set, const sumi_signature* signat
 static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set, int32_t component)
 {
     static const char* const s_no_prefix[] = {"", NULL};
-    SUMI_ASSERT(component == ANY_COMPONENT || (component >= 0 && component < SUMI_COMPONENT_COUNT));
+    SUMI_ASSERT(component == SUMI_ANY_COMPONENT || (component >= 0 && component < SUMI_COMPONENT_COUNT));
     match best = {.rank = INT32_MAX};
     for (size_t k = 0; k < checkpoint->signature_count; k++) {
         const sumi_signature* signature = &checkpoint->signatures[k];
         if (signature->tensors[0] == NULL
-            || (component != ANY_COMPONENT && (int32_t)signature->component != component)) {
+            || (component != SUMI_ANY_COMPONENT && (int32_t)signature->component != component)) {
             continue;
         }
         const char* const* prefixes = signature->prefixes != NULL ? signature->prefixes : s_no_prefix;
@@ -134,84 +125,19 @@ static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set
     return best;
 }
 
-// ---- Paths ----------------------------------------------------------------------------------------------------------
-
-// folder/name in new memory.
-static sumi_result join(sumi_heap* heap, const char* folder, const char* name, sumi_error* error, char** out_path)
-{
-    const size_t bytes = strlen(folder) + strlen(name) + 2;
-    *out_path = sumi_alloc(heap, bytes);
-    if (*out_path == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
-    sumi_path_join(*out_path, bytes, folder, name);
-    return SUMI_OK;
-}
-
-// The folder that a file or a folder is in: "a/b.txt" -> "a", "a/b/" -> "a", "b.txt" -> ".".
-static sumi_result parent(sumi_heap* heap, const char* path, sumi_error* error, char** out_folder)
-{
-    size_t bytes = strlen(path);
-    while (bytes > 1 && path[bytes - 1] == '/') { bytes--; }
-    while (bytes > 0 && path[bytes - 1] != '/' && path[bytes - 1] != '\\') { bytes--; }
-    *out_folder = sumi_alloc(heap, bytes + 2);
-    if (*out_folder == NULL) { return sumi_out_of_memory(error, bytes + 2, "a file name"); }
-    memcpy(*out_folder, bytes > 0 ? path : ".", bytes > 0 ? bytes : 1);
-    (*out_folder)[bytes > 1 ? bytes - 1 : 1] = '\0';
-    return SUMI_OK;
-}
-
-// The host's file callbacks know files only: whatever does not open as one is taken for a folder, and then something
-// must be found in it.
-static bool is_folder(const sumi_checkpoint* checkpoint, const char* path)
-{
-    return !sumi_file_exists(checkpoint->files, path);
-}
-
-static sumi_result copy(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy)
-{
-    *out_copy = sumi_copy_text(heap, text);
-    return *out_copy != NULL || text == NULL ? SUMI_OK : sumi_out_of_memory(error, strlen(text) + 1, "a file name");
-}
-
-static sumi_result check_json(const sumi_file* file, sumi_error* error)
-{
-    SUMI_ASSERT(file->data != NULL || file->bytes == 0);
-    sumi_json json;
-    sumi_json_begin(&json, file->data, (size_t)file->bytes, error);
-    json.name = file->path;
-    if (sumi_json_peek(&json) != SUMI_JSON_OBJECT) { sumi_json_refuse(&json, "an object is due"); }
-    sumi_json_skip(&json);
-    return sumi_json_end(&json);
-}
-
-// Opens folder/name into file if it is there. file->data stays NULL otherwise.
-static sumi_result open_if_there(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder, const char* name,
-                                 bool is_json, sumi_error* error)
-{
-    SUMI_ASSERT(file->heap == NULL); // closed
-    char* path;
-    SUMI_TRY(join(checkpoint->heap, folder, name, error, &path));
-    sumi_result result = SUMI_OK;
-    if (sumi_file_exists(checkpoint->files, path)) {
-        result = sumi_file_open(file, checkpoint->heap, checkpoint->files, path, error);
-        if (result == SUMI_OK && is_json) { result = check_json(file, error); }
-    }
-    sumi_free(checkpoint->heap, path);
-    return result;
-}
-
 // ---- Begin ----------------------------------------------------------------------------------------------------------
 
 static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int32_t component, bool given, bool folder,
                               sumi_error* error)
 {
-    SUMI_ASSERT(checkpoint->source_count < MAX_SOURCES && component >= ANY_COMPONENT
+    SUMI_ASSERT(checkpoint->source_count < MAX_SOURCES && component >= SUMI_ANY_COMPONENT
                 && component < SUMI_COMPONENT_COUNT);
     source* s = &checkpoint->sources[checkpoint->source_count++];
     sumi_tensor_set_init(&s->set, checkpoint->heap, checkpoint->files);
     s->component = component;
     s->given = given;
     s->is_folder = folder;
-    return copy(checkpoint->heap, path, error, &s->path);
+    return sumi_checkpoint_copy_text(checkpoint->heap, path, error, &s->path);
 }
 
 // The path that the caller gave for a component, NULL when there is none or it is not asked for.
@@ -222,12 +148,13 @@ static const char* given_path(const sumi_checkpoint_desc* desc, int32_t kind)
 
 static sumi_result keep_paths(sumi_checkpoint* checkpoint, const sumi_checkpoint_desc* desc, sumi_error* error)
 {
-    SUMI_TRY(copy(checkpoint->heap, desc->path, error, &checkpoint->path));
+    SUMI_TRY(sumi_checkpoint_copy_text(checkpoint->heap, desc->path, error, &checkpoint->path));
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !desc->without_text_encoder; i++) {
-        SUMI_TRY(copy(checkpoint->heap, desc->tokenizer_paths[i], error, &checkpoint->tokenizer_paths[i]));
+        SUMI_TRY(sumi_checkpoint_copy_text(checkpoint->heap, desc->tokenizer_paths[i], error,
+                                           &checkpoint->tokenizer_paths[i]));
     }
-    return copy(checkpoint->heap, desc->without_text_encoder ? NULL : desc->processor_path, error,
-                &checkpoint->processor_path);
+    return sumi_checkpoint_copy_text(checkpoint->heap, desc->without_text_encoder ? NULL : desc->processor_path, error,
+                                     &checkpoint->processor_path);
 }
 
 // The folders below `path`, and `path` itself.
@@ -239,13 +166,13 @@ static sumi_result add_folders(sumi_checkpoint* checkpoint, const sumi_checkpoin
             continue;
         }
         char* folder;
-        SUMI_TRY(join(checkpoint->heap, desc->path, s_folders[kind][0], error, &folder));
+        SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, desc->path, s_folders[kind][0], error, &folder));
         const sumi_result result = add_source(checkpoint, folder, kind, false, true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
     // the folder of a single component has its weights at its top
-    return add_source(checkpoint, desc->path, ANY_COMPONENT, false, true, error);
+    return add_source(checkpoint, desc->path, SUMI_ANY_COMPONENT, false, true, error);
 }
 
 sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
@@ -257,6 +184,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     checkpoint->files = files;
     checkpoint->signatures = desc->signatures;
     checkpoint->signature_count = desc->signature_count;
+    checkpoint->class_words = desc->class_words;
     checkpoint->without_text_encoder = desc->without_text_encoder;
     bool any = desc->path != NULL;
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { any = any || given_path(desc, kind) != NULL; }
@@ -271,12 +199,14 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     SUMI_TRY(keep_paths(checkpoint, desc, error));
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const char* path = given_path(desc, kind);
-        if (path != NULL) { SUMI_TRY(add_source(checkpoint, path, kind, true, is_folder(checkpoint, path), error)); }
+        if (path != NULL) {
+            SUMI_TRY(add_source(checkpoint, path, kind, true, sumi_checkpoint_is_folder(checkpoint, path), error));
+        }
     }
     if (desc->path == NULL) { return SUMI_OK; }
-    checkpoint->path_is_folder = is_folder(checkpoint, desc->path);
+    checkpoint->path_is_folder = sumi_checkpoint_is_folder(checkpoint, desc->path);
     return checkpoint->path_is_folder ? add_folders(checkpoint, desc, error)
-                                      : add_source(checkpoint, desc->path, ANY_COMPONENT, true, false, error);
+                                      : add_source(checkpoint, desc->path, SUMI_ANY_COMPONENT, true, false, error);
 }
 
 // ---- Locate and open ------------------------------------------------------------------------------------------------
@@ -297,10 +227,10 @@ static sumi_result locate_in(sumi_checkpoint* checkpoint, source* s, const char*
 // Looks in the folders that the component may have below a model's folder; the source moves to the one with weights.
 static sumi_result locate_below(sumi_checkpoint* checkpoint, source* s, const char* model, sumi_error* error)
 {
-    SUMI_ASSERT(s->component != ANY_COMPONENT);
+    SUMI_ASSERT(s->component != SUMI_ANY_COMPONENT);
     for (int32_t i = 0; i < 2 && s_folders[s->component][i] != NULL && !s->found; i++) {
         char* folder;
-        SUMI_TRY(join(checkpoint->heap, model, s_folders[s->component][i], error, &folder));
+        SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, model, s_folders[s->component][i], error, &folder));
         const sumi_result result = locate_in(checkpoint, s, folder, error);
         if (result == SUMI_OK && s->found) {
             sumi_free(checkpoint->heap, s->path);
@@ -319,7 +249,9 @@ static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* er
         s->found = true;
         return sumi_tensor_opening_locate_file(&s->opening, checkpoint->heap, s->path, error);
     }
-    if (s->component != ANY_COMPONENT && !s->given) { return locate_below(checkpoint, s, checkpoint->path, error); }
+    if (s->component != SUMI_ANY_COMPONENT && !s->given) {
+        return locate_below(checkpoint, s, checkpoint->path, error);
+    }
     SUMI_TRY(locate_in(checkpoint, s, s->path, error));
     if (!s->found && s->given) { // a whole model's folder given for one component: its folder is below
         SUMI_TRY(locate_below(checkpoint, s, s->path, error));
@@ -342,7 +274,7 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
         below = below || (!checkpoint->sources[i].given && checkpoint->sources[i].found);
     }
     // with components in folders, files at the top are something else
-    if (!(s->component == ANY_COMPONENT && s->is_folder && below)) { SUMI_TRY(locate(checkpoint, s, error)); }
+    if (!(s->component == SUMI_ANY_COMPONENT && s->is_folder && below)) { SUMI_TRY(locate(checkpoint, s, error)); }
     checkpoint->file_count += s->opening.count;
     checkpoint->current++;
     return SUMI_OK;
@@ -369,7 +301,7 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* compo
 // A file that was given for a component and is not one.
 static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source* s, sumi_error* error)
 {
-    const match other = find_match(checkpoint, &s->set, ANY_COMPONENT);
+    const match other = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
     const sumi_signature* looks = other.signature;
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s: its %zu tensors are not those of a known %s%s%s%s%s%s; check which component the file is",
@@ -406,8 +338,8 @@ static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* 
     for (int32_t i = 0; i < checkpoint->source_count; i++) {
         const source* s = &checkpoint->sources[i];
         any = any || s->found;
-        if (s->component == ANY_COMPONENT && s->found
-            && find_match(checkpoint, &s->set, ANY_COMPONENT).signature == NULL) {
+        if (s->component == SUMI_ANY_COMPONENT && s->found
+            && find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT).signature == NULL) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                              "%s: its %zu tensors are neither a known transformer, text encoder nor VAE", s->path,
                              s->set.count);
@@ -449,7 +381,7 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
 }
 
 // Whether a config.json that was not found in the component's own folder is about this component.
-static bool config_suits(const sumi_file* file, int32_t kind)
+static bool config_suits(const sumi_checkpoint* checkpoint, const sumi_file* file, int32_t kind)
 {
     sumi_json json;
     sumi_json_text key, text;
@@ -461,10 +393,8 @@ static bool config_suits(const sumi_file* file, int32_t kind)
             && sumi_json_string(&json, &text)) {
             char name[128] = "";
             sumi_json_decode(&text, name, sizeof name - 1);
-            suits = suits
-                 || (kind == SUMI_COMPONENT_TRANSFORMER
-                     && (strstr(name, "Transformer") != NULL || strstr(name, "DiT") != NULL))
-                 || (kind == SUMI_COMPONENT_VAE && strstr(name, "Autoencoder") != NULL);
+            const char* const* words = checkpoint->class_words != NULL ? checkpoint->class_words[kind] : NULL;
+            for (; words != NULL && *words != NULL; words++) { suits = suits || strstr(name, *words) != NULL; }
         } else {
             suits = suits
                  || (is_for_prompts(kind) && (sumi_json_is(&key, "architectures") || sumi_json_is(&key, "model_type")));
@@ -474,38 +404,32 @@ static bool config_suits(const sumi_file* file, int32_t kind)
     return suits;
 }
 
-static const source* source_of(const sumi_checkpoint* checkpoint, const sumi_component* component)
-{
-    for (int32_t i = 0; i < checkpoint->source_count; i++) {
-        if (component->set == &checkpoint->sources[i].set) { return &checkpoint->sources[i]; }
-    }
-    return NULL;
-}
-
 static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
 {
     sumi_component* component = &checkpoint->components[kind];
-    const source* s = source_of(checkpoint, component);
+    const source* s = sumi_checkpoint_source_of(checkpoint, component);
     if (s == NULL) { return SUMI_OK; }
     if (s->is_folder) {
-        SUMI_TRY(open_if_there(checkpoint, &component->config, s->path, "config.json", true, error));
+        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &component->config, s->path, "config.json", true, error));
     } else {
         char* folder;
-        SUMI_TRY(parent(checkpoint->heap, s->path, error, &folder));
-        const sumi_result result = open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
+        SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
+        const sumi_result result =
+            sumi_checkpoint_open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
     if (component->config.data != NULL && (!s->is_folder || s->component != kind)
-        && !config_suits(&component->config, kind)) {
+        && !config_suits(checkpoint, &component->config, kind)) {
         sumi_file_close(&component->config);
     }
     // weights from elsewhere for the model of `path`
     for (int32_t i = 0; i < 2 && checkpoint->path_is_folder && component->config.data == NULL; i++) {
         if (s_folders[kind][i] == NULL) { break; }
         char* folder;
-        SUMI_TRY(join(checkpoint->heap, checkpoint->path, s_folders[kind][i], error, &folder));
-        const sumi_result result = open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
+        SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, checkpoint->path, s_folders[kind][i], error, &folder));
+        const sumi_result result =
+            sumi_checkpoint_open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
@@ -533,7 +457,8 @@ static sumi_result resolve_config(sumi_checkpoint* checkpoint, int32_t kind, sum
 static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     sumi_file file = {0};
-    sumi_result result = open_if_there(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
+    sumi_result result =
+        sumi_checkpoint_open_if_there(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
     if (result == SUMI_OK && file.data != NULL) {
         sumi_json json;
         sumi_json_text key, text;
@@ -555,201 +480,6 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
     return result;
 }
 
-// ---- Tokenizers -----------------------------------------------------------------------------------------------------
-
-static const char* const s_sentencepiece_names[] = {"tokenizer.model", "sentencepiece.bpe.model", "spiece.model"};
-
-static void close_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer)
-{
-    sumi_file_close(&tokenizer->file);
-    sumi_file_close(&tokenizer->merges);
-    sumi_file_close(&tokenizer->config);
-    sumi_file_close(&tokenizer->added);
-    sumi_file_close(&tokenizer->special);
-    sumi_free(checkpoint->heap, tokenizer->folder);
-    sumi_free(checkpoint->heap, tokenizer->looked_in);
-    memset(tokenizer, 0, sizeof *tokenizer);
-}
-
-// Appends ", folder" to the list of places for messages.
-static sumi_result note_place(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
-                              sumi_error* error)
-{
-    const char* before = tokenizer->looked_in != NULL ? tokenizer->looked_in : "";
-    const size_t bytes = strlen(before) + strlen(folder) + 3;
-    char* list = sumi_alloc(checkpoint->heap, bytes);
-    if (list == NULL) { return sumi_out_of_memory(error, bytes, "a list of folders"); }
-    snprintf(list, bytes, "%s%s%s", before, before[0] != '\0' ? ", " : "", folder);
-    sumi_free(checkpoint->heap, tokenizer->looked_in);
-    tokenizer->looked_in = list;
-    return SUMI_OK;
-}
-
-// The tokenizer is what its main file holds, with the files beside it that its form needs.
-static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
-                                 sumi_tokenizer_form form, sumi_error* error)
-{
-    SUMI_ASSERT(tokenizer->form == SUMI_TOKENIZER_ABSENT && tokenizer->file.heap != NULL && tokenizer->folder != NULL);
-    tokenizer->form = form;
-    tokenizer->data = tokenizer->file.data;
-    tokenizer->bytes = (size_t)tokenizer->file.bytes;
-    tokenizer->path = tokenizer->file.path;
-    if (form == SUMI_TOKENIZER_JSON) { return SUMI_OK; }
-    const char* folder = tokenizer->folder;
-    if (form == SUMI_TOKENIZER_VOCABULARY) {
-        SUMI_TRY(open_if_there(checkpoint, &tokenizer->merges, folder, "merges.txt", false, error));
-    }
-    SUMI_TRY(open_if_there(checkpoint, &tokenizer->config, folder, "tokenizer_config.json", false, error));
-    SUMI_TRY(open_if_there(checkpoint, &tokenizer->added, folder, "added_tokens.json", false, error));
-    return open_if_there(checkpoint, &tokenizer->special, folder, "special_tokens_map.json", false, error);
-}
-
-// Looks for a tokenizer in folder/name, where name may be "".
-static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
-                                 const char* name, sumi_error* error)
-{
-    if (tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
-    SUMI_ASSERT(tokenizer->folder == NULL && tokenizer->file.heap == NULL);
-    SUMI_TRY(name[0] != '\0' ? join(checkpoint->heap, folder, name, error, &tokenizer->folder)
-                             : copy(checkpoint->heap, folder, error, &tokenizer->folder));
-    const char* place = tokenizer->folder;
-    SUMI_TRY(note_place(checkpoint, tokenizer, place, error));
-    SUMI_TRY(open_if_there(checkpoint, &tokenizer->file, place, "tokenizer.json", false, error));
-    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_JSON, error); }
-    SUMI_TRY(open_if_there(checkpoint, &tokenizer->file, place, "vocab.json", false, error));
-    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_VOCABULARY, error); }
-    for (size_t i = 0; i < sizeof s_sentencepiece_names / sizeof *s_sentencepiece_names; i++) {
-        SUMI_TRY(open_if_there(checkpoint, &tokenizer->file, place, s_sentencepiece_names[i], false, error));
-        if (tokenizer->file.heap != NULL) {
-            return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_SENTENCEPIECE, error);
-        }
-    }
-    sumi_free(checkpoint->heap, tokenizer->folder);
-    tokenizer->folder = NULL;
-    return SUMI_OK;
-}
-
-static bool ends_with(const char* text, const char* end)
-{
-    const size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
-// A file given as the tokenizer: told by its name, else by whether it begins like JSON.
-static sumi_tokenizer_form form_of(const sumi_file* file)
-{
-    if (ends_with(file->path, ".model")) { return SUMI_TOKENIZER_SENTENCEPIECE; }
-    if (ends_with(file->path, "vocab.json")) { return SUMI_TOKENIZER_VOCABULARY; }
-    const unsigned char* data = file->data;
-    uint64_t at = 0;
-    while (at < file->bytes && (data[at] == ' ' || data[at] == '\t' || data[at] == '\r' || data[at] == '\n')) { at++; }
-    // the first field of a SentencePiece model, a piece, begins with this byte, which is a line feed too
-    const bool is_pieces = file->bytes > 0 && data[0] == 0x0A && at < file->bytes && data[at] != '{';
-    return is_pieces ? SUMI_TOKENIZER_SENTENCEPIECE : SUMI_TOKENIZER_JSON;
-}
-
-static sumi_result open_given_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
-                                        const char* given, sumi_error* error)
-{
-    if (is_folder(checkpoint, given)) {
-        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "", error));
-        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "tokenizer", error));
-        return tokenizer->form != SUMI_TOKENIZER_ABSENT
-                 ? SUMI_OK
-                 : sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                             "%s: no such file, and no folder that holds tokenizer.json, vocab.json with merges.txt, "
-                             "or a SentencePiece model (tokenizer.model, sentencepiece.bpe.model, spiece.model)",
-                             given);
-    }
-    SUMI_TRY(parent(checkpoint->heap, given, error, &tokenizer->folder));
-    SUMI_TRY(sumi_file_open(&tokenizer->file, checkpoint->heap, checkpoint->files, given, error));
-    return use_tokenizer(checkpoint, tokenizer, form_of(&tokenizer->file), error);
-}
-
-// The SentencePiece model among an encoder's tensors. Files of several parts have it behind the encoder's prefix or
-// behind the first words of that: "text_encoders.X.transformer.", "text_encoders.X.", "text_encoders."; the last, which
-// is nobody's own, can only be the first encoder's.
-static const sumi_tensor* find_pieces(const sumi_component* component, int32_t encoder)
-{
-    static const char s_name[] = "spiece_model";
-    const sumi_tensor* pieces = sumi_component_find(component, s_name);
-    size_t bytes = component->present ? strlen(component->prefix) : 0;
-    while (pieces == NULL && bytes > 0) {
-        char name[256];
-        bytes--; // the dot
-        while (bytes > 0 && component->prefix[bytes - 1] != '.') { bytes--; }
-        const bool is_shared = bytes > 0 && memchr(component->prefix, '.', bytes - 1) == NULL;
-        if (bytes == 0 || bytes + sizeof s_name > sizeof name || (is_shared && encoder > 0)) { break; }
-        snprintf(name, sizeof name, "%.*s%s", (int)bytes, component->prefix, s_name);
-        pieces = sumi_tensor_find(component->set, name);
-    }
-    return pieces;
-}
-
-// Beside the text encoder's weights: in their own file, in their folder, in the folder beside it.
-static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
-{
-    sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
-    const sumi_component* component =
-        &checkpoint->components[encoder == 0 ? SUMI_COMPONENT_TEXT_ENCODER : SUMI_COMPONENT_TEXT_ENCODER_2];
-    const source* s = source_of(checkpoint, component);
-    if (s == NULL || tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
-    const sumi_tensor* pieces = find_pieces(component, encoder);
-    if (pieces != NULL && pieces->bytes > 0 && pieces->bytes <= SIZE_MAX) {
-        tokenizer->form = SUMI_TOKENIZER_SENTENCEPIECE;
-        tokenizer->data = pieces->data;
-        tokenizer->bytes = (size_t)pieces->bytes;
-        tokenizer->path = component->path;
-        return SUMI_OK;
-    }
-    char* folder;
-    if (s->is_folder) { SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error)); }
-    SUMI_TRY(parent(checkpoint->heap, s->path, error, &folder));
-    // files side by side: one tokenizer there can only be the first encoder's
-    sumi_result result =
-        s->is_folder || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
-    if (result == SUMI_OK) { result = try_tokenizer(checkpoint, tokenizer, folder, name, error); }
-    sumi_free(checkpoint->heap, folder);
-    return result;
-}
-
-static sumi_result resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encoder, sumi_error* error)
-{
-    static const char* const s_places[SUMI_CHECKPOINT_ENCODERS][4] = {
-        {"tokenizer", "text_encoder", "processor", ""}, {"tokenizer_2", "text_encoder_2", "clip_model", NULL}};
-    sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
-    if (checkpoint->tokenizer_paths[encoder] != NULL) {
-        return open_given_tokenizer(checkpoint, tokenizer, checkpoint->tokenizer_paths[encoder], error);
-    }
-    for (int32_t i = 0; i < 4 && checkpoint->path_is_folder && s_places[encoder][i] != NULL; i++) {
-        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, checkpoint->path, s_places[encoder][i], error));
-    }
-    return try_beside_weights(checkpoint, encoder, s_places[encoder][0], error);
-}
-
-sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
-                                           const char* path, sumi_error* error)
-{
-    memset(checkpoint, 0, sizeof *checkpoint);
-    checkpoint->heap = heap;
-    checkpoint->files = files;
-    checkpoint->stage = STAGE_DONE;
-    return open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
-}
-
-sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
-                                              const char* needed_by, sumi_error* error)
-{
-    const char* places = tokenizer->looked_in;
-    return sumi_fail(
-        error, SUMI_FILE_NOT_FOUND,
-        "%s: the %stext encoder needs its tokenizer; give tokenizer%s_path, or open the model without text "
-        "encoders; looked for tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
-        "sentencepiece.bpe.model and spiece.model in %s",
-        needed_by, encoder == 0 ? "" : "second ", encoder == 0 ? "" : "_2",
-        places != NULL ? places : "no folder, as none was given");
-}
-
 // ---- Processor and scheduler ----------------------------------------------------------------------------------------
 
 static sumi_result resolve_processor(sumi_checkpoint* checkpoint, sumi_error* error)
@@ -757,36 +487,36 @@ static sumi_result resolve_processor(sumi_checkpoint* checkpoint, sumi_error* er
     static const char s_name[] = "preprocessor_config.json", s_below[] = "processor/preprocessor_config.json";
     const char* given = checkpoint->processor_path;
     sumi_file* file = &checkpoint->processor;
-    if (given != NULL && !is_folder(checkpoint, given)) {
+    if (given != NULL && !sumi_checkpoint_is_folder(checkpoint, given)) {
         SUMI_TRY(sumi_file_open(file, checkpoint->heap, checkpoint->files, given, error));
-        return check_json(file, error);
+        return sumi_checkpoint_check_json(file, error);
     }
     const char* folder = given != NULL ? given : checkpoint->path_is_folder ? checkpoint->path : NULL;
-    if (folder != NULL) { SUMI_TRY(open_if_there(checkpoint, file, folder, s_below, true, error)); }
+    if (folder != NULL) { SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, file, folder, s_below, true, error)); }
     if (folder != NULL && file->data == NULL) {
-        SUMI_TRY(open_if_there(checkpoint, file, folder, s_name, true, error));
+        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, file, folder, s_name, true, error));
     }
     if (given != NULL && file->data == NULL) {
         return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", given, s_name);
     }
-    const source* s = source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_VISION]);
+    const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_VISION]);
     return file->data == NULL && s != NULL && s->is_folder
-             ? open_if_there(checkpoint, file, s->path, s_name, true, error)
+             ? sumi_checkpoint_open_if_there(checkpoint, file, s->path, s_name, true, error)
              : SUMI_OK;
 }
 
 static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     if (checkpoint->path_is_folder) {
-        SUMI_TRY(open_if_there(checkpoint, &checkpoint->scheduler, checkpoint->path, "scheduler/scheduler_config.json",
-                               true, error));
+        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, checkpoint->path,
+                                               "scheduler/scheduler_config.json", true, error));
     }
-    const source* s = source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
+    const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
     if (checkpoint->scheduler.data == NULL && s != NULL && s->is_folder) { // beside the transformer's folder
         char* folder;
-        SUMI_TRY(parent(checkpoint->heap, s->path, error, &folder));
-        const sumi_result result =
-            open_if_there(checkpoint, &checkpoint->scheduler, folder, "scheduler/scheduler_config.json", true, error);
+        SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
+        const sumi_result result = sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, folder,
+                                                                 "scheduler/scheduler_config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         return result;
     }
@@ -811,7 +541,7 @@ static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
 static sumi_result resolve_rest(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !checkpoint->without_text_encoder; i++) {
-        SUMI_TRY(resolve_tokenizer(checkpoint, i, error));
+        SUMI_TRY(sumi_checkpoint_resolve_tokenizer(checkpoint, i, error));
     }
     if (!checkpoint->without_text_encoder) { SUMI_TRY(resolve_processor(checkpoint, error)); }
     return resolve_scheduler(checkpoint, error);
@@ -855,7 +585,7 @@ static void undo_step(sumi_checkpoint* checkpoint)
     case STAGE_RESOLVE: close_component(checkpoint, current); break;
     case STAGE_REST:
         for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
-            close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
+            sumi_checkpoint_close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
         }
         sumi_file_close(&checkpoint->processor);
         sumi_file_close(&checkpoint->scheduler);
@@ -923,7 +653,7 @@ void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
     if (checkpoint->heap == NULL) { return; }
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { close_component(checkpoint, kind); }
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
-        close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
+        sumi_checkpoint_close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
         sumi_free(checkpoint->heap, checkpoint->tokenizer_paths[i]);
     }
     sumi_file_close(&checkpoint->processor);
@@ -958,189 +688,14 @@ const char* sumi_component_tensor_name(const sumi_component* component, const su
     return strncmp(tensor->name, component->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
 }
 
-typedef struct quantisation {
-    char format[64]; // "" when no file says
-    bool is_rotated;
-    int64_t group; // columns that are rotated together
-} quantisation;
+// ---- A tokenizer by itself --------------------------------------------------------------------------------------------
 
-// {"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 256}; the last two may stand in an object "params"
-// instead.
-static sumi_result read_quantisation(sumi_json* json, quantisation* out)
+sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
+                                           const char* path, sumi_error* error)
 {
-    sumi_json_text key, text;
-    sumi_json_object(json);
-    while (sumi_json_key(json, &key)) {
-        const sumi_json_type type = sumi_json_peek(json);
-        if (sumi_json_is(&key, "format") && sumi_json_string(json, &text)) {
-            const size_t bytes = sumi_json_decode(&text, out->format, sizeof out->format - 1);
-            out->format[bytes < sizeof out->format ? bytes : 0] = '\0';
-            if (bytes >= sizeof out->format) { sumi_json_refuse(json, "a format with an overlong name"); }
-        } else if (sumi_json_is(&key, "convrot_groupsize")) {
-            out->group = sumi_json_integer(json);
-        } else if (sumi_json_is(&key, "params") && type == SUMI_JSON_OBJECT) {
-            SUMI_TRY(read_quantisation(json, out));
-        } else {
-            out->is_rotated = out->is_rotated || (sumi_json_is(&key, "convrot") && type == SUMI_JSON_TRUE);
-            sumi_json_skip(json);
-        }
-    }
-    return json->failed ? json->failure : SUMI_OK;
-}
-
-// What the header says of a layer: {"format_version": ..., "layers": {L: {"format": ...}}}, with L as the file has it
-// or without the prefix.
-static sumi_result quantisation_of_metadata(const sumi_component* component, const char* text, const char* layer,
-                                            quantisation* out, sumi_error* error)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", component->prefix, layer);
-    sumi_json json;
-    sumi_json_text key, name;
-    sumi_json_begin(&json, text, strlen(text), error);
-    json.name = component->path;
-    sumi_json_object(&json);
-    while (sumi_json_key(&json, &key)) {
-        if (!sumi_json_is(&key, "layers")) {
-            sumi_json_skip(&json);
-            continue;
-        }
-        sumi_json_object(&json);
-        while (sumi_json_key(&json, &name)) {
-            if (sumi_json_is(&name, full) || sumi_json_is(&name, layer)) {
-                SUMI_TRY(read_quantisation(&json, out));
-            } else {
-                sumi_json_skip(&json);
-            }
-        }
-    }
-    return sumi_json_end(&json);
-}
-
-static const sumi_tensor* find_beside(const sumi_component* component, const char* layer, const char* suffix)
-{
-    char name[512];
-    const int written = snprintf(name, sizeof name, "%s%s", layer, suffix);
-    return written > 0 && (size_t)written < sizeof name ? sumi_component_find(component, name) : NULL;
-}
-
-// What the files say of a layer.
-static sumi_result find_quantisation(const sumi_component* component, const char* layer, quantisation* out,
-                                     sumi_error* error)
-{
-    *out = (quantisation){.group = SUMI_ROTATION_MAX};
-    const sumi_tensor* quant = find_beside(component, layer, ".comfy_quant");
-    if (quant != NULL) {
-        sumi_json json;
-        sumi_json_begin(&json, quant->data, (size_t)quant->bytes, error);
-        json.name = component->path;
-        SUMI_TRY(read_quantisation(&json, out));
-        return sumi_json_end(&json);
-    }
-    for (size_t i = 0; i < component->set->metadata_count; i++) { // every shard may have its own
-        const sumi_metadata* metadata = &component->set->metadata[i];
-        if (strcmp(metadata->key, "_quantization_metadata") == 0) {
-            SUMI_TRY(quantisation_of_metadata(component, metadata->value, layer, out, error));
-        }
-    }
-    return SUMI_OK;
-}
-
-static int64_t values_in(const sumi_tensor* tensor)
-{
-    int64_t count = 1;
-    for (int32_t i = 0; i < tensor->rank; i++) { count *= tensor->shape[i]; }
-    return count;
-}
-
-// Why a weight cannot be read, in the words of "is quantised as ..."; NULL: it can. scale: NULL for none.
-static const char* why_refused(const quantisation* said, const sumi_tensor* weight, const sumi_tensor* scale,
-                               char* text, size_t text_bytes)
-{
-    const bool is_fp8 = weight->dtype == SUMI_DTYPE_F8_E4M3 || weight->dtype == SUMI_DTYPE_F8_E5M2;
-    const bool says_int8 = strcmp(said->format, "int8_tensorwise") == 0;
-    const bool says_fp8 = strcmp(said->format, "float8_e4m3fn") == 0 || strcmp(said->format, "float8_e5m2") == 0;
-    if (said->format[0] != '\0' && !says_fp8 && (!says_int8 || weight->dtype != SUMI_DTYPE_I8)) { return said->format; }
-    if (weight->dtype == SUMI_DTYPE_I8 && (!says_int8 || scale == NULL)) {
-        return says_int8 ? "int8_tensorwise without a scale" : "int8 of an unknown format";
-    }
-    if (scale != NULL && !is_fp8 && weight->dtype != SUMI_DTYPE_I8) { return sumi_dtype_get(weight->dtype)->name; }
-    if (said->is_rotated && (!says_int8 || weight->rank != 2 || !sumi_rotation_is_known(said->group))) {
-        snprintf(text, text_bytes, "%s, convrot in groups of %lld",
-                 said->format[0] != '\0' ? said->format : sumi_dtype_get(weight->dtype)->name, (long long)said->group);
-        return text;
-    }
-    if (scale != NULL && values_in(scale) != 1) {
-        const bool is_column = scale->rank == 1 || (scale->rank == 2 && scale->shape[1] == 1);
-        if (!is_column || weight->rank < 2 || scale->shape[0] != weight->shape[0]) {
-            snprintf(text, text_bytes, "%s with a scale per block", is_fp8 ? "fp8" : "int8");
-            return text;
-        }
-    }
-    return NULL;
-}
-
-// Scales of rows stay where they lie; here they are looked through once.
-static sumi_result read_scales(const sumi_component* component, const sumi_tensor* tensor, sumi_tensor_scaling* out,
-                               sumi_error* error)
-{
-    const int64_t count = values_in(tensor);
-    const bool is_float = tensor->dtype == SUMI_DTYPE_F32 || tensor->dtype == SUMI_DTYPE_BF16
-                       || tensor->dtype == SUMI_DTYPE_F16 || tensor->dtype == SUMI_DTYPE_F64;
-    if (count > 1 ? tensor->dtype != SUMI_DTYPE_F32 : !is_float) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: the scale %s is of type %s; F32 is known", component->path,
-                         tensor->name, sumi_dtype_get(tensor->dtype)->name);
-    }
-    const int32_t step = sumi_dtype_get(tensor->dtype)->block_bytes;
-    float scale = 1.0f;
-    for (int64_t i = 0; i < count; i++) {
-        sumi_dtype_to_float(tensor->dtype, (const unsigned char*)tensor->data + i * step, &scale, 1);
-        if (!(scale - scale == 0.0f)) { // infinity or NaN
-            return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the scale %s is not finite", component->path,
-                             tensor->name);
-        }
-    }
-    out->is_scaled = true;
-    out->row_scales = count > 1 ? tensor->data : NULL;
-    out->scale = count > 1 ? 1.0f : scale;
-    return SUMI_OK;
-}
-
-sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char* name, sumi_tensor_scaling* out,
-                                     sumi_error* error)
-{
-    *out = (sumi_tensor_scaling){.scale = 1.0f};
-    char layer[480], text[96];
-    const size_t bytes = strlen(name);
-    const sumi_tensor* weight = sumi_component_find(component, name);
-    if (weight == NULL || bytes < 7 || strcmp(name + bytes - 7, ".weight") != 0 || bytes - 7 >= sizeof layer) {
-        return SUMI_OK;
-    }
-    memcpy(layer, name, bytes - 7);
-    layer[bytes - 7] = '\0';
-
-    quantisation said;
-    SUMI_TRY(find_quantisation(component, layer, &said, error));
-    const sumi_tensor* scale = find_beside(component, layer, ".weight_scale");
-    scale = scale != NULL ? scale : find_beside(component, layer, ".scale_weight");
-    const char* refused = find_beside(component, layer, ".weight_scale_2") != NULL
-                            ? "nvfp4"
-                            : why_refused(&said, weight, scale, text, sizeof text);
-    if (refused != NULL) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: tensor %s%s is quantised as %s, which is not supported; take the bf16, fp8 (one scale), "
-                         "int8_tensorwise or GGUF file of the model",
-                         component->path, component->prefix, name, refused);
-    }
-    if (said.is_rotated) {
-        if (weight->shape[1] % said.group != 0) {
-            return sumi_fail(error, SUMI_FILE_MALFORMED,
-                             "%s: tensor %s%s has rows of %lld values, not a multiple of the %lld that are rotated "
-                             "together",
-                             component->path, component->prefix, name, (long long)weight->shape[1],
-                             (long long)said.group);
-        }
-        out->rotation = (int32_t)said.group;
-    }
-    return scale != NULL ? read_scales(component, scale, out, error) : SUMI_OK;
+    memset(checkpoint, 0, sizeof *checkpoint);
+    checkpoint->heap = heap;
+    checkpoint->files = files;
+    checkpoint->stage = STAGE_DONE;
+    return sumi_checkpoint_open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
 }

@@ -100,6 +100,9 @@ typedef struct sumi_checkpoint_desc {
     bool without_text_encoder;
     const sumi_signature* signatures; // the networks that are known
     size_t signature_count;
+    // By component: words, ended by NULL, of which one stands in the "_class_name" of its config.json. NULL: a list of
+    // "architectures" or a "model_type" tells it.
+    const char* const* const* class_words;
 } sumi_checkpoint_desc;
 
 typedef struct sumi_checkpoint {
@@ -113,6 +116,7 @@ typedef struct sumi_checkpoint {
     const sumi_files* files;
     const sumi_signature* signatures;
     size_t signature_count;
+    const char* const* const* class_words;
     struct sumi_source* sources;
     int32_t source_count; // one per path that was given or found
     char *path, *tokenizer_paths[SUMI_CHECKPOINT_ENCODERS], *processor_path;
@@ -151,21 +155,4 @@ const sumi_tensor* sumi_component_find(const sumi_component* component, const ch
 const char* sumi_component_tensor_name(const sumi_component* component, const sumi_tensor* tensor);
 // "transformer", "text_encoder", "text_encoder_2", "vision", "vae"
 const char* sumi_component_kind_name(sumi_component_kind kind);
-
-// What turns the elements of a stored fp8 or int8 weight into values: they are rotated in their rows, then multiplied.
-typedef struct sumi_tensor_scaling {
-    float scale;            // of all elements; 1 without one
-    const void* row_scales; // float32 for each row, at no alignment, in the file; NULL: none
-    int32_t rotation;       // columns that are rotated together (base/rotation.h); 0: none
-    bool is_scaled;         // the file has a scale, so that integers are weights
-} sumi_tensor_scaling;
-// The scaling of a stored weight; of a tensor without one {1}. name: without prefix, as in "layers.0.attention.out.weight".
-// Knows
-//   L.scale_weight                             fp8, one value (the older "scaled_fp8" files)
-//   L.weight_scale with a format of fp8        one value, or one for each row
-//   L.weight_scale with int8_tensorwise        the same; with "convrot": true rows are rotated
-// where formats are those of "comfy_quant" tensors, or of _quantization_metadata in the header. Refuses all others with
-// SUMI_NOT_SUPPORTED, naming tensor and format: nvfp4, mxfp8, scales for blocks.
-sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char* name, sumi_tensor_scaling* out,
-                                     sumi_error* error);
 #endif

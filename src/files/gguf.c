@@ -70,7 +70,7 @@ static uint64_t little_endian(const unsigned char* data, uint32_t bytes)
     return value;
 }
 
-static sumi_result read_number(reader* r, uint32_t bytes, const char* where, uint64_t* out_value)
+static sumi_result read_gguf_number(reader* r, uint32_t bytes, const char* where, uint64_t* out_value)
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 8 && r->at <= r->end);
     *out_value = 0;
@@ -83,7 +83,7 @@ static sumi_result read_number(reader* r, uint32_t bytes, const char* where, uin
 static sumi_result read_text(reader* r, const char* where, text* out_text)
 {
     uint64_t bytes;
-    SUMI_TRY(read_number(r, 8, where, &bytes));
+    SUMI_TRY(read_gguf_number(r, 8, where, &bytes));
     if (bytes > left(r)) { return truncated(r, where); }
     *out_text = (text){(const char*)r->at, (size_t)bytes};
     r->at += bytes;
@@ -101,8 +101,8 @@ static sumi_result skip_array(reader* r, int32_t depth)
 {
     SUMI_ASSERT(depth >= 0 && depth <= MAX_ARRAY_DEPTH);
     uint64_t type, count;
-    SUMI_TRY(read_number(r, 4, "an array of the metadata", &type));
-    SUMI_TRY(read_number(r, 8, "an array of the metadata", &count));
+    SUMI_TRY(read_gguf_number(r, 4, "an array of the metadata", &type));
+    SUMI_TRY(read_gguf_number(r, 8, "an array of the metadata", &count));
     if (type >= KEY_COUNT) { return malformed(r, "an array of an unknown type"); }
     if (s_key_bytes[type] > 0) {
         if (count > left(r) / s_key_bytes[type]) { return truncated(r, "an array of the metadata"); }
@@ -181,11 +181,11 @@ static sumi_result read_key(reader* r)
     uint64_t type, bits;
     SUMI_TRY(read_text(r, "a metadata key", &key));
     if (!sumi_utf8_is_valid(key.data, key.bytes)) { return malformed(r, "a metadata key that is not UTF-8"); }
-    SUMI_TRY(read_number(r, 4, "a metadata value", &type));
+    SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &type));
     if (type >= KEY_COUNT) { return malformed(r, "a metadata value of an unknown type"); }
     if (text_is(&key, "general.alignment")) {
         if (type != KEY_U32) { return malformed(r, "general.alignment is not a 32-bit number"); }
-        SUMI_TRY(read_number(r, 4, "a metadata value", &bits));
+        SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &bits));
         if (bits == 0 || (bits & (bits - 1)) != 0 || bits > MAX_ALIGNMENT) {
             return sumi_fail(r->error, SUMI_FILE_MALFORMED,
                              "%s: general.alignment is %llu; it must be a power of two up to %u", r->path,
@@ -205,7 +205,7 @@ static sumi_result read_key(reader* r)
                  ? sumi_metadata_add(r->set, key.data, key.bytes, value.data, value.bytes, r->error)
                  : SUMI_OK;
     }
-    SUMI_TRY(read_number(r, s_key_bytes[type], "a metadata value", &bits));
+    SUMI_TRY(read_gguf_number(r, s_key_bytes[type], "a metadata value", &bits));
     return add_scalar(r, &key, type, bits);
 }
 
@@ -247,35 +247,33 @@ static const char* foreign_type(uint64_t type)
     return type < sizeof s_names / sizeof *s_names ? s_names[type] : NULL;
 }
 
-static int shown(const text* name) { return name->bytes < 120 ? (int)name->bytes : 120; }
-
 // Where the tensor lies is kept as an offset until the end of the table is known.
-static sumi_result read_tensor(reader* r)
+static sumi_result read_gguf_tensor(reader* r)
 {
     text name;
     uint64_t rank, type, offset;
     sumi_tensor tensor = {.file_index = (int32_t)r->set->opened_count - 1};
     SUMI_TRY(read_text(r, "a tensor's name", &name));
     if (!sumi_utf8_is_valid(name.data, name.bytes)) { return malformed(r, "a tensor name that is not UTF-8"); }
-    SUMI_TRY(read_number(r, 4, "the table of tensors", &rank));
+    SUMI_TRY(read_gguf_number(r, 4, "the table of tensors", &rank));
     if (rank > SUMI_TENSOR_MAX_RANK) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has %llu dimensions", r->path, shown(&name),
-                         name.data, (unsigned long long)rank);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has %llu dimensions", r->path,
+                         sumi_name_shown(name.bytes), name.data, (unsigned long long)rank);
     }
     tensor.rank = (int32_t)rank;
     uint64_t count = 1;
     for (int32_t i = tensor.rank; i > 0; i--) {
         uint64_t extent;
-        SUMI_TRY(read_number(r, 8, "the table of tensors", &extent));
+        SUMI_TRY(read_gguf_number(r, 8, "the table of tensors", &extent));
         if (extent > INT64_MAX || (extent != 0 && count > INT64_MAX / extent)) {
             return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the shape of tensor %.*s overflows 63 bits", r->path,
-                             shown(&name), name.data);
+                             sumi_name_shown(name.bytes), name.data);
         }
         count *= extent;
         tensor.shape[i - 1] = (int64_t)extent;
     }
-    SUMI_TRY(read_number(r, 4, "the table of tensors", &type));
-    SUMI_TRY(read_number(r, 8, "the table of tensors", &offset));
+    SUMI_TRY(read_gguf_number(r, 4, "the table of tensors", &type));
+    SUMI_TRY(read_gguf_number(r, 8, "the table of tensors", &offset));
     tensor.dtype = dtype_of(type);
     if (tensor.dtype == SUMI_DTYPE_NONE) {
         const char* foreign = foreign_type(type);
@@ -283,34 +281,34 @@ static sumi_result read_tensor(reader* r)
             return sumi_fail(r->error, SUMI_NOT_SUPPORTED,
                              "%s: tensor %.*s is of type %s, which this library does not read; take a file of Q3_K, "
                              "Q4_K, Q5_K, Q6_K or Q8_0",
-                             r->path, shown(&name), name.data, foreign);
+                             r->path, sumi_name_shown(name.bytes), name.data, foreign);
         }
         return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s is of the unknown type %llu", r->path,
-                         shown(&name), name.data, (unsigned long long)type);
+                         sumi_name_shown(name.bytes), name.data, (unsigned long long)type);
     }
     const sumi_dtype_info* info = sumi_dtype_get(tensor.dtype);
     const int64_t row = tensor.rank > 0 ? tensor.shape[tensor.rank - 1] : 1;
     if (row % info->block != 0) {
         return sumi_fail(r->error, SUMI_FILE_MALFORMED,
                          "%s: tensor %.*s has rows of %lld values, not a multiple of the %d that make a block of %s",
-                         r->path, shown(&name), name.data, (long long)row, (int)info->block, info->name);
+                         r->path, sumi_name_shown(name.bytes), name.data, (long long)row, (int)info->block, info->name);
     }
     if (count / (uint64_t)info->block > UINT64_MAX / (uint64_t)info->block_bytes) {
         return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the bytes of tensor %.*s overflow 64 bits", r->path,
-                         shown(&name), name.data);
+                         sumi_name_shown(name.bytes), name.data);
     }
     tensor.bytes = sumi_dtype_bytes(tensor.dtype, count);
     const uint64_t file_bytes = (uint64_t)(r->end - r->begin);
     if (offset % r->alignment != 0) {
         return sumi_fail(r->error, SUMI_FILE_MALFORMED,
-                         "%s: tensor %.*s is at offset %llu, not a multiple of the alignment %u", r->path, shown(&name),
-                         name.data, (unsigned long long)offset, r->alignment);
+                         "%s: tensor %.*s is at offset %llu, not a multiple of the alignment %u", r->path,
+                         sumi_name_shown(name.bytes), name.data, (unsigned long long)offset, r->alignment);
     }
     if (offset > file_bytes || tensor.bytes > file_bytes - offset) {
         return sumi_fail(r->error, SUMI_FILE_TRUNCATED,
                          "%s: tensor %.*s needs %llu bytes at offset %llu, the whole file has %llu", r->path,
-                         shown(&name), name.data, (unsigned long long)tensor.bytes, (unsigned long long)offset,
-                         (unsigned long long)file_bytes);
+                         sumi_name_shown(name.bytes), name.data, (unsigned long long)tensor.bytes,
+                         (unsigned long long)offset, (unsigned long long)file_bytes);
     }
     tensor.data = r->begin + offset;
     return sumi_tensor_set_add(r->set, name.data, name.bytes, &tensor, r->path, r->error);
@@ -350,14 +348,14 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: does not begin with GGUF", path);
     }
     r.at += 4;
-    SUMI_TRY(read_number(&r, 4, "the header", &version));
+    SUMI_TRY(read_gguf_number(&r, 4, "the header", &version));
     if (version != 2 && version != 3) {
         return sumi_fail(
             error, SUMI_NOT_SUPPORTED, "%s: GGUF version %llu%s; versions 2 and 3 in little endian are read", path,
             (unsigned long long)version, version == 0x02000000 || version == 0x03000000 ? " (a big-endian file)" : "");
     }
-    SUMI_TRY(read_number(&r, 8, "the header", &tensor_count));
-    SUMI_TRY(read_number(&r, 8, "the header", &key_count));
+    SUMI_TRY(read_gguf_number(&r, 8, "the header", &tensor_count));
+    SUMI_TRY(read_gguf_number(&r, 8, "the header", &key_count));
     const size_t first = set->count;
     if (key_count == 0 && tensor_count == 0) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a GGUF file with nothing in it", path);
@@ -368,7 +366,7 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
                          (unsigned long long)key_count, (unsigned long long)tensor_count, (unsigned long long)bytes);
     }
     for (uint64_t i = 0; i < key_count; i++) { SUMI_TRY(read_key(&r)); }
-    for (uint64_t i = 0; i < tensor_count; i++) { SUMI_TRY(read_tensor(&r)); }
+    for (uint64_t i = 0; i < tensor_count; i++) { SUMI_TRY(read_gguf_tensor(&r)); }
     SUMI_TRY(place_tensors(&r, first));
     return SUMI_OK;
 }

@@ -412,7 +412,7 @@ typedef struct number {
 } number;
 
 // Passes one number, checking its grammar: -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
-static bool read_number(sumi_json* json, number* out)
+static bool read_json_number(sumi_json* json, number* out)
 {
     const sumi_json_type found = sumi_json_peek(json);
     if (found == SUMI_JSON_ERROR) { return false; }
@@ -508,7 +508,7 @@ static double scale_by_ten(uint64_t digits, int32_t power)
 double sumi_json_number(sumi_json* json)
 {
     number text;
-    if (!read_number(json, &text)) { return 0; }
+    if (!read_json_number(json, &text)) { return 0; }
     uint64_t digits = 0;
     int32_t power = 0, kept = 0;
     bool fraction = false;
@@ -549,7 +549,7 @@ static uint64_t read_whole(sumi_json* json, bool allow_minus, bool* out_negative
 {
     number text;
     *out_negative = false;
-    if (!read_number(json, &text)) { return 0; }
+    if (!read_json_number(json, &text)) { return 0; }
     uint64_t value = 0;
     const char* reason = !text.whole                   ? "a whole number is due, without point or exponent"
                        : text.negative && !allow_minus ? "a number that is not negative is due"
@@ -621,7 +621,7 @@ void sumi_json_skip(sumi_json* json)
         case SUMI_JSON_OBJECT: sumi_json_object(json); break;
         case SUMI_JSON_ARRAY: sumi_json_array(json); break;
         case SUMI_JSON_STRING: read_string(json, &text); break;
-        case SUMI_JSON_NUMBER: read_number(json, &passed); break;
+        case SUMI_JSON_NUMBER: read_json_number(json, &passed); break;
         case SUMI_JSON_TRUE:
         case SUMI_JSON_FALSE: sumi_json_bool(json); break;
         case SUMI_JSON_NULL: sumi_json_null(json); break;

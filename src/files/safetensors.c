@@ -26,7 +26,7 @@ typedef struct reader {
     sumi_error* error;
 } reader;
 
-static sumi_result decode(reader* r, const sumi_json_text* text, const char** out_text, size_t* out_bytes)
+static sumi_result decode_text(reader* r, const sumi_json_text* text, const char** out_text, size_t* out_bytes)
 {
     if (!text->escaped) {
         *out_text = text->data;
@@ -40,7 +40,6 @@ static sumi_result decode(reader* r, const sumi_json_text* text, const char** ou
 }
 
 // How much of a name a message shows.
-static int shown(size_t bytes) { return bytes < 120 ? (int)bytes : 120; }
 
 static sumi_result read_metadata(reader* r)
 {
@@ -86,11 +85,11 @@ static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, su
         if (r->json.failed) { break; }
         if (tensor->rank == SUMI_TENSOR_MAX_RANK) {
             return sumi_fail(r->error, SUMI_NOT_SUPPORTED, "%s: tensor %.*s has more than %d dimensions", r->path,
-                             shown(name_bytes), name, SUMI_TENSOR_MAX_RANK);
+                             sumi_name_shown(name_bytes), name, SUMI_TENSOR_MAX_RANK);
         }
         if (extent > INT64_MAX) {
             return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has an extent of 2^63 or more", r->path,
-                             shown(name_bytes), name);
+                             sumi_name_shown(name_bytes), name);
         }
         tensor->shape[tensor->rank++] = (int64_t)extent;
     }
@@ -109,35 +108,35 @@ static sumi_result place(reader* r, const char* name, size_t name_bytes, sumi_te
         const uint64_t extent = (uint64_t)tensor->shape[i];
         if (extent != 0 && count > UINT64_MAX / extent) {
             return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the shape of tensor %.*s overflows 64 bits", r->path,
-                             shown(name_bytes), name);
+                             sumi_name_shown(name_bytes), name);
         }
         count *= extent;
     }
     if (count > UINT64_MAX / element_bytes) {
         return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the bytes of tensor %.*s overflow 64 bits", r->path,
-                         shown(name_bytes), name);
+                         sumi_name_shown(name_bytes), name);
     }
     tensor->bytes = count * element_bytes;
     if (begin > end || end - begin != tensor->bytes) {
         return sumi_fail(r->error, SUMI_FILE_MALFORMED,
                          "%s: tensor %.*s has offsets %llu to %llu, but its shape needs %llu bytes", r->path,
-                         shown(name_bytes), name, (unsigned long long)begin, (unsigned long long)end,
+                         sumi_name_shown(name_bytes), name, (unsigned long long)begin, (unsigned long long)end,
                          (unsigned long long)tensor->bytes);
     }
     if (end > r->data_bytes) {
         return sumi_fail(r->error, SUMI_FILE_TRUNCATED,
                          "%s: tensor %.*s ends at byte %llu of the data, the file has %llu; download it again", r->path,
-                         shown(name_bytes), name, (unsigned long long)end, (unsigned long long)r->data_bytes);
+                         sumi_name_shown(name_bytes), name, (unsigned long long)end, (unsigned long long)r->data_bytes);
     }
     tensor->data = r->data + begin;
     return SUMI_OK;
 }
 
-static sumi_result read_tensor(reader* r, const sumi_json_text* key)
+static sumi_result read_header_tensor(reader* r, const sumi_json_text* key)
 {
     const char* name;
     size_t name_bytes;
-    SUMI_TRY(decode(r, key, &name, &name_bytes));
+    SUMI_TRY(decode_text(r, key, &name, &name_bytes));
     sumi_tensor tensor = {.file_index = (int32_t)r->set->opened_count - 1};
     uint64_t offsets[2] = {0, 0};
     bool has_dtype = false, has_shape = false, has_offsets = false;
@@ -176,7 +175,8 @@ static sumi_result read_tensor(reader* r, const sumi_json_text* key)
     }
     if (r->json.failed) { return r->json.failure; }
     if (!has_dtype || !has_shape || !has_offsets) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has no %s", r->path, shown(name_bytes), name,
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has no %s", r->path,
+                         sumi_name_shown(name_bytes), name,
                          !has_dtype   ? "dtype"
                          : !has_shape ? "shape"
                                       : "data_offsets");
@@ -270,7 +270,7 @@ static sumi_result read_header(reader* r, size_t first)
     sumi_json_object(&r->json);
     while (sumi_json_key(&r->json, &key)) {
         if (!sumi_json_is(&key, "__metadata__")) {
-            SUMI_TRY(read_tensor(r, &key));
+            SUMI_TRY(read_header_tensor(r, &key));
             continue;
         }
         if (has_metadata) {

@@ -57,7 +57,7 @@ typedef struct walker {
 } walker;
 
 // A decoded, terminated string in the scratch.
-static sumi_result decode(walker* w, const sumi_json_text* text, size_t* out_bytes)
+static sumi_result decode_name(walker* w, const sumi_json_text* text, size_t* out_bytes)
 {
     SUMI_TRY(sumi_grow(w->heap, (void**)&w->scratch, &w->scratch_bytes, text->bytes + 1, 1, w->error));
     *out_bytes = sumi_json_decode(text, w->scratch, w->scratch_bytes);
@@ -71,7 +71,7 @@ static sumi_result walk_entry(walker* w, const sumi_json_text* name, const sumi_
     SUMI_ASSERT((w->opening == NULL) != (w->set == NULL));
     size_t bytes;
     if (w->opening == NULL) {
-        SUMI_TRY(decode(w, name, &bytes));
+        SUMI_TRY(decode_name(w, name, &bytes));
         if (strlen(w->scratch) != bytes || sumi_tensor_find(w->set, w->scratch) == NULL) {
             return sumi_fail(w->error, SUMI_TENSOR_MISSING,
                              "%s: names tensor %.120s, which is in none of the shards; download the folder again",
@@ -79,7 +79,7 @@ static sumi_result walk_entry(walker* w, const sumi_json_text* name, const sumi_
         }
         return SUMI_OK;
     }
-    SUMI_TRY(decode(w, shard, &bytes));
+    SUMI_TRY(decode_name(w, shard, &bytes));
     const char* fault = shard_name_fault(w->scratch, bytes);
     if (fault != NULL) {
         return sumi_fail(w->error, SUMI_FILE_MALFORMED, "%s: the shard name \"%.120s\" %s", w->path, w->scratch, fault);
@@ -136,17 +136,4 @@ sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const 
                              const char* path, sumi_error* error)
 {
     return walk(&(walker){.heap = heap, .set = set, .path = path, .error = error}, data, bytes);
-}
-
-sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* folder,
-                            const char* path, sumi_error* error)
-{
-    sumi_tensor_opening opening = {.heap = set->heap};
-    sumi_result result = sumi_index_list_shards(&opening, data, bytes, folder, path, error);
-    for (bool done = false; result == SUMI_OK && !done;) {
-        result = sumi_tensor_opening_step(&opening, set, error, &done);
-    }
-    if (result == SUMI_OK) { result = sumi_index_check(set, set->heap, data, bytes, path, error); }
-    sumi_tensor_opening_end(&opening);
-    return result;
 }

@@ -9,7 +9,7 @@ typedef struct sink {
     uint64_t bytes;
 } sink;
 
-static void put(sink* s, const void* data, uint64_t bytes)
+static void put_bytes(sink* s, const void* data, uint64_t bytes)
 {
     if (s->at != NULL && bytes > 0) {
         memcpy(s->at, data, (size_t)bytes);
@@ -18,7 +18,7 @@ static void put(sink* s, const void* data, uint64_t bytes)
     s->bytes += bytes;
 }
 
-static void put_text(sink* s, const char* text) { put(s, text, strlen(text)); }
+static void put_header_text(sink* s, const char* text) { put_bytes(s, text, strlen(text)); }
 
 static void put_number(sink* s, uint64_t value)
 {
@@ -28,61 +28,61 @@ static void put_number(sink* s, uint64_t value)
         digits[--begin] = (char)('0' + value % 10);
         value /= 10;
     } while (value > 0);
-    put(s, digits + begin, sizeof digits - begin);
+    put_bytes(s, digits + begin, sizeof digits - begin);
 }
 
 static void put_quoted(sink* s, const char* text)
 {
     static const char s_hex[] = "0123456789abcdef";
-    put(s, "\"", 1);
+    put_bytes(s, "\"", 1);
     for (; *text != '\0'; text++) {
         const unsigned char c = (unsigned char)*text;
         if (c == '"' || c == '\\') {
-            put(s, "\\", 1);
-            put(s, text, 1);
+            put_bytes(s, "\\", 1);
+            put_bytes(s, text, 1);
         } else if (c < 0x20) {
             const char escape[6] = {'\\', 'u', '0', '0', s_hex[c >> 4], s_hex[c & 15]};
-            put(s, escape, sizeof escape);
+            put_bytes(s, escape, sizeof escape);
         } else {
-            put(s, text, 1);
+            put_bytes(s, text, 1);
         }
     }
-    put(s, "\"", 1);
+    put_bytes(s, "\"", 1);
 }
 
 static void put_header(sink* s, const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata,
                        size_t metadata_count)
 {
-    put(s, "{", 1);
+    put_bytes(s, "{", 1);
     if (metadata_count > 0) {
-        put_text(s, "\"__metadata__\":{");
+        put_header_text(s, "\"__metadata__\":{");
         for (size_t i = 0; i < metadata_count; i++) {
-            put_text(s, i > 0 ? "," : "");
+            put_header_text(s, i > 0 ? "," : "");
             put_quoted(s, metadata[i].key);
-            put(s, ":", 1);
+            put_bytes(s, ":", 1);
             put_quoted(s, metadata[i].value);
         }
-        put(s, "}", 1);
+        put_bytes(s, "}", 1);
     }
     uint64_t offset = 0;
     for (size_t i = 0; i < count; i++) {
-        put_text(s, i > 0 || metadata_count > 0 ? "," : "");
+        put_header_text(s, i > 0 || metadata_count > 0 ? "," : "");
         put_quoted(s, tensors[i].name);
-        put_text(s, ":{\"dtype\":");
+        put_header_text(s, ":{\"dtype\":");
         put_quoted(s, sumi_dtype_get(tensors[i].dtype)->name);
-        put_text(s, ",\"shape\":[");
+        put_header_text(s, ",\"shape\":[");
         for (int32_t k = 0; k < tensors[i].rank; k++) {
-            put_text(s, k > 0 ? "," : "");
+            put_header_text(s, k > 0 ? "," : "");
             put_number(s, (uint64_t)tensors[i].shape[k]);
         }
-        put_text(s, "],\"data_offsets\":[");
+        put_header_text(s, "],\"data_offsets\":[");
         put_number(s, offset);
-        put(s, ",", 1);
+        put_bytes(s, ",", 1);
         offset += tensors[i].bytes;
         put_number(s, offset);
-        put_text(s, "]}");
+        put_header_text(s, "]}");
     }
-    put(s, "}", 1);
+    put_bytes(s, "}", 1);
 }
 
 uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata,
@@ -100,9 +100,9 @@ uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const 
     }
     if (into == NULL || needed > capacity) { return needed; }
     sink written = {into, 0};
-    for (int32_t i = 0; i < 8; i++) { put(&written, &(unsigned char){(unsigned char)(padded >> (8 * i))}, 1); }
+    for (int32_t i = 0; i < 8; i++) { put_bytes(&written, &(unsigned char){(unsigned char)(padded >> (8 * i))}, 1); }
     put_header(&written, tensors, count, metadata, metadata_count);
-    put(&written, "       ", padded - counted.bytes);
-    for (size_t i = 0; i < count; i++) { put(&written, tensors[i].data, tensors[i].bytes); }
+    put_bytes(&written, "       ", padded - counted.bytes);
+    for (size_t i = 0; i < count; i++) { put_bytes(&written, tensors[i].data, tensors[i].bytes); }
     return needed;
 }

@@ -36,8 +36,8 @@ void sumi_tensor_set_close(sumi_tensor_set* set)
 
 // A terminated copy in the set's text blocks. Texts of a quarter block and more get a block of their own, put before
 // the current one.
-static sumi_result keep_text(sumi_tensor_set* set, const char* text, size_t bytes, sumi_error* error,
-                             const char** out_text)
+static sumi_result copy_into_set(sumi_tensor_set* set, const char* text, size_t bytes, sumi_error* error,
+                                 const char** out_text)
 {
     const bool large = bytes >= TEXT_BLOCK_BYTES / 4;
     if (large || bytes + 1 > TEXT_BLOCK_BYTES - set->text_used) {
@@ -152,7 +152,7 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
     }
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->tensors, &set->capacity, set->count + 1, sizeof *set->tensors, error));
     const char* kept;
-    SUMI_TRY(keep_text(set, name, name_bytes, error, &kept));
+    SUMI_TRY(copy_into_set(set, name, name_bytes, error, &kept));
     set->tensors[set->count] = *tensor;
     set->tensors[set->count].name = kept;
     SUMI_ASSERT(set->slots[slot] == 0 && (set->count + 1) * 2 <= set->slot_count);
@@ -173,8 +173,8 @@ sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->metadata, &set->metadata_capacity, set->metadata_count + 1,
                        sizeof *set->metadata, error));
     sumi_metadata* entry = &set->metadata[set->metadata_count];
-    SUMI_TRY(keep_text(set, key, key_bytes, error, &entry->key));
-    SUMI_TRY(keep_text(set, value, value_bytes, error, &entry->value));
+    SUMI_TRY(copy_into_set(set, key, key_bytes, error, &entry->key));
+    SUMI_TRY(copy_into_set(set, value, value_bytes, error, &entry->value));
     set->metadata_count++;
     return SUMI_OK;
 }
@@ -185,142 +185,4 @@ const char* sumi_metadata_find(const sumi_tensor_set* set, const char* key)
         if (strcmp(set->metadata[i - 1].key, key) == 0) { return set->metadata[i - 1].value; }
     }
     return NULL;
-}
-
-// ---- Files ----------------------------------------------------------------------------------------------------------
-
-sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_error* error)
-{
-    SUMI_ASSERT(set->heap != NULL && path != NULL);
-    SUMI_TRY(sumi_grow(set->heap, (void**)&set->opened, &set->opened_capacity, set->opened_count + 1,
-                       sizeof *set->opened, error));
-    sumi_file* file = &set->opened[set->opened_count];
-    SUMI_TRY(sumi_file_open(file, set->heap, set->files, path, error));
-    set->opened_count++;
-    const size_t first = set->count;
-    const sumi_mapping mapping = file->mapping; // the list of files may move while a reader adds to the set
-    const bool is_gguf = file->bytes >= 4 && memcmp(file->data, "GGUF", 4) == 0;
-    SUMI_TRY(is_gguf ? sumi_gguf_read(set, file->data, file->bytes, path, error)
-                     : sumi_safetensors_read(set, file->data, file->bytes, path, error));
-    for (size_t i = first; i < set->count; i++) {
-        set->tensors[i].mapping = mapping.is_shared ? mapping.data : NULL;
-        set->tensors[i].mapping_bytes = mapping.bytes;
-    }
-    return SUMI_OK;
-}
-
-static sumi_result add_path(sumi_tensor_opening* opening, const char* path, sumi_error* error)
-{
-    SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1,
-                       sizeof *opening->paths, error));
-    char* copy = sumi_copy_text(opening->heap, path);
-    if (copy == NULL) { return sumi_out_of_memory(error, strlen(path) + 1, "a file name"); }
-    opening->paths[opening->count++] = copy;
-    return SUMI_OK;
-}
-
-sumi_result sumi_tensor_opening_locate_file(sumi_tensor_opening* opening, sumi_heap* heap, const char* path,
-                                            sumi_error* error)
-{
-    SUMI_ASSERT(opening->heap == NULL && opening->count == 0); // zeroed
-    opening->heap = heap;
-    return add_path(opening, path, error);
-}
-
-// folder/stem.suffix in new memory, to be freed by the caller.
-static char* join_in_folder(sumi_heap* heap, const char* folder, const char* stem, const char* suffix)
-{
-    const size_t bytes = strlen(folder) + strlen(stem) + strlen(suffix) + 2;
-    char* path = sumi_alloc(heap, bytes);
-    char* name = sumi_alloc(heap, bytes);
-    if (path != NULL && name != NULL) {
-        strcpy(name, stem);
-        strcat(name, suffix);
-        sumi_path_join(path, bytes, folder, name);
-    } else {
-        sumi_free(heap, path);
-        path = NULL;
-    }
-    sumi_free(heap, name);
-    return path;
-}
-
-sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi_heap* heap, const sumi_files* files,
-                                              const char* folder, const char* stem, sumi_error* error, bool* out_found)
-{
-    SUMI_ASSERT(opening->count == 0 && opening->index.heap == NULL);
-    static const char* const s_suffixes[] = {".safetensors.index.json", ".safetensors", ".bf16.safetensors",
-                                             ".fp16.safetensors", ".gguf"};
-    opening->heap = heap;
-    *out_found = false;
-    for (size_t i = 0; i < sizeof s_suffixes / sizeof *s_suffixes && !*out_found; i++) {
-        char* path = join_in_folder(heap, folder, stem, s_suffixes[i]);
-        if (path == NULL) { return sumi_out_of_memory(error, strlen(folder) + strlen(stem), "a file name"); }
-        sumi_result result = SUMI_OK;
-        if (sumi_file_exists(files, path)) {
-            *out_found = true;
-            if (i > 0) {
-                result = add_path(opening, path, error);
-            } else {
-                result = sumi_file_open(&opening->index, heap, files, path, error);
-                if (result == SUMI_OK) {
-                    result =
-                        sumi_index_list_shards(opening, opening->index.data, opening->index.bytes, folder, path, error);
-                }
-            }
-        }
-        sumi_free(heap, path);
-        SUMI_TRY(result);
-    }
-    return SUMI_OK;
-}
-
-sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error,
-                                     bool* out_done)
-{
-    SUMI_ASSERT(opening->heap != NULL && opening->next <= opening->count);
-    *out_done = false;
-    if (opening->next < opening->count) {
-        SUMI_TRY(sumi_tensor_set_open(set, opening->paths[opening->next], error));
-        opening->next++;
-    }
-    if (opening->next == opening->count) {
-        if (opening->index.path != NULL) {
-            SUMI_TRY(sumi_index_check(set, opening->heap, opening->index.data, opening->index.bytes,
-                                      opening->index.path, error));
-        }
-        *out_done = true;
-    }
-    return SUMI_OK;
-}
-
-void sumi_tensor_opening_end(sumi_tensor_opening* opening)
-{
-    if (opening->heap == NULL) { return; }
-    sumi_file_close(&opening->index);
-    for (size_t i = 0; i < opening->count; i++) { sumi_free(opening->heap, opening->paths[i]); }
-    sumi_free(opening->heap, opening->paths);
-    memset(opening, 0, sizeof *opening);
-}
-
-static sumi_result run_opening(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error)
-{
-    for (bool done = false; !done;) { SUMI_TRY(sumi_tensor_opening_step(opening, set, error, &done)); }
-    return SUMI_OK;
-}
-
-sumi_result sumi_tensor_set_open_folder(sumi_tensor_set* set, const char* folder, const char* stem, sumi_error* error)
-{
-    sumi_tensor_opening opening = {0};
-    bool found;
-    sumi_result result =
-        sumi_tensor_opening_locate_folder(&opening, set->heap, set->files, folder, stem, error, &found);
-    if (result == SUMI_OK && !found) {
-        result = sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                           "%s: holds neither %s.safetensors.index.json, %s.safetensors nor %s.gguf", folder, stem,
-                           stem, stem);
-    }
-    if (result == SUMI_OK) { result = run_opening(&opening, set, error); }
-    sumi_tensor_opening_end(&opening);
-    return result;
 }

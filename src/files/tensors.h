@@ -93,6 +93,8 @@ sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const void* dat
 sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const void* data, uint64_t bytes,
                              const char* path, sumi_error* error);
 
+// Bytes of a name that a message shows.
+static inline int sumi_name_shown(uint64_t bytes) { return bytes < 120 ? (int)bytes : 120; }
 // For the readers and tests: adds one tensor, copying the name. A name that is there already is SUMI_FILE_MALFORMED;
 // `path` is for messages.
 sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t name_bytes, const sumi_tensor* tensor,

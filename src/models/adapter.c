@@ -43,7 +43,7 @@ static const char* const s_suffixes[][2] = {{".lora_A.weight", ".lora_B.weight"}
                                             {".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight"}};
 #define SUFFIX_COUNT (sizeof s_suffixes / sizeof *s_suffixes)
 
-static bool ends_with(const char* text, const char* suffix)
+static bool has_suffix(const char* text, const char* suffix)
 {
     size_t length = strlen(text), tail = strlen(suffix);
     return length > tail && strcmp(text + length - tail, suffix) == 0;
@@ -144,7 +144,7 @@ static sumi_result read_scale(const sumi_adapter_file* file, const sumi_tensor* 
 }
 
 // Whether the rows have a change already: some files carry a layer twice, under two names.
-static bool is_there(const sumi_adapter_file* file, const sumi_adapter_target* target)
+static bool has_target(const sumi_adapter_file* file, const sumi_adapter_target* target)
 {
     bool found = false;
     for (size_t i = 0; i < file->delta_count; i++) {
@@ -165,8 +165,9 @@ static sumi_result keep_delta(sumi_adapter_file* file, sumi_delta delta, sumi_er
 }
 
 // Takes down, up and alpha of one module. `module_bytes` of down's name are the module path with its prefix.
-static sumi_result add_delta(sumi_adapter_file* file, const sumi_adapter_target* target, const sumi_tensor* down,
-                             const sumi_tensor* up, const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
+static sumi_result add_target_delta(sumi_adapter_file* file, const sumi_adapter_target* target, const sumi_tensor* down,
+                                    const sumi_tensor* up, const sumi_tensor* alpha, size_t module_bytes,
+                                    sumi_error* error)
 {
     const char* path = file->path;
     SUMI_ASSERT(target->weight_index >= 0 && target->rows >= 1 && target->cols >= 1);
@@ -185,7 +186,7 @@ static sumi_result add_delta(sumi_adapter_file* file, const sumi_adapter_target*
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
                          path, down->name, sumi_dtype_get(is_plain_float(down->dtype) ? up->dtype : down->dtype)->name);
     }
-    if (is_there(file, target)) { return SUMI_OK; }
+    if (has_target(file, target)) { return SUMI_OK; }
     SUMI_TRY(sumi_adapter_config_check_rank(&file->config, down->name, module_bytes, rank, error));
     float scale = 0.0f;
     SUMI_TRY(read_scale(file, alpha, down->name, module_bytes, rank, &scale, error));
@@ -295,19 +296,19 @@ static half_factor right_of(const kronecker_factor* f)
     return (half_factor){tensor, f->inner, f->cols};
 }
 
-static size_t count_of(const half_factor* half) { return (size_t)half->rows * (size_t)half->cols; }
+static size_t half_values(const half_factor* half) { return (size_t)half->rows * (size_t)half->cols; }
 
 // Its elements from `into` on; returns where the next one begins.
 static float* write_half(const half_factor* half, float* into)
 {
     if (half->tensor != NULL) {
-        sumi_dtype_to_float(half->tensor->dtype, half->tensor->data, into, count_of(half));
+        sumi_dtype_to_float(half->tensor->dtype, half->tensor->data, into, half_values(half));
     } else {
         for (int32_t r = 0; r < half->rows; r++) {
             for (int32_t c = 0; c < half->cols; c++) { into[(size_t)r * (size_t)half->cols + (size_t)c] = r == c; }
         }
     }
-    return into + count_of(half);
+    return into + half_values(half);
 }
 
 // The Kronecker product of a [a_rows, a_cols] and b [b_rows, b_cols].
@@ -334,7 +335,7 @@ static sumi_result keep_low_rank(sumi_adapter_file* file, sumi_delta delta, cons
     float *up = reserve_floats(file, out, rank, error), *down = NULL;
     if (up != NULL) { down = reserve_floats(file, rank, in, error); }
     if (down == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
-    const size_t count = count_of(&l1) + count_of(&l2) + count_of(&r1) + count_of(&r2);
+    const size_t count = half_values(&l1) + half_values(&l2) + half_values(&r1) + half_values(&r2);
     float* floats = sumi_alloc_array(file->heap, count, sizeof *floats);
     if (floats == NULL) { return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter"); }
     float *l2_floats = write_half(&l1, floats), *r1_floats = write_half(&l2, l2_floats),
@@ -356,13 +357,13 @@ static sumi_result take_factor(sumi_adapter_file* file, const kronecker_factor* 
         return SUMI_OK;
     }
     const half_factor left = left_of(f), right = right_of(f);
-    const size_t count = count_of(&left) + count_of(&right);
+    const size_t count = half_values(&left) + half_values(&right);
     float* product = reserve_floats(file, f->rows, f->cols, error);
     if (product == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
     float* floats = sumi_alloc_array(file->heap, count, sizeof *floats);
     if (floats == NULL) { return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter"); }
     const float* second = write_half(&left, floats);
-    write_half(&right, floats + count_of(&left));
+    write_half(&right, floats + half_values(&left));
     const size_t rows = (size_t)f->rows, cols = (size_t)f->cols, inner = (size_t)f->inner;
     memset(product, 0, rows * cols * sizeof *product);
     for (size_t i = 0; i < rows; i++) {
@@ -384,8 +385,8 @@ static sumi_result keep_factors(sumi_adapter_file* file, sumi_delta delta, const
     return keep_delta(file, delta, error);
 }
 
-static sumi_result add_kronecker(sumi_adapter_file* file, const sumi_adapter_target* target, const char* name,
-                                 size_t module_bytes, sumi_error* error)
+static sumi_result add_target_kronecker(sumi_adapter_file* file, const sumi_adapter_target* target, const char* name,
+                                        size_t module_bytes, sumi_error* error)
 {
     kronecker_factor w1, w2;
     SUMI_TRY(find_factor(file, name, module_bytes, 0, &w1, error));
@@ -397,7 +398,7 @@ static sumi_result add_kronecker(sumi_adapter_file* file, const sumi_adapter_tar
                          file->path, (int)module_bytes, name, (int)w1.rows, (int)w1.cols, (int)w2.rows, (int)w2.cols,
                          (int)target->rows, (int)target->cols);
     }
-    if (is_there(file, target)) { return SUMI_OK; }
+    if (has_target(file, target)) { return SUMI_OK; }
     sumi_delta delta = {.weight_index = target->weight_index, .row_begin = target->row_begin, .scale = 1.0f};
     const kronecker_factor* ranked = w2.whole == NULL ? &w2 : &w1;
     if (ranked->whole == NULL) {
@@ -436,7 +437,7 @@ static sumi_result add_vector(sumi_adapter_file* file, const sumi_adapter_target
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
                          file->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
     }
-    if (is_there(file, target)) { return SUMI_OK; }
+    if (has_target(file, target)) { return SUMI_OK; }
     return keep_delta(file,
                       (sumi_delta){.weight_index = target->weight_index,
                                    .scale = 1.0f,
@@ -451,7 +452,7 @@ static bool is_kronecker(const char* name, size_t* out_module_bytes)
     static const char* const suffixes[] = {".lokr_w1", ".lokr_w1_a", ".lokr_w1_b",
                                            ".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        if (ends_with(name, suffixes[i])) {
+        if (has_suffix(name, suffixes[i])) {
             *out_module_bytes = strlen(name) - strlen(suffixes[i]);
             return true;
         }
@@ -470,7 +471,7 @@ static bool is_other_method(const char* name)
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         if (strstr(name, marks[i]) != NULL) { return true; }
     }
-    return ends_with(name, ".diff") || ends_with(name, ".on_input");
+    return has_suffix(name, ".diff") || has_suffix(name, ".on_input");
 }
 
 typedef struct unmatched {
@@ -488,8 +489,8 @@ static void note_unmatched(unmatched* list, const char* name)
     }
 }
 
-static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* network, const sumi_tensor* tensor,
-                               unmatched* list, sumi_error* error)
+static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_network* network, const sumi_tensor* tensor,
+                                       unmatched* list, sumi_error* error)
 {
     const char *name = tensor->name, *path = file->path;
     size_t kronecker_bytes = 0;
@@ -501,7 +502,7 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
                          path, name);
     }
     for (size_t i = 0; i < SUFFIX_COUNT; i++) {
-        if (ends_with(name, s_suffixes[i][0])) {
+        if (has_suffix(name, s_suffixes[i][0])) {
             size_t module_bytes = strlen(name) - strlen(s_suffixes[i][0]);
             const sumi_tensor* up = find_sibling(file, name, module_bytes, s_suffixes[i][1]);
             const sumi_adapter_target* target = find_target(network, name, module_bytes, false);
@@ -514,10 +515,10 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
                                  "%s: %s has no partner ending in %s; the file is incomplete", path, name,
                                  s_suffixes[i][1]);
             }
-            return add_delta(file, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"), module_bytes,
-                             error);
+            return add_target_delta(file, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"),
+                                    module_bytes, error);
         }
-        if (ends_with(name, s_suffixes[i][1])) {
+        if (has_suffix(name, s_suffixes[i][1])) {
             if (find_sibling(file, name, strlen(name) - strlen(s_suffixes[i][1]), s_suffixes[i][0]) == NULL) {
                 return sumi_fail(error, SUMI_TENSOR_MISSING,
                                  "%s: %s has no partner ending in %s; the file is incomplete", path, name,
@@ -526,24 +527,24 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
             return SUMI_OK; // read with its partner
         }
     }
-    if (ends_with(name, ".w_norm")) {
+    if (has_suffix(name, ".w_norm")) {
         const sumi_adapter_target* target = find_target(network, name, strlen(name) - strlen(".w_norm"), true);
         if (target != NULL) { return add_vector(file, target, tensor, error); }
         note_unmatched(list, name);
         return SUMI_OK;
     }
-    if (ends_with(name, ".b_norm")) {
+    if (has_suffix(name, ".b_norm")) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "%s: tensor %s changes the bias of a norm; changes of norms' weights alone are supported",
                          path, name);
     }
     if (has_kronecker) {
         const sumi_adapter_target* target = find_target(network, name, kronecker_bytes, false);
-        if (target != NULL) { return add_kronecker(file, target, name, kronecker_bytes, error); }
+        if (target != NULL) { return add_target_kronecker(file, target, name, kronecker_bytes, error); }
         note_unmatched(list, name);
         return SUMI_OK;
     }
-    if (ends_with(name, ".alpha")) {
+    if (has_suffix(name, ".alpha")) {
         size_t module_bytes = strlen(name) - strlen(".alpha");
         if (find_sibling(file, name, module_bytes, ".lokr_w1") != NULL
             || find_sibling(file, name, module_bytes, ".lokr_w1_a") != NULL) {
@@ -618,7 +619,7 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_files* files, c
     SUMI_TRY(sumi_adapter_config_read(&file->config, file->heap, files, &file->set, path, error));
     unmatched list = {.count = 0};
     for (size_t i = 0; i < file->set.count; i++) {
-        SUMI_TRY(read_tensor(file, network, &file->set.tensors[i], &list, error));
+        SUMI_TRY(read_adapter_tensor(file, network, &file->set.tensors[i], &list, error));
     }
     if (list.count > 0 || file->delta_count == 0) {
         return sumi_fail(error, SUMI_LORA_NO_MATCH,

@@ -93,7 +93,7 @@ static void read_patterns(sumi_json* json, sumi_adapter_config* config)
     }
 }
 
-static sumi_result read_object(sumi_adapter_config* config, sumi_error* error)
+static sumi_result read_adapter_object(sumi_adapter_config* config, sumi_error* error)
 {
     sumi_error detail = {.result = SUMI_OK};
     sumi_json json;
@@ -173,7 +173,7 @@ sumi_result sumi_adapter_config_read(sumi_adapter_config* config, sumi_heap* hea
     config->text = sumi_metadata_find(set, "lora_adapter_metadata");
     if (config->text != NULL) {
         config->bytes = strlen(config->text);
-        return read_object(config, error);
+        return read_adapter_object(config, error);
     }
     SUMI_TRY(open_beside(config, heap, files, path, error));
     if (config->file.heap != NULL) {
@@ -181,7 +181,7 @@ sumi_result sumi_adapter_config_read(sumi_adapter_config* config, sumi_heap* hea
         config->text = config->file.bytes > 0 ? (const char*)config->file.data : "";
         config->bytes = (size_t)config->file.bytes;
         config->path = config->file.path;
-        SUMI_TRY(read_object(config, error));
+        SUMI_TRY(read_adapter_object(config, error));
     }
     read_header_alpha(config, set);
     return SUMI_OK;

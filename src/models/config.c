@@ -6,7 +6,7 @@
 
 #define KEY_BYTES 96
 
-static void read_field(sumi_json* json, const sumi_config_field* field)
+static void read_config_field(sumi_json* json, const sumi_config_field* field)
 {
     SUMI_ASSERT(field->into != NULL);
     SUMI_ASSERT(field->kind < SUMI_CONFIG_INTEGERS || (field->count != NULL && field->capacity >= 1));
@@ -69,7 +69,7 @@ static void read_field(sumi_json* json, const sumi_config_field* field)
 
 // The members of one object; `outer` is "" or the path of the object that holds it with a point behind. No deeper than
 // the keys of the fields go.
-static void read_object(sumi_json* json, const char* outer, const sumi_config_field* fields, int32_t field_count)
+static void read_config_object(sumi_json* json, const char* outer, const sumi_config_field* fields, int32_t field_count)
 {
     if (!sumi_json_object(json)) { return; }
     sumi_json_text key;
@@ -86,11 +86,11 @@ static void read_object(sumi_json* json, const char* outer, const sumi_config_fi
         }
         sumi_json_type type = sumi_json_peek(json);
         if (field != NULL && type != SUMI_JSON_NULL) {
-            read_field(json, field);
+            read_config_field(json, field);
         } else if (holds_field && type == SUMI_JSON_OBJECT) {
             char inner[KEY_BYTES + 1];
             snprintf(inner, sizeof inner, "%s.", name);
-            read_object(json, inner, fields, field_count);
+            read_config_object(json, inner, fields, field_count);
         } else {
             sumi_json_skip(json);
         }
@@ -105,7 +105,7 @@ sumi_result sumi_config_read(const void* json_text, size_t bytes, const char* pa
     sumi_error detail = {.result = SUMI_OK};
     sumi_json json;
     sumi_json_begin(&json, json_text, bytes, &detail);
-    read_object(&json, "", fields, field_count);
+    read_config_object(&json, "", fields, field_count);
     if (sumi_json_end(&json) != SUMI_OK) { return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s", path, detail.text); }
     return SUMI_OK;
 }

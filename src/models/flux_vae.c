@@ -14,7 +14,7 @@
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
 // diffusers -> LDM, and the oldest attention names.
-static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool flux_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     static const char* const middle[][2] = {{"mid_block.resnets.0.", "mid.block_1."},
                                             {"mid_block.resnets.1.", "mid.block_2."},
@@ -60,8 +60,8 @@ static bool other_name(const void* context, const char* canonical, int32_t which
 }
 
 // A convolution with its bias; returns its output channels, which the file decides (0: any) and later layers check.
-static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
-                         int32_t in_channels, int32_t out_channels, int32_t kernel)
+static int32_t bind_flux_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
+                              int32_t in_channels, int32_t out_channels, int32_t kernel)
 {
     char name[SUMI_NAME_BYTES];
     int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
@@ -70,41 +70,41 @@ static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias,
     return channels;
 }
 
-static void bind_norm(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t channels)
+static void bind_flux_norm(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t channels)
 {
     char name[SUMI_NAME_BYTES];
     sumi_bind_vector(b, weight, sumi_bind_join(name, module, "weight"), channels);
     sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), channels);
 }
 
-static int32_t bind_block(sumi_binder* b, sumi_vae_block* w, const char* module, int32_t in_channels)
+static int32_t bind_flux_block(sumi_binder* b, sumi_vae_block* w, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
-    bind_norm(b, &w->norm1, &w->norm1_bias, sumi_bind_join(name, module, "norm1"), in_channels);
+    bind_flux_norm(b, &w->norm1, &w->norm1_bias, sumi_bind_join(name, module, "norm1"), in_channels);
     int32_t out_channels =
-        bind_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0, 3);
-    bind_norm(b, &w->norm2, &w->norm2_bias, sumi_bind_join(name, module, "norm2"), out_channels);
-    bind_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels, 3);
+        bind_flux_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0, 3);
+    bind_flux_norm(b, &w->norm2, &w->norm2_bias, sumi_bind_join(name, module, "norm2"), out_channels);
+    bind_flux_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels, 3);
     w->has_shortcut = in_channels != out_channels;
     if (w->has_shortcut) {
-        bind_conv(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"), in_channels,
-                  out_channels, 1);
+        bind_flux_conv(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"), in_channels,
+                       out_channels, 1);
     }
     return out_channels;
 }
 
-static void bind_middle(sumi_binder* b, sumi_vae_half* half, const char* side, int32_t channels)
+static void bind_flux_middle(sumi_binder* b, sumi_vae_half* half, const char* side, int32_t channels)
 {
     char name[SUMI_NAME_BYTES], n[4][SUMI_NAME_BYTES];
     for (int32_t i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "%s.mid_block.resnets.%d", side, (int)i);
-        if (bind_block(b, &half->middle[i], name, channels) != channels) {
+        if (bind_flux_block(b, &half->middle[i], name, channels) != channels) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels",
                            b->part->path);
         }
     }
     snprintf(name, sizeof name, "%s.mid_block.attentions.0.group_norm", side);
-    bind_norm(b, &half->attention_norm, &half->attention_norm_bias, name, channels);
+    bind_flux_norm(b, &half->attention_norm, &half->attention_norm_bias, name, channels);
     const char* qkv[3];
     for (int32_t i = 0; i < 3; i++) {
         snprintf(n[i], sizeof n[i], "%s.mid_block.attentions.0.to_%c", side, "qkv"[i]);
@@ -146,45 +146,46 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
         }
         for (int32_t i = 0; i < stage->block_count; i++) {
             snprintf(module, sizeof module, "%s_blocks.%d.resnets.%d", side, (int)s, (int)i);
-            channels = bind_block(b, &stage->blocks[i], module, channels);
+            channels = bind_flux_block(b, &stage->blocks[i], module, channels);
         }
         snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.%s." : "%s_blocks.%d.%s", side, (int)(is_ldm ? level : s),
                  sampler);
         stage->resamples = sumi_bind_has_prefix(b, prefix);
         if (stage->resamples) {
             snprintf(module, sizeof module, "%s_blocks.%d.%srs.0.conv", side, (int)s, sampler);
-            channels = bind_conv(b, &stage->resample, &stage->resample_bias, module, channels, channels, 3);
+            channels = bind_flux_conv(b, &stage->resample, &stage->resample_bias, module, channels, channels, 3);
         }
     }
     return channels;
 }
 
-static int32_t factor_of(const sumi_vae_half* half)
+static int32_t flux_factor_of(const sumi_vae_half* half)
 {
     int32_t factor = 1;
     for (int32_t i = 0; i < half->stage_count; i++) { factor *= half->stages[i].resamples ? 2 : 1; }
     return factor;
 }
 
-static void bind_decoder(sumi_flux_vae* vae, sumi_binder* b)
+static void bind_flux_decoder(sumi_flux_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->decoder;
-    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->latent_channels, 0, 3);
-    bind_middle(b, half, "decoder", channels);
+    int32_t channels =
+        bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->latent_channels, 0, 3);
+    bind_flux_middle(b, half, "decoder", channels);
     channels = bind_stages(vae, b, half, true, channels);
-    bind_norm(b, &half->norm_out, &half->norm_out_bias, "decoder.conv_norm_out", channels);
-    bind_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3, 3);
+    bind_flux_norm(b, &half->norm_out, &half->norm_out_bias, "decoder.conv_norm_out", channels);
+    bind_flux_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3, 3);
     half->is_present = b->result == SUMI_OK;
 }
 
-static void bind_encoder(sumi_flux_vae* vae, sumi_binder* b)
+static void bind_flux_encoder(sumi_flux_vae* vae, sumi_binder* b)
 {
     sumi_vae_half* half = &vae->encoder;
-    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0, 3);
+    int32_t channels = bind_flux_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0, 3);
     channels = bind_stages(vae, b, half, false, channels);
-    bind_middle(b, half, "encoder", channels);
-    bind_norm(b, &half->norm_out, &half->norm_out_bias, "encoder.conv_norm_out", channels);
-    bind_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->latent_channels, 3);
+    bind_flux_middle(b, half, "encoder", channels);
+    bind_flux_norm(b, &half->norm_out, &half->norm_out_bias, "encoder.conv_norm_out", channels);
+    bind_flux_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->latent_channels, 3);
     half->is_present = b->result == SUMI_OK;
 }
 
@@ -212,8 +213,8 @@ typedef struct config_values {
 } config_values;
 
 // Stages of a half by their widths: the encoder's in the config's order, the decoder's in reverse.
-static void check_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
-                       const char* path)
+static void check_flux_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
+                            const char* path)
 {
     if (c->stage_count > 0) {
         sumi_bind_check(b, path, "the length of block_out_channels", c->stage_count, half->stage_count);
@@ -230,19 +231,19 @@ static void check_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, 
     }
 }
 
-static void check_config(const sumi_flux_vae* vae, sumi_binder* b, const config_values* c, const char* path)
+static void check_flux_config(const sumi_flux_vae* vae, sumi_binder* b, const config_values* c, const char* path)
 {
     sumi_bind_check(b, path, "latent_channels", c->latent_channels, vae->latent_channels);
     sumi_bind_check(b, path, "in_channels", c->in_channels, 3);
     sumi_bind_check(b, path, "out_channels", c->out_channels, 3);
-    check_half(&vae->decoder, true, b, c, path);
-    if (vae->encoder.is_present) { check_half(&vae->encoder, false, b, c, path); }
+    check_flux_half(&vae->decoder, true, b, c, path);
+    if (vae->encoder.is_present) { check_flux_half(&vae->encoder, false, b, c, path); }
 }
 
 sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes,
                                const char* config_path, bool without_encoder)
 {
-    b->alias = other_name;
+    b->alias = flux_other_name;
     b->alias_context = vae;
     b->result = SUMI_OK;
     vae->groups = 32;
@@ -278,20 +279,20 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     vae->level_count = sumi_bind_count(b, "decoder.up.");
     vae->latent_channels = sumi_bind_size(b, "decoder.conv_in.weight", 1);
     if (b->result != SUMI_OK) { return b->result; }
-    bind_decoder(vae, b);
-    vae->factor = factor_of(&vae->decoder);
+    bind_flux_decoder(vae, b);
+    vae->factor = flux_factor_of(&vae->decoder);
     bool has_encoder = sumi_bind_has_prefix(b, "encoder.");
     if (!without_encoder && has_encoder) {
-        bind_encoder(vae, b);
-        if (b->result == SUMI_OK && factor_of(&vae->encoder) != vae->factor) {
+        bind_flux_encoder(vae, b);
+        if (b->result == SUMI_OK && flux_factor_of(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                            "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
-                           (int)factor_of(&vae->encoder), (int)vae->factor);
+                           (int)flux_factor_of(&vae->encoder), (int)vae->factor);
         }
     }
     if (b->result == SUMI_OK) { check_groups(vae, b, &vae->decoder); }
     if (b->result == SUMI_OK && vae->encoder.is_present) { check_groups(vae, b, &vae->encoder); }
-    if (b->result == SUMI_OK) { check_config(vae, b, &c, config_path); }
+    if (b->result == SUMI_OK) { check_flux_config(vae, b, &c, config_path); }
     return b->result;
 }
 
@@ -320,8 +321,8 @@ typedef struct picture {
     uint64_t least; // least_bytes of the half
 } picture;
 
-static sumi_value write_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x,
-                             const sumi_weight* weight, const sumi_weight* bias, bool silu, bool in_place)
+static sumi_value write_flux_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x,
+                                  const sumi_weight* weight, const sumi_weight* bias, bool silu, bool in_place)
 {
     return sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = label,
                                                                    .x = x,
@@ -333,8 +334,8 @@ static sumi_value write_norm(const sumi_flux_vae* vae, sumi_plan* plan, const ch
                                                                    .y = in_place ? x : SUMI_NO_VALUE});
 }
 
-static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
-                             const sumi_weight* bias)
+static sumi_value write_flux_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
+                                  const sumi_weight* bias)
 {
     return sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = label,
                                                        .x = x.value,
@@ -344,7 +345,7 @@ static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, cons
 }
 
 // What a half cannot do without where its pictures are largest: a block's x and h, or the room that they share.
-static uint64_t least_bytes(const sumi_plan* plan, const sumi_vae_block* largest, int32_t height, int32_t width)
+static uint64_t flux_least_bytes(const sumi_plan* plan, const sumi_vae_block* largest, int32_t height, int32_t width)
 {
     int32_t in = largest->conv1.cols / 9, out = largest->conv1.rows;
     return (uint64_t)height * (uint64_t)width * (uint64_t)(in > 2 * out ? in : 2 * out)
@@ -353,8 +354,8 @@ static uint64_t least_bytes(const sumi_plan* plan, const sumi_vae_block* largest
 
 // Rows of a strip of x normed: all, when it fits beside x and h into what the half needs anyway, else so many that it
 // has strip_bytes and all strips are about equal.
-static int32_t strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width, int32_t in,
-                          int32_t out, uint64_t least)
+static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width,
+                               int32_t in, int32_t out, uint64_t least)
 {
     uint64_t column = (uint64_t)width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION),
              row = column * (uint64_t)in;
@@ -368,8 +369,8 @@ static int32_t strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32
 
 // conv1(silu(norm1(x))) into h by strips; with `wide` also shortcut(x) into the columns behind h's: h and they are
 // columns of it.
-static void write_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x, int32_t rows,
-                         sumi_value h, sumi_value wide)
+static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x,
+                              int32_t rows, sumi_value h, sumi_value wide)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, width = x.width;
     sumi_value sums = sumi_plan_group_sums(plan, "norm1", x.value, vae->groups);
@@ -411,8 +412,8 @@ static void write_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_v
 }
 
 // y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
-static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x,
-                           const char* side, int32_t stage, int32_t index)
+static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x,
+                                const char* side, int32_t stage, int32_t index)
 {
     if (stage < 0) {
         sumi_plan_prefix(plan, "%s.mid.%d.", side, (int)index);
@@ -420,27 +421,27 @@ static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi
         sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)stage, (int)index);
     }
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, pixels = x.height * x.width,
-            rows = strip_rows(vae, plan, x.height, x.width, in, out, x.least);
+            rows = flux_strip_rows(vae, plan, x.height, x.width, in, out, x.least);
     picture h = {.height = x.height, .width = x.width};
     sumi_value residual = x.value;
     if (x.room.id != 0) {
         sumi_value wide = sumi_plan_view(plan, "h_and_shortcut", x.room, (sumi_span){0, pixels}, (sumi_span){0, in});
         h.value = sumi_plan_view(plan, "h", wide, (sumi_span){0, pixels}, (sumi_span){0, out});
         residual = sumi_plan_view(plan, "shortcut", wide, (sumi_span){0, pixels}, (sumi_span){out, out});
-        write_strips(vae, plan, w, x, x.room_rows - 1, h.value, wide);
+        write_flux_strips(vae, plan, w, x, x.room_rows - 1, h.value, wide);
     } else {
         if (rows < x.height) {
             h.value = x.spare.id != 0 && !w->has_shortcut
                         ? x.spare
                         : sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, pixels, out);
-            write_strips(vae, plan, w, x, rows, h.value, SUMI_NO_VALUE);
+            write_flux_strips(vae, plan, w, x, rows, h.value, SUMI_NO_VALUE);
         } else {
-            h.value = write_norm(vae, plan, "norm1", x.value, &w->norm1, &w->norm1_bias, true, false);
-            h.value = write_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
+            h.value = write_flux_norm(vae, plan, "norm1", x.value, &w->norm1, &w->norm1_bias, true, false);
+            h.value = write_flux_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
         }
     }
     // directly behind conv1, which may have left its sums
-    write_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true);
+    write_flux_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true);
     if (w->has_shortcut && x.room.id == 0) {
         residual = sumi_plan_linear(
             plan, &(sumi_plan_linear_args){
@@ -457,24 +458,24 @@ static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi
 }
 
 // Residual block, attention over all pixels with one head as wide as the channels, residual block.
-static picture write_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
-                            const char* side)
+static picture write_flux_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
+                                 const char* side)
 {
-    x = write_block(vae, plan, &half->middle[0], x, side, -1, 0);
+    x = write_flux_block(vae, plan, &half->middle[0], x, side, -1, 0);
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
     sumi_value n =
-        write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
+        write_flux_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
     x.value = sumi_vae_attention_write(&half->attention, plan, n, x.value, x.height * x.width);
     x.spare = SUMI_NO_VALUE; // attention has better use for its memory
-    return write_block(vae, plan, &half->middle[1], x, side, -1, 1);
+    return write_flux_block(vae, plan, &half->middle[1], x, side, -1, 1);
 }
 
-static sumi_value write_end(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
-                            const char* side)
+static sumi_value write_flux_end(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
+                                 const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
-    x.value = write_norm(vae, plan, "norm_out", x.value, &half->norm_out, &half->norm_out_bias, true, true);
-    return write_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
+    x.value = write_flux_norm(vae, plan, "norm_out", x.value, &half->norm_out, &half->norm_out_bias, true, true);
+    return write_flux_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
 // Where the strip of small rows before `end` may begin that is upsampled into the room: what it makes must lie behind
@@ -500,13 +501,13 @@ static bool can_grow_in_place(picture x, int32_t room_rows)
 
 // Nearest 2x and a convolution. Into a room when the next stage, the last one, wants one; x then lies at its beginning,
 // under what becomes of it, and its last rows go first.
-static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x,
-                              const sumi_vae_stage* next)
+static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x,
+                                   const sumi_vae_stage* next)
 {
     int32_t channels = stage->resample.rows, out = next != NULL ? next->blocks[0].conv1.rows : 0;
     picture y = {.height = 2 * x.height, .width = 2 * x.width, .least = x.least};
     sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
-    int32_t rows = strip_rows(vae, plan, y.height, y.width, channels, out, x.least);
+    int32_t rows = flux_strip_rows(vae, plan, y.height, y.width, channels, out, x.least);
     bool has_room = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
                  && channels % 8 == 0 && out % 8 == 0;
     // a product reads no columns of a room
@@ -546,14 +547,14 @@ static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const s
     return y;
 }
 
-static sumi_value decode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
+static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
 {
     const sumi_flux_vae* vae = model;
     const sumi_vae_half* half = &vae->decoder;
     sumi_plan_prefix(plan, "decoder.");
     picture x = {.height = tile.height, .width = tile.width};
-    x.least = least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor,
-                          tile.width * vae->factor);
+    x.least = flux_least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor,
+                               tile.width * vae->factor);
     x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
                                                                  .channels = vae->latent_channels,
                                                                  .height = latents->height,
@@ -561,34 +562,34 @@ static sumi_value decode_tile(const void* model, sumi_plan* plan, const sumi_til
                                                                  .tile = tile,
                                                                  .statistics = {&vae->scaling, &vae->shift, 1},
                                                                  .per_item = true});
-    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
-    x = write_middle(vae, plan, half, x, "decoder");
+    x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
+    x = write_flux_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         for (int32_t i = 0; i < stage->block_count; i++) {
-            x = write_block(vae, plan, &stage->blocks[i], x, "decoder", s, i);
+            x = write_flux_block(vae, plan, &stage->blocks[i], x, "decoder", s, i);
         }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "decoder.%d.", (int)s);
-            x = write_upsample(vae, plan, stage, x, s + 2 == half->stage_count ? &half->stages[s + 1] : NULL);
+            x = write_flux_upsample(vae, plan, stage, x, s + 2 == half->stage_count ? &half->stages[s + 1] : NULL);
         }
     }
-    return write_end(vae, plan, half, x, "decoder");
+    return write_flux_end(vae, plan, half, x, "decoder");
 }
 
-static sumi_value encode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
+static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
 {
     const sumi_flux_vae* vae = model;
     const sumi_vae_half* half = &vae->encoder;
     sumi_plan_prefix(plan, "encoder.");
     picture x = {.height = tile.height, .width = tile.width};
-    x.least = least_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
+    x.least = flux_least_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
     x.value = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile);
-    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
+    x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         for (int32_t i = 0; i < stage->block_count; i++) {
-            x = write_block(vae, plan, &stage->blocks[i], x, "encoder", s, i);
+            x = write_flux_block(vae, plan, &stage->blocks[i], x, "encoder", s, i);
         }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "encoder.%d.", (int)s);
@@ -602,34 +603,34 @@ static sumi_value encode_tile(const void* model, sumi_plan* plan, const sumi_til
             x = (picture){.value = half_size, .height = x.height / 2, .width = x.width / 2, .least = x.least};
         }
     }
-    x = write_middle(vae, plan, half, x, "encoder");
-    return write_end(vae, plan, half, x, "encoder");
+    x = write_flux_middle(vae, plan, half, x, "encoder");
+    return write_flux_end(vae, plan, half, x, "encoder");
 }
 
 // ---- The whole -------------------------------------------------------------------------------------------------------
 
 // As diffusers does it: tiles overlap by a quarter.
-static sumi_vae_tiling tiling_of(const sumi_flux_vae* vae)
+static sumi_vae_tiling flux_tiling_of(const sumi_flux_vae* vae)
 {
     return (sumi_vae_tiling){.rule = {3, 4},
                              .factor = vae->factor,
                              .moment_channels = 2 * vae->latent_channels,
                              .model = vae,
-                             .decode = decode_tile,
-                             .encode = encode_tile};
+                             .decode = decode_flux_tile,
+                             .encode = encode_flux_tile};
 }
 
 void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
                                 int32_t width, int32_t tile, sumi_value picture_out)
 {
-    sumi_vae_tiling tiling = tiling_of(vae);
+    sumi_vae_tiling tiling = flux_tiling_of(vae);
     sumi_vae_tiles_decode(&tiling, plan, &(sumi_tile_source){latents, height, width}, tile, picture_out);
 }
 
 sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
                                       int32_t width, int32_t tile)
 {
-    sumi_vae_tiling tiling = tiling_of(vae);
+    sumi_vae_tiling tiling = flux_tiling_of(vae);
     return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
 }
 
@@ -642,7 +643,7 @@ static sumi_result bind_part(void* part, const void* settings, sumi_binder* b, c
     return sumi_flux_vae_bind(part, b, config->data, config->bytes, config->path, without_encoder);
 }
 
-static sumi_autoencoder_facts facts(const void* part)
+static sumi_autoencoder_facts flux_facts(const void* part)
 {
     const sumi_flux_vae* vae = part;
     return (sumi_autoencoder_facts){.channels = vae->latent_channels,
@@ -676,7 +677,7 @@ static void write_posterior(const void* part, sumi_plan* plan, sumi_value moment
 
 const sumi_autoencoder_part sumi_flux_vae_part = {.model_bytes = sizeof(sumi_flux_vae),
                                                   .bind = bind_part,
-                                                  .facts = facts,
+                                                  .facts = flux_facts,
                                                   .write_decode = write_decode,
                                                   .write_encode = write_encode,
                                                   .write_posterior = write_posterior};

@@ -9,7 +9,7 @@
 
 // Canonical "model.layers.3.self_attn.q_proj.weight" -> "layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight", and
 // what newer and older programs put in front.
-static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool language_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     const sumi_language_model_settings* settings = context;
     static const char* const prefixes[] = {"", NULL, "model.language_model.", "language_model.model.",
@@ -44,7 +44,7 @@ static bool other_name(const void* context, const char* canonical, int32_t which
     return false;
 }
 
-static const char* name_in(char* out, int32_t layer, const char* rest)
+static const char* language_name_in(char* out, int32_t layer, const char* rest)
 {
     snprintf(out, SUMI_NAME_BYTES, "model.layers.%d.%s", (int)layer, rest);
     return out;
@@ -58,8 +58,8 @@ static bool holds_factors(const sumi_binder* b, const char* name)
     return own != NULL && (strncmp(own, "blk.", 4) == 0 || strcmp(own, "output_norm.weight") == 0);
 }
 
-static void bind_norm(const sumi_language_model* model, sumi_binder* b, sumi_weight* weight, const char* name,
-                      int32_t cols)
+static void bind_language_norm(const sumi_language_model* model, sumi_binder* b, sumi_weight* weight, const char* name,
+                               int32_t cols)
 {
     if (model->settings->adds_one && !holds_factors(b, name)) {
         sumi_bind_offset_vector(b, weight, name, cols, 1.0f);
@@ -68,38 +68,46 @@ static void bind_norm(const sumi_language_model* model, sumi_binder* b, sumi_wei
     }
 }
 
-static void bind_layer(sumi_language_model* model, sumi_binder* b, int32_t layer)
+static void bind_language_layer(sumi_language_model* model, sumi_binder* b, int32_t layer)
 {
     const sumi_language_model_settings* settings = model->settings;
     sumi_language_layer* l = &model->layers[layer];
     int32_t q = model->q_heads * model->head_dim, kv = model->kv_heads * model->head_dim;
     const int32_t qkv_rows[] = {q, kv, kv};
     char n[4][SUMI_NAME_BYTES];
-    bind_norm(model, b, &l->input_norm, name_in(n[0], layer, "input_layernorm.weight"), model->width);
-    const char* qkv[] = {name_in(n[0], layer, "self_attn.q_proj"), name_in(n[1], layer, "self_attn.k_proj"),
-                         name_in(n[2], layer, "self_attn.v_proj")};
-    sumi_bind_stack(b, &l->qkv, name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3, model->width);
+    bind_language_norm(model, b, &l->input_norm, language_name_in(n[0], layer, "input_layernorm.weight"), model->width);
+    const char* qkv[] = {language_name_in(n[0], layer, "self_attn.q_proj"),
+                         language_name_in(n[1], layer, "self_attn.k_proj"),
+                         language_name_in(n[2], layer, "self_attn.v_proj")};
+    sumi_bind_stack(b, &l->qkv, language_name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3, model->width);
     l->qkv.balance = &l->input_norm;
     if (settings->has_qkv_bias) {
-        sumi_bind_stacked_bias(b, &l->qkv_bias, name_in(n[3], layer, "self_attn.qkv.bias"), qkv, qkv_rows, 3);
+        sumi_bind_stacked_bias(b, &l->qkv_bias, language_name_in(n[3], layer, "self_attn.qkv.bias"), qkv, qkv_rows, 3);
     }
     if (settings->has_qk_norm) {
-        bind_norm(model, b, &l->q_norm, name_in(n[0], layer, "self_attn.q_norm.weight"), model->head_dim);
-        bind_norm(model, b, &l->k_norm, name_in(n[0], layer, "self_attn.k_norm.weight"), model->head_dim);
+        bind_language_norm(model, b, &l->q_norm, language_name_in(n[0], layer, "self_attn.q_norm.weight"),
+                           model->head_dim);
+        bind_language_norm(model, b, &l->k_norm, language_name_in(n[0], layer, "self_attn.k_norm.weight"),
+                           model->head_dim);
     }
-    sumi_bind_matrix(b, &l->out, name_in(n[0], layer, "self_attn.o_proj"), model->width, q);
+    sumi_bind_matrix(b, &l->out, language_name_in(n[0], layer, "self_attn.o_proj"), model->width, q);
     if (settings->norms_branches) {
-        bind_norm(model, b, &l->out_norm, name_in(n[0], layer, "post_attention_layernorm.weight"), model->width);
-        bind_norm(model, b, &l->mlp_norm, name_in(n[0], layer, "pre_feedforward_layernorm.weight"), model->width);
-        bind_norm(model, b, &l->down_norm, name_in(n[0], layer, "post_feedforward_layernorm.weight"), model->width);
+        bind_language_norm(model, b, &l->out_norm, language_name_in(n[0], layer, "post_attention_layernorm.weight"),
+                           model->width);
+        bind_language_norm(model, b, &l->mlp_norm, language_name_in(n[0], layer, "pre_feedforward_layernorm.weight"),
+                           model->width);
+        bind_language_norm(model, b, &l->down_norm, language_name_in(n[0], layer, "post_feedforward_layernorm.weight"),
+                           model->width);
     } else {
-        bind_norm(model, b, &l->mlp_norm, name_in(n[0], layer, "post_attention_layernorm.weight"), model->width);
+        bind_language_norm(model, b, &l->mlp_norm, language_name_in(n[0], layer, "post_attention_layernorm.weight"),
+                           model->width);
     }
-    const char* gate_up[] = {name_in(n[0], layer, "mlp.gate_proj"), name_in(n[1], layer, "mlp.up_proj")};
-    sumi_bind_stack(b, &l->gate_up, name_in(n[3], layer, "mlp.gate_up"), gate_up,
+    const char* gate_up[] = {language_name_in(n[0], layer, "mlp.gate_proj"),
+                             language_name_in(n[1], layer, "mlp.up_proj")};
+    sumi_bind_stack(b, &l->gate_up, language_name_in(n[3], layer, "mlp.gate_up"), gate_up,
                     (const int32_t[]){model->hidden, model->hidden}, 2, model->width);
     l->gate_up.balance = &l->mlp_norm;
-    sumi_bind_matrix(b, &l->down, name_in(n[0], layer, "mlp.down_proj"), model->width, model->hidden);
+    sumi_bind_matrix(b, &l->down, language_name_in(n[0], layer, "mlp.down_proj"), model->width, model->hidden);
 }
 
 typedef struct config_values {
@@ -150,7 +158,8 @@ static sumi_result read_keys(config_values* c, const sumi_part_config* config, c
     return sumi_config_read(config->data, config->bytes, config->path, fields, KEY_COUNT, error);
 }
 
-static void read_config(sumi_language_model* model, sumi_binder* b, config_values* c, const sumi_part_config* config)
+static void read_language_config(sumi_language_model* model, sumi_binder* b, config_values* c,
+                                 const sumi_part_config* config)
 {
     const sumi_language_model_settings* settings = model->settings;
     *c = (config_values){.eps = 1e-6,
@@ -177,7 +186,8 @@ static void read_config(sumi_language_model* model, sumi_binder* b, config_value
 
 // Widths and heads from the shapes; the config says what shapes cannot, and must not contradict them. (Not vocab_size:
 // some files leave out rows that no token has.)
-static void find_sizes(sumi_language_model* model, sumi_binder* b, const config_values* c, const char* config_path)
+static void find_language_sizes(sumi_language_model* model, sumi_binder* b, const config_values* c,
+                                const char* config_path)
 {
     model->vocabulary = sumi_bind_size(b, "model.embed_tokens.weight", 0);
     model->width = sumi_bind_size(b, "model.embed_tokens.weight", 1);
@@ -259,15 +269,15 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
     }
 }
 
-static sumi_result bind(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
+static sumi_result bind_language_model(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
 {
     sumi_language_model* model = part;
     model->settings = settings;
-    b->alias = other_name;
+    b->alias = language_other_name;
     b->alias_context = settings;
     config_values c;
-    read_config(model, b, &c, config);
-    find_sizes(model, b, &c, config->path);
+    read_language_config(model, b, &c, config);
+    find_language_sizes(model, b, &c, config->path);
     find_sections(model, b, &c);
     find_layers(model, b, &c, config->path);
     if (b->result != SUMI_OK) { return b->result; }
@@ -278,12 +288,14 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
     model->window_theta = c.window_theta > 0 ? c.window_theta : c.theta;
     model->position_divisor = c.divisor > 0 ? c.divisor : 1.0;
     sumi_bind_matrix(b, &model->embedding, "model.embed_tokens", model->vocabulary, model->width);
-    for (int32_t layer = 0; layer < model->layer_count; layer++) { bind_layer(model, b, layer); }
-    if (model->settings->norms_features) { bind_norm(model, b, &model->final_norm, "model.norm.weight", model->width); }
+    for (int32_t layer = 0; layer < model->layer_count; layer++) { bind_language_layer(model, b, layer); }
+    if (model->settings->norms_features) {
+        bind_language_norm(model, b, &model->final_norm, "model.norm.weight", model->width);
+    }
     return b->result;
 }
 
-static sumi_text_encoder_facts facts(const void* part)
+static sumi_text_encoder_facts language_facts(const void* part)
 {
     const sumi_language_model* model = part;
     return (sumi_text_encoder_facts){.width = model->width,
@@ -357,7 +369,8 @@ static sumi_value write_positions(const sumi_language_model* model, sumi_plan* p
 }
 
 // cos and sin for every token; full: of the layers without a window.
-static sumi_value write_rope(const sumi_language_model* model, sumi_plan* plan, sumi_value positions, bool full)
+static sumi_value write_language_rope(const sumi_language_model* model, sumi_plan* plan, sumi_value positions,
+                                      bool full)
 {
     sumi_plan_rope_args args = {.positions = positions,
                                 .axes = 1,
@@ -389,8 +402,8 @@ static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_at
 }
 
 // One layer on h, in place.
-static void write_layer(const sumi_language_model* model, sumi_plan* plan, const sumi_language_layer* w, sumi_value h,
-                        const sumi_attention* attention, int32_t shared, sumi_value rope)
+static void write_language_layer(const sumi_language_model* model, sumi_plan* plan, const sumi_language_layer* w,
+                                 sumi_value h, const sumi_attention* attention, int32_t shared, sumi_value rope)
 {
     const sumi_language_model_settings* settings = model->settings;
     sumi_value a = sumi_plan_norm(
@@ -447,7 +460,7 @@ static float embedding_factor(int32_t width)
     return factor;
 }
 
-static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch* batch)
+static sumi_value write_language_text(const void* part, sumi_plan* plan, const sumi_text_batch* batch)
 {
     const sumi_language_model* model = part;
     SUMI_ASSERT(batch->prompt_count >= 1);
@@ -482,8 +495,8 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
         has_full = has_full || !model->layers[i].has_window;
     }
     sumi_value positions = write_positions(model, plan, batch, rows), ropes[2] = {SUMI_NO_VALUE, SUMI_NO_VALUE};
-    if (has_full) { ropes[0] = write_rope(model, plan, positions, true); }
-    if (has_windows) { ropes[1] = write_rope(model, plan, positions, false); }
+    if (has_full) { ropes[0] = write_language_rope(model, plan, positions, true); }
+    if (has_windows) { ropes[1] = write_language_rope(model, plan, positions, false); }
     sumi_value h = sumi_plan_embed_rows(plan, batch->ids, &model->embedding,
                                         model->settings->scales_embedding ? embedding_factor(model->width) : 1.0f);
     for (int32_t i = 0; i < batch->picture_count; i++) {
@@ -498,7 +511,7 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
         const sumi_language_layer* w = &model->layers[layer];
         sumi_plan_prefix(plan, "text.layers.%d.", (int)layer);
         attention.window = w->has_window ? model->window : 0;
-        write_layer(model, plan, w, h, &attention, batch->shared, ropes[w->has_window]);
+        write_language_layer(model, plan, w, h, &attention, batch->shared, ropes[w->has_window]);
     }
     sumi_plan_prefix(plan, "text.");
     if (model->settings->norms_features) {
@@ -510,5 +523,7 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
     return h;
 }
 
-const sumi_text_encoder_part sumi_language_model_part = {
-    .model_bytes = sizeof(sumi_language_model), .bind = bind, .facts = facts, .write = write};
+const sumi_text_encoder_part sumi_language_model_part = {.model_bytes = sizeof(sumi_language_model),
+                                                         .bind = bind_language_model,
+                                                         .facts = language_facts,
+                                                         .write = write_language_text};

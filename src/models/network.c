@@ -33,6 +33,7 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
                                   .processor_path = desc->processor_path,
                                   .without_text_encoder = desc->without_text_encoder};
     where.signatures = sumi_signatures(&where.signature_count);
+    where.class_words = sumi_class_words();
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const bool is_text = kind != SUMI_COMPONENT_TRANSFORMER && kind != SUMI_COMPONENT_VAE;
         network->asked_for[kind] = where.component_paths[kind] != NULL && !(is_text && desc->without_text_encoder);

@@ -7,9 +7,9 @@
 #define SUMI_MODELS_NETWORK_H
 #include "files/checkpoint.h"
 #include "models/limits.h"
+#include "pictures/picture_sizes.h"
+#include "pictures/pixels.h"
 #include "plan/plan.h"
-#include "sampling/picture_sizes.h"
-#include "sampling/pixels.h"
 #include "sampling/presets.h"
 #include "sampling/schedule.h"
 

@@ -11,7 +11,7 @@
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool dit_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
     static const char* const original[][2] = {
@@ -72,8 +72,8 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* 
     }
 }
 
-static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* w, const char* kind, int32_t index,
-                       bool is_modulated, int32_t slot)
+static void bind_dit_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* w, const char* kind,
+                           int32_t index, bool is_modulated, int32_t slot)
 {
     char block[64], n[3][SUMI_NAME_BYTES];
     snprintf(block, sizeof block, "%s.%d", kind, (int)index);
@@ -109,8 +109,8 @@ typedef struct config_values {
     double eps, theta, time_scale;
 } config_values;
 
-static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, config_values* c,
-                        const sumi_part_config* config)
+static void read_dit_config(const sumi_next_dit_settings* settings, sumi_binder* b, config_values* c,
+                            const sumi_part_config* config)
 {
     *c = (config_values){
         .patch = 2, .qk_norm = true, .eps = 1e-5, .theta = settings->theta, .time_scale = settings->time_scale};
@@ -148,7 +148,7 @@ static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, 
 }
 
 // All widths from the shapes; what the config says must agree with them.
-static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values* c, const char* config_path)
+static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_values* c, const char* config_path)
 {
     char name[SUMI_NAME_BYTES];
     sumi_bind_join(name, model->settings->x_embedder, "weight");
@@ -219,14 +219,14 @@ static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values
     }
 }
 
-static sumi_result bind(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
+static sumi_result bind_dit_model(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
 {
     sumi_next_dit* model = part;
     model->settings = settings;
-    b->alias = other_name;
+    b->alias = dit_other_name;
     config_values c;
-    read_config(settings, b, &c, config);
-    find_sizes(model, b, &c, config->path);
+    read_dit_config(settings, b, &c, config);
+    find_dit_sizes(model, b, &c, config->path);
     if (b->result != SUMI_OK) { return b->result; }
     size_t count = (size_t)(model->layer_count + 2 * model->refiner_count);
     sumi_next_dit_block* blocks = sumi_weight_list_reserve(b->list, count * sizeof *blocks);
@@ -264,11 +264,11 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
                      sumi_bind_join(n, names->final_layer, "linear"), patch, dim);
     int32_t slot = 0;
     for (int32_t i = 0; i < model->refiner_count; i++) {
-        bind_block(model, b, &model->noise_refiner[i], "noise_refiner", i, true, slot++);
-        bind_block(model, b, &model->context_refiner[i], "context_refiner", i, false, -1);
+        bind_dit_block(model, b, &model->noise_refiner[i], "noise_refiner", i, true, slot++);
+        bind_dit_block(model, b, &model->context_refiner[i], "context_refiner", i, false, -1);
     }
     for (int32_t i = 0; i < model->layer_count; i++) {
-        bind_block(model, b, &model->layers[i], "layers", i, true, slot++);
+        bind_dit_block(model, b, &model->layers[i], "layers", i, true, slot++);
     }
     sumi_weight* precise[] = {&model->x_embedder,       &model->time_in,         &model->time_out,
                               &model->caption_embedder, &model->pooled_embedder, &model->fusion,
@@ -278,7 +278,7 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
     return b->result;
 }
 
-static sumi_denoiser_facts facts(const void* part)
+static sumi_denoiser_facts dit_facts(const void* part)
 {
     const sumi_next_dit* model = part;
     return (sumi_denoiser_facts){.channels = model->channels,
@@ -322,9 +322,9 @@ typedef struct modulated_rows {
 } modulated_rows;
 
 // One block on rows [0, rows) of x, in place. Attention reads all of them; only the first `out` are updated.
-static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* w, sumi_value x,
-                        modulated_rows in, modulated_rows out, const sumi_attention* attention, sumi_value rope,
-                        sumi_value modulation)
+static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* w, sumi_value x,
+                            modulated_rows in, modulated_rows out, const sumi_attention* attention, sumi_value rope,
+                            sumi_value modulation)
 {
     const int32_t rows = in.count, out_rows = out.count;
     SUMI_ASSERT(out_rows >= 1 && out_rows <= rows);
@@ -385,7 +385,7 @@ static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_
 }
 
 // A rotary table for rows whose positions `fill` writes.
-static sumi_value write_rope(const sumi_next_dit* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
+static sumi_value write_dit_rope(const sumi_next_dit* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
 {
     sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, rows, 3, positions);
     sumi_plan_rope_args args = {.positions = value, .axes = 3, .theta = model->theta};
@@ -409,7 +409,7 @@ static void fill_caption_positions(const sumi_next_dit* model, int32_t* position
     for (int32_t i = 0; i < rows; i++) { positions[3 * i] = model->settings->first_frame + i; }
 }
 
-static void write_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
+static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
 {
     sumi_next_dit_state* state = job->state;
     sumi_span pads[SUMI_MAX_PROMPTS];
@@ -450,13 +450,13 @@ static void write_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_den
         fill_caption_positions(model, positions + 3 * state->caption_begin[p], state->caption_rows[p]);
     }
     sumi_plan_prefix(plan, "caption_");
-    sumi_value rope = write_rope(model, plan, positions, rows);
+    sumi_value rope = write_dit_rope(model, plan, positions, rows);
     sumi_free(plan->heap, positions);
     sumi_attention attention = attention_over(model, sequences, job->prompt_count);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         sumi_plan_prefix(plan, "context_refiner.%d.", (int)i);
         const modulated_rows all = {.count = rows};
-        write_block(model, plan, &model->context_refiner[i], y, all, all, &attention, rope, SUMI_NO_VALUE);
+        write_dit_block(model, plan, &model->context_refiner[i], y, all, all, &attention, rope, SUMI_NO_VALUE);
     }
 }
 
@@ -531,7 +531,7 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
 
 // What modulation is made from, a row per evaluation: they depend on the schedule and, where a pooled vector is read, on
 // the prompt.
-static sumi_value write_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job)
+static sumi_value write_dit_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job)
 {
     sumi_plan_prefix(plan, "t_embedder.");
     sumi_value e = sumi_plan_time_embed(plan, &(sumi_plan_time_args){.times = job->times,
@@ -551,11 +551,11 @@ static sumi_value write_condition(const sumi_next_dit* model, sumi_plan* plan, c
 }
 
 // Every block's table and the final layer's scale, for all evaluations at once.
-static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
+static void write_dit_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
 {
     sumi_next_dit_state* state = job->state;
     const int32_t rows = condition_rows(model, job);
-    const sumi_value condition = write_condition(model, plan, job);
+    const sumi_value condition = write_dit_condition(model, plan, job);
     sumi_plan_prefix(plan, "final_layer.");
     const sumi_value silu = sumi_plan_activate(plan, condition, SUMI_ACT_SILU),
                      c = model->settings->activates_condition ? silu : condition;
@@ -583,12 +583,12 @@ static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_d
     sumi_plan_finish_modulation(plan, scale, false);
 }
 
-static void write_prepare(const void* part, sumi_plan* plan, sumi_denoising* job)
+static void write_dit_prepare(const void* part, sumi_plan* plan, sumi_denoising* job)
 {
     const sumi_next_dit* model = part;
     SUMI_ASSERT(job->reference_count == 0); // facts: it takes none
-    write_captions(model, plan, job);
-    write_modulation(model, plan, job);
+    write_dit_captions(model, plan, job);
+    write_dit_modulation(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
 }
 
@@ -632,8 +632,8 @@ static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_den
     return rows;
 }
 
-static void write_layout(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                         const sumi_evaluation* list, int32_t count)
+static void write_dit_layout(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                             const sumi_evaluation* list, int32_t count)
 {
     const sumi_next_dit* model = part;
     SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_EVALUATIONS);
@@ -652,13 +652,13 @@ static void write_layout(const void* part, sumi_plan* plan, sumi_denoising* job,
         }
         fill_caption_positions(model, positions + 3 * l.caption_begin[s], caption_rows);
     }
-    state->rope[slot] = write_rope(model, plan, positions, l.rows);
+    state->rope[slot] = write_dit_rope(model, plan, positions, l.rows);
     sumi_free(plan->heap, positions);
 }
 
 // 2x2 patches through x_embedder into the leading rows; pad rows hold the learned token.
-static void write_patches(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, const layout* l,
-                          sumi_value latents, const sumi_evaluation* list, int32_t count, sumi_value x)
+static void write_dit_patches(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, const layout* l,
+                              sumi_value latents, const sumi_evaluation* list, int32_t count, sumi_value x)
 {
     int32_t items[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
     sumi_span pads[MAX_EVALUATIONS];
@@ -686,8 +686,8 @@ static void write_patches(const sumi_next_dit* model, sumi_plan* plan, const sum
     sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
 }
 
-static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                                   sumi_value latents, const sumi_evaluation* list, int32_t count)
+static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                                       sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
     const sumi_next_dit* model = part;
     SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_EVALUATIONS);
@@ -706,7 +706,7 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
         row_begin[s] = s * l.image_rows;
     }
     sumi_row_band bands[3][2 * MAX_EVALUATIONS];
-    const int32_t final_rows = job->whole ? l.rows : image_rows;
+    const int32_t final_rows = job->every_row ? l.rows : image_rows;
     const modulated_rows of_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
                          of_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
                          of_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
@@ -715,12 +715,12 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
 
     sumi_plan_prefix(plan, "%s", "");
     sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, l.rows, model->dim);
-    write_patches(model, plan, job, &l, latents, list, count, x);
+    write_dit_patches(model, plan, job, &l, latents, list, count, x);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_next_dit_block* w = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        write_block(model, plan, w, x, of_images, of_images, &over_images, state->rope[slot],
-                    state->modulation[w->slot]);
+        write_dit_block(model, plan, w, x, of_images, of_images, &over_images, state->rope[slot],
+                        state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "caption_");
     for (int32_t s = 0; s < count; s++) {
@@ -732,10 +732,10 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
     }
     for (int32_t i = 0; i < model->layer_count; i++) {
         const sumi_next_dit_block* w = &model->layers[i];
-        bool is_last = i == model->layer_count - 1 && !job->whole;
+        bool is_last = i == model->layer_count - 1 && !job->every_row;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        write_block(model, plan, w, x, of_all, is_last ? of_images : of_all, is_last ? &from_images : &over_all,
-                    state->rope[slot], state->modulation[w->slot]);
+        write_dit_block(model, plan, w, x, of_all, is_last ? of_images : of_all, is_last ? &from_images : &over_all,
+                        state->rope[slot], state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
@@ -758,8 +758,8 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
 
 const sumi_denoiser_part sumi_next_dit_part = {.model_bytes = sizeof(sumi_next_dit),
                                                .state_bytes = sizeof(sumi_next_dit_state),
-                                               .bind = bind,
-                                               .facts = facts,
-                                               .write_prepare = write_prepare,
-                                               .write_layout = write_layout,
-                                               .write_evaluation = write_evaluation};
+                                               .bind = bind_dit_model,
+                                               .facts = dit_facts,
+                                               .write_prepare = write_dit_prepare,
+                                               .write_layout = write_dit_layout,
+                                               .write_evaluation = write_dit_evaluation};

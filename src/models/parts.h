@@ -111,7 +111,7 @@ typedef struct sumi_denoising {
     int32_t reference_count;
     int32_t evaluation_count; // rows of times
     sumi_value times;         // [evaluations, 1]
-    bool whole;               // compute rows that nothing reads too, as the reference does (for tests)
+    bool every_row;           // also those that nothing reads, as the reference computes them
     void* state;
 } sumi_denoising;
 

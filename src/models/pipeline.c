@@ -55,7 +55,7 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
     return SUMI_OK;
 }
 
-static sumi_result check_size(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
+static sumi_result check_request_size(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
 {
     int32_t multiple = info->size_multiple;
     if (r->width < multiple || r->height < multiple || r->width % multiple != 0 || r->height % multiple != 0
@@ -77,7 +77,7 @@ static sumi_result check_size(const sumi_network_info* info, const sumi_pipeline
     return SUMI_OK;
 }
 
-static sumi_result check_items(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
+static sumi_result check_request_items(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
 {
     if (r->item_count < 1 || r->item_count > SUMI_MAX_ITEMS
         || (int64_t)r->item_count * r->width * r->height > INT32_MAX / 4) {
@@ -166,7 +166,8 @@ static bool is_size_good(int32_t width, int32_t height, int32_t multiple, int32_
         && height <= most;
 }
 
-static sumi_result check_references(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
+static sumi_result check_request_references(const sumi_network* network, const sumi_pipeline_request* r,
+                                            sumi_error* error)
 {
     const sumi_network_info* info = &network->info;
     if (r->reference_count == 0) { return SUMI_OK; }
@@ -229,7 +230,7 @@ typedef struct writer {
 } writer;
 
 // A value that an op made becomes one that stays readable after the run.
-static void keep(sumi_plan* plan, sumi_value value)
+static void keep_value(sumi_plan* plan, sumi_value value)
 {
     if (value.id > 0 && (size_t)value.id <= plan->value_count) { plan->values[value.id - 1].bound = true; }
 }
@@ -325,7 +326,7 @@ static void write_text(writer* w)
                                .shared = encoded > 1 ? r->shared_tokens[e] : 0,
                                .pictures = w->pictures,
                                .picture_count = e == 0 ? place_pictures(w, first_id) : 0});
-        if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, features); }
+        if (r->goal == SUMI_GOAL_PROMPTS) { keep_value(w->plan, features); }
         for (int32_t p = 0; p < r->prompt_count; p++) {
             if (!r->prompts[p].given) {
                 const int32_t own = r->prompts[p].token_count[e] - skipped[p];
@@ -334,7 +335,7 @@ static void write_text(writer* w)
                 if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) { // some of them are the first prompt's
                     w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
                     w->features[p].row[e] = 0;
-                    if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, w->features[p].value[e]); }
+                    if (r->goal == SUMI_GOAL_PROMPTS) { keep_value(w->plan, w->features[p].value[e]); }
                 }
                 if (r->goal == SUMI_GOAL_PROMPTS) {
                     w->out->features[p][e] =
@@ -556,7 +557,6 @@ static void write_images(writer* w)
     w->denoising.prompt_count = r->prompt_count;
     w->denoising.evaluation_count = r->evaluation_count;
     w->denoising.times = out->times;
-    w->denoising.whole = r->whole;
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
     write_changed_norms(w);
     w->network->recipe->denoiser->write_prepare(w->network->denoiser, w->plan, &w->denoising);
@@ -567,8 +567,8 @@ static void write_images(writer* w)
     if (!r->without_decode) { write_pictures(w); }
 }
 
-sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
-                                sumi_pipeline* out_pipeline, sumi_error* error)
+static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeline_request* request, bool every_row,
+                                  sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error)
 {
     SUMI_ASSERT(network->is_open && plan->op_count == 0);
     SUMI_ASSERT(request->adapter_count == 0 || request->adapters != NULL);
@@ -576,12 +576,12 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     memset(out_pipeline, 0, sizeof *out_pipeline);
     SUMI_TRY(check_prompts(info, request, error));
     if (request->goal != SUMI_GOAL_PROMPTS) {
-        SUMI_TRY(check_size(info, request, error));
+        SUMI_TRY(check_request_size(info, request, error));
         out_pipeline->latent_height = request->height / info->vae_factor;
         out_pipeline->latent_width = request->width / info->vae_factor;
     }
-    if (request->goal == SUMI_GOAL_IMAGES) { SUMI_TRY(check_items(info, request, error)); }
-    SUMI_TRY(check_references(network, request, error));
+    if (request->goal == SUMI_GOAL_IMAGES) { SUMI_TRY(check_request_items(info, request, error)); }
+    SUMI_TRY(check_request_references(network, request, error));
     SUMI_TRY(check_shared(network, request, error));
     // too large for a stack that may be the host's
     writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->recipe->denoiser->state_bytes);
@@ -594,6 +594,7 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     w->plan = plan;
     w->out = out_pipeline;
     w->denoising.state = w + 1;
+    w->denoising.every_row = every_row;
     sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);
@@ -604,4 +605,16 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     }
     sumi_free(plan->heap, w);
     return sumi_plan_finish(plan, error);
+}
+
+sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
+                                sumi_pipeline* out_pipeline, sumi_error* error)
+{
+    return write_pipeline(network, request, false, plan, out_pipeline, error);
+}
+
+sumi_result sumi_pipeline_write_every_row(const sumi_network* network, const sumi_pipeline_request* request,
+                                          sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error)
+{
+    return write_pipeline(network, request, true, plan, out_pipeline, error);
 }

@@ -71,8 +71,7 @@ typedef struct sumi_pipeline_request {
     bool composites;
     bool previews;       // linear RGB of the clean estimate at every evaluation
     bool without_decode; // latents are the product
-    bool whole;          // tests only: see sumi_denoising.whole
-    bool unused[2];
+    bool unused[3];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {
@@ -123,4 +122,8 @@ void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_b
 // caller still ends the plan.
 sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
                                 sumi_pipeline* out_pipeline, sumi_error* error);
+// The same with the rows that nothing reads (sumi_denoising.every_row), for tests that compare all of them with the
+// reference's.
+sumi_result sumi_pipeline_write_every_row(const sumi_network* network, const sumi_pipeline_request* request,
+                                          sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error);
 #endif

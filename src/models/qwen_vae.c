@@ -1,5 +1,6 @@
 #include "models/qwen_vae.h"
 #include "base/assert.h"
+#include "base/integers.h"
 #include "models/config.h"
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static const char* block_module(const char* rest, const char** out_begin)
 }
 
 // diffusers -> Wan.
-static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool wan_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     static const renaming modules[] = {{"post_quant_conv.", "conv2."},
                                        {"quant_conv.", "conv1."},
@@ -86,8 +87,8 @@ static bool other_name(const void* context, const char* canonical, int32_t which
 
 // A 3x3 convolution over time with its bias; returns its output channels, which the file decides (0: any) and later
 // layers check.
-static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
-                         int32_t in_channels, int32_t out_channels)
+static int32_t bind_wan_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
+                             int32_t in_channels, int32_t out_channels)
 {
     char name[SUMI_NAME_BYTES];
     int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
@@ -106,14 +107,14 @@ static int32_t bind_resample(sumi_binder* b, sumi_qwen_vae_stage* stage, const c
     return channels;
 }
 
-static int32_t bind_block(sumi_binder* b, sumi_qwen_vae_block* w, const char* module, int32_t in_channels)
+static int32_t bind_wan_block(sumi_binder* b, sumi_qwen_vae_block* w, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
     sumi_bind_vector(b, &w->norm1, sumi_bind_join(name, module, "norm1.gamma"), in_channels);
     int32_t out_channels =
-        bind_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0);
+        bind_wan_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0);
     sumi_bind_vector(b, &w->norm2, sumi_bind_join(name, module, "norm2.gamma"), out_channels);
-    bind_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels);
+    bind_wan_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels);
     w->has_shortcut = in_channels != out_channels;
     if (w->has_shortcut) {
         sumi_bind_linear(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"),
@@ -122,12 +123,12 @@ static int32_t bind_block(sumi_binder* b, sumi_qwen_vae_block* w, const char* mo
     return out_channels;
 }
 
-static void bind_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char* side, int32_t channels)
+static void bind_wan_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char* side, int32_t channels)
 {
     char module[SUMI_NAME_BYTES], name[SUMI_NAME_BYTES];
     for (int32_t i = 0; i < 2; i++) {
         snprintf(module, sizeof module, "%s.mid_block.resnets.%d", side, (int)i);
-        if (bind_block(b, &half->middle[i], module, channels) != channels) {
+        if (bind_wan_block(b, &half->middle[i], module, channels) != channels) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels",
                            b->part->path);
         }
@@ -168,7 +169,7 @@ static int32_t bind_encoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sum
             refuse_count(b, "blocks in a stage of its encoder", stage->block_count + 1, SUMI_QWEN_VAE_MAX_BLOCKS);
         } else {
             snprintf(module, sizeof module, "encoder.down_blocks.%d", (int)i);
-            channels = bind_block(b, &stage->blocks[stage->block_count++], module, channels);
+            channels = bind_wan_block(b, &stage->blocks[stage->block_count++], module, channels);
         }
     }
     half->stage_count = (int32_t)(stage - half->stages) + 1;
@@ -195,7 +196,7 @@ static int32_t bind_decoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sum
         }
         for (int32_t i = 0; i < stage->block_count; i++) {
             snprintf(module, sizeof module, "decoder.up_blocks.%d.resnets.%d", (int)s, (int)i);
-            channels = bind_block(b, &stage->blocks[i], module, channels);
+            channels = bind_wan_block(b, &stage->blocks[i], module, channels);
         }
         snprintf(prefix, sizeof prefix, "decoder.up_blocks.%d.upsamplers.", (int)s);
         stage->resamples = flat > 0 ? s + 1 < half->stage_count : sumi_bind_has_prefix(b, prefix);
@@ -207,33 +208,33 @@ static int32_t bind_decoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sum
     return channels;
 }
 
-static int32_t factor_of(const sumi_qwen_vae_half* half)
+static int32_t wan_factor_of(const sumi_qwen_vae_half* half)
 {
     int32_t factor = 1;
     for (int32_t i = 0; i < half->stage_count; i++) { factor *= half->stages[i].resamples ? 2 : 1; }
     return factor;
 }
 
-static void bind_decoder(sumi_qwen_vae* vae, sumi_binder* b)
+static void bind_wan_decoder(sumi_qwen_vae* vae, sumi_binder* b)
 {
     sumi_qwen_vae_half* half = &vae->decoder;
     sumi_bind_linear(b, &half->quant, &half->quant_bias, "post_quant_conv", vae->channels, vae->channels);
-    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->channels, 0);
-    bind_middle(b, half, "decoder", channels);
+    int32_t channels = bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->channels, 0);
+    bind_wan_middle(b, half, "decoder", channels);
     channels = bind_decoder_stages(vae, b, half, channels);
     sumi_bind_vector(b, &half->norm_out, "decoder.norm_out.gamma", channels);
-    bind_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3);
+    bind_wan_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3);
     half->is_present = b->result == SUMI_OK;
 }
 
-static void bind_encoder(sumi_qwen_vae* vae, sumi_binder* b)
+static void bind_wan_encoder(sumi_qwen_vae* vae, sumi_binder* b)
 {
     sumi_qwen_vae_half* half = &vae->encoder;
-    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0);
+    int32_t channels = bind_wan_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0);
     channels = bind_encoder_stages(vae, b, half, channels);
-    bind_middle(b, half, "encoder", channels);
+    bind_wan_middle(b, half, "encoder", channels);
     sumi_bind_vector(b, &half->norm_out, "encoder.norm_out.gamma", channels);
-    bind_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->channels);
+    bind_wan_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->channels);
     sumi_bind_linear(b, &half->quant, &half->quant_bias, "quant_conv", 2 * vae->channels, 2 * vae->channels);
     half->is_present = b->result == SUMI_OK;
 }
@@ -267,8 +268,8 @@ typedef struct config_values {
 } config_values;
 
 // Stages of a half by their widths: the encoder's in the config's order, the decoder's in reverse, a block longer.
-static void check_half(const sumi_qwen_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
-                       const char* path)
+static void check_wan_half(const sumi_qwen_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
+                           const char* path)
 {
     if (c->factor_count > 0) { sumi_bind_check(b, path, "the length of dim_mult", c->factor_count, half->stage_count); }
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
@@ -284,7 +285,7 @@ static void check_half(const sumi_qwen_vae_half* half, bool decodes, sumi_binder
 }
 
 // What config.json says: the statistics; all else is in the tensors' shapes, which it must not contradict.
-static void read_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_config* config, config_values* said)
+static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_config* config, config_values* said)
 {
     double mean[SUMI_QWEN_VAE_MAX_CHANNELS], deviation[SUMI_QWEN_VAE_MAX_CHANNELS], attention[8];
     int32_t mean_count = 0, deviation_count = 0, attention_count = 0, in_channels = 3, patch = 0;
@@ -349,27 +350,27 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
 {
     sumi_qwen_vae* vae = model;
     (void)settings;
-    b->alias = other_name;
+    b->alias = wan_other_name;
     b->alias_context = vae;
     b->result = SUMI_OK;
     vae->tiles = (sumi_tile_rule){3, 4};
     vae->strip_bytes = STRIP_BYTES;
     count_flat_blocks(vae, b);
     config_values c = {.base = 0};
-    if (b->result == SUMI_OK) { read_config(vae, b, config, &c); }
+    if (b->result == SUMI_OK) { read_wan_config(vae, b, config, &c); }
     if (b->result != SUMI_OK) { return b->result; }
-    bind_decoder(vae, b);
-    vae->factor = factor_of(&vae->decoder);
+    bind_wan_decoder(vae, b);
+    vae->factor = wan_factor_of(&vae->decoder);
     if (!without_encoder && b->result == SUMI_OK && sumi_bind_has_prefix(b, "encoder.")) {
-        bind_encoder(vae, b);
-        if (b->result == SUMI_OK && factor_of(&vae->encoder) != vae->factor) {
+        bind_wan_encoder(vae, b);
+        if (b->result == SUMI_OK && wan_factor_of(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                            "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
-                           (int)factor_of(&vae->encoder), (int)vae->factor);
+                           (int)wan_factor_of(&vae->encoder), (int)vae->factor);
         }
     }
-    if (b->result == SUMI_OK) { check_half(&vae->decoder, true, b, &c, config->path); }
-    if (b->result == SUMI_OK && vae->encoder.is_present) { check_half(&vae->encoder, false, b, &c, config->path); }
+    if (b->result == SUMI_OK) { check_wan_half(&vae->decoder, true, b, &c, config->path); }
+    if (b->result == SUMI_OK && vae->encoder.is_present) { check_wan_half(&vae->encoder, false, b, &c, config->path); }
     return b->result;
 }
 
@@ -408,16 +409,13 @@ typedef struct picture {
     uint64_t least; // bytes that the half needs in any case
 } picture;
 
-static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
-
 static picture new_picture(sumi_value value, int32_t height, int32_t width, uint64_t least)
 {
     return (picture){.value = value, .height = height, .width = width, .base = value, .least = least};
 }
 
 // Rows [begin, end) of a picture, or of a strip as wide.
-static sumi_value rows_of(sumi_plan* plan, sumi_value of, int32_t width, int32_t begin, int32_t end)
+static sumi_value view_rows(sumi_plan* plan, sumi_value of, int32_t width, int32_t begin, int32_t end)
 {
     return sumi_plan_view(plan, "rows", of, (sumi_span){begin * width, (end - begin) * width},
                           (sumi_span){0, sumi_plan_info(plan, of)->cols});
@@ -428,16 +426,16 @@ static sumi_value rows_of(sumi_plan* plan, sumi_value of, int32_t width, int32_t
 // it is all there is, and zeros stay zeros.
 static float eps_of(int32_t channels) { return 1e-24f / (float)channels; }
 
-static sumi_value write_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, bool silu,
-                             sumi_value y)
+static sumi_value write_wan_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, bool silu,
+                                 sumi_value y)
 {
     return sumi_plan_norm(
         plan, &(sumi_plan_norm_args){
                   .label = label, .x = x, .weight = weight, .eps = eps_of(weight->cols), .silu = silu, .y = y});
 }
 
-static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
-                             const sumi_weight* bias)
+static sumi_value write_wan_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
+                                 const sumi_weight* bias)
 {
     return sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = label,
                                                        .x = x.value,
@@ -448,36 +446,37 @@ static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, cons
 
 // Rows of a strip: all, when what a block has then fits into what the half needs anyway, else so many that n and h have
 // strip_bytes each and all strips are about equal.
-static int32_t strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, picture x, const sumi_qwen_vae_block* w)
+static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, picture x, const sumi_qwen_vae_block* w)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows;
     uint64_t column = (uint64_t)x.width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
-    uint64_t fit = vae->strip_bytes / (column * (uint64_t)larger(in, out)); // rows
+    uint64_t fit = vae->strip_bytes / (column * (uint64_t)sumi_max_int(in, out)); // rows
     if (fit >= (uint64_t)x.height
-        || (uint64_t)x.height * column * (uint64_t)larger(2 * in + out, in + 2 * out) <= x.least) {
+        || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.least) {
         return x.height;
     }
     int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
             count = (x.height + most - 1) / most;
     int32_t rows = ((x.height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
-    return smaller(rows, x.height);
+    return sumi_min_int(rows, x.height);
 }
 
 // conv2(silu(norm2(conv1(silu(norm1(x)))))) added to `residual`, strip by strip; the residual may be x.
-static void write_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, picture x, int32_t rows, sumi_value residual)
+static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, picture x, int32_t rows,
+                             sumi_value residual)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, width = x.width, height = x.height;
     sumi_value n_base =
-        sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, smaller(rows + 2, height) * width, in);
+        sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, sumi_min_int(rows + 2, height) * width, in);
     sumi_value h_base = sumi_plan_value(plan, "conv_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, out);
-    sumi_value h = rows_of(plan, h_base, width, 0, rows + 2);
+    sumi_value h = view_rows(plan, h_base, width, 0, rows + 2);
     for (int32_t a = 0; a < height; a += rows) {
-        int32_t b = smaller(a + rows, height), begin = a > 0 ? a + 1 : 0, end = smaller(b + 1, height),
+        int32_t b = sumi_min_int(a + rows, height), begin = a > 0 ? a + 1 : 0, end = sumi_min_int(b + 1, height),
                 kept = a > 0 ? 2 : 0, made = kept + end - begin; // rows of h: of the strip before, and all
         if (begin < end) {
-            int32_t from = larger(begin - 1, 0), to = smaller(end + 1, height);
-            sumi_value n = rows_of(plan, n_base, width, 0, to - from), fresh = rows_of(plan, h, width, kept, made);
-            write_norm(plan, "norm1", rows_of(plan, x.value, width, from, to), &w->norm1, true, n);
+            int32_t from = sumi_max_int(begin - 1, 0), to = sumi_min_int(end + 1, height);
+            sumi_value n = view_rows(plan, n_base, width, 0, to - from), fresh = view_rows(plan, h, width, kept, made);
+            write_wan_norm(plan, "norm1", view_rows(plan, x.value, width, from, to), &w->norm1, true, n);
             sumi_plan_conv(plan,
                            &(sumi_plan_conv_args){
                                .label = "conv1",
@@ -486,12 +485,12 @@ static void write_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, picture 
                                .bias = &w->conv1_bias,
                                .shape = {.height = to - from, .width = width, .above = begin - from, .below = to - end},
                                .y = fresh});
-            write_norm(plan, "norm2", fresh, &w->norm2, true, fresh);
+            write_wan_norm(plan, "norm2", fresh, &w->norm2, true, fresh);
         }
-        sumi_value into = rows_of(plan, residual, width, a, b);
+        sumi_value into = view_rows(plan, residual, width, a, b);
         sumi_plan_conv(
             plan, &(sumi_plan_conv_args){.label = "conv2",
-                                         .x = rows_of(plan, h, width, 0, made),
+                                         .x = view_rows(plan, h, width, 0, made),
                                          .weight = &w->conv2,
                                          .bias = &w->conv2_bias,
                                          .shape = {.height = made, .width = width, .above = a > 0, .below = b < height},
@@ -505,9 +504,9 @@ static void write_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, picture 
 }
 
 // y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
-static picture write_block(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_block* w, picture x)
+static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_block* w, picture x)
 {
-    int32_t rows = strip_rows(vae, plan, x, w);
+    int32_t rows = wan_strip_rows(vae, plan, x, w);
     picture y = x;
     if (w->has_shortcut) {
         y.base = y.value = sumi_plan_linear(
@@ -516,15 +515,15 @@ static picture write_block(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi
     }
     if (rows < x.height) {
         // what is written by strips is read by strips: both are cut from one view
-        if (y.base.id == y.value.id) { y.value = rows_of(plan, y.base, y.width, 0, y.height); }
+        if (y.base.id == y.value.id) { y.value = view_rows(plan, y.base, y.width, 0, y.height); }
         if (!w->has_shortcut) { x = y; }
-        write_strips(plan, w, x, rows, y.value);
+        write_wan_strips(plan, w, x, rows, y.value);
         return y;
     }
     picture h = x;
-    h.value = write_norm(plan, "norm1", x.value, &w->norm1, true, SUMI_NO_VALUE);
-    h.value = write_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
-    write_norm(plan, "norm2", h.value, &w->norm2, true, h.value);
+    h.value = write_wan_norm(plan, "norm1", x.value, &w->norm1, true, SUMI_NO_VALUE);
+    h.value = write_wan_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
+    write_wan_norm(plan, "norm2", h.value, &w->norm2, true, h.value);
     sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv2",
                                                 .x = h.value,
                                                 .weight = &w->conv2,
@@ -540,32 +539,32 @@ static picture write_stage(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi
 {
     for (int32_t i = 0; i < stage->block_count; i++) {
         sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)index, (int)i);
-        x = write_block(vae, plan, &stage->blocks[i], x);
+        x = write_wan_block(vae, plan, &stage->blocks[i], x);
     }
     sumi_plan_prefix(plan, "%s.%d.", side, (int)index);
     return x;
 }
 
 // Residual block, attention over all pixels with one head as wide as the channels, residual block.
-static picture write_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_half* half, picture x,
-                            const char* side)
+static picture write_wan_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_half* half, picture x,
+                                const char* side)
 {
     sumi_plan_prefix(plan, "%s.mid.0.", side);
-    x = write_block(vae, plan, &half->middle[0], x);
+    x = write_wan_block(vae, plan, &half->middle[0], x);
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
-    sumi_value n = write_norm(plan, "norm", x.value, &half->attention_norm, false, SUMI_NO_VALUE);
+    sumi_value n = write_wan_norm(plan, "norm", x.value, &half->attention_norm, false, SUMI_NO_VALUE);
     sumi_vae_attention_write(&half->attention, plan, n, x.value, x.height * x.width);
     sumi_plan_prefix(plan, "%s.mid.1.", side);
-    return write_block(vae, plan, &half->middle[1], x);
+    return write_wan_block(vae, plan, &half->middle[1], x);
 }
 
 // Norm, SiLU, convolution. The norm works in place: the convolution to three channels takes a whole picture, and nobody
 // reads x behind it.
-static sumi_value write_end(sumi_plan* plan, const sumi_qwen_vae_half* half, picture x, const char* side)
+static sumi_value write_wan_end(sumi_plan* plan, const sumi_qwen_vae_half* half, picture x, const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
-    write_norm(plan, "norm_out", x.value, &half->norm_out, true, x.value);
-    return write_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
+    write_wan_norm(plan, "norm_out", x.value, &half->norm_out, true, x.value);
+    return write_wan_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
 // A small picture that is upsampled over itself: bytes of a small row and of a large one, and the rows of the room before
@@ -597,7 +596,7 @@ static bool can_grow(const growth* g)
 }
 
 // Nearest 2x and a convolution.
-static picture write_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* stage, picture x)
+static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* stage, picture x)
 {
     uint64_t element = sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
     int32_t in = stage->resample.cols / 9, out = stage->resample.rows;
@@ -619,7 +618,7 @@ static picture write_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* stage,
     }
     sumi_value room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (g.room_rows + y.height) * y.width, out);
     sumi_plan_share(plan, x.base, room);
-    y.value = rows_of(plan, room, y.width, g.room_rows, g.room_rows + y.height);
+    y.value = view_rows(plan, room, y.width, g.room_rows, g.room_rows + y.height);
     for (int32_t end = x.height, row; end > 0; end = row) {
         row = grown_strip(&g, end);
         up.above = row > 0;
@@ -627,17 +626,17 @@ static picture write_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* stage,
         up.height = up.above + end - row + up.below;
         sumi_plan_conv(plan,
                        &(sumi_plan_conv_args){.label = "upsample",
-                                              .x = rows_of(plan, x.value, x.width, row - up.above, end + up.below),
+                                              .x = view_rows(plan, x.value, x.width, row - up.above, end + up.below),
                                               .weight = &stage->resample,
                                               .bias = &stage->resample_bias,
                                               .shape = up,
-                                              .y = rows_of(plan, y.value, y.width, 2 * row, 2 * end)});
+                                              .y = view_rows(plan, y.value, y.width, 2 * row, 2 * end)});
     }
     return y;
 }
 
 // Of the picture of most pixels, which is there in any case.
-static uint64_t least_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
+static uint64_t wan_least_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
 {
     return (uint64_t)height * (uint64_t)width * (uint64_t)stage->blocks[0].conv1.rows
          * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
@@ -648,7 +647,7 @@ static sumi_latent_statistics statistics_of(const sumi_qwen_vae* vae)
     return (sumi_latent_statistics){vae->scale, vae->shift, vae->channels};
 }
 
-static sumi_value decode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
+static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
 {
     const sumi_qwen_vae* vae = model;
     const sumi_qwen_vae_half* half = &vae->decoder;
@@ -663,27 +662,27 @@ static sumi_value decode_tile(const void* model, sumi_plan* plan, const sumi_til
                                                                       .per_item = true});
     z = sumi_plan_linear(plan, &(sumi_plan_linear_args){
                                    .label = "post_quant", .x = z, .weight = &half->quant, .bias = &half->quant_bias});
-    picture x = new_picture(
-        z, tile.height, tile.width,
-        least_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor, tile.width * vae->factor));
-    x.base = x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
-    x = write_middle(vae, plan, half, x, "decoder");
+    picture x = new_picture(z, tile.height, tile.width,
+                            wan_least_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor,
+                                            tile.width * vae->factor));
+    x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
+    x = write_wan_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
         x = write_stage(vae, plan, &half->stages[s], x, "decoder", s);
-        if (half->stages[s].resamples) { x = write_upsample(plan, &half->stages[s], x); }
+        if (half->stages[s].resamples) { x = write_wan_upsample(plan, &half->stages[s], x); }
     }
-    return write_end(plan, half, x, "decoder");
+    return write_wan_end(plan, half, x, "decoder");
 }
 
-static sumi_value encode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
+static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
 {
     const sumi_qwen_vae* vae = model;
     const sumi_qwen_vae_half* half = &vae->encoder;
     SUMI_ASSERT(half->is_present);
     sumi_plan_prefix(plan, "encoder.");
     picture x = new_picture(sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile), tile.height, tile.width,
-                            least_bytes(plan, &half->stages[0], tile.height, tile.width));
-    x.base = x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
+                            wan_least_bytes(plan, &half->stages[0], tile.height, tile.width));
+    x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_qwen_vae_stage* stage = &half->stages[s];
         x = write_stage(vae, plan, stage, x, "encoder", s);
@@ -698,8 +697,8 @@ static sumi_value encode_tile(const void* model, sumi_plan* plan, const sumi_til
             x = new_picture(half_size, x.height / 2, x.width / 2, x.least);
         }
     }
-    x = write_middle(vae, plan, half, x, "encoder");
-    sumi_value moments = write_end(plan, half, x, "encoder");
+    x = write_wan_middle(vae, plan, half, x, "encoder");
+    sumi_value moments = write_wan_end(plan, half, x, "encoder");
     return sumi_plan_linear(
         plan,
         &(sumi_plan_linear_args){.label = "quant", .x = moments, .weight = &half->quant, .bias = &half->quant_bias});
@@ -707,27 +706,27 @@ static sumi_value encode_tile(const void* model, sumi_plan* plan, const sumi_til
 
 // ---- The part -------------------------------------------------------------------------------------------------------
 
-static sumi_vae_tiling tiling_of(const sumi_qwen_vae* vae)
+static sumi_vae_tiling wan_tiling_of(const sumi_qwen_vae* vae)
 {
     return (sumi_vae_tiling){.rule = vae->tiles,
                              .factor = vae->factor,
                              .moment_channels = 2 * vae->channels,
                              .model = vae,
-                             .decode = decode_tile,
-                             .encode = encode_tile};
+                             .decode = decode_wan_tile,
+                             .encode = encode_wan_tile};
 }
 
 static void qwen_vae_decode(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
                             int32_t tile, sumi_value out)
 {
-    sumi_vae_tiling tiling = tiling_of(model);
+    sumi_vae_tiling tiling = wan_tiling_of(model);
     sumi_vae_tiles_decode(&tiling, plan, &(sumi_tile_source){latents, height, width}, tile, out);
 }
 
 static sumi_value qwen_vae_encode(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
                                   int32_t tile)
 {
-    sumi_vae_tiling tiling = tiling_of(model);
+    sumi_vae_tiling tiling = wan_tiling_of(model);
     return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
 }
 

@@ -95,32 +95,32 @@ static bool is_said_otherwise(int32_t told_size, int32_t size) { return told_siz
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-static const char* name_in(char* out, int32_t block, const char* rest)
+static const char* vision_name_in(char* out, int32_t block, const char* rest)
 {
     snprintf(out, SUMI_NAME_BYTES, "blocks.%d.%s", (int)block, rest);
     return out;
 }
 
-static void bind_block(sumi_qwen_vision* model, sumi_binder* b, int32_t index)
+static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t index)
 {
     sumi_qwen_vision_block* w = &model->blocks[index];
     const int32_t width = model->width, hidden = model->hidden, padding = (8 - hidden % 8) % 8;
     char n[3][SUMI_NAME_BYTES];
-    sumi_bind_vector(b, &w->norm1, name_in(n[0], index, "norm1.weight"), width);
-    sumi_bind_linear(b, &w->qkv, &w->qkv_bias, name_in(n[0], index, "attn.qkv"), 3 * width, width);
-    sumi_bind_linear(b, &w->out, &w->out_bias, name_in(n[0], index, "attn.proj"), width, width);
-    sumi_bind_vector(b, &w->norm2, name_in(n[0], index, "norm2.weight"), width);
+    sumi_bind_vector(b, &w->norm1, vision_name_in(n[0], index, "norm1.weight"), width);
+    sumi_bind_linear(b, &w->qkv, &w->qkv_bias, vision_name_in(n[0], index, "attn.qkv"), 3 * width, width);
+    sumi_bind_linear(b, &w->out, &w->out_bias, vision_name_in(n[0], index, "attn.proj"), width, width);
+    sumi_bind_vector(b, &w->norm2, vision_name_in(n[0], index, "norm2.weight"), width);
     // 3420 rows of gate and up are no multiple of 8, which is what a GPU's products read and write at once. Rows of
     // zeros make columns of zeros, and those change nothing.
-    const char *gate = name_in(n[0], index, "mlp.gate_proj"), *up = name_in(n[1], index, "mlp.up_proj");
-    const char* label = name_in(n[2], index, "mlp.gate_up");
+    const char *gate = vision_name_in(n[0], index, "mlp.gate_proj"), *up = vision_name_in(n[1], index, "mlp.up_proj");
+    const char* label = vision_name_in(n[2], index, "mlp.gate_up");
     const bool is_padded = padding > 0;
     const char* const modules[] = {gate, is_padded ? NULL : up, up, NULL};
     const int32_t rows[] = {hidden, is_padded ? padding : hidden, hidden, padding}, count = is_padded ? 4 : 2;
     sumi_bind_stack(b, &w->gate_up, label, modules, rows, count, width);
     snprintf(n[2], sizeof n[2], "blocks.%d.mlp.gate_up.bias", (int)index);
     sumi_bind_stacked_bias(b, &w->gate_up_bias, label, modules, rows, count);
-    sumi_bind_linear(b, &w->down, &w->down_bias, name_in(n[0], index, "mlp.down_proj"), width, hidden);
+    sumi_bind_linear(b, &w->down, &w->down_bias, vision_name_in(n[0], index, "mlp.down_proj"), width, hidden);
 }
 
 // Widths are the tensors'; the configs say what shapes cannot, and must not contradict them.
@@ -184,11 +184,11 @@ static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t, 
         }
         model->blocks[t->full_blocks[i]].attends_to_all = true;
     }
-    for (int32_t i = 0; i < count; i++) { bind_block(model, b, i); }
+    for (int32_t i = 0; i < count; i++) { bind_vision_block(model, b, i); }
 }
 
-static sumi_result bind(void* memory, const void* settings, sumi_binder* b, const sumi_part_config* config,
-                        const sumi_part_config* processor)
+static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_binder* b, const sumi_part_config* config,
+                                     const sumi_part_config* processor)
 {
     sumi_qwen_vision* model = memory;
     told t = {0};
@@ -227,7 +227,7 @@ static sumi_result bind(void* memory, const void* settings, sumi_binder* b, cons
     return b->result;
 }
 
-static sumi_vision_facts facts(const void* memory)
+static sumi_vision_facts vision_facts(const void* memory)
 {
     const sumi_qwen_vision* model = memory;
     return (sumi_vision_facts){.width = model->out_width,
@@ -265,7 +265,7 @@ typedef struct layout {
 } layout;
 
 // Lists of a layout while it is made, in one block.
-static bool write_layout(const sumi_qwen_vision* model, sumi_plan* plan, int32_t high, int32_t wide, layout* out)
+static bool write_vision_layout(const sumi_qwen_vision* model, sumi_plan* plan, int32_t high, int32_t wide, layout* out)
 {
     const int32_t cells = high * wide, per_cell = model->merge * model->merge, merge = model->merge;
     const int32_t most = ((high - 1) / model->window + 1) * ((wide - 1) / model->window + 1);
@@ -301,8 +301,8 @@ static bool write_layout(const sumi_qwen_vision* model, sumi_plan* plan, int32_t
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-static sumi_value write_patches(const sumi_qwen_vision* model, sumi_plan* plan, const layout* at, sumi_value pixels,
-                                int32_t height, int32_t width)
+static sumi_value write_vision_patches(const sumi_qwen_vision* model, sumi_plan* plan, const layout* at,
+                                       sumi_value pixels, int32_t height, int32_t width)
 {
     sumi_op_patches_in patches = {
         .height = height, .width = width, .patch = model->patch, .cell = model->merge, .frames = model->frames};
@@ -317,8 +317,8 @@ static sumi_value write_patches(const sumi_qwen_vision* model, sumi_plan* plan, 
                             &(sumi_plan_linear_args){.label = "patch_embed", .x = rows, .weight = &model->patch_embed});
 }
 
-static void write_block(const sumi_qwen_vision* model, sumi_plan* plan, const sumi_qwen_vision_block* w,
-                        const layout* at, sumi_value rope, sumi_value x)
+static void write_vision_block(const sumi_qwen_vision* model, sumi_plan* plan, const sumi_qwen_vision_block* w,
+                               const layout* at, sumi_value rope, sumi_value x)
 {
     const int32_t dim = model->width / model->heads;
     const sumi_sequence all = {.span = {{0, at->rows}}, .span_count = 1, .query_spans = 1};
@@ -371,7 +371,8 @@ static sumi_value write_merger(const sumi_qwen_vision* model, sumi_plan* plan, c
     return sumi_plan_gather_rows(plan, "rows", at->places, z);
 }
 
-static sumi_value write(const void* memory, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width)
+static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_value pixels, int32_t height,
+                                     int32_t width)
 {
     const sumi_qwen_vision* model = memory;
     const int32_t cell = model->patch * model->merge;
@@ -385,16 +386,16 @@ static sumi_value write(const void* memory, sumi_plan* plan, sumi_value pixels, 
     }
     layout at = {0};
     sumi_value out = SUMI_NO_VALUE;
-    if (write_layout(model, plan, height / cell, width / cell, &at)) {
+    if (write_vision_layout(model, plan, height / cell, width / cell, &at)) {
         const int32_t quarter = model->width / model->heads / 4;
         sumi_plan_prefix(plan, "vision.");
         sumi_value rope = sumi_plan_rope_table(
             plan, &(sumi_plan_rope_args){
                       .positions = at.positions, .axes = 2, .pairs = {quarter, quarter}, .theta = ROPE_THETA});
-        sumi_value x = write_patches(model, plan, &at, pixels, height, width);
+        sumi_value x = write_vision_patches(model, plan, &at, pixels, height, width);
         for (int32_t i = 0; i < model->block_count; i++) {
             sumi_plan_prefix(plan, "vision.blocks.%d.", (int)i);
-            write_block(model, plan, &model->blocks[i], &at, rope, x);
+            write_vision_block(model, plan, &model->blocks[i], &at, rope, x);
         }
         sumi_plan_prefix(plan, "vision.merger.");
         out = write_merger(model, plan, &at, x);
@@ -404,5 +405,7 @@ static sumi_value write(const void* memory, sumi_plan* plan, sumi_value pixels, 
     return out;
 }
 
-const sumi_vision_part sumi_qwen_vision_part = {
-    .model_bytes = sizeof(sumi_qwen_vision), .bind = bind, .facts = facts, .write = write};
+const sumi_vision_part sumi_qwen_vision_part = {.model_bytes = sizeof(sumi_qwen_vision),
+                                                .bind = bind_vision_tower,
+                                                .facts = vision_facts,
+                                                .write = write_vision_model};

@@ -42,8 +42,8 @@ static const sumi_variant s_exp = {"exp0.1", 1024, s_presets, s_sizes, sizeof s_
 static const sumi_variant* const s_variants[] = {&s_exp};
 
 // Released folders may have no scheduler: then the shift is what the authors' programs use.
-static sumi_result describe(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas, const sumi_variant** variant,
-                            sumi_error* error)
+static sumi_result describe_newbie(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
+                                   const sumi_variant** variant, sumi_error* error)
 {
     const sumi_file* scheduler = &checkpoint->scheduler;
     *sigmas = sumi_scheduler_defaults();
@@ -88,7 +88,7 @@ static const sumi_next_dit_settings s_transformer = {.name = "NewBie-image",
                                                      .time_scale = 1.0,
                                                      .axes = {32, 32, 32}};
 
-static float time_of(float sigma) { return 1.0f - sigma; }
+static float newbie_time(float sigma) { return 1.0f - sigma; }
 
 // What captions began with in training: those in XML, and all others. The vector of the whole prompt never saw it.
 #define ASSISTANT "You are an assistant designed to generate high-quality anime images "
@@ -124,11 +124,11 @@ const sumi_recipe sumi_recipe_newbie = {
     .denoiser = &sumi_next_dit_part,
     .denoiser_settings = &s_transformer,
     .autoencoder = &sumi_flux_vae_part,
-    .time = time_of,
+    .time = newbie_time,
     .max_side = 4096,
     .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE,
     .guidance_off = 1.0f,
     .guidance_rule = SUMI_GUIDANCE_NORM_LIMIT,
     .preview = sumi_preview_flux,
-    .describe = describe,
+    .describe = describe_newbie,
 };

@@ -106,8 +106,8 @@ static sumi_result read_schedule(const sumi_checkpoint* checkpoint, sumi_sigma_r
     return sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error);
 }
 
-static sumi_result describe(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas, const sumi_variant** variant,
-                            sumi_error* error)
+static sumi_result describe_qwen_image(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
+                                       const sumi_variant** variant, sumi_error* error)
 {
     if (*variant == NULL) { *variant = &s_first; }
     return read_schedule(checkpoint, sigmas, error);
@@ -149,7 +149,7 @@ static const sumi_qwen_vision_settings s_vision = {.heads = 16,
 
 // The reference hands the time on in bfloat16, rounded as 1000 sigma and once more behind the division.
 static float rounded(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
-static float time_of(float sigma) { return rounded(rounded(1000.0f * sigma) / 1000.0f); }
+static float qwen_image_time(float sigma) { return rounded(rounded(1000.0f * sigma) / 1000.0f); }
 
 #define DESCRIBE                                                                                                       \
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial "    \
@@ -165,7 +165,7 @@ static float time_of(float sigma) { return rounded(rounded(1000.0f * sigma) / 10
 
 #define EVERY_RECIPE                                                                                                   \
     .network = "qwen-image", .encoder_count = 1, .denoiser = &sumi_two_stream_part,                                    \
-    .autoencoder = &sumi_qwen_vae_part, .time = time_of, .max_side = 4096,                                             \
+    .autoencoder = &sumi_qwen_vae_part, .time = qwen_image_time, .max_side = 4096,                                     \
     .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE, .guidance_off = 1.0f,                                             \
     .guidance_rule = SUMI_GUIDANCE_NORM_RESCALE, .preview = sumi_preview_wan
 #define VARIANTS(list) .variants = list, .variant_count = sizeof list / sizeof *list
@@ -185,7 +185,7 @@ const sumi_recipe sumi_recipe_qwen_image = {
                              .max_tokens = 1024 + 34,
                              .dropped_rows = 34,
                              .max_rows = 512}}},
-    .describe = describe,
+    .describe = describe_qwen_image,
 };
 
 const sumi_recipe sumi_recipe_qwen_image_edit = {

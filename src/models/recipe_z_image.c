@@ -43,8 +43,8 @@ static const sumi_variant s_turbo = {"turbo", 1024, s_turbo_presets, s_sizes, 1,
 static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, sizeof s_sizes / sizeof *s_sizes, NULL};
 static const sumi_variant* const s_variants[] = {&s_turbo, &s_base};
 
-static sumi_result describe(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas, const sumi_variant** variant,
-                            sumi_error* error)
+static sumi_result describe_z_image(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
+                                    const sumi_variant** variant, sumi_error* error)
 {
     const sumi_file* scheduler = &checkpoint->scheduler;
     *sigmas = sumi_scheduler_defaults();
@@ -75,7 +75,7 @@ static const sumi_next_dit_settings s_transformer = {.name = "Z-Image",
                                                      .axes = {32, 48, 48}};
 
 // Float arithmetic as the reference's: timestep = 1000 sigma, t = (1000 - timestep) / 1000.
-static float time_of(float sigma) { return (1000.0f - sigma * 1000.0f) / 1000.0f; }
+static float z_image_time(float sigma) { return (1000.0f - sigma * 1000.0f) / 1000.0f; }
 
 const sumi_recipe sumi_recipe_z_image = {
     .family = "z-image",
@@ -94,11 +94,11 @@ const sumi_recipe sumi_recipe_z_image = {
     .denoiser = &sumi_next_dit_part,
     .denoiser_settings = &s_transformer,
     .autoencoder = &sumi_flux_vae_part,
-    .time = time_of,
+    .time = z_image_time,
     .max_side = 4096,
     .guidance_formula = SUMI_GUIDANCE_FROM_POSITIVE,
     .guidance_off = 0.0f,
     .guidance_rule = SUMI_GUIDANCE_NORM_LIMIT,
     .preview = sumi_preview_flux,
-    .describe = describe,
+    .describe = describe_z_image,
 };

@@ -141,6 +141,15 @@ static const sumi_signature s_signatures[] = {
     VAE("autoencoder", NULL, 0, 0, "decoder.conv1.weight"),
 };
 
+const char* const* const* sumi_class_words(void)
+{
+    static const char* const transformers[] = {"Transformer", "DiT", NULL};
+    static const char* const autoencoders[] = {"Autoencoder", NULL};
+    static const char* const* const words[SUMI_COMPONENT_COUNT] = {
+        [SUMI_COMPONENT_TRANSFORMER] = transformers, [SUMI_COMPONENT_VAE] = autoencoders};
+    return words;
+}
+
 const sumi_signature* sumi_signatures(size_t* out_count)
 {
     *out_count = sizeof s_signatures / sizeof *s_signatures;

@@ -7,6 +7,8 @@
 // Transformers "z-image", "newbie-image", "qwen-image"; text encoders "qwen3", "qwen2.5-vl", "gemma3", as the second one
 // "jina-clip"; vision tower "qwen2.5-vl-vision"; VAEs "flux-vae", "qwen-vae".
 const sumi_signature* sumi_signatures(size_t* out_count);
+// By component, as sumi_checkpoint_desc wants them.
+const char* const* const* sumi_class_words(void);
 
 // The family whose pipeline class a model_index.json names ("ZImagePipeline": "z-image"); "" when none is known.
 const char* sumi_family_of_class(const char* class_name);

@@ -1,5 +1,6 @@
 #include "models/two_stream.h"
 #include "base/assert.h"
+#include "base/integers.h"
 #include "models/config.h"
 #include <math.h>
 #include <stdio.h>
@@ -79,7 +80,7 @@ typedef struct config_values {
     bool guidance_embeds, zero_cond, additional_t_cond, layer3d_rope;
 } config_values;
 
-static void read_config(sumi_binder* b, config_values* c, const sumi_part_config* config)
+static void read_two_stream_config(sumi_binder* b, config_values* c, const sumi_part_config* config)
 {
     *c = (config_values){.patch = 2};
     const sumi_config_field fields[] = {{"num_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
@@ -116,7 +117,7 @@ static void read_config(sumi_binder* b, config_values* c, const sumi_part_config
 }
 
 // All widths from the shapes; what the config says must agree with them.
-static void find_sizes(sumi_two_stream* model, sumi_binder* b, const config_values* c, const char* path)
+static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const config_values* c, const char* path)
 {
     model->dim = sumi_bind_size(b, "img_in.weight", 0);
     int32_t patch = sumi_bind_size(b, "img_in.weight", 1);
@@ -165,8 +166,8 @@ static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b
     sumi_two_stream* model = memory;
     const sumi_two_stream_settings* told = settings;
     config_values c;
-    read_config(b, &c, config);
-    find_sizes(model, b, &c, config->path);
+    read_two_stream_config(b, &c, config);
+    find_two_stream_sizes(model, b, &c, config->path);
     if (b->result != SUMI_OK) { return b->result; }
     // single files have no config.json: an empty tensor of this name stands for zero_cond_t
     model->zero_cond =
@@ -223,7 +224,7 @@ typedef struct two_stream_state {
     sumi_value rope[2]; // per slot: of the rows of the joint matrix
 } two_stream_state;
 
-static void write_captions(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
+static void write_two_stream_captions(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
 {
     two_stream_state* state = job->state;
     int32_t rows = 0;
@@ -251,7 +252,7 @@ static void write_captions(const sumi_two_stream* model, sumi_plan* plan, const 
 }
 
 // SiLU(mlp(sinusoids(1000 t))) of all evaluations, and of time 0 behind them.
-static void write_condition(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
+static void write_two_stream_condition(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
 {
     two_stream_state* state = job->state;
     sumi_plan_prefix(plan, "time_text_embed.");
@@ -284,8 +285,8 @@ static void write_condition(const sumi_two_stream* model, sumi_plan* plan, const
 }
 
 // Rows of the condition through a modulation layer.
-static sumi_value write_layer(sumi_plan* plan, const char* label, sumi_value condition, sumi_span rows,
-                              const sumi_weight* weight, const sumi_weight* bias, sumi_element element)
+static sumi_value write_two_stream_layer(sumi_plan* plan, const char* label, sumi_value condition, sumi_span rows,
+                                         const sumi_weight* weight, const sumi_weight* bias, sumi_element element)
 {
     sumi_value table = sumi_plan_value(plan, "modulation", element, rows.count, weight->rows);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label,
@@ -324,8 +325,8 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
             sumi_span rows = {0, count + (has_zero ? 1 : 0)};
             if (!state->has_tables) { rows = (sumi_span){count, has_zero ? 1 : 0}; }
             if (rows.count == 0) { continue; }
-            sumi_value table = write_layer(plan, s_sides[side].modulation, state->condition, rows, &w->modulation,
-                                           &w->modulation_bias, SUMI_ELEMENT_ACTIVATION);
+            sumi_value table = write_two_stream_layer(plan, s_sides[side].modulation, state->condition, rows,
+                                                      &w->modulation, &w->modulation_bias, SUMI_ELEMENT_ACTIVATION);
             if (state->has_tables) {
                 state->tables[i][side] = state->has_finished_tables
                                            ? finish_table(plan, side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
@@ -347,8 +348,8 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
     if (state->has_tables) {
         sumi_plan_prefix(plan, "%s", "");
         state->final_table =
-            write_layer(plan, "norm_out.linear", state->condition, (sumi_span){0, count}, &model->final_modulation,
-                        &model->final_modulation_bias, SUMI_ELEMENT_ACTIVATION);
+            write_two_stream_layer(plan, "norm_out.linear", state->condition, (sumi_span){0, count},
+                                   &model->final_modulation, &model->final_modulation_bias, SUMI_ELEMENT_ACTIVATION);
         if (state->has_finished_tables) {
             state->final_table =
                 finish_table(plan, "norm_out.modulation", state->final_table, count, FINAL_PARTS, FINAL_ADDS_ONE);
@@ -356,17 +357,17 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
     }
 }
 
-static void write_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
+static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
 {
     const sumi_two_stream* model = memory;
     two_stream_state* state = job->state;
-    write_captions(model, plan, job);
-    state->has_zero = model->zero_cond && (job->reference_count > 0 || job->whole);
+    write_two_stream_captions(model, plan, job);
+    state->has_zero = model->zero_cond && (job->reference_count > 0 || job->every_row);
     uint64_t elements =
         (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
     state->has_tables = elements * (uint64_t)plan->activation_bytes <= model->table_bytes;
     state->has_finished_tables = elements * sizeof(float) <= model->table_bytes;
-    write_condition(model, plan, job);
+    write_two_stream_condition(model, plan, job);
     write_tables(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
 }
@@ -415,20 +416,18 @@ static void fill_picture_positions(int32_t* at, int32_t frame, int32_t height, i
     }
 }
 
-static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
-
 // Text goes on, on all axes at once, where the largest of all pictures ends.
 static int32_t first_text_position(const sumi_denoising* job)
 {
-    int32_t most = larger(job->height, job->width) / 2 / 2;
+    int32_t most = sumi_max_int(job->height, job->width) / 2 / 2;
     for (int32_t i = 0; i < job->reference_count; i++) {
-        most = larger(most, larger(job->references[i].height, job->references[i].width) / 2 / 2);
+        most = sumi_max_int(most, sumi_max_int(job->references[i].height, job->references[i].width) / 2 / 2);
     }
     return most;
 }
 
-static void write_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                         const sumi_evaluation* list, int32_t count)
+static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                                    const sumi_evaluation* list, int32_t count)
 {
     const sumi_two_stream* model = memory;
     two_stream_state* state = job->state;
@@ -522,7 +521,7 @@ static void add_run(stream* s, int32_t joint_row, int32_t rows)
 static void plan_streams(writer* w)
 {
     const layout* l = &w->layout;
-    bool whole = w->job->whole, is_split = w->state->has_zero && l->reference_rows > 0;
+    bool every_row = w->job->every_row, is_split = w->state->has_zero && l->reference_rows > 0;
     stream *image = &w->streams[0], *text = &w->streams[1], *references = is_split ? &w->streams[2] : image;
     *image = (stream){.names = &s_image, .side = SUMI_TWO_STREAM_IMAGE};
     *text = (stream){.names = &s_text, .side = SUMI_TWO_STREAM_TEXT};
@@ -537,10 +536,10 @@ static void plan_streams(writer* w)
         w->sequences[s] = (sumi_sequence){
             .span = {{s * l->tokens, l->tokens}, {beside, l->reference_rows + l->text[s]}}, .span_count = 2};
     }
-    image->last_rows = whole ? image->rows : l->count * l->tokens;
+    image->last_rows = every_row ? image->rows : l->count * l->tokens;
     text->last_rows =
-        whole && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].is_whole ? text->rows : 0;
-    references->last_rows = is_split && whole ? references->rows : references->last_rows;
+        every_row && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].is_whole ? text->rows : 0;
+    references->last_rows = is_split && every_row ? references->rows : references->last_rows;
     for (int32_t k = 0; k < w->stream_count; k++) {
         stream* s = &w->streams[k];
         s->x = sumi_plan_value(w->plan, "stream", SUMI_ELEMENT_ACTIVATION, s->rows, w->model->dim);
@@ -611,16 +610,16 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
 
 // What modulates this evaluation: its row of a finished table, or one row of floats, from its table, or made here from
 // the condition.
-static sumi_step_row write_modulation(const writer* w, sumi_plan_modulation_args* args, const sumi_weight* weight,
-                                      const sumi_weight* bias)
+static sumi_step_row write_two_stream_modulation(const writer* w, sumi_plan_modulation_args* args,
+                                                 const sumi_weight* weight, const sumi_weight* bias)
 {
     if (w->state->has_finished_tables) { return (sumi_step_row){args->table, 0, true}; }
     args->element = SUMI_ELEMENT_FLOAT;
     args->rows = 1;
     args->per_step = true;
     if (args->table.id == 0) {
-        args->table =
-            write_layer(w->plan, args->label, w->condition, (sumi_span){0, 1}, weight, bias, SUMI_ELEMENT_FLOAT);
+        args->table = write_two_stream_layer(w->plan, args->label, w->condition, (sumi_span){0, 1}, weight, bias,
+                                             SUMI_ELEMENT_FLOAT);
         args->rows = 0;
         args->per_step = false;
     }
@@ -715,7 +714,7 @@ static void write_rest(const writer* w, const stream* s, const sumi_two_stream_w
 
 // In the last block, attention answers the targets alone. The text's q is made there all the same: leaving it out would
 // save a 3000th of an evaluation of 1024 x 1024 pixels and 512 tokens of text.
-static void write_block(writer* w, int32_t index)
+static void write_two_stream_block(writer* w, int32_t index)
 {
     const sumi_two_stream* model = w->model;
     const sumi_two_stream_block* block = &model->blocks[index];
@@ -726,17 +725,20 @@ static void write_block(writer* w, int32_t index)
     for (int32_t k = 0; k < w->stream_count; k++) {
         const stream* s = &w->streams[k];
         const sumi_two_stream_weights* weights = &block->side[s->side];
-        rows[k] = s->is_at_zero
-                    ? (sumi_step_row){w->state->zero[index], 0, false}
-                    : write_modulation(w,
-                                       &(sumi_plan_modulation_args){.label = s->names->modulation,
-                                                                    .table = w->state->tables[index][s->side],
-                                                                    .parts = MODULATION_PARTS,
-                                                                    .adds_one = BLOCK_ADDS_ONE},
-                                       &weights->modulation, &weights->modulation_bias);
+        rows[k] =
+            s->is_at_zero
+                ? (sumi_step_row){w->state->zero[index], 0, false}
+                : write_two_stream_modulation(w,
+                                              &(sumi_plan_modulation_args){.label = s->names->modulation,
+                                                                           .table = w->state->tables[index][s->side],
+                                                                           .parts = MODULATION_PARTS,
+                                                                           .adds_one = BLOCK_ADDS_ONE},
+                                              &weights->modulation, &weights->modulation_bias);
         write_qkv(w, s, weights, rows[k], qkv);
     }
-    for (int32_t s = 0; s < w->layout.count; s++) { w->sequences[s].query_spans = is_last && !w->job->whole ? 1 : 2; }
+    for (int32_t s = 0; s < w->layout.count; s++) {
+        w->sequences[s].query_spans = is_last && !w->job->every_row ? 1 : 2;
+    }
     sumi_value o = sumi_plan_attention(w->plan, "attention", qkv,
                                        &(sumi_attention){.q_heads = model->heads,
                                                          .kv_heads = model->heads,
@@ -778,17 +780,19 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
             plan,
             &(sumi_plan_modulation_args){.label = "row", .table = w->state->condition, .rows = 1, .per_step = true});
     }
-    for (int32_t i = 0; i < model->block_count; i++) { write_block(w, i); }
+    for (int32_t i = 0; i < model->block_count; i++) { write_two_stream_block(w, i); }
     sumi_plan_prefix(plan, "%s", "");
-    sumi_step_row row = write_modulation(w,
-                                         &(sumi_plan_modulation_args){.label = "norm_out.modulation",
-                                                                      .table = w->state->final_table,
-                                                                      .parts = FINAL_PARTS,
-                                                                      .adds_one = FINAL_ADDS_ONE},
-                                         &model->final_modulation, &model->final_modulation_bias);
+    sumi_step_row row = write_two_stream_modulation(w,
+                                                    &(sumi_plan_modulation_args){.label = "norm_out.modulation",
+                                                                                 .table = w->state->final_table,
+                                                                                 .parts = FINAL_PARTS,
+                                                                                 .adds_one = FINAL_ADDS_ONE},
+                                                    &model->final_modulation, &model->final_modulation_bias);
     sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
     // references are not modulated by time 0 here
-    if (w->stream_count == 3 && w->job->whole) { write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row); }
+    if (w->stream_count == 3 && w->job->every_row) {
+        write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
+    }
     int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
     for (int32_t s = 0; s < l->count; s++) {
         order[s] = s;
@@ -799,8 +803,8 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
         &(sumi_patch_layout){w->job->height, w->job->width, model->channels, l->count, order, row_begin, true}, 1.0f);
 }
 
-static sumi_value write_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
-                                   sumi_value latents, const sumi_evaluation* list, int32_t count)
+static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                                              sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
     two_stream_state* state = job->state;
     // too large for a stack that may be the host's
@@ -824,6 +828,6 @@ const sumi_denoiser_part sumi_two_stream_part = {.model_bytes = sizeof(sumi_two_
                                                  .state_bytes = sizeof(two_stream_state),
                                                  .bind = bind_model,
                                                  .facts = facts_of,
-                                                 .write_prepare = write_prepare,
-                                                 .write_layout = write_layout,
-                                                 .write_evaluation = write_evaluation};
+                                                 .write_prepare = write_two_stream_prepare,
+                                                 .write_layout = write_two_stream_layout,
+                                                 .write_evaluation = write_two_stream_evaluation};

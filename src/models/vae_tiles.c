@@ -1,10 +1,9 @@
 #include "models/vae_tiles.h"
 #include "base/assert.h"
+#include "base/integers.h"
 #include <string.h>
 
 #define MAX_TILES_ACROSS 64
-
-static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 
 // One way through both directions: `height` and `width` are the input's, a tile of `size` input units gives `made`
 // output units, of which `kept` stay.
@@ -26,7 +25,7 @@ static walk plan_walk(const sumi_tile_source* source, sumi_tile_rule rule, int32
 static sumi_tile input_tile(const walk* w, int32_t row, int32_t column)
 {
     int32_t y = row * w->stride, x = column * w->stride;
-    return (sumi_tile){y, x, smaller(w->size, w->height - y), smaller(w->size, w->width - x)};
+    return (sumi_tile){y, x, sumi_min_int(w->size, w->height - y), sumi_min_int(w->size, w->width - x)};
 }
 
 // Makes every tile in reading order, blends its seams and places what is kept. Only the row above is alive beside the
@@ -63,7 +62,7 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const wa
                                                                    .extent = w->made - w->kept});
             }
             current[c] = tile;
-            sumi_tile kept = {r * w->kept, c * w->kept, smaller(w->kept, height), smaller(w->kept, width)};
+            sumi_tile kept = {r * w->kept, c * w->kept, sumi_min_int(w->kept, height), sumi_min_int(w->kept, width)};
             sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = tile,
                                                                .tile_width = width,
                                                                .picture = out,

@@ -1,5 +1,6 @@
 #include "models/weights.h"
 #include "base/assert.h"
+#include "files/tensor_scaling.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +48,7 @@ void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes)
     return memory;
 }
 
-static const char* keep_text(sumi_binder* binder, const char* text)
+static const char* copy_name(sumi_binder* binder, const char* text)
 {
     size_t bytes = strlen(text) + 1;
     char* copy = sumi_weight_list_reserve(binder->list, bytes);
@@ -251,7 +252,7 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
     sumi_weight_list* list = binder->list;
     SUMI_ASSERT(weight->rows >= 1 && weight->cols >= 1);
     SUMI_ASSERT(weight->part_count >= 1 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
-    weight->name = keep_text(binder, name);
+    weight->name = copy_name(binder, name);
     if (binder->result != SUMI_OK) { return; }
     binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1,
                                sizeof *list->weights, binder->error);
@@ -267,7 +268,7 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
     char folded[SUMI_NAME_BYTES];
     if (binder->result != SUMI_OK || !sumi_fold_path(module, strlen(module), folded, sizeof folded)) { return; }
     sumi_weight_list* list = binder->list;
-    target.path = keep_text(binder, folded);
+    target.path = copy_name(binder, folded);
     if (binder->result != SUMI_OK) { return; }
     binder->result = sumi_grow(list->heap, (void**)&list->targets, &list->target_capacity, list->target_count + 1,
                                sizeof *list->targets, binder->error);

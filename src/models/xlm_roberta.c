@@ -28,7 +28,7 @@ static bool may_be_adapted(const char* canonical)
 
 // ROOT "encoder.layers.3.mlp.fc1.weight" -> ROOT "encoder.layers.3.mlp.fc1.parametrizations.weight.original"; then both
 // with ComfyUI's "model." in place of the root.
-static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool roberta_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
     const bool has_two = may_be_adapted(canonical);
@@ -40,7 +40,7 @@ static bool other_name(const void* context, const char* canonical, int32_t which
     return sumi_replace_text(which == 2 ? adapted : canonical, ROOT, "model.", out, out_bytes);
 }
 
-static const char* name_in(char* out, int32_t layer, const char* rest)
+static const char* roberta_name_in(char* out, int32_t layer, const char* rest)
 {
     snprintf(out, SUMI_NAME_BYTES, ROOT "encoder.layers.%d.%s", (int)layer, rest);
     return out;
@@ -90,7 +90,7 @@ static void bind_linear(const sumi_xlm_roberta* model, sumi_binder* b, sumi_xlm_
                         const char* rest, int32_t rows, int32_t cols)
 {
     char module[SUMI_NAME_BYTES];
-    name_in(module, layer, rest);
+    roberta_name_in(module, layer, rest);
     sumi_bind_linear(b, &linear->weight, &linear->bias, module, rows, cols);
     bind_change(model, b, &linear->weight, module, false);
 }
@@ -102,7 +102,7 @@ static void bind_table(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weigh
     bind_change(model, b, weight, module, true);
 }
 
-static void bind_norm(sumi_binder* b, sumi_xlm_roberta_weights* norm, const char* module, int32_t cols)
+static void bind_roberta_norm(sumi_binder* b, sumi_xlm_roberta_weights* norm, const char* module, int32_t cols)
 {
     char name[SUMI_NAME_BYTES];
     sumi_bind_vector(b, &norm->weight, name_of(name, module, ".weight"), cols);
@@ -113,25 +113,25 @@ static void bind_embeddings(sumi_xlm_roberta* model, sumi_binder* b)
 {
     bind_table(model, b, &model->embedding, ROOT "embeddings.word_embeddings", model->vocabulary);
     bind_table(model, b, &model->type, ROOT "embeddings.token_type_embeddings", 1);
-    bind_norm(b, &model->embedding_norm, ROOT "emb_ln", model->width);
+    bind_roberta_norm(b, &model->embedding_norm, ROOT "emb_ln", model->width);
 }
 
-static void bind_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t layer)
+static void bind_roberta_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t layer)
 {
     sumi_xlm_roberta_layer* l = &model->layers[layer];
     const int32_t width = model->width;
     char name[SUMI_NAME_BYTES];
     bind_linear(model, b, &l->qkv, layer, "mixer.Wqkv", 3 * width, width);
     bind_linear(model, b, &l->out, layer, "mixer.out_proj", width, width);
-    bind_norm(b, &l->norm1, name_in(name, layer, "norm1"), width);
+    bind_roberta_norm(b, &l->norm1, roberta_name_in(name, layer, "norm1"), width);
     bind_linear(model, b, &l->fc1, layer, "mlp.fc1", model->hidden, width);
     bind_linear(model, b, &l->fc2, layer, "mlp.fc2", width, model->hidden);
-    bind_norm(b, &l->norm2, name_in(name, layer, "norm2"), width);
+    bind_roberta_norm(b, &l->norm2, roberta_name_in(name, layer, "norm2"), width);
 }
 
 // A config of the whole model names neither layers nor heads of the tower, one of the tower alone does; what it says must
 // agree with the tensors.
-static void check_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_part_config* config)
+static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_part_config* config)
 {
     int32_t width = 0, rank = 0, own_width = 0, hidden = 0, layers = 0, heads = 0;
     double alpha = 0.0;
@@ -164,7 +164,7 @@ static void check_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_par
     }
 }
 
-static void find_sizes(sumi_xlm_roberta* model, sumi_binder* b)
+static void find_roberta_sizes(sumi_xlm_roberta* model, sumi_binder* b)
 {
     const int32_t head_dim = model->settings->head_dim;
     model->vocabulary = sumi_bind_size(b, ROOT "embeddings.word_embeddings.weight", 0);
@@ -190,21 +190,21 @@ static void find_sizes(sumi_xlm_roberta* model, sumi_binder* b)
     if (model->layers == NULL) { b->result = sumi_out_of_memory(b->error, bytes, "the layers of a text encoder"); }
 }
 
-static sumi_result bind(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
+static sumi_result bind_roberta_model(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
 {
     sumi_xlm_roberta* model = part;
     model->settings = settings;
-    b->alias = other_name;
+    b->alias = roberta_other_name;
     b->alias_context = settings;
-    find_sizes(model, b);
-    check_config(model, b, config);
+    find_roberta_sizes(model, b);
+    check_roberta_config(model, b, config);
     if (b->result != SUMI_OK) { return b->result; }
     bind_embeddings(model, b);
-    for (int32_t layer = 0; layer < model->layer_count; layer++) { bind_layer(model, b, layer); }
+    for (int32_t layer = 0; layer < model->layer_count; layer++) { bind_roberta_layer(model, b, layer); }
     return b->result;
 }
 
-static sumi_text_encoder_facts facts(const void* part)
+static sumi_text_encoder_facts roberta_facts(const void* part)
 {
     const sumi_xlm_roberta* model = part;
     return (sumi_text_encoder_facts){.width = model->width, .vocabulary = model->vocabulary, .pools = true};
@@ -225,8 +225,8 @@ static sumi_value write_linear(sumi_plan* plan, const char* label, sumi_value x,
                                                            .residual = residual});
 }
 
-static void write_norm(const sumi_xlm_roberta* model, sumi_plan* plan, const char* label, sumi_value h,
-                       const sumi_xlm_roberta_weights* w)
+static void write_roberta_norm(const sumi_xlm_roberta* model, sumi_plan* plan, const char* label, sumi_value h,
+                               const sumi_xlm_roberta_weights* w)
 {
     sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = label,
                                                 .x = h,
@@ -240,13 +240,13 @@ static void write_norm(const sumi_xlm_roberta* model, sumi_plan* plan, const cha
 static sumi_value write_embeddings(const sumi_xlm_roberta* model, sumi_plan* plan, sumi_value ids)
 {
     sumi_value h = sumi_plan_embed_rows_biased(plan, ids, &model->embedding, &model->type);
-    write_norm(model, plan, "embed_norm", h, &model->embedding_norm);
+    write_roberta_norm(model, plan, "embed_norm", h, &model->embedding_norm);
     return h;
 }
 
 // One layer on h, in place.
-static void write_layer(const sumi_xlm_roberta* model, sumi_plan* plan, const sumi_xlm_roberta_layer* w, sumi_value h,
-                        const sumi_attention* attention, sumi_value rope)
+static void write_roberta_layer(const sumi_xlm_roberta* model, sumi_plan* plan, const sumi_xlm_roberta_layer* w,
+                                sumi_value h, const sumi_attention* attention, sumi_value rope)
 {
     sumi_value qkv = write_linear(plan, "attention.qkv", h, &w->qkv, SUMI_ACT_NONE, SUMI_NO_VALUE);
     sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attention.rope",
@@ -258,10 +258,10 @@ static void write_layer(const sumi_xlm_roberta* model, sumi_plan* plan, const su
                                                       .rotary = SUMI_ROTARY_HALVES});
     sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
     write_linear(plan, "attention.out", o, &w->out, SUMI_ACT_NONE, h);
-    write_norm(model, plan, "norm1", h, &w->norm1);
+    write_roberta_norm(model, plan, "norm1", h, &w->norm1);
     sumi_value g = write_linear(plan, "mlp.fc1", h, &w->fc1, SUMI_ACT_GELU_ERF, SUMI_NO_VALUE);
     write_linear(plan, "mlp.fc2", g, &w->fc2, SUMI_ACT_NONE, h);
-    write_norm(model, plan, "norm2", h, &w->norm2);
+    write_roberta_norm(model, plan, "norm2", h, &w->norm2);
 }
 
 // The ids with zeros behind them.
@@ -317,7 +317,7 @@ static bool make_layout(sumi_plan* plan, const sumi_text_batch* batch, int32_t r
     return true;
 }
 
-static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch* batch)
+static sumi_value write_roberta_text(const void* part, sumi_plan* plan, const sumi_text_batch* batch)
 {
     const sumi_xlm_roberta* model = part;
     const int32_t head_dim = model->settings->head_dim;
@@ -347,7 +347,7 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
     sumi_value h = write_embeddings(model, plan, ids);
     for (int32_t layer = 0; layer < model->layer_count; layer++) {
         sumi_plan_prefix(plan, "pooled_text.layers.%d.", (int)layer);
-        write_layer(model, plan, &model->layers[layer], h, &attention, rope);
+        write_roberta_layer(model, plan, &model->layers[layer], h, &attention, rope);
     }
     sumi_plan_prefix(plan, "pooled_text.");
     sumi_value pooled = sumi_plan_mean_rows(plan, "pool", h, layout.spans, batch->prompt_count);
@@ -356,5 +356,7 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
     return pooled;
 }
 
-const sumi_text_encoder_part sumi_xlm_roberta_part = {
-    .model_bytes = sizeof(sumi_xlm_roberta), .bind = bind, .facts = facts, .write = write};
+const sumi_text_encoder_part sumi_xlm_roberta_part = {.model_bytes = sizeof(sumi_xlm_roberta),
+                                                      .bind = bind_roberta_model,
+                                                      .facts = roberta_facts,
+                                                      .write = write_roberta_text};

@@ -144,7 +144,7 @@ typedef struct shelf {
     size_t count;
 } shelf;
 
-static void put(shelf* on, placed value) // behind those of the same offset
+static void put_on_shelf(shelf* on, placed value) // behind those of the same offset
 {
     SUMI_ASSERT(value.offset <= value.end && value.offset % SUMI_ALIGNMENT == 0);
     size_t low = 0, high = on->count;
@@ -238,8 +238,8 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
         SUMI_ASSERT(!shares
                     || offset + bytes <= sumi_plan_info(plan, info->host)->offset + order[i].bytes + SUMI_ALIGNMENT);
         const placed value = {offset, offset + bytes, info->first_use, info->last_use, order[i].value};
-        for (int32_t s = first; s <= last; s++) { put(&shelves[s], value); }
-        put(&shelves[shelf_count - 1], value);
+        for (int32_t s = first; s <= last; s++) { put_on_shelf(&shelves[s], value); }
+        put_on_shelf(&shelves[shelf_count - 1], value);
         info->offset = offset;
         if (offset + bytes > plan->arena_bytes) { plan->arena_bytes = offset + bytes; }
     }

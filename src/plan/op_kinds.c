@@ -5,9 +5,6 @@
 #define PART_FLOPS 2e8      // a part of a big op: about a millisecond of two processor cores, microseconds of a GPU
 #define PART_ELEMENTS 65536 // a part of a memory-bound op
 
-static int32_t rows_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->rows; }
-static int32_t cols_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->cols; }
-
 // ---- Units of work --------------------------------------------------------------------------------------------------
 
 static int64_t rows_given(const sumi_plan* plan, const sumi_op* op)
@@ -16,9 +13,9 @@ static int64_t rows_given(const sumi_plan* plan, const sumi_op* op)
     return op->rows;
 }
 
-static int64_t rows_of_output(const sumi_plan* plan, const sumi_op* op) { return rows_of(plan, op->out); }
+static int64_t rows_of_output(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_rows(plan, op->out); }
 
-static int64_t rows_of_input(const sumi_plan* plan, const sumi_op* op) { return rows_of(plan, op->in[0]); }
+static int64_t rows_of_input(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_rows(plan, op->in[0]); }
 
 static int64_t one(const sumi_plan* plan, const sumi_op* op)
 {
@@ -51,7 +48,7 @@ static int64_t items_guided(const sumi_plan* plan, const sumi_op* op)
     return op->u.guide.item_count;
 }
 
-static int64_t items_shown(const sumi_plan* plan, const sumi_op* op) { return rows_of(plan, op->out) / 3; }
+static int64_t items_shown(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_rows(plan, op->out) / 3; }
 
 static int64_t pixels_placed(const sumi_plan* plan, const sumi_op* op)
 {
@@ -95,14 +92,17 @@ static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
     return count < multiple ? multiple : count;
 }
 
-static int64_t light(const sumi_plan* plan, const sumi_op* op) { return light_rows(cols_of(plan, op->out)); }
+static int64_t light(const sumi_plan* plan, const sumi_op* op) { return light_rows(sumi_plan_cols(plan, op->out)); }
 
 // Sines, cosines and powers take about as long as 32 elements that are only read and written.
-static int64_t light_sines(const sumi_plan* plan, const sumi_op* op) { return light_rows(cols_of(plan, op->out) * 32); }
+static int64_t light_sines(const sumi_plan* plan, const sumi_op* op)
+{
+    return light_rows(sumi_plan_cols(plan, op->out) * 32);
+}
 
 static int64_t light_sine_pairs(const sumi_plan* plan, const sumi_op* op)
 {
-    return light_rows(cols_of(plan, op->out) / 2 * 32);
+    return light_rows(sumi_plan_cols(plan, op->out) / 2 * 32);
 }
 
 static int32_t head_cols(const sumi_op* op) { return (op->u.qk.q_heads + op->u.qk.kv_heads) * op->u.qk.dim; }
@@ -150,12 +150,12 @@ static int32_t group_block_rows(int32_t rows, int32_t cols)
 
 static int64_t group_block(const sumi_plan* plan, const sumi_op* op)
 {
-    return group_block_rows(rows_of(plan, op->in[0]), cols_of(plan, op->in[0]));
+    return group_block_rows(sumi_plan_rows(plan, op->in[0]), sumi_plan_cols(plan, op->in[0]));
 }
 
 static int64_t group_share(const sumi_plan* plan, const sumi_op* op)
 {
-    return group_block_rows(op->u.group.all_rows, cols_of(plan, op->out));
+    return group_block_rows(op->u.group.all_rows, sumi_plan_cols(plan, op->out));
 }
 
 // ---- Bytes ----------------------------------------------------------------------------------------------------------
@@ -169,14 +169,14 @@ static double fill_bytes(const sumi_plan* plan, const sumi_op* op)
 
 static double copy_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    return 2.0 * op->rows * cols_of(plan, op->out) * plan->activation_bytes;
+    return 2.0 * op->rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
 }
 
 static double mean_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     double rows = op->u.mean.span_count; // that are written
     for (int32_t i = 0; i < op->u.mean.span_count; i++) { rows += op->u.mean.spans[i].count; }
-    return rows * cols_of(plan, op->out) * plan->activation_bytes;
+    return rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
 }
 
 static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -189,7 +189,7 @@ static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
 // c rows of b columns are read and a of them are added to, for each of the op's rows.
 static double kronecker_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    return (double)op->rows * cols_of(plan, op->in[0]) * ((double)op->weight->cols + 2.0 * op->weight->rows)
+    return (double)op->rows * sumi_plan_cols(plan, op->in[0]) * ((double)op->weight->cols + 2.0 * op->weight->rows)
          * plan->activation_bytes;
 }
 
@@ -201,7 +201,7 @@ static double activate_bytes(const sumi_plan* plan, const sumi_op* op)
 
 static double gate_add_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    return 3.0 * op->rows * cols_of(plan, op->out) * plan->activation_bytes;
+    return 3.0 * op->rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
 }
 
 static double head_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -246,7 +246,7 @@ static double input_bytes(const sumi_plan* plan, const sumi_op* op) { return sum
 
 static double place_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    return 2.0 * op->u.place.height * op->u.place.width * cols_of(plan, op->in[0]) * 4;
+    return 2.0 * op->u.place.height * op->u.place.width * sumi_plan_cols(plan, op->in[0]) * 4;
 }
 
 static double pixels_out_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -264,7 +264,7 @@ static double product_flops(const sumi_plan* plan, const sumi_op* op)
 
 static double kronecker_flops(const sumi_plan* plan, const sumi_op* op)
 {
-    return 2.0 * op->weight->rows * op->weight->cols * cols_of(plan, op->in[0]) * op->rows;
+    return 2.0 * op->weight->rows * op->weight->cols * sumi_plan_cols(plan, op->in[0]) * op->rows;
 }
 
 static double attention_flops(const sumi_plan* plan, const sumi_op* op)
@@ -284,19 +284,22 @@ static double attention_flops(const sumi_plan* plan, const sumi_op* op)
 
 static double rope_flops(const sumi_plan* plan, const sumi_op* op)
 {
-    return 100.0 * op->rows * (cols_of(plan, op->out) / 2); // sine, cosine and power in double
+    return 100.0 * op->rows * (sumi_plan_cols(plan, op->out) / 2); // sine, cosine and power in double
 }
 
-static double time_flops(const sumi_plan* plan, const sumi_op* op) { return 50.0 * op->rows * cols_of(plan, op->out); }
+static double time_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    return 50.0 * op->rows * sumi_plan_cols(plan, op->out);
+}
 
 static double group_sums_flops(const sumi_plan* plan, const sumi_op* op)
 {
-    return 3.0 * op->rows * cols_of(plan, op->in[0]);
+    return 3.0 * op->rows * sumi_plan_cols(plan, op->in[0]);
 }
 
 static double group_norm_flops(const sumi_plan* plan, const sumi_op* op)
 {
-    return (op->u.group.silu ? 20.0 : 2.0) * op->rows * cols_of(plan, op->out);
+    return (op->u.group.silu ? 20.0 : 2.0) * op->rows * sumi_plan_cols(plan, op->out);
 }
 
 // ---- The table ------------------------------------------------------------------------------------------------------

@@ -188,6 +188,19 @@ sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, i
 // otherwise they lie apart.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
+static inline int32_t sumi_plan_rows(const sumi_plan* plan, sumi_value value)
+{
+    return sumi_plan_info(plan, value)->rows;
+}
+static inline int32_t sumi_plan_cols(const sumi_plan* plan, sumi_value value)
+{
+    return sumi_plan_info(plan, value)->cols;
+}
+// elements from row to row: cols but for a view of some columns
+static inline int32_t sumi_plan_pitch(const sumi_plan* plan, sumi_value value)
+{
+    return sumi_plan_info(plan, value)->pitch;
+}
 uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element);
 double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value); // what its elements take, for costs
 // memory that lives as long as the plan; NULL after an error

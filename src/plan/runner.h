@@ -102,7 +102,7 @@ typedef struct sumi_runner_functions {
     sumi_result (*prepare)(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
                            float* out_progress, sumi_error* error);
     // Whether `reserve`, `prepare` and a new run would find everything there: then they wait for nothing, move nothing
-    // and free nothing, and may be called while another run's slices are on their way.
+    // and free nothing, and may be called while another run's slices are in flight.
     bool (*is_ready)(const sumi_runner* runner, const sumi_plan* plan);
     // budget 0: no limit. Beside any other call, as `rates`, `scratch_bytes` and `arrange`
     sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need,
@@ -114,7 +114,7 @@ typedef struct sumi_runner_functions {
     void (*trim)(sumi_runner* runner);
     // Takes off the device what the plan does not use: weights of others, first those that no step reads, in another
     // call the rest. False when there is nothing. Nothing runs, and arena and scratch were given back.
-    bool (*shed)(sumi_runner* runner, const sumi_plan* plan);
+    bool (*evict)(sumi_runner* runner, const sumi_plan* plan);
     void (*room)(sumi_runner* runner, sumi_device_room* out_room);   // now
     void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan); // it goes: graphs; nothing of it runs
     // they go; nothing that uses them runs

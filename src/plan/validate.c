@@ -1,4 +1,4 @@
-// The invariants of a plan, a function each. What an op reads and writes is said once, in list_accesses: a list of
+// The invariants of a plan, a function each. What an op reads and writes is said once, in op_accesses.c: a list of
 // rectangles of values. Shapes, in-place rules, lifetimes and the order of reads and writes are checked against that
 // list.
 //
@@ -11,25 +11,8 @@
 #include "plan/validate.h"
 #include "base/rotation.h"
 #include "base/sort.h"
+#include "plan/op_accesses.h"
 #include <string.h>
-
-enum {
-    IS_INT = 1 << SUMI_ELEMENT_INT,
-    IS_BYTE = 1 << SUMI_ELEMENT_BYTE,
-    IS_FLOAT = 1 << SUMI_ELEMENT_FLOAT,
-    IS_NUMBER = IS_FLOAT | (1 << SUMI_ELEMENT_ACTIVATION)
-};
-
-// Rows [row, row + rows), columns [column, column + cols) of a value.
-typedef struct access {
-    sumi_value value;
-    int64_t row, rows;
-    int32_t column, cols;
-    int32_t width;    // columns that the value must have; 0: any that hold those above
-    int32_t elements; // that it may have: IS_*
-    bool writes;
-    bool in_place; // a read: its op may write the same rectangle of the same memory
-} access;
 
 // Bytes [begin, end) of the arena, last written as rows of `value` by way of `view`: the outermost view that the op's
 // value was cut from, the value itself when it is no view.
@@ -42,17 +25,12 @@ typedef struct validator {
     const sumi_plan* plan;
     sumi_error* error;
     sumi_heap heap;
-    access* accesses;
-    size_t access_count, access_capacity;
-    owned* map; // sorted, disjoint
+    sumi_op_accesses accesses; // of the op that is looked at
+    owned* map;                // sorted, disjoint
     size_t map_count, map_capacity;
-    int32_t first_counter, counter_count; // of the iterations that are looked at
-    // A rectangle of a picture is a range of rows for each of its lines, not one from its first pixel to its last.
-    bool by_line;
-    sumi_result result; // of list_accesses
 } validator;
 
-static const char* name_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->name; }
+static const char* value_name(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->name; }
 
 static bool is_value(const sumi_plan* plan, sumi_value value)
 {
@@ -65,7 +43,7 @@ static sumi_result op_breaks(const validator* v, const sumi_op* op, sumi_value v
     return sumi_fail(v->error, SUMI_INTERNAL, "op %d (%s, %s): value %s: %s", (int)(op - v->plan->ops),
                      sumi_op_name(op->kind), op->label,
                      value.id == 0              ? "none"
-                     : is_value(v->plan, value) ? name_of(v->plan, value)
+                     : is_value(v->plan, value) ? value_name(v->plan, value)
                                                 : "(not in the plan)",
                      rule);
 }
@@ -75,7 +53,7 @@ static sumi_result value_breaks(const validator* v, size_t index, const char* ru
     return sumi_fail(v->error, SUMI_INTERNAL, "value %d (%s): %s", (int)index + 1, v->plan->values[index].name, rule);
 }
 
-static sumi_value base_of(const sumi_plan* plan, sumi_value value)
+static sumi_value owner_of(const sumi_plan* plan, sumi_value value)
 {
     const sumi_value_info* info = sumi_plan_info(plan, value);
     return info->base.id != 0 ? info->base : value;
@@ -85,429 +63,6 @@ static sumi_value base_of(const sumi_plan* plan, sumi_value value)
 static sumi_value table_of(const sumi_op* op)
 {
     return op->kind == SUMI_OP_SOLVE ? op->u.solve.row.table : SUMI_NO_VALUE;
-}
-
-// ---- What an op reads and writes ------------------------------------------------------------------------------------
-
-static void add_access(validator* v, access a)
-{
-    if (a.value.id == 0 || v->result != SUMI_OK) { return; }
-    v->result = sumi_grow(&v->heap, (void**)&v->accesses, &v->access_capacity, v->access_count + 1, sizeof *v->accesses,
-                          v->error);
-    if (v->result == SUMI_OK) { v->accesses[v->access_count++] = a; }
-}
-
-// Whole rows of a value that is `width` columns wide.
-static void reads(validator* v, sumi_value value, int64_t row, int64_t rows, int32_t width, int32_t elements)
-{
-    add_access(v,
-               (access){.value = value, .row = row, .rows = rows, .cols = width, .width = width, .elements = elements});
-}
-
-// The same, and the op may write its result there.
-static void reads_in_place(validator* v, sumi_value value, int64_t row, int64_t rows, int32_t width, int32_t elements)
-{
-    add_access(v, (access){.value = value,
-                           .row = row,
-                           .rows = rows,
-                           .cols = width,
-                           .width = width,
-                           .elements = elements,
-                           .in_place = true});
-}
-
-static void writes(validator* v, sumi_value value, int64_t row, int64_t rows, int32_t width, int32_t elements)
-{
-    add_access(v, (access){.value = value,
-                           .row = row,
-                           .rows = rows,
-                           .cols = width,
-                           .width = width,
-                           .elements = elements,
-                           .writes = true});
-}
-
-static void reads_step_from(validator* v, sumi_step_row step, int64_t row, int32_t cols, int32_t elements)
-{
-    add_access(v, (access){.value = step.table,
-                           .row = row + (step.per_step ? v->first_counter : 0),
-                           .rows = step.per_step ? v->counter_count : 1,
-                           .column = step.column,
-                           .cols = cols,
-                           .elements = elements});
-}
-
-static void reads_step(validator* v, sumi_step_row step, int32_t cols, int32_t elements)
-{
-    reads_step_from(v, step, 0, cols, elements);
-}
-
-static void reads_bands(validator* v, sumi_step_row step, const sumi_row_band* bands, int32_t band_count, int32_t cols)
-{
-    if (band_count == 0) { reads_step(v, step, cols, IS_NUMBER); }
-    for (int32_t i = 0; i < band_count; i++) { reads_step_from(v, step, bands[i].table_row, cols, IS_NUMBER); }
-}
-
-static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
-{
-    switch (op->kind) {
-    case SUMI_OP_EMBED_ROWS:
-        reads(v, op->in[0], 0, op->rows, 1, IS_INT);
-        reads(v, op->in[1], 0, sumi_plan_info(v->plan, op->in[1])->rows, out_cols, 1 << SUMI_ELEMENT_ACTIVATION);
-        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
-        break;
-    case SUMI_OP_FILL_ROWS:
-        for (int32_t i = 0; i < op->u.fill.span_count; i++) {
-            if (op->u.fill.spans[i].count > 0) {
-                writes(v, op->out, op->u.fill.spans[i].begin, op->u.fill.spans[i].count, op->weight->cols, IS_NUMBER);
-            }
-        }
-        break;
-    case SUMI_OP_COPY_ROWS: { // of any element, as they are
-        const int32_t element = 1 << sumi_plan_info(v->plan, op->in[0])->element;
-        reads(v, op->in[0], op->u.copy.from, op->rows, out_cols, element);
-        writes(v, op->out, op->u.copy.to, op->rows, out_cols, element);
-        break;
-    }
-    case SUMI_OP_MEAN_ROWS:
-        for (int32_t i = 0; i < op->u.mean.span_count; i++) {
-            reads(v, op->in[0], op->u.mean.spans[i].begin, op->u.mean.spans[i].count, out_cols, IS_NUMBER);
-        }
-        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
-        break;
-    case SUMI_OP_ACTIVATE:
-        reads_in_place(v, op->in[0], op->u.activate.row, op->rows, out_cols, IS_NUMBER);
-        writes(v, op->out, op->u.activate.row, op->rows, out_cols, IS_NUMBER);
-        break;
-    case SUMI_OP_GATED:
-        reads(v, op->in[0], 0, op->rows, 2 * out_cols, IS_NUMBER);
-        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
-        break;
-    case SUMI_OP_NORM_MODULATE:
-        reads_in_place(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
-        reads_bands(v, op->u.norm.scale, op->u.norm.bands, op->u.norm.band_count, out_cols);
-        reads_bands(v, op->u.norm.shift, op->u.norm.bands, op->u.norm.band_count, out_cols);
-        reads(v, op->in[3], 0, 1, out_cols, IS_FLOAT);
-        writes(v, op->out, op->u.norm.y_row, op->rows, out_cols, IS_NUMBER);
-        break;
-    case SUMI_OP_NORM_GATE_ADD:
-        reads_in_place(v, op->in[0], op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
-        reads(v, op->in[1], op->u.gate_add.b_row, op->rows, out_cols, IS_NUMBER);
-        reads_bands(v, op->u.gate_add.gate, op->u.gate_add.bands, op->u.gate_add.band_count, out_cols);
-        reads(v, op->in[3], 0, 1, out_cols, IS_FLOAT);
-        writes(v, op->out, op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
-        break;
-    case SUMI_OP_ROPE_TABLE: {
-        int32_t pairs = 0;
-        for (int32_t a = 0; a < op->u.rope.axes; a++) { pairs += op->u.rope.pairs[a]; }
-        reads(v, op->in[0], 0, op->rows, op->u.rope.axes, IS_INT);
-        writes(v, op->out, 0, op->rows, 2 * pairs, IS_FLOAT);
-        break;
-    }
-    case SUMI_OP_TIME_EMBED:
-        reads(v, op->in[0], 0, op->rows, 1, IS_FLOAT);
-        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
-        break;
-    default: // FINISH_MODULATION
-        reads_in_place(v, op->in[0], op->u.finish.x_row + (op->u.finish.per_step ? v->first_counter : 0),
-                       op->rows + (op->u.finish.per_step ? v->counter_count - 1 : 0), out_cols, IS_NUMBER);
-        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
-        break;
-    }
-}
-
-static void list_linear(validator* v, const sumi_op* op)
-{
-    const int32_t n = op->weight->rows, width = sumi_plan_info(v->plan, op->out)->cols;
-    access y = {.value = op->out,
-                .row = op->u.linear.y_row,
-                .rows = op->rows,
-                .column = op->u.linear.y_column,
-                .cols = n,
-                .width = width,
-                .elements = IS_NUMBER,
-                .in_place = true};
-    reads(v, op->in[0], op->u.linear.x_row, op->rows, sumi_plan_info(v->plan, op->in[0])->cols, IS_NUMBER);
-    access residual = y; // or what an adapter's product adds to
-    residual.value = op->in[1];
-    add_access(v, residual);
-    reads_step(v, op->u.linear.gate, n, IS_NUMBER);
-    y.writes = true;
-    add_access(v, y);
-}
-
-static void list_kronecker(validator* v, const sumi_op* op)
-{
-    const sumi_op_kronecker_add* k = &op->u.kronecker;
-    const int32_t folds = op->weight->cols, b = sumi_plan_info(v->plan, op->in[0])->cols, n = op->weight->rows * b;
-    access y = {.value = op->out,
-                .row = k->y_row,
-                .rows = op->rows,
-                .column = k->y_column,
-                .cols = n,
-                .elements = IS_NUMBER,
-                .in_place = true};
-    reads(v, op->in[0], 0, (int64_t)op->rows * folds, b, IS_NUMBER);
-    add_access(v, y);
-    reads_step(v, k->gate, n, IS_NUMBER);
-    y.writes = true;
-    add_access(v, y);
-}
-
-static void list_attention(validator* v, const sumi_op* op)
-{
-    const int32_t dim = op->u.attention.dim, q = op->u.attention.q_heads * dim, kv = op->u.attention.kv_heads * dim;
-    const int32_t columns[3] = {op->u.attention.q_column, op->u.attention.k_column, op->u.attention.v_column};
-    for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
-        const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        for (int32_t i = 0; i < sequence->span_count; i++) {
-            const bool has_queries = i >= sequence->query_first && i < sequence->query_first + sequence->query_spans;
-            for (int32_t k = has_queries ? 0 : 1; k < 3; k++) {
-                add_access(v, (access){.value = op->in[0],
-                                       .row = sequence->span[i].begin,
-                                       .rows = sequence->span[i].count,
-                                       .column = columns[k],
-                                       .cols = k == 0 ? q : kv,
-                                       .elements = IS_NUMBER});
-            }
-        }
-    }
-    for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
-        const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        for (int32_t i = sequence->query_first; i < sequence->query_first + sequence->query_spans; i++) {
-            writes(v, op->out, sequence->span[i].begin, sequence->span[i].count, q, IS_NUMBER);
-        }
-    }
-}
-
-static void list_qk(validator* v, const sumi_op* op)
-{
-    const int32_t dim = op->u.qk.dim, cols = (op->u.qk.q_heads + op->u.qk.kv_heads) * dim,
-                  width = cols + op->u.qk.kv_heads * dim;
-    access heads = {.value = op->in[0],
-                    .row = op->u.qk.row,
-                    .rows = op->rows,
-                    .cols = cols,
-                    .width = width,
-                    .elements = IS_NUMBER,
-                    .in_place = true};
-    add_access(v, heads);
-    if (op->u.qk.rotary != SUMI_ROTARY_NONE) { reads(v, op->in[1], op->u.qk.rope_row, op->rows, dim, IS_FLOAT); }
-    reads(v, op->in[2], 0, 1, dim, IS_FLOAT);
-    reads(v, op->in[3], 0, 1, dim, IS_FLOAT);
-    heads.value = op->out;
-    heads.writes = true;
-    add_access(v, heads);
-}
-
-static void list_patches(validator* v, const sumi_op* op)
-{
-    const int32_t channels = op->u.patch.channels, plane = op->u.patch.height * op->u.patch.width, tokens = plane / 4;
-    for (int32_t s = 0; s < op->u.patch.sequence_count; s++) {
-        if (op->kind == SUMI_OP_PATCHIFY) {
-            reads(v, op->in[0], (int64_t)op->u.patch.items[s] * channels, channels, plane, IS_FLOAT);
-        } else {
-            reads(v, op->in[0], op->u.patch.row_begin[s], tokens, 4 * channels, IS_NUMBER);
-        }
-    }
-    for (int32_t s = 0; s < op->u.patch.sequence_count; s++) {
-        if (op->kind == SUMI_OP_PATCHIFY) {
-            writes(v, op->out, op->u.patch.row_begin[s], tokens, 4 * channels, IS_NUMBER);
-        } else {
-            writes(v, op->out, (int64_t)s * channels, channels, plane, IS_FLOAT);
-        }
-    }
-}
-
-static void list_solve(validator* v, const sumi_op* op, int32_t plane)
-{
-    for (int32_t k = 0; k < 3; k++) { reads_in_place(v, op->in[k], 0, op->rows, plane, IS_FLOAT); }
-    reads(v, op->in[3], 0, op->rows, plane, IS_FLOAT);
-    if (op->mask.id != 0) {
-        reads(v, op->in[4], 0, op->rows, plane, IS_FLOAT);
-        reads(v, op->in[5], 0, op->rows, plane, IS_FLOAT);
-        reads(v, op->mask, 0, op->u.solve.channels > 0 ? op->rows / op->u.solve.channels : 0, plane, IS_FLOAT);
-    }
-    reads_step(v, op->u.solve.row, 12, IS_FLOAT);
-    writes(v, op->out, 0, op->rows, plane, IS_FLOAT);
-    writes(v, op->in[1], 0, op->rows, plane, IS_FLOAT);
-    writes(v, op->in[2], 0, op->rows, plane, IS_FLOAT);
-}
-
-static void list_latents(validator* v, const sumi_op* op)
-{
-    const int32_t plane = sumi_plan_info(v->plan, op->out)->cols;
-    switch (op->kind) {
-    case SUMI_OP_ADD_NOISE:
-        reads(v, op->in[0], 0, op->rows, plane, IS_FLOAT);
-        reads(v, op->in[1], 0, op->rows, plane, IS_FLOAT);
-        reads_step(v, op->u.add_noise.sigma, 1, IS_FLOAT);
-        writes(v, op->out, 0, op->rows, plane, IS_FLOAT);
-        break;
-    case SUMI_OP_GUIDE: {
-        const int32_t channels = op->u.guide.channels;
-        for (int32_t i = 0; i < op->u.guide.item_count; i++) {
-            reads(v, op->in[0], (int64_t)op->u.guide.positive[i] * channels, channels, plane, IS_FLOAT);
-            if (op->u.guide.negative[i] >= 0) {
-                reads(v, op->in[0], (int64_t)op->u.guide.negative[i] * channels, channels, plane, IS_FLOAT);
-            }
-        }
-        reads_step(v, op->u.guide.scale, 1, IS_FLOAT);
-        for (int32_t i = 0; i < op->u.guide.item_count; i++) {
-            writes(v, op->out, (int64_t)i * channels, channels, plane, IS_FLOAT);
-        }
-        break;
-    }
-    case SUMI_OP_SOLVE: list_solve(v, op, plane); break;
-    case SUMI_OP_PREVIEW:
-        reads(v, op->in[0], 0, (int64_t)op->rows * op->u.preview.channels, plane, IS_FLOAT);
-        reads(v, op->in[1], 0, (int64_t)op->rows * op->u.preview.channels, plane, IS_FLOAT);
-        reads_step(v, op->u.preview.sigma, 1, IS_FLOAT);
-        writes(v, op->out, 0, (int64_t)op->rows * 3, plane, IS_FLOAT);
-        break;
-    case SUMI_OP_POSTERIOR:
-        reads(v, op->in[0], 0, plane, 2 * op->u.posterior.channels, IS_NUMBER);
-        reads(v, op->in[1], 0, op->u.posterior.channels, plane, IS_FLOAT);
-        writes(v, op->out, 0, op->u.posterior.channels, plane, IS_FLOAT);
-        break;
-    default: { // LATENT_IN
-        const int64_t channels = op->u.latent_in.channels, item = op->u.latent_in.per_item ? v->first_counter : 0,
-                      items = op->u.latent_in.per_item ? v->counter_count : 1;
-        reads(v, op->in[0], item * channels, items * channels, op->u.latent_in.height * op->u.latent_in.width,
-              IS_FLOAT);
-        writes(v, op->out, 0, op->rows, op->u.latent_in.channels, IS_NUMBER);
-        break;
-    }
-    }
-}
-
-// Lines of a rectangle of a picture, `pitch` pixels from line to line: one range when they touch or nobody asks for
-// each.
-static void list_lines(validator* v, access pixels, int32_t lines, int32_t width, int32_t pitch)
-{
-    if (width == pitch || !v->by_line) {
-        pixels.rows = (int64_t)(lines - 1) * pitch + width;
-        add_access(v, pixels);
-        return;
-    }
-    pixels.rows = width;
-    for (int32_t line = 0; line < lines; line++) {
-        add_access(v, pixels);
-        pixels.row += pitch;
-    }
-}
-
-static void list_tiles(validator* v, const sumi_op* op, int32_t cols)
-{
-    access pixels = {.cols = cols, .width = cols, .elements = IS_NUMBER};
-    if (op->kind == SUMI_OP_TILE_BLEND) {
-        const int32_t height = op->u.blend.height, width = op->u.blend.width, above = op->u.blend.above_height;
-        int32_t lines = op->u.blend.extent < above ? op->u.blend.extent : above;
-        lines = lines < height ? lines : height;
-        reads_in_place(v, op->in[0], 0, (int64_t)height * width, cols, IS_NUMBER);
-        if (lines > 0) {
-            reads(v, op->in[1], (int64_t)(above - lines) * width, (int64_t)lines * width, cols, IS_NUMBER);
-        }
-        reads(v, op->in[2], 0, (int64_t)height * op->u.blend.left_width, cols, IS_NUMBER);
-        writes(v, op->out, 0, (int64_t)height * width, cols, IS_NUMBER);
-        return;
-    }
-    pixels.value = op->in[0];
-    list_lines(v, pixels, op->u.place.height, op->u.place.width, op->u.place.tile_width);
-    const int32_t first = op->u.place.per_item ? v->first_counter : 0,
-                  items = op->u.place.per_item ? v->counter_count : 1;
-    pixels.value = op->out;
-    pixels.writes = true;
-    for (int32_t i = first; i < first + items; i++) {
-        pixels.row =
-            (int64_t)i * op->u.place.item_rows + (int64_t)op->u.place.y * op->u.place.picture_width + op->u.place.x;
-        list_lines(v, pixels, op->u.place.height, op->u.place.width, op->u.place.picture_width);
-    }
-}
-
-static void list_pictures(validator* v, const sumi_op* op)
-{
-    const int32_t cols = sumi_plan_info(v->plan, op->out)->cols;
-    switch (op->kind) {
-    case SUMI_OP_PIXELS_IN: {
-        const int32_t first = op->u.pixels.per_item ? v->first_counter : 0,
-                      items = op->u.pixels.per_item ? v->counter_count : 1, width = op->u.pixels.width;
-        for (int32_t i = first; i < first + items; i++) {
-            const int64_t row = (int64_t)i * op->u.pixels.item_rows
-                              + (int64_t)op->u.pixels.y * op->u.pixels.picture_width + op->u.pixels.x;
-            list_lines(v, (access){.value = op->in[0], .row = row, .cols = 3, .width = 3, .elements = IS_BYTE},
-                       width > 0 ? op->rows / width : 0, width, op->u.pixels.picture_width);
-        }
-        writes(v, op->out, 0, op->rows, 3, IS_NUMBER);
-        break;
-    }
-    case SUMI_OP_PATCHES_IN: {
-        const int32_t patches = op->u.patches.cell * op->u.patches.cell;
-        reads(v, op->in[0], 0, (int64_t)op->u.patches.height * op->u.patches.width, 3, IS_BYTE);
-        reads(v, op->in[1], 0, patches > 0 ? op->rows / patches : 0, 1, IS_INT);
-        writes(v, op->out, 0, op->rows, 3 * op->u.patches.frames * op->u.patches.patch * op->u.patches.patch,
-               IS_NUMBER);
-        break;
-    }
-    case SUMI_OP_CONV:
-        reads(v, op->in[0], 0, (int64_t)op->u.conv.height * op->u.conv.width,
-              op->weight->cols / (op->u.conv.kernel * op->u.conv.kernel), IS_NUMBER);
-        reads_in_place(v, op->in[1], 0, op->rows, op->weight->rows, IS_NUMBER);
-        writes(v, op->out, 0, op->rows, op->weight->rows, IS_NUMBER);
-        break;
-    case SUMI_OP_GROUP_SUMS:
-        reads(v, op->in[0], 0, op->rows, sumi_plan_info(v->plan, op->in[0])->cols, IS_NUMBER);
-        writes(v, op->out, 0, op->u.group.block_count, 2 * op->u.group.groups, IS_FLOAT);
-        break;
-    case SUMI_OP_GROUP_NORM:
-        reads_in_place(v, op->in[0], 0, op->rows, cols, IS_NUMBER);
-        reads(v, op->in[1], 0, op->u.group.block_count, 2 * op->u.group.groups, IS_FLOAT);
-        writes(v, op->out, 0, op->rows, cols, IS_NUMBER);
-        break;
-    case SUMI_OP_COMPOSITE: {
-        const int32_t rows = sumi_plan_info(v->plan, op->in[1])->rows; // of one picture
-        reads_in_place(v, op->in[0], 0, op->rows, 3, IS_NUMBER);
-        reads(v, op->in[1], 0, rows, 3, IS_BYTE);
-        reads(v, op->in[2], 0, rows, 1, IS_BYTE);
-        writes(v, op->out, 0, op->rows, 3, IS_NUMBER);
-        break;
-    }
-    case SUMI_OP_PIXELS_OUT:
-        reads(v, op->in[0], 0, op->rows, 3, IS_NUMBER);
-        reads_in_place(v, op->in[1], 0, 1, 1, IS_INT);
-        writes(v, op->in[1], 0, 1, 1, IS_INT);
-        writes(v, op->out, 0, op->rows, 3, IS_BYTE);
-        break;
-    default: list_tiles(v, op, cols); break;
-    }
-}
-
-// Everything that `op` touches in iterations [first, first + count) of its section, reads before writes. As the
-// comments of ops.h and of sumi_op say it.
-static sumi_result list_accesses(validator* v, const sumi_op* op, int32_t first, int32_t count)
-{
-    v->access_count = 0;
-    v->first_counter = v->plan->sections[op->section].first_counter + first;
-    v->counter_count = count;
-    v->result = SUMI_OK;
-    if (op->kind == SUMI_OP_LINEAR) {
-        list_linear(v, op);
-    } else if (op->kind == SUMI_OP_KRONECKER_ADD) {
-        list_kronecker(v, op);
-    } else if (op->kind == SUMI_OP_ATTENTION) {
-        list_attention(v, op);
-    } else if (op->kind == SUMI_OP_QK_NORM_ROPE) {
-        list_qk(v, op);
-    } else if (op->kind == SUMI_OP_PATCHIFY || op->kind == SUMI_OP_UNPATCHIFY) {
-        list_patches(v, op);
-    } else if (op->kind <= SUMI_OP_FINISH_MODULATION) {
-        list_rows(v, op, sumi_plan_info(v->plan, op->out)->cols);
-    } else if (op->kind <= SUMI_OP_PREVIEW || op->kind == SUMI_OP_POSTERIOR || op->kind == SUMI_OP_LATENT_IN) {
-        list_latents(v, op);
-    } else {
-        list_pictures(v, op);
-    }
-    return v->result;
 }
 
 // ---- Sections, slices, constants ------------------------------------------------------------------------------------
@@ -769,7 +324,7 @@ static sumi_result check_life(const validator* v, const sumi_op* op, sumi_value 
     const sumi_plan* plan = v->plan;
     if (value.id == 0) { return SUMI_OK; }
     if (!is_value(plan, value)) { return op_breaks(v, op, value, "the plan has no such value"); }
-    const sumi_value_info* info = sumi_plan_info(plan, base_of(plan, value));
+    const sumi_value_info* info = sumi_plan_info(plan, owner_of(plan, value));
     const sumi_section* section = &plan->sections[op->section];
     const int32_t index = (int32_t)(op - plan->ops);
     if (info->first_use < 0 || info->first_use > index || info->last_use < index) {
@@ -999,8 +554,8 @@ static bool names(const sumi_op* op, sumi_value value)
 // lifetimes are made from them.
 static sumi_result check_shapes(const validator* v, const sumi_op* op)
 {
-    for (size_t i = 0; i < v->access_count; i++) {
-        const access* a = &v->accesses[i];
+    for (size_t i = 0; i < v->accesses.count; i++) {
+        const sumi_op_access* a = &v->accesses.list[i];
         if (!names(op, a->value)) {
             return op_breaks(v, op, a->value, "the op touches a value that is not among its inputs and outputs");
         }
@@ -1064,28 +619,28 @@ static sumi_result check_sums(const validator* v, const sumi_op* op)
     return SUMI_OK;
 }
 
-// Where an access begins in its base.
-static uint64_t first_element(const sumi_plan* plan, const access* a)
+// Where an sumi_op_access begins in its base.
+static uint64_t first_element(const sumi_plan* plan, const sumi_op_access* a)
 {
     const sumi_value_info* info = sumi_plan_info(plan, a->value);
     return info->base_element + (uint64_t)a->row * (uint64_t)info->pitch + (uint64_t)a->column;
 }
 
 // Behind the last element of an access, in its base.
-static uint64_t last_element(const sumi_plan* plan, const access* a)
+static uint64_t last_element(const sumi_plan* plan, const sumi_op_access* a)
 {
     return first_element(plan, a) + (uint64_t)(a->rows - 1) * (uint64_t)sumi_plan_info(plan, a->value)->pitch
          + (uint64_t)a->cols;
 }
 
-// An access as rows and columns of its base: whole rows, where the value's own are of another length.
+// An sumi_op_access as rows and columns of its base: whole rows, where the value's own are of another length.
 typedef struct rectangle {
     uint64_t row, rows, column, cols;
 } rectangle;
 
-static rectangle rectangle_of(const sumi_plan* plan, const access* a)
+static rectangle rectangle_of(const sumi_plan* plan, const sumi_op_access* a)
 {
-    const uint64_t pitch = (uint64_t)sumi_plan_info(plan, base_of(plan, a->value))->pitch,
+    const uint64_t pitch = (uint64_t)sumi_plan_info(plan, owner_of(plan, a->value))->pitch,
                    begin = first_element(plan, a);
     if (sumi_plan_info(plan, a->value)->pitch == (int32_t)pitch) {
         return (rectangle){begin / pitch, (uint64_t)a->rows, begin % pitch, (uint64_t)a->cols};
@@ -1093,9 +648,9 @@ static rectangle rectangle_of(const sumi_plan* plan, const access* a)
     return (rectangle){begin / pitch, (last_element(plan, a) + pitch - 1) / pitch - begin / pitch, 0, pitch};
 }
 
-static bool shares_memory(const sumi_plan* plan, const access* a, const access* b)
+static bool shares_memory(const sumi_plan* plan, const sumi_op_access* a, const sumi_op_access* b)
 {
-    const sumi_value base_a = base_of(plan, a->value), base_b = base_of(plan, b->value);
+    const sumi_value base_a = owner_of(plan, a->value), base_b = owner_of(plan, b->value);
     const sumi_value_info *x = sumi_plan_info(plan, base_a), *y = sumi_plan_info(plan, base_b);
     if (base_a.id == base_b.id) { // rectangles of one matrix
         const rectangle p = rectangle_of(plan, a), q = rectangle_of(plan, b);
@@ -1116,12 +671,12 @@ static bool shares_memory(const sumi_plan* plan, const access* a, const access* 
 static sumi_result check_in_place_reads(const validator* v, const sumi_op* op)
 {
     const sumi_plan* plan = v->plan;
-    for (size_t r = 0; r < v->access_count; r++) {
-        const access* from = &v->accesses[r];
-        for (size_t w = 0; w < v->access_count && !from->writes; w++) {
-            const access* to = &v->accesses[w];
+    for (size_t r = 0; r < v->accesses.count; r++) {
+        const sumi_op_access* from = &v->accesses.list[r];
+        for (size_t w = 0; w < v->accesses.count && !from->writes; w++) {
+            const sumi_op_access* to = &v->accesses.list[w];
             if (!to->writes || !shares_memory(plan, from, to)) { continue; }
-            const bool is_same = base_of(plan, from->value).id == base_of(plan, to->value).id
+            const bool is_same = owner_of(plan, from->value).id == owner_of(plan, to->value).id
                               && first_element(plan, from) == first_element(plan, to) && from->rows == to->rows
                               && from->cols == to->cols;
             if (!from->in_place || !is_same) {
@@ -1134,7 +689,7 @@ static sumi_result check_in_place_reads(const validator* v, const sumi_op* op)
 
 static int compare_accesses(const void* a, const void* b)
 {
-    const access *x = a, *y = b;
+    const sumi_op_access *x = a, *y = b;
     if (x->writes != y->writes) { return x->writes ? -1 : 1; }
     if (x->value.id != y->value.id) { return x->value.id < y->value.id ? -1 : 1; }
     return (x->row > y->row) - (x->row < y->row);
@@ -1144,9 +699,9 @@ static int compare_accesses(const void* a, const void* b)
 // sorted.
 static sumi_result check_writes(const validator* v, const sumi_op* op)
 {
-    sumi_sort(v->accesses, v->access_count, sizeof *v->accesses, compare_accesses);
-    for (size_t i = 1; i < v->access_count && v->accesses[i].writes; i++) {
-        const access *a = &v->accesses[i - 1], *b = &v->accesses[i];
+    sumi_sort(v->accesses.list, v->accesses.count, sizeof *v->accesses.list, compare_accesses);
+    for (size_t i = 1; i < v->accesses.count && v->accesses.list[i].writes; i++) {
+        const sumi_op_access *a = &v->accesses.list[i - 1], *b = &v->accesses.list[i];
         if (a->value.id == b->value.id && a->row + a->rows > b->row) {
             return op_breaks(v, op, b->value, "two parts of the op write the same rows");
         }
@@ -1170,13 +725,13 @@ static sumi_result check_pair(const validator* v, const sumi_op* op)
     if (!is_read || !is_value(plan, next->out)) {
         return op_breaks(v, op, op->out, "the second op of a pair reads what the first one makes");
     }
-    const sumi_value_info* written = sumi_plan_info(plan, base_of(plan, next->out));
+    const sumi_value_info* written = sumi_plan_info(plan, owner_of(plan, next->out));
     if (written->first_use > (int32_t)(op - plan->ops)) {
         return op_breaks(v, op, next->out, "what the second op of a pair writes lives from the first one on");
     }
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
         if (op->in[k].id == 0) { continue; }
-        const sumi_value_info* read = sumi_plan_info(plan, base_of(plan, op->in[k]));
+        const sumi_value_info* read = sumi_plan_info(plan, owner_of(plan, op->in[k]));
         if (read->offset < written->offset + written->bytes && written->offset < read->offset + read->bytes) {
             return op_breaks(v, op, op->in[k], "the second op of a pair writes over what the first one still reads");
         }
@@ -1195,7 +750,7 @@ static sumi_result check_op(validator* v, const sumi_op* op)
     SUMI_TRY(check_latent_numbers(v, op));
     SUMI_TRY(check_bands(v, op));
     SUMI_TRY(check_parts(v, op));
-    SUMI_TRY(list_accesses(v, op, 0, v->plan->sections[op->section].repeat));
+    SUMI_TRY(sumi_op_list_accesses(&v->accesses, op, 0, v->plan->sections[op->section].repeat));
     SUMI_TRY(check_shapes(v, op));
     SUMI_TRY(check_in_place_output(v, op));
     SUMI_TRY(check_sums(v, op));
@@ -1257,9 +812,9 @@ static sumi_result take(validator* v, owned fresh)
 }
 
 // The bytes of an access, in whole rows of the base.
-static owned bytes_of(const sumi_plan* plan, const access* a)
+static owned owned_bytes(const sumi_plan* plan, const sumi_op_access* a)
 {
-    const sumi_value base = base_of(plan, a->value);
+    const sumi_value base = owner_of(plan, a->value);
     const sumi_value_info* info = sumi_plan_info(plan, base);
     const uint64_t row_bytes = (uint64_t)info->pitch * sumi_plan_element_bytes(plan, info->element);
     const rectangle r = rectangle_of(plan, a);
@@ -1270,9 +825,9 @@ static owned bytes_of(const sumi_plan* plan, const access* a)
     return (owned){info->offset + r.row * row_bytes, info->offset + (r.row + r.rows) * row_bytes, base.id, view.id};
 }
 
-static sumi_result check_written(const validator* v, const sumi_op* op, const access* a)
+static sumi_result check_written(const validator* v, const sumi_op* op, const sumi_op_access* a)
 {
-    const owned wanted = bytes_of(v->plan, a);
+    const owned wanted = owned_bytes(v->plan, a);
     uint64_t at = wanted.begin;
     for (size_t i = find_owned(v, at); at < wanted.end; i++) {
         const owned* found = i < v->map_count && v->map[i].begin <= at ? &v->map[i] : NULL;
@@ -1281,12 +836,13 @@ static sumi_result check_written(const validator* v, const sumi_op* op, const ac
             const sumi_value_info* base = sumi_plan_info(v->plan, (sumi_value){wanted.value});
             const uint64_t row_bytes = (uint64_t)base->pitch * sumi_plan_element_bytes(v->plan, base->element);
             return sumi_fail(v->error, SUMI_INTERNAL, "op %d (%s, %s): value %s: row %llu is read, but %s%s",
-                             (int)(op - v->plan->ops), sumi_op_name(op->kind), op->label, name_of(v->plan, a->value),
+                             (int)(op - v->plan->ops), sumi_op_name(op->kind), op->label, value_name(v->plan, a->value),
                              (unsigned long long)((at - wanted.begin) / row_bytes + (uint64_t)a->row),
                              found == NULL ? "no op before this one has written it"
                              : is_own      ? "another view of its memory was written since: "
                                            : "its memory was taken by the value ",
-                             found == NULL ? "" : name_of(v->plan, (sumi_value){is_own ? found->view : found->value}));
+                             found == NULL ? ""
+                                           : value_name(v->plan, (sumi_value){is_own ? found->view : found->value}));
         }
         at = found->end;
     }
@@ -1295,12 +851,12 @@ static sumi_result check_written(const validator* v, const sumi_op* op, const ac
 
 static sumi_result run_op(validator* v, const sumi_op* op, int32_t first, int32_t count)
 {
-    SUMI_TRY(list_accesses(v, op, first, count));
-    for (size_t i = 0; i < v->access_count; i++) {
-        const access* a = &v->accesses[i];
-        const sumi_value_info* base = sumi_plan_info(v->plan, base_of(v->plan, a->value));
+    SUMI_TRY(sumi_op_list_accesses(&v->accesses, op, first, count));
+    for (size_t i = 0; i < v->accesses.count; i++) {
+        const sumi_op_access* a = &v->accesses.list[i];
+        const sumi_value_info* base = sumi_plan_info(v->plan, owner_of(v->plan, a->value));
         if (base->is_unstored) { continue; }
-        SUMI_TRY(a->writes ? take(v, bytes_of(v->plan, a)) : check_written(v, op, a));
+        SUMI_TRY(a->writes ? take(v, owned_bytes(v->plan, a)) : check_written(v, op, a));
     }
     return SUMI_OK;
 }
@@ -1309,7 +865,7 @@ static sumi_result run_op(validator* v, const sumi_op* op, int32_t first, int32_
 static sumi_result check_order(validator* v)
 {
     const sumi_plan* plan = v->plan;
-    v->by_line = true;
+    v->accesses.by_line = true;
     for (size_t i = 0; i < plan->value_count; i++) {
         const sumi_value_info* info = &plan->values[i];
         if (info->bound && info->base.id == 0) {
@@ -1344,8 +900,9 @@ sumi_result sumi_plan_validate(const sumi_plan* plan, sumi_error* error)
 {
     validator v = {.plan = plan, .error = error};
     sumi_heap_init(&v.heap, NULL);
+    v.accesses = (sumi_op_accesses){.plan = plan, .heap = &v.heap, .error = error};
     const sumi_result result = check_plan(&v);
-    sumi_free(&v.heap, v.accesses);
+    sumi_free(&v.heap, v.accesses.list);
     sumi_free(&v.heap, v.map);
     return result;
 }

@@ -28,7 +28,7 @@ bool sumi_weight_is_dense(const sumi_weight* weight)
 }
 
 // Where element `at` of a part begins, counted as if the part were dense: the first of a row or of a chunk.
-static const unsigned char* address_of(const sumi_weight_part* part, uint64_t at)
+static const unsigned char* part_address(const sumi_weight_part* part, uint64_t at)
 {
     SUMI_ASSERT(part->chunk >= 0 && (part->chunk == 0 || at % (uint64_t)part->chunk == 0));
     SUMI_ASSERT(part->chunk == 0 || (part->chunk_stride >= part->chunk && sumi_dtype_get(part->dtype)->block == 1));
@@ -46,7 +46,7 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
              step_bytes = sumi_dtype_bytes(part->dtype, step);
     unsigned char* to = into;
     for (uint64_t done = 0; done < cols * (uint64_t)count; done += step, to += step_bytes) {
-        memcpy(to, address_of(part, cols * (uint64_t)begin + done), (size_t)step_bytes);
+        memcpy(to, part_address(part, cols * (uint64_t)begin + done), (size_t)step_bytes);
     }
 }
 
@@ -63,7 +63,7 @@ static float scale_of(const sumi_weight_part* part, int32_t row)
 // Elements [at, at + count) of a factor of a change.
 static void factor_to_float(const sumi_weight_part* factor, uint64_t at, float* into, int32_t count)
 {
-    sumi_dtype_to_float(factor->dtype, address_of(factor, at), into, (size_t)count);
+    sumi_dtype_to_float(factor->dtype, part_address(factor, at), into, (size_t)count);
     for (int32_t i = 0; factor->scale != 1.0f && i < count; i++) { into[i] *= factor->scale; }
 }
 
@@ -108,7 +108,7 @@ void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block blo
             float* row = into + (size_t)(r - block.row) * (size_t)stride;
             uint64_t at = (uint64_t)weight->cols * (uint64_t)(r - first) + (uint64_t)block.column;
             for (int32_t c = 0; c < block.cols; c += step) {
-                sumi_dtype_to_float(part->dtype, address_of(part, at + (uint64_t)c), row + c, (size_t)step);
+                sumi_dtype_to_float(part->dtype, part_address(part, at + (uint64_t)c), row + c, (size_t)step);
             }
             if (part->rotation != 0) { sumi_rotate(row, (size_t)block.cols, part->rotation); }
             const float scale = scale_of(part, r - first);

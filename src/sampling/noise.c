@@ -15,6 +15,7 @@
 #include "sampling/noise.h"
 #include "base/assert.h"
 #include "base/dtype.h"
+#include "base/float_bits.h"
 #include "base/fused.h"
 #include "base/platform.h"
 #include <math.h>
@@ -95,20 +96,6 @@ static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t co
 
 // ---- Box-Muller on a group of 16, portable --------------------------------------------------------------------------
 
-static inline float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 // Cephes' polynomials in the form and order of the 8-lane functions PyTorch uses. Constants are shared by both versions
 // below.
 static const float log_polynomial[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
@@ -125,9 +112,9 @@ static const float sin_polynomial[] = {-1.9515295891e-4f, 8.3321608736e-3f, -1.6
 
 static float cephes_log(float x) // x normal, in (0, 1]
 {
-    uint32_t bits = bits_of(x);
+    uint32_t bits = sumi_bits_of_float(x);
     float exponent = (float)((int32_t)(bits >> 23) - 126);
-    float mantissa = float_of((bits & 0x007fffffu) | 0x3f000000u); // [0.5, 1)
+    float mantissa = sumi_float_of_bits((bits & 0x007fffffu) | 0x3f000000u); // [0.5, 1)
     bool small = mantissa < SQRT_HALF;
     exponent -= small ? 1.0f : 0.0f;
     x = (mantissa - 1.0f) + (small ? mantissa : 0.0f);
@@ -346,13 +333,13 @@ static float curand_radius(uint32_t word)
     static const uint32_t polynomial[] = {0xbe055027u, 0x3e1039f6u, 0xbdf8cdccu, 0x3e0f2955u, 0xbe2ad8b9u,
                                           0x3e4ced0bu, 0xbe7fff22u, 0x3eaaaa78u, 0xbf000000u};
     float u = sumi_fmaf((float)word, 0x1p-32f, 0x1p-33f);
-    uint32_t exponent = (bits_of(u) - 0x3f2aaaabu) & 0xff800000u;
-    float f = float_of(bits_of(u) - exponent) - 1.0f;
+    uint32_t exponent = (sumi_bits_of_float(u) - 0x3f2aaaabu) & 0xff800000u;
+    float f = sumi_float_of_bits(sumi_bits_of_float(u) - exponent) - 1.0f;
     int32_t signed_exponent;
     memcpy(&signed_exponent, &exponent, sizeof signed_exponent);
     float k = (float)signed_exponent * 0x1p-23f;
-    float p = float_of(polynomial[0]);
-    for (int i = 1; i < 9; i++) p = sumi_fmaf(p, f, float_of(polynomial[i]));
+    float p = sumi_float_of_bits(polynomial[0]);
+    for (int i = 1; i < 9; i++) p = sumi_fmaf(p, f, sumi_float_of_bits(polynomial[i]));
     float logarithm = sumi_fmaf(k, 0x1.62e430p-1f, sumi_fmaf(p * f, f, f));
     return sqrtf(-2.0f * logarithm);
 }
@@ -365,7 +352,7 @@ static float turns_of(uint32_t word)
     float angle = sumi_fmaf((float)word, 0x1.921fb6p-30f, 0x1.921fb6p-31f); // 2 pi 2^-32 and half of it
     double exact = (double)angle * (double)0x1.45f306p-3f;                  // 24 x 24 bits: no rounding yet
     float turns = (float)exact;
-    if ((double)turns > exact) turns = float_of(bits_of(turns) - 1u);
+    if ((double)turns > exact) turns = sumi_float_of_bits(sumi_bits_of_float(turns) - 1u);
     return turns;
 }
 

@@ -44,7 +44,7 @@ static bool read_varint(message* m, uint64_t* out)
 }
 
 // False at a field that is malformed or ends behind the message.
-static bool read_field(message* m, field* out)
+static bool read_message_field(message* m, field* out)
 {
     uint64_t key, length;
     *out = (field){0};
@@ -66,7 +66,7 @@ static bool read_field(message* m, field* out)
     return true;
 }
 
-static sumi_result refuse(const sumi_loader* load, size_t at, const char* what)
+static sumi_result refuse_model(const sumi_loader* load, size_t at, const char* what)
 {
     return sumi_fail(load->error, SUMI_FILE_MALFORMED,
                      "%s: at byte %zu of the SentencePiece model, %s; download the file again", load->t->path, at,
@@ -79,7 +79,7 @@ static bool read_trainer_spec(sumi_piece_spec* spec, const field* outer)
 {
     message m = {outer->data, outer->bytes, 0};
     for (field f; m.at < m.bytes;) {
-        if (!read_field(&m, &f)) { return false; }
+        if (!read_message_field(&m, &f)) { return false; }
         if (f.number == 3 && f.kind == 0) { spec->model_type = f.value; }
         if (f.number == 24 && f.kind == 0) { spec->whitespace_suffix = f.value != 0; }
         if (f.number == 35 && f.kind == 0) { spec->byte_fallback = f.value != 0; }
@@ -95,7 +95,7 @@ static bool read_normalizer_spec(sumi_piece_spec* spec, const field* outer)
 {
     message m = {outer->data, outer->bytes, 0};
     for (field f; m.at < m.bytes;) {
-        if (!read_field(&m, &f)) { return false; }
+        if (!read_message_field(&m, &f)) { return false; }
         if (f.number == 2 && f.kind == 2) {
             spec->charsmap = (const char*)f.data;
             spec->charsmap_bytes = f.bytes;
@@ -170,16 +170,16 @@ sumi_result sumi_load_scan_pieces(sumi_loader* load)
     field f;
     for (int32_t i = 0; i < FIELDS_PER_ITEM && m.at < m.bytes; i++) {
         const size_t begin = m.at;
-        if (!read_field(&m, &f)) { return refuse(load, begin, "a field is malformed or cut off"); }
+        if (!read_message_field(&m, &f)) { return refuse_model(load, begin, "a field is malformed or cut off"); }
         if ((f.number == 2 && f.kind == 2 && !read_trainer_spec(&l->spec, &f))
             || (f.number == 3 && f.kind == 2 && !read_normalizer_spec(&l->spec, &f))) {
-            return refuse(load, begin, "the trainer's or the normalizer's settings are malformed");
+            return refuse_model(load, begin, "the trainer's or the normalizer's settings are malformed");
         }
         l->piece_count += f.number == 1 && f.kind == 2;
     }
     l->position = m.at;
     if (m.at < m.bytes) { return SUMI_OK; }
-    if (l->piece_count == 0) { return refuse(load, m.at, "there is no piece; is it a SentencePiece model?"); }
+    if (l->piece_count == 0) { return refuse_model(load, m.at, "there is no piece; is it a SentencePiece model?"); }
     l->expected_count = l->piece_count + 8; // a piece has at least two bytes in the file: bounded by it
     SUMI_TRY(set_pipeline(load));
     l->passed_bytes += m.bytes;
@@ -211,7 +211,7 @@ static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at,
     message m = {outer->data, outer->bytes, 0};
     *out = (piece){.type = PIECE_NORMAL};
     for (field f; m.at < m.bytes;) {
-        if (!read_field(&m, &f)) { return refuse(load, at, "a piece is malformed"); }
+        if (!read_message_field(&m, &f)) { return refuse_model(load, at, "a piece is malformed"); }
         if (f.number == 1 && f.kind == 2) {
             out->text = (const char*)f.data;
             out->bytes = f.bytes;
@@ -223,12 +223,12 @@ static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at,
         }
     }
     if (out->bytes == 0 || !sumi_utf8_is_valid(out->text, out->bytes)) {
-        return refuse(load, at, "a piece is empty or not UTF-8");
+        return refuse_model(load, at, "a piece is empty or not UTF-8");
     }
-    if (!(out->score - out->score == 0.0f)) { return refuse(load, at, "the score of a piece is not finite"); }
+    if (!(out->score - out->score == 0.0f)) { return refuse_model(load, at, "the score of a piece is not finite"); }
     if (out->type == PIECE_UNUSED) { return refuse_kind(load, "with unused pieces"); }
     return out->type >= PIECE_NORMAL && out->type <= PIECE_BYTE ? SUMI_OK
-                                                                : refuse(load, at, "a piece has an unknown type");
+                                                                : refuse_model(load, at, "a piece has an unknown type");
 }
 
 static sumi_result add_special(sumi_loader* load, const piece* p, uint32_t id)
@@ -248,7 +248,7 @@ static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id,
     SUMI_TRY(sumi_grow(load->t->heap, &bpe->ranks, &bpe->rank_capacity, bpe->vocabulary.count + 1, sizeof(uint32_t),
                        load->error));
     SUMI_TRY(sumi_vocabulary_add(&bpe->vocabulary, p->text, p->bytes, id, &entry, &existed, load->error));
-    if (existed) { return refuse(load, at, "a piece is there twice"); }
+    if (existed) { return refuse_model(load, at, "a piece is there twice"); }
     SUMI_TRY(sumi_load_take_id(load, id, &taken));
     const bool merges = p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED;
     ((uint32_t*)bpe->ranks)[entry] = merges ? rank_of(p->score) : SUMI_VOCABULARY_NONE;
@@ -281,7 +281,7 @@ static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t i
 
 static sumi_result end_unigram(sumi_loader* load)
 {
-    if (load->l->piece_count < 3) { return refuse(load, load->l->position, "there are fewer than three pieces"); }
+    if (load->l->piece_count < 3) { return refuse_model(load, load->l->position, "there are fewer than three pieces"); }
     const uint32_t id = (uint32_t)load->t->unigram.piece_count;
     const sumi_added_token flags = {.lstrip = true}; // it takes the blanks before it
     SUMI_TRY(sumi_load_unigram_piece(load, "<mask>", 6, 0.0));
@@ -298,14 +298,16 @@ sumi_result sumi_load_piece(sumi_loader* load)
     message m = {l->files.main.data, l->files.main.bytes, l->position};
     const bool is_bpe = load->t->model == SUMI_TOKEN_MODEL_BPE;
     if (m.at == m.bytes) {
-        if (l->unknown_count != 1) { return refuse(load, m.at, "there is not exactly one piece for what is unknown"); }
+        if (l->unknown_count != 1) {
+            return refuse_model(load, m.at, "there is not exactly one piece for what is unknown");
+        }
         if (!is_bpe) { SUMI_TRY(end_unigram(load)); }
         l->passed_bytes += m.bytes;
         return sumi_load_beside(load, SUMI_LOAD_ADDED_FILE);
     }
     field f;
     piece p;
-    if (!read_field(&m, &f)) { return refuse(load, l->position, "a field is malformed"); }
+    if (!read_message_field(&m, &f)) { return refuse_model(load, l->position, "a field is malformed"); }
     const size_t at = l->position;
     l->position = m.at;
     if (f.number != 1 || f.kind != 2) { return SUMI_OK; }

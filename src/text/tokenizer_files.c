@@ -18,7 +18,7 @@ static const sumi_tokenizer_bytes* file_of(const sumi_tokenizer_loading* l, sumi
 }
 
 // An empty file is there, though it has no data.
-static bool is_there(const sumi_tokenizer_bytes* file) { return file->data != NULL || file->path != NULL; }
+static bool has_file(const sumi_tokenizer_bytes* file) { return file->data != NULL || file->path != NULL; }
 
 sumi_result sumi_load_beside(sumi_loader* load, sumi_load_phase phase)
 {
@@ -27,7 +27,7 @@ sumi_result sumi_load_beside(sumi_loader* load, sumi_load_phase phase)
     SUMI_ASSERT(phase >= SUMI_LOAD_ADDED_FILE && phase <= SUMI_LOAD_FINISH && phase != SUMI_LOAD_CONFIG_TOKENS);
     for (size_t i = 0; i < sizeof s_phases / sizeof *s_phases; i++) {
         const sumi_tokenizer_bytes* file = file_of(l, s_phases[i]);
-        if (s_phases[i] >= phase && is_there(file)) {
+        if (s_phases[i] >= phase && has_file(file)) {
             sumi_json_begin(load->j, file->data, file->bytes, load->error);
             load->j->name = file->path != NULL ? file->path : load->t->path;
             l->phase = s_phases[i];
@@ -174,12 +174,8 @@ static sumi_result read_special(sumi_loader* load)
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "content")) {
                 sumi_json_string(j, &content);
-            } else if (sumi_json_is(&key, "single_word")) {
-                flags.single_word = sumi_load_bool(load, false);
-            } else if (sumi_json_is(&key, "lstrip")) {
-                flags.lstrip = sumi_load_bool(load, false);
-            } else if (sumi_json_is(&key, "rstrip")) {
-                flags.rstrip = sumi_load_bool(load, false);
+            } else if (sumi_load_flag(load, &key, &flags)) {
+                continue;
             } else if (sumi_json_is(&key, "normalized")) {
                 flags.normalized = sumi_load_bool(load, false);
             } else {
@@ -230,7 +226,7 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
                                        sumi_tokenizer** out_tokenizer)
 {
     *out_tokenizer = NULL;
-    if (!is_there(&files->merges)) {
+    if (!has_file(&files->merges)) {
         return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                          "%s: a vocab.json needs the merges.txt beside it, which is not there; download it, or the "
                          "model's tokenizer.json",

@@ -81,7 +81,7 @@ int sumi_load_shown(const char* text, size_t bytes); // bytes of a name in a mes
 sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes);
 sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, const char* what, sumi_short_text* out);
 
-// ---- tokenizer_load.c
+// ---- tokenizer_loader.c
 
 sumi_result sumi_load_begin(sumi_heap* heap, sumi_tokenizer_form form, const sumi_tokenizer_files* files,
                             size_t bytes_per_token, sumi_error* error, sumi_tokenizer** out_tokenizer);
@@ -91,11 +91,17 @@ sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken);
 sumi_result sumi_load_check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes);
 sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
                                 const sumi_added_token* flags);
+// Reads the member `key` of an added token if it is one of its flags.
+bool sumi_load_flag(sumi_loader* load, const sumi_json_text* key, sumi_added_token* flags);
 // One object of added_tokens, or of added_tokens_decoder, where the id is the key.
 sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key);
+// Takes a merge whose texts stay where they are until the end of the loading, and adds the one that has waited longest.
+sumi_result sumi_load_queue_merge(sumi_loader* load, const char* left, size_t left_bytes, const char* right,
+                                  size_t right_bytes);
 // "left right", with exactly one blank. Merges wait until the way to their tokens in memory is short.
 sumi_result sumi_load_merge_line(sumi_loader* load, const char* line, size_t bytes);
 sumi_result sumi_load_waiting_merges(sumi_loader* load);
+void sumi_load_free(sumi_tokenizer* t); // what only loading needs
 
 // ---- tokenizer_files.c: one item each
 

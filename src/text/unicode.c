@@ -150,7 +150,7 @@ static bool is_plain(uint32_t code_point)
 }
 
 // Copied through, and nothing composes across it.
-static bool is_apart(uint32_t code_point)
+static bool is_standalone(uint32_t code_point)
 {
     // U+11A7 is one before the first trailing consonant of Hangul; utf8proc 2.8 takes it for a trailing consonant of
     // index 0 and swallows it
@@ -241,14 +241,15 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scr
             last_plain = at;
             at += length;
         }
-        if (at == bytes || is_apart(code_point)) {
+        if (at == bytes || is_standalone(code_point)) {
             at += at == bytes ? 0 : length;
             SUMI_TRY(sumi_text_append(heap, out, text + begin, at - begin, error));
             continue;
         }
         SUMI_TRY(sumi_text_append(heap, out, text + begin, last_plain - begin, error));
-        while (at < bytes
-               && (code_point = sumi_utf8_get(text + at, &length), !is_plain(code_point) && !is_apart(code_point))) {
+        while (
+            at < bytes
+            && (code_point = sumi_utf8_get(text + at, &length), !is_plain(code_point) && !is_standalone(code_point))) {
             at += length;
         }
         SUMI_TRY(normalize_stretch(heap, out, scratch, text + last_plain, at - last_plain, error));

@@ -63,21 +63,21 @@ typedef struct output {
     int32_t indent;
 } output;
 
-static void put(output* out, const char* text, size_t bytes)
+static void append_bytes(output* out, const char* text, size_t bytes)
 {
     if (out->into != NULL) memcpy(out->into + out->bytes, text, bytes);
     out->bytes += bytes;
 }
-static void put_text(output* out, const char* text) { put(out, text, strlen(text)); }
+static void append_string(output* out, const char* text) { append_bytes(out, text, strlen(text)); }
 
 static void begin_line(output* out)
 {
-    if (out->bytes != 0) put_text(out, "\n");
-    for (int32_t i = 0; i < out->indent; i++) put_text(out, " ");
+    if (out->bytes != 0) append_string(out, "\n");
+    for (int32_t i = 0; i < out->indent; i++) append_string(out, " ");
 }
 static void end_group(output* out) // an empty line before the next one, which has no indent
 {
-    if (out->bytes != 0) put_text(out, "\n");
+    if (out->bytes != 0) append_string(out, "\n");
 }
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ typedef struct value {
 } value;
 
 // Takes white space off both ends. `where` and `member` name the value: characters[2]. and action.
-static sumi_result read_value(const char* text, const char* where, const char* member, value* out, sumi_error* error)
+static sumi_result read_member(const char* text, const char* where, const char* member, value* out, sumi_error* error)
 {
     *out = (value){0};
     const size_t bytes = text == NULL ? 0 : strlen(text);
@@ -117,18 +117,18 @@ static void put_escaped(output* out, const value* v)
         const char c = v->text[at];
         const char* escape = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : NULL;
         if (escape == NULL) continue;
-        put(out, v->text + copied, at - copied);
-        put_text(out, escape);
+        append_bytes(out, v->text + copied, at - copied);
+        append_string(out, escape);
         copied = at + 1;
     }
-    put(out, v->text + copied, v->bytes - copied);
+    append_bytes(out, v->text + copied, v->bytes - copied);
 }
 
 static void put_tag(output* out, const char* before, const char* tag, const char* after)
 {
-    put_text(out, before);
-    put_text(out, tag);
-    put_text(out, after);
+    append_string(out, before);
+    append_string(out, tag);
+    append_string(out, after);
 }
 
 static void put_element(output* out, const char* tag, const value* v)
@@ -152,7 +152,7 @@ static sumi_result put_character(output* out, const sumi_xml_character* characte
     for (int32_t i = 0; i < FIELD_COUNT(s_character_fields); i++) {
         const field* f = &s_character_fields[i];
         value v;
-        SUMI_TRY(read_value(field_text(character, f), where, f->member, &v, error));
+        SUMI_TRY(read_member(field_text(character, f), where, f->member, &v, error));
         if (v.bytes == 0 && f->offset == offsetof(sumi_xml_character, name)) {
             v = (value){placeholder, strlen(placeholder)};
         }
@@ -169,19 +169,19 @@ static sumi_result put_tags(output* out, const sumi_xml_tags* tags, sumi_error* 
     for (int32_t i = 0; i < FIELD_COUNT(s_tag_fields); i++) {
         const field* f = &s_tag_fields[i];
         value v;
-        SUMI_TRY(read_value(field_text(tags, f), "tags.", f->member, &v, error));
+        SUMI_TRY(read_member(field_text(tags, f), "tags.", f->member, &v, error));
         if (v.bytes == 0) continue;
         if (!is_open) {
             end_group(out);
             begin_line(out);
-            put_text(out, "<general_tags>");
+            append_string(out, "<general_tags>");
             is_open = true;
         }
         put_element(out, f->tag, &v);
     }
     if (is_open) {
         begin_line(out);
-        put_text(out, "</general_tags>");
+        append_string(out, "</general_tags>");
     }
     return SUMI_OK;
 }
@@ -194,12 +194,12 @@ static sumi_result put_prompt(output* out, const sumi_xml_prompt_desc* desc, sum
     }
     SUMI_TRY(put_tags(out, &desc->tags, error));
     value caption;
-    SUMI_TRY(read_value(desc->caption, "", "caption", &caption, error));
+    SUMI_TRY(read_member(desc->caption, "", "caption", &caption, error));
     if (caption.bytes != 0) {
         end_group(out);
         put_element(out, "caption", &caption);
     }
-    put(out, "", 1);
+    append_bytes(out, "", 1);
     return SUMI_OK;
 }
 

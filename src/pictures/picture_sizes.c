@@ -1,6 +1,6 @@
-#include "sampling/picture_sizes.h"
+#include "pictures/picture_sizes.h"
 #include "base/assert.h"
-#include "sampling/pixels.h"
+#include "pictures/pixels.h"
 #include <math.h>
 
 static bool is_side(double side) { return side >= 1.0 && side <= SUMI_PIXELS_MAX_SIDE; }

@@ -1,7 +1,7 @@
 // How large a picture is made before a network looks at it. Sizes are whole numbers of a multiple; quotients are
 // rounded to the nearest whole number, halves to the even one, as the references do.
-#ifndef SUMI_SAMPLING_PICTURE_SIZES_H
-#define SUMI_SAMPLING_PICTURE_SIZES_H
+#ifndef SUMI_PICTURES_PICTURE_SIZES_H
+#define SUMI_PICTURES_PICTURE_SIZES_H
 #include "base/result.h"
 
 typedef struct sumi_picture_size {

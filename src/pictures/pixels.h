@@ -1,7 +1,7 @@
-// Pixels in: resize exactly as Pillow (8-bit Lanczos, two passes, 22-bit fixed point), masks, and pixels out: previews
+// Pixels in: resize exactly as Pillow (8-bit Lanczos, two passes, 22-bit fixed point), and pixels out: previews
 // and 8-bit pictures.
-#ifndef SUMI_SAMPLING_PIXELS_H
-#define SUMI_SAMPLING_PIXELS_H
+#ifndef SUMI_PICTURES_PIXELS_H
+#define SUMI_PICTURES_PIXELS_H
 #include "base/memory.h"
 
 // of any picture; sizes outside 1 .. this, and rows shorter than their pixels, are SUMI_INVALID_ARGUMENT
@@ -14,30 +14,14 @@ typedef enum sumi_filter { SUMI_FILTER_BICUBIC, SUMI_FILTER_LANCZOS } sumi_filte
 sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t width, int32_t height, int32_t row_bytes,
                                int32_t channel_count, uint8_t* into, int32_t new_width, int32_t new_height,
                                sumi_filter filter, sumi_error* error);
+// Whether a side lies in 1 .. SUMI_PIXELS_MAX_SIDE. `what` names the picture in the message.
+sumi_result sumi_pixels_check_size(int32_t width, int32_t height, const char* what, sumi_error* error);
 // Whether the host's picture is one we can read: memory, size, 1, 3 or 4 channels, rows long enough. `what` names it in
 // the message ("mask").
 sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_error* error);
 // The host's picture (1, 3 or 4 channels; alpha is dropped, grey is repeated) to tightly packed RGB of width x height.
 sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* rgb,
                                sumi_error* error);
-// The host's mask (white = repaint; 3 channels: luma as Pillow's L; 4 channels: luma too) to width x height of 0 / 1
-// (threshold 0.5 after the resize: >= 128), and nearest-resized to latent size (width/8 x height/8) as floats 0 / 1.
-// Reference: diffusers VaeImageProcessor(do_binarize, do_convert_grayscale).
-// latent_mask may be NULL.
-sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
-                                uint8_t* mask, float* latent_mask, sumi_error* error);
-// Bytes that it allocates meanwhile, but for the filter's weights.
-uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_t height);
-
-// How far every pixel that a mask repaints is from one that it keeps, in thirds of a pixel: 3 to a neighbour, 4 across a
-// corner (chamfer distance, Borgefors 1986), at most SUMI_FAR. 0 where it keeps. First all rows downward, from the first
-// one on, then all upward, from the last one on, as many at a time as is wanted.
-#define SUMI_FAR 65000
-void sumi_mask_distances(const uint8_t* mask, int32_t width, int32_t height, int32_t row_begin, int32_t row_end,
-                         bool upward, uint16_t* distances);
-// What is repainted, as opacity: 0 where the mask keeps, 255 from so many pixels inside on, in proportion between.
-// Without distances, or with a feather of 0, 255 wherever the mask repaints.
-void sumi_mask_opacity(const uint8_t* mask, const uint16_t* distances, size_t count, int32_t feather, uint8_t* opacity);
 
 // Linear preview: rgb = sum over c of factors[c] * latent[c] + bias, in [-1, 1]. gpu.md G.2.
 typedef struct sumi_preview_factors {

@@ -1,0 +1,343 @@
+#include "cuda/device_budget.h"
+#include "base/assert.h"
+#include "base/platform.h"
+#include "cuda/device.h"
+#include "cuda/device_memory.h"
+#include "cuda/failure.h"
+#include "cuda/graphs.h"
+#include "cuda/mapped.h"
+#include "cuda/plan_records.h"
+#include "cuda/residency.h"
+#include "cuda/state.h"
+#include "cuda/streaming.h"
+#include "cuda/transfers.h"
+#include "cuda/upload.h"
+
+static uint64_t own_bytes(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t scratch)
+{
+    return cuda->fixed.bytes + sumi_cuda_block_bytes(plan->arena_bytes) + sumi_cuda_block_bytes(scratch);
+}
+static uint64_t room_for_weights(uint64_t budget, uint64_t own)
+{
+    return budget == 0 ? UINT64_MAX : budget > own ? budget - own : 0;
+}
+
+sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
+                                  sumi_device_need* out_need, sumi_error* error)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    const uint64_t own = own_bytes(cuda, plan, sumi_cuda_runner_scratch_bytes(runner, plan));
+    sumi_cuda_division division;
+    SUMI_TRY(sumi_cuda_divide(&cuda->weights, plan, room_for_weights(budget, own), &division, error));
+    sumi_free(cuda->heap, division.shares);
+    *out_need =
+        (sumi_device_need){.weights = division.kept + division.ring + division.staging, .streamed = division.streamed};
+    out_need->device = own + out_need->weights;
+    SUMI_ASSERT(out_need->device >= own);
+    out_need->fits = budget == 0 || (division.fits && out_need->device <= budget);
+    out_need->pinned = sumi_cuda_pinned_bytes(plan) + division.streamed - division.mapped + division.hosted;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    if (record->has_weights && record->divided_for == cuda->budget) return SUMI_OK;
+    sumi_cuda_weights* weights = &cuda->weights;
+    sumi_cuda_division* division = &record->division;
+    if (record->has_weights) sumi_cuda_settle(cuda);
+    sumi_cuda_forget_division(cuda, record);
+    SUMI_TRY(sumi_cuda_divide(weights, record->plan,
+                              room_for_weights(cuda->budget, own_bytes(cuda, record->plan, record->scratch_bytes)),
+                              division, error));
+    record->weights = sumi_alloc_array(cuda->heap, (size_t)division->count + 1, sizeof *record->weights);
+    sumi_result result = record->weights == NULL ? sumi_out_of_memory(
+                             error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights")
+                                                 : SUMI_OK;
+    for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
+        sumi_cuda_share_of* share = &division->shares[i];
+        result =
+            sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
+        if (result != SUMI_OK) break;
+        if (share->in_steps) weights->residents[share->resident].in_steps = true;
+        if (share->stay == SUMI_CUDA_KEPT) record->weights[record->weight_count++] = share->resident;
+    }
+    if (result == SUMI_OK && !division->fits)
+        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
+                           "%.1f MB on the device do not hold this job, even with its weights streamed",
+                           1e-6 * (double)cuda->budget);
+    if (result == SUMI_OK && division->streams) result = sumi_cuda_stream_make(cuda, record, error);
+    sumi_free(cuda->heap, division->shares);
+    division->shares = NULL;
+    if (result != SUMI_OK) {
+        sumi_cuda_forget_division(cuda, record);
+        return result;
+    }
+    record->has_weights = true;
+    record->divided_for = cuda->budget;
+    return SUMI_OK;
+}
+
+bool sumi_cuda_needs_images(const sumi_cuda_plan* record) { return record->division.streams; }
+
+void sumi_cuda_drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns)
+{
+    bool is_first = true;
+    for (; !sumi_cuda_needs_images(record) && record->unpinned_count < record->weight_count; record->unpinned_count++) {
+        sumi_cuda_resident* resident = &cuda->weights.residents[record->weights[record->unpinned_count]];
+        if (resident->image.pieces == NULL && resident->chunks == 0) continue;
+        if (is_first) sumi_cuda_settle(cuda);
+        for (size_t p = 0; p < cuda->plan_count && resident->has_image; p++) {
+            sumi_cuda_stream* stream = cuda->plans[p]->stream;
+            if (stream != NULL) stream->image_cursor = stream->image_row = 0;
+        }
+        resident->has_image = false;
+        for (; resident->chunks > 0 || resident->image.made > 0; is_first = false) {
+            if (!is_first && sumi_clock_ns() >= until_ns) return;
+            if (resident->chunks > 0)
+                sumi_cuda_mapped_unlock(&cuda->weights.mapped, resident->weight, &resident->chunks, 1);
+            else sumi_cuda_release(&cuda->memory, &resident->image.pieces[--resident->image.made]);
+        }
+        sumi_cuda_weights_drop_image(&cuda->weights, resident);
+    }
+}
+
+// After weights went: plans bring them again before they run.
+static void miss_weights(sumi_cuda* cuda)
+{
+    for (size_t p = 0; p < cuda->plan_count; p++) {
+        sumi_cuda_plan* record = cuda->plans[p];
+        bool is_hit = false;
+        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
+            is_hit = cuda->weights.residents[record->weights[i]].place.data == 0;
+        if (is_hit) sumi_cuda_drop_graphs(cuda, record);
+        record->weight_cursor = 0;
+        record->is_fit = false;
+    }
+}
+
+static uint64_t beyond(uint64_t wanted, const sumi_cuda_block* block)
+{
+    return wanted > block->bytes ? wanted - block->bytes : 0;
+}
+
+static void release_larger(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t wanted, bool* io_is_any)
+{
+    SUMI_ASSERT(cuda->flight_count == 0);
+    if (block->address == 0 || block->bytes <= wanted) return;
+    sumi_cuda_release(&cuda->memory, block);
+    *io_is_any = true;
+}
+
+sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    SUMI_ASSERT(record->has_weights);
+    if (cuda->budget == 0 || record->is_fit) return SUMI_OK;
+    const uint64_t arena = sumi_cuda_block_bytes(record->plan->arena_bytes),
+                   scratch = sumi_cuda_block_bytes(record->scratch_bytes), ring = record->division.ring;
+    sumi_cuda_weights* weights = &cuda->weights;
+    const uint64_t serial = ++weights->list_serial;
+    bool has_settled = false, has_evicted = false;
+    sumi_result result = SUMI_OK;
+    sumi_cuda_weights_settle(weights); // conversions are counted once
+    for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
+    for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time; in the end large blocks
+        uint64_t missing = record->division.staging + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch)
+                         + beyond(ring, &cuda->stream_ring);
+        for (int32_t i = 0; i < record->weight_count; i++) {
+            const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
+            missing += resident->place.data == 0 ? resident->bytes : 0;
+        }
+        if (sumi_cuda_held(&cuda->memory) + missing <= cuda->budget) break;
+        if (!has_settled) sumi_cuda_settle(cuda);
+        has_settled = true;
+        if (tries > 0 && sumi_cuda_weights_evict(weights, serial, true)) {
+            has_evicted = true;
+            continue;
+        }
+        bool is_any = false;
+        release_larger(cuda, &cuda->stream_ring, ring, &is_any);
+        release_larger(cuda, &cuda->arena, arena, &is_any);
+        release_larger(cuda, &cuda->scratch, scratch, &is_any);
+        if (is_any) sumi_cuda_drop_all_graphs(cuda);
+        if (is_any && tries > 0) continue;
+        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
+                           "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing",
+                           1e-6 * (double)cuda->budget, 1e-6 * (double)sumi_cuda_held(&cuda->memory),
+                           1e-6 * (double)missing);
+        break;
+    }
+    if (has_evicted) miss_weights(cuda);
+    SUMI_TRY(result);
+    for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->is_fit = false; // this one takes the room
+    record->is_fit = true;
+    return SUMI_OK;
+}
+
+void sumi_cuda_release_ring(sumi_cuda* cuda)
+{
+    if (cuda->stream_ring.address == 0) return;
+    SUMI_ASSERT(cuda->flight_count == 0);
+    sumi_cuda_settle(cuda);
+    for (size_t p = 0; p < cuda->plan_count; p++) {
+        if (cuda->plans[p]->stream != NULL) sumi_cuda_drop_graphs(cuda, cuda->plans[p]);
+    }
+    sumi_cuda_release(&cuda->memory, &cuda->stream_ring);
+}
+
+sumi_result sumi_cuda_reserve_ring(sumi_cuda* cuda, const sumi_cuda_plan* record, sumi_error* error)
+{
+    if (record->division.ring <= cuda->stream_ring.bytes) return SUMI_OK;
+    sumi_cuda_release_ring(cuda);
+    return sumi_cuda_allocate(&cuda->memory, record->division.ring, SUMI_MEMORY_WEIGHTS, "streamed weights",
+                              &cuda->stream_ring, error);
+}
+
+void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    for (size_t p = 0; p < cuda->plan_count && cuda->budget != bytes; p++) cuda->plans[p]->is_fit = false;
+    cuda->budget = bytes;
+}
+
+// The new block first: when it cannot be had beside the old one, the old one goes before the second try. When that
+// fails too there is none, and the next one may have more luck.
+static sumi_result grow_block(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, const char* what,
+                              sumi_error* error)
+{
+    if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
+    SUMI_ASSERT(cuda->flight_count == 0); // the device may be using the old one
+    sumi_cuda_block larger;
+    if (cuda->budget != 0 && block->address != 0) { // both at once may be more than it allows
+        sumi_cuda_release(&cuda->memory, block);
+        sumi_cuda_drop_all_graphs(cuda);
+    }
+    sumi_error first = {SUMI_OK, {0}};
+    if (sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, &first) == SUMI_OK) {
+        sumi_cuda_release(&cuda->memory, block);
+    } else {
+        if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY)
+            return sumi_fail(error, first.result, "%s", first.text);
+        sumi_cuda_release(&cuda->memory, block);
+        sumi_cuda_drop_all_graphs(cuda);
+        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, error));
+    }
+    *block = larger;
+    sumi_cuda_drop_all_graphs(cuda);
+    return SUMI_OK;
+}
+
+static sumi_result reserve_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_cuda_plan* record;
+    SUMI_TRY(sumi_cuda_take_plan(cuda, plan, &record, error));
+    SUMI_TRY(sumi_cuda_divide_plan(cuda, record, error));
+    sumi_result result = sumi_cuda_make_mirrors(cuda, record, error);
+    if (result != SUMI_OK) {
+        sumi_cuda_drop_mirrors(cuda, record);
+        return result;
+    }
+    SUMI_TRY(sumi_cuda_make_constants(cuda, record, error));
+    SUMI_TRY(sumi_cuda_make_fit(cuda, record, error));
+    if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < plan->arena_bytes) sumi_cuda_settle(cuda);
+    SUMI_TRY(grow_block(cuda, &cuda->scratch, record->scratch_bytes, "the kernels' scratch memory", error));
+    SUMI_TRY(grow_block(cuda, &cuda->arena, plan->arena_bytes, "the arena", error));
+    record->is_reserved = true;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_runner_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
+    sumi_result result = reserve_plan(cuda, plan, error);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return sumi_cuda_note_result(cuda, result, error);
+}
+
+void sumi_cuda_release_memory(sumi_cuda* cuda)
+{
+    SUMI_ASSERT(cuda->flight_count == 0);
+    sumi_cuda_settle(cuda);
+    sumi_cuda_drop_all_graphs(cuda);
+    sumi_cuda_release(&cuda->memory, &cuda->arena);
+    sumi_cuda_release(&cuda->memory, &cuda->scratch);
+    while (cuda->page_count > 0) sumi_cuda_release(&cuda->memory, &cuda->pages[--cuda->page_count]);
+    cuda->ring_at = 0;
+}
+
+void sumi_cuda_runner_release(sumi_runner* runner)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    if (!sumi_cuda_enter_quietly(cuda, &scope)) return;
+    sumi_cuda_release_memory(cuda);
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
+void sumi_cuda_runner_trim(sumi_runner* runner)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    if (cuda->budget == 0 || sumi_cuda_held(&cuda->memory) <= cuda->budget || !sumi_cuda_enter_quietly(cuda, &scope))
+        return;
+    sumi_cuda_release_memory(cuda);
+    while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX, true))
+        continue;
+    if (sumi_cuda_held(&cuda->memory) > cuda->budget) sumi_cuda_release_ring(cuda);
+    miss_weights(cuda);
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
+bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    const sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    sumi_cuda_weights* weights = &cuda->weights;
+    sumi_cuda_scope scope;
+    if (!sumi_cuda_enter_quietly(cuda, &scope)) return false;
+    sumi_cuda_settle(cuda);
+    const uint64_t serial = ++weights->list_serial;
+    for (int32_t i = 0; record != NULL && i < record->weight_count; i++)
+        weights->residents[record->weights[i]].listed = serial;
+    const bool takes_all = !sumi_cuda_weights_evict(weights, serial, false);
+    const bool is_any = !takes_all || sumi_cuda_weights_evict(weights, serial, true);
+    while (is_any && sumi_cuda_weights_evict(weights, serial, takes_all)) continue;
+    if (is_any) miss_weights(cuda);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return is_any;
+}
+
+bool sumi_cuda_ask_driver(sumi_cuda* cuda, uint64_t* out_free)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
+    const uint64_t known = free_bytes + sumi_cuda_held(&cuda->memory);
+    atomic_store(&cuda->uncounted, known < total_bytes ? total_bytes - known : 0);
+    *out_free = free_bytes;
+    return true;
+}
+
+void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_room* out_room)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_memory* memory = &cuda->memory;
+    sumi_cuda_scope scope;
+    *out_room = (sumi_device_room){.held = sumi_cuda_held(memory)};
+    out_room->short_held = memory->short_held;
+    out_room->short_wanted = memory->short_wanted;
+    memory->short_held = memory->short_wanted = 0;
+    if (memory->allocator.allocate != NULL || !sumi_cuda_enter_quietly(cuda, &scope)) return;
+    out_room->is_known = sumi_cuda_ask_driver(cuda, &out_room->free);
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
+void sumi_cuda_runner_facts(const sumi_runner* runner, sumi_device_facts* out_facts)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    *out_facts = (sumi_device_facts){.bytes = cuda->device.bytes,
+                                     .uncounted = atomic_load(&cuda->uncounted),
+                                     .capability = cuda->device.capability,
+                                     .driver = cuda->device.driver.version};
+    for (int kind = 0; kind < 4; kind++) out_facts->held[kind] = atomic_load(&cuda->memory.held[kind]);
+}

@@ -1,0 +1,59 @@
+#include "cuda/failure.h"
+#include "base/assert.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "cuda/state.h"
+#include "cuda/upload.h"
+
+void sumi_cuda_keep_failure(sumi_cuda* cuda, CUresult result, const char* what)
+{
+    if (result == CUDA_SUCCESS) return;
+    if (cuda->failure.result == SUMI_OK) (void)sumi_cuda_failure(&cuda->device.driver, result, what, &cuda->failure);
+    if (cuda->failure.result == SUMI_DEVICE_LOST) cuda->flight_count = cuda->write_count = 0;
+}
+
+void sumi_cuda_lose_device(sumi_cuda* cuda, CUresult result)
+{
+    if (result == CUDA_SUCCESS || cuda->failure.result == SUMI_DEVICE_LOST) return;
+    sumi_error error = {SUMI_OK, {0}};
+    (void)sumi_cuda_failure(&cuda->device.driver, result, "waiting for the device", &error);
+    cuda->failure = (sumi_error){SUMI_OK, {0}};
+    (void)sumi_fail(&cuda->failure, SUMI_DEVICE_LOST, "%s", error.text);
+    cuda->flight_count = cuda->write_count = 0;
+}
+
+sumi_result sumi_cuda_kept_failure(const sumi_cuda* cuda, sumi_error* error)
+{
+    return cuda->failure.result == SUMI_OK ? SUMI_OK : sumi_fail(error, cuda->failure.result, "%s", cuda->failure.text);
+}
+
+sumi_result sumi_cuda_note_result(sumi_cuda* cuda, sumi_result result, const sumi_error* error)
+{
+    if (result == SUMI_DEVICE_LOST && cuda->failure.result != SUMI_DEVICE_LOST) {
+        cuda->failure = (sumi_error){SUMI_OK, {0}};
+        (void)sumi_fail(&cuda->failure, result, "%s",
+                        error != NULL && error->result != SUMI_OK ? error->text : "the GPU is lost");
+        cuda->flight_count = cuda->write_count = 0;
+    }
+    return result;
+}
+
+bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope)
+{
+    sumi_error error = {SUMI_OK, {0}};
+    if (sumi_cuda_enter(&cuda->device, out_scope, &error) == SUMI_OK) return true;
+    if (cuda->failure.result == SUMI_OK) cuda->failure = error;
+    if (error.result == SUMI_DEVICE_LOST) (void)sumi_cuda_note_result(cuda, error.result, &error);
+    return false;
+}
+
+void sumi_cuda_settle(sumi_cuda* cuda)
+{
+    sumi_cuda_keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute),
+                           "waiting for the device");
+    for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
+    cuda->write_count = 0;
+    // streamed weights, ahead of their time
+    sumi_cuda_keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device");
+    sumi_cuda_weights_settle(&cuda->weights);
+}

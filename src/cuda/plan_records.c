@@ -1,0 +1,139 @@
+#include "cuda/plan_records.h"
+#include "base/assert.h"
+#include "cuda/device.h"
+#include "cuda/device_memory.h"
+#include "cuda/failure.h"
+#include "cuda/graphs.h"
+#include "cuda/launch.h"
+#include "cuda/op_table.h"
+#include "cuda/residency.h"
+#include "cuda/state.h"
+#include "cuda/streaming.h"
+#include "cuda/upload.h"
+
+uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    uint64_t most = 0;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        sumi_cuda_op_scratch* scratch = sumi_cuda_ops[plan->ops[i].kind].scratch;
+        const uint64_t bytes = scratch != NULL ? scratch(&cuda->device, plan, &plan->ops[i]) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return sumi_cuda_block_bytes(most);
+}
+
+sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
+{
+    if (cuda->current != NULL && cuda->current->plan == plan) return cuda->current;
+    for (size_t i = 0; i < cuda->plan_count; i++) {
+        if (cuda->plans[i]->plan == plan) return cuda->plans[i];
+    }
+    return NULL;
+}
+
+void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    sumi_cuda_drop_graphs(cuda, record);
+    sumi_cuda_stream_free(cuda, record);
+    sumi_free(cuda->heap, record->weights);
+    record->weights = NULL;
+    record->weight_count = record->weight_cursor = record->unpinned_count = 0;
+    record->has_weights = record->is_fit = false;
+}
+
+void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    SUMI_ASSERT(record->plan != NULL);
+    sumi_cuda_weights_settle(&cuda->weights);
+    sumi_cuda_forget_division(cuda, record);
+    for (int32_t i = 0; i < record->mirror_count; i++) {
+        if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
+    }
+    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
+        if (cuda->flights[i].plan == record) cuda->flights[i].last_fetch = -1;
+    }
+    sumi_cuda_release(&cuda->memory, &record->constants);
+    sumi_free(cuda->heap, record->graphs);
+    sumi_free(cuda->heap, record->mirrors);
+    if (cuda->current == record) cuda->current = NULL;
+    for (size_t i = 0; i < cuda->plan_count; i++) {
+        if (cuda->plans[i] == record) cuda->plans[i] = cuda->plans[--cuda->plan_count];
+    }
+    sumi_free(cuda->heap, record);
+}
+
+sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error)
+{
+    SUMI_ASSERT(plan->op_count > 0);
+    SUMI_ASSERT(plan->runner == &cuda->runner); // and so arranged: see sumi_runner_begin_plan
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    // A new plan at the address of one that was freed without forget_plan().
+    if (record != NULL && (record->ops != plan->ops || record->op_count != plan->op_count)) {
+        sumi_cuda_free_record(cuda, record);
+        record = NULL;
+    }
+    *out_record = record;
+    if (record != NULL) return SUMI_OK;
+    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->plans, &cuda->plan_capacity, cuda->plan_count + 1,
+                       sizeof *cuda->plans, error));
+    record = sumi_alloc_zero(cuda->heap, sizeof *record);
+    if (record == NULL) return sumi_out_of_memory(error, sizeof *record, "a plan on the device");
+    record->plan = plan;
+    record->ops = plan->ops;
+    record->op_count = plan->op_count;
+    record->scratch_bytes = sumi_cuda_runner_scratch_bytes(&cuda->runner, plan);
+    cuda->plans[cuda->plan_count++] = record;
+    *out_record = record;
+    return SUMI_OK;
+}
+
+void sumi_cuda_drop_all_graphs(sumi_cuda* cuda)
+{
+    for (size_t i = 0; i < cuda->plan_count; i++) {
+        sumi_cuda_drop_graphs(cuda, cuda->plans[i]);
+        cuda->plans[i]->is_reserved = false;
+    }
+}
+
+// Whether slices of a plan were submitted and not yet reported.
+SUMI_ONLY_ASSERTED static bool has_slices_in_flight(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    bool is_any = false;
+    for (uint32_t i = 0; i < cuda->flight_count; i++) {
+        is_any = is_any || cuda->flights[(cuda->flight_first + i) % SUMI_RUNNER_DEPTH].plan == record;
+    }
+    return is_any;
+}
+
+void sumi_cuda_runner_forget_plan(sumi_runner* runner, const sumi_plan* plan)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    if (record == NULL || !sumi_cuda_enter_quietly(cuda, &scope)) return;
+    SUMI_ASSERT(!has_slices_in_flight(cuda, record));
+    sumi_cuda_settle(cuda); // constants and graphs may be in flight
+    sumi_cuda_free_record(cuda, record);
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
+void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    if (cuda->weights.used_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
+    sumi_cuda_settle(cuda);
+    for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
+    for (size_t p = 0; p < cuda->plan_count; p++) { // plans that used them find out what they need again
+        sumi_cuda_plan* record = cuda->plans[p];
+        const sumi_cuda_stream* stream = record->stream;
+        bool is_hit = record->has_weights && cuda->weights.residents == NULL;
+        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
+            is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;
+        for (int32_t i = 0; stream != NULL && i < stream->list_count && !is_hit; i++)
+            is_hit = cuda->weights.residents[stream->list[i]].weight == NULL;
+        if (is_hit) sumi_cuda_forget_division(cuda, record);
+    }
+    sumi_cuda_leave(&cuda->device, &scope);
+}

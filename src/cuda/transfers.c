@@ -1,0 +1,272 @@
+#include "cuda/transfers.h"
+#include "base/assert.h"
+#include "base/integers.h"
+#include "base/platform.h"
+#include "cuda/device.h"
+#include "cuda/device_memory.h"
+#include "cuda/driver.h"
+#include "cuda/failure.h"
+#include "cuda/pinned.h"
+#include "cuda/plan_records.h"
+#include "cuda/state.h"
+#include <string.h>
+
+#define RING_PAGES 4
+#define RING_BYTES (RING_PAGES * (uint64_t)SUMI_CUDA_PAGE)
+#define ALIGN 64u // of constants and mirrors
+
+static bool is_written(const sumi_plan* plan, sumi_value value)
+{
+    for (size_t i = 0; i < plan->op_count; i++) {
+        if (plan->ops[i].out.id == value.id
+            || (plan->ops[i].kind == SUMI_OP_PIXELS_OUT && plan->ops[i].in[1].id == value.id))
+            return true;
+    }
+    return false;
+}
+
+sumi_result sumi_cuda_make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    if (record->mirrors != NULL) return SUMI_OK;
+    const sumi_plan* plan = record->plan;
+    int32_t count = 0;
+    for (size_t v = 0; v < plan->value_count; v++)
+        count += plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1});
+    record->mirrors = sumi_alloc_zero(cuda->heap, (size_t)(count + 1) * sizeof *record->mirrors);
+    if (record->mirrors == NULL)
+        return sumi_out_of_memory(error, (size_t)(count + 1) * sizeof *record->mirrors, "a plan on the device");
+    record->mirror_count = 0;
+    record->mirror_end = RING_BYTES;
+    for (size_t v = 0; v < plan->value_count; v++) {
+        const sumi_value value = {(int32_t)v + 1};
+        if (!plan->values[v].bound || !is_written(plan, value)) continue;
+        sumi_cuda_mirror* mirror = &record->mirrors[record->mirror_count++];
+        *mirror = (sumi_cuda_mirror){.value = value, .offset = record->mirror_end};
+        record->mirror_end += sumi_align(plan->values[v].bytes, ALIGN);
+    }
+    for (int32_t i = 0; i < record->mirror_count; i++) {
+        SUMI_CU(&cuda->device.driver,
+                cuEventCreate(&record->mirrors[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+                "making an event");
+    }
+    return SUMI_OK;
+}
+
+void sumi_cuda_drop_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    for (int32_t i = 0; i < record->mirror_count; i++) {
+        if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
+    }
+    sumi_free(cuda->heap, record->mirrors);
+    record->mirrors = NULL;
+    record->mirror_count = 0;
+}
+
+sumi_result sumi_cuda_make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    const sumi_plan* plan = record->plan;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < plan->constant_count; i++) bytes += sumi_align(plan->constants[i].bytes, ALIGN);
+    if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
+    SUMI_TRY(
+        sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
+    unsigned char* at = sumi_cuda_host(&record->constants);
+    for (size_t i = 0; i < plan->constant_count; i++) {
+        memcpy(at, plan->constants[i].data, (size_t)plan->constants[i].bytes);
+        at += sumi_align(plan->constants[i].bytes, ALIGN);
+    }
+    return SUMI_OK;
+}
+
+static size_t pages_of(uint64_t end) { return (size_t)((end + SUMI_CUDA_PAGE - 1) / SUMI_CUDA_PAGE); }
+bool sumi_cuda_has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    return cuda->page_count >= pages_of(record->mirror_end);
+}
+
+uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
+{
+    uint64_t constants = 0, mirrors = 0;
+    for (size_t i = 0; i < plan->constant_count; i++) constants += sumi_align(plan->constants[i].bytes, ALIGN);
+    for (size_t v = 0; v < plan->value_count; v++) {
+        if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1}))
+            mirrors += sumi_align(plan->values[v].bytes, ALIGN);
+    }
+    return pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + sumi_cuda_block_bytes(constants);
+}
+
+sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
+{
+    SUMI_ASSERT(cuda->page_count < pages_of(record->mirror_end));
+    const size_t wanted = pages_of(record->mirror_end);
+    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, wanted, sizeof *cuda->pages, error));
+    do {
+        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
+                                    "inputs and results on their way", &cuda->pages[cuda->page_count], error));
+        cuda->page_count++;
+    } while (cuda->page_count < wanted && sumi_clock_ns() < until_ns);
+    return SUMI_OK;
+}
+
+// What lies at an offset in the pages, and how much of it in one.
+static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
+{
+    SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);
+    const uint64_t in_page = offset % SUMI_CUDA_PAGE, left = SUMI_CUDA_PAGE - in_page;
+    *io_bytes = *io_bytes < left ? *io_bytes : left;
+    return (unsigned char*)sumi_cuda_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
+}
+
+// ---- Inputs ---------------------------------------------------------------------------------------------------------
+
+static CUdeviceptr value_address(const sumi_cuda* cuda, const sumi_plan* plan, sumi_value value)
+{
+    return cuda->arena.address + sumi_plan_info(plan, value)->offset;
+}
+
+void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    const sumi_plan* plan = record->plan;
+    const unsigned char* at = sumi_cuda_host(&record->constants);
+    for (size_t i = 0; i < plan->constant_count; i++) {
+        const sumi_constant* constant = &plan->constants[i];
+        sumi_cuda_keep_failure(cuda,
+                               cuda->device.driver.cuMemcpyHtoDAsync(value_address(cuda, plan, constant->value), at,
+                                                                     (size_t)constant->bytes, cuda->device.compute),
+                               "copying a plan's constants");
+        at += sumi_align(constant->bytes, ALIGN);
+    }
+}
+
+// Waits for the oldest copy out of the ring.
+static void take_write(sumi_cuda* cuda)
+{
+    SUMI_ASSERT(cuda->write_count > 0);
+    sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
+    sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event),
+                           "waiting for a copy to the device");
+    if (cuda->write_count == 0) return; // the device is lost
+    cuda->write_first = (cuda->write_first + 1) % SUMI_CUDA_WRITES;
+    cuda->write_count--;
+}
+
+// Room for the next piece: [ring_at, ring_at + *io_bytes) in one page, free of copies in flight. A large input keeps
+// the host copying while the bus works.
+static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
+{
+    if (cuda->ring_at >= RING_BYTES) cuda->ring_at = 0;
+    SUMI_ASSERT(cuda->ring_at % ALIGN == 0 && cuda->page_count >= RING_PAGES);
+    unsigned char* room = page_at(cuda, cuda->ring_at, io_bytes);
+    const uint64_t bytes = *io_bytes;
+    while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
+    // copies end in order: all up to the newest that is in the way have to
+    for (bool meets = true; meets && cuda->write_count > 0;) {
+        meets = false;
+        for (uint32_t i = 0; i < cuda->write_count && !meets; i++) {
+            const sumi_cuda_write* w = &cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES];
+            meets = w->begin < cuda->ring_at + bytes && cuda->ring_at < w->end;
+        }
+        if (meets) take_write(cuda);
+    }
+    return room;
+}
+
+void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset,
+                            const void* data, uint64_t bytes)
+{
+    SUMI_ASSERT(value.id > 0 && offset + bytes <= sumi_plan_info(plan, value)->bytes);
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    if (cuda->failure.result != SUMI_OK || cuda->page_count < RING_PAGES || !sumi_cuda_enter_quietly(cuda, &scope))
+        return;
+    const unsigned char* from = data;
+    const CUdeviceptr to = value_address(cuda, plan, value) + offset;
+    for (uint64_t done = 0; done < bytes && cuda->failure.result == SUMI_OK;) {
+        uint64_t piece = bytes - done;
+        unsigned char* pinned = make_ring_room(cuda, &piece);
+        if (cuda->failure.result != SUMI_OK) break;
+        memcpy(pinned, from + done, (size_t)piece);
+        SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_at + piece <= RING_BYTES);
+        sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
+        sumi_cuda_keep_failure(
+            cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute),
+            "copying an input to the device");
+        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
+                               "copying an input to the device");
+        w->begin = cuda->ring_at;
+        w->end = cuda->ring_at += sumi_align(piece, ALIGN);
+        cuda->write_count++;
+        done += piece;
+    }
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
+// ---- Results --------------------------------------------------------------------------------------------------------
+
+static sumi_cuda_mirror* mirror_of(sumi_cuda_plan* record, sumi_value value)
+{
+    for (int32_t i = 0; record != NULL && i < record->mirror_count; i++) {
+        if (record->mirrors[i].value.id == value.id) return &record->mirrors[i];
+    }
+    return NULL;
+}
+
+static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirror* mirror, sumi_error* error)
+{
+    SUMI_ASSERT(!mirror->is_coming); // at most one that nobody has read
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
+    for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
+        piece = info->bytes - done;
+        unsigned char* to = page_at(cuda, mirror->offset + done, &piece);
+        SUMI_CU(driver,
+                cuMemcpyDtoHAsync(to, cuda->arena.address + info->offset + done, (size_t)piece, cuda->device.compute),
+                "copying a result from the device");
+    }
+    SUMI_CU(driver, cuEventRecord(mirror->event, cuda->device.compute), "copying a result from the device");
+    mirror->is_coming = true;
+    if (cuda->flight_count > 0)
+        sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->last_fetch = (int32_t)(mirror - record->mirrors);
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_runner_fetch(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    sumi_cuda_mirror* mirror = mirror_of(record, value);
+    SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
+    if (mirror == NULL || !record->is_reserved || !sumi_cuda_has_pages(cuda, record))
+        return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it",
+                         sumi_plan_info(plan, value)->name);
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
+    sumi_result result = fetch_mirror(cuda, record, mirror, error);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return sumi_cuda_note_result(cuda, result, error);
+}
+
+void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
+                           uint64_t bytes)
+{
+    SUMI_ASSERT(value.id > 0 && offset + bytes <= sumi_plan_info(plan, value)->bytes);
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    sumi_cuda_mirror* mirror = mirror_of(record, value);
+    const bool is_there = mirror != NULL && sumi_cuda_has_pages(cuda, record);
+    if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST
+        && sumi_cuda_enter_quietly(cuda, &scope)) {
+        // Usually over. A fetch with no slice before it has no other event that is waited for.
+        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
+                               "waiting for a copy from the device");
+        mirror->is_coming = false;
+        sumi_cuda_leave(&cuda->device, &scope);
+    }
+    if (!is_there) memset(into, 0, (size_t)bytes);
+    for (uint64_t done = 0, piece; is_there && done < bytes; done += piece) {
+        piece = bytes - done;
+        const unsigned char* from = page_at(cuda, mirror->offset + offset + done, &piece);
+        memcpy((unsigned char*)into + done, from, (size_t)piece);
+    }
+}

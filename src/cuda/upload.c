@@ -1,0 +1,551 @@
+#include "cuda/upload.h"
+#include "base/assert.h"
+#include "base/platform.h"
+#include "cuda/balance.h"
+#include "cuda/device_memory.h"
+#include "cuda/driver.h"
+#include "cuda/form.h"
+#include "cuda/modules.h"
+#include "cuda/pinned.h"
+#include "cuda/residency.h"
+#include "cuda/stored.h"
+#include "cuda/weight_forms.h"
+#include "kernels/upload.h"
+#include <string.h>
+
+#define BUFFER_BYTES (1u << 20) // pinning a megabyte takes about a millisecond of the caller's frame
+#define BUFFER_COUNT 32
+#define FEWEST_BUFFERS 4
+#define SMALLEST_BUFFER (64ull << 10)
+#define BATCH_BYTES (8u << 20) // enough for all workers to be worth waking
+#define MOST_PIECES 256
+#define MOST_ITEMS                                                                                                     \
+    (MOST_PIECES + BATCH_BYTES / SUMI_CUDA_ITEM_BYTES + MOST_PIECES) // every piece may end in a short item
+
+// Rows of one part in a buffer.
+typedef struct piece {
+    int32_t resident, part, row_begin, row_count; // rows of the stack
+    uint64_t begin;                               // of the form's balance, before the first rows; without one: offset
+    uint64_t offset, bytes;
+    bool is_direct; // the file's bytes are the form's bytes
+    int32_t type;   // SUMI_UPLOAD_*
+} piece;
+
+// What one worker does at a time: copies bytes, or gathers rows that lie in chunks, or makes floats of rows, or a balance.
+typedef struct item {
+    const sumi_weight* weight; // NULL: bytes
+    bool as_is;                // rows keep the type that they have in the file
+    bool is_balance;           // of `weight`, a norm's
+    const unsigned char* from;
+    unsigned char* to;
+    uint64_t bytes;
+    int32_t row_begin, row_count;
+} item;
+
+// pieces: of the newest batch
+typedef struct buffer {
+    sumi_cuda_block pinned, raw;
+    CUevent event;
+    bool is_busy;
+    int32_t piece_begin, piece_end;
+} buffer;
+
+// Buffers 0 .. made are there, one more per call while they are too few: pinning one is as long as a call may take.
+typedef struct sumi_cuda_upload {
+    buffer buffers[BUFFER_COUNT];
+    int32_t buffer_count, made, next; // buffer_count: at most
+    uint64_t buffer_bytes;
+    bool converts;
+    bool may_pin;        // in this call
+    const int32_t* list; // that buffers were sized for
+    piece pieces[MOST_PIECES];
+    int32_t piece_count;
+    item items[MOST_ITEMS];
+    int32_t item_count;
+    uint64_t used; // of the buffer that is being filled
+} sumi_cuda_upload;
+
+// Whether a part travels in its own type, as which it stays or which the device converts; else the host makes floats.
+static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part, int32_t* out_type)
+{
+    *out_type = SUMI_UPLOAD_F32;
+    if (form == SUMI_CUDA_FORM_STORED) return true;
+    switch (weight->change == NULL && sumi_weight_part_is_straight(part) ? part->dtype : SUMI_DTYPE_NONE) {
+    case SUMI_DTYPE_F32: return true;
+    case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
+    case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
+    case SUMI_DTYPE_F8_E4M3: *out_type = SUMI_UPLOAD_E4M3; return true;
+    case SUMI_DTYPE_F8_E5M2: *out_type = SUMI_UPLOAD_E5M2; return true;
+    default: return false; // block types, int8, the rare others, sums with a change
+    }
+}
+
+static uint64_t row_bytes_of(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part)
+{
+    int32_t type;
+    return keeps_type(weight, form, part, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
+                                                 : (uint64_t)weight->cols * 4;
+}
+
+static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part* part)
+{
+    return !sumi_cuda_is_gated_form(resident->form) && sumi_cuda_keeps_bytes(resident->weight, resident->form, part)
+        && resident->place.pitch == resident->weight->cols;
+}
+
+static void free_buffer(sumi_cuda_weights* weights, buffer* s)
+{
+    SUMI_ASSERT(!s->is_busy || s->event != NULL);
+    if (s->event != NULL) weights->device->driver.cuEventDestroy(s->event);
+    sumi_cuda_release(weights->memory, &s->pinned);
+    sumi_cuda_release(weights->memory, &s->raw);
+    *s = (buffer){.event = NULL};
+}
+
+static void close_upload(sumi_cuda_weights* weights)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    if (upload == NULL) return;
+    // after a failure buffers may be in use that no event tells of
+    if (upload->made > 0) weights->device->driver.cuStreamSynchronize(weights->device->copy);
+    while (upload->made > 0) free_buffer(weights, &upload->buffers[--upload->made]);
+    sumi_free(weights->heap, upload);
+    weights->upload = NULL;
+}
+
+void sumi_cuda_weights_settle(sumi_cuda_weights* weights) { close_upload(weights); }
+
+void sumi_cuda_staging_add(sumi_cuda_staging* staging, const sumi_weight* weight, sumi_cuda_form form)
+{
+    for (int32_t p = 0; p < weight->part_count; p++) {
+        const sumi_weight_part* part = &weight->parts[p];
+        const uint64_t row = row_bytes_of(weight, form, part), first_row = row + sumi_cuda_balance_bytes(weight, form);
+        staging->largest_row = first_row > staging->largest_row ? first_row : staging->largest_row;
+        staging->total += row * (uint64_t)part->rows + 256 + sumi_cuda_balance_bytes(weight, form);
+        staging->converts = staging->converts || sumi_cuda_is_gated_form(form)
+                         || !sumi_cuda_keeps_bytes(weight, form, part) || weight->cols % 8 != 0;
+    }
+}
+
+// Buffers as large and as many as what is missing needs: an adapter of a few megabytes does not pin 32.
+// In proportion, too, an eighth of it: they must not take the memory that a small model needs for itself.
+static uint64_t buffer_bytes_of(const sumi_cuda_staging* staging)
+{
+    SUMI_ASSERT(staging->total > 0);
+    uint64_t bytes = staging->total > 32 * SMALLEST_BUFFER ? staging->total / 32
+                   : staging->total > SMALLEST_BUFFER      ? SMALLEST_BUFFER
+                                                           : staging->total;
+    bytes = bytes < BUFFER_BYTES ? (bytes + 4095) / 4096 * 4096 : BUFFER_BYTES;
+    return bytes < staging->largest_row ? (staging->largest_row + 4095) / 4096 * 4096 : bytes;
+}
+static int32_t buffer_count_of(const sumi_cuda_staging* staging, uint64_t buffer_bytes)
+{
+    SUMI_ASSERT(buffer_bytes > 0);
+    const uint64_t count = staging->total / 8 / buffer_bytes;
+    return staging->total <= buffer_bytes ? 1
+         : count < FEWEST_BUFFERS         ? FEWEST_BUFFERS
+         : count < BUFFER_COUNT           ? (int32_t)count
+                                          : BUFFER_COUNT;
+}
+uint64_t sumi_cuda_staging_bytes(const sumi_cuda_staging* staging)
+{
+    const uint64_t bytes = buffer_bytes_of(staging);
+    return staging->converts ? bytes * (uint64_t)buffer_count_of(staging, bytes) : 0;
+}
+
+static sumi_result make_buffer(sumi_cuda_weights* weights, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    buffer* s = &upload->buffers[upload->made++]; // half-made ones are freed, too
+    SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+            "making an event");
+    SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_STAGING, "weights that are uploaded",
+                                &s->pinned, error));
+    return upload->converts ? sumi_cuda_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_WEIGHTS,
+                                                 "the conversion of weights", &s->raw, error)
+                            : SUMI_OK;
+}
+
+static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
+                               sumi_error* error)
+{
+    SUMI_ASSERT(weights->upload == NULL && from >= 0 && from < count);
+    sumi_cuda_staging staging = {0, 0, false};
+    for (int32_t i = from; i < count; i++) {
+        const sumi_cuda_resident* resident = &weights->residents[list[i]];
+        if (resident->rows_sent < resident->weight->rows)
+            sumi_cuda_staging_add(&staging, resident->weight, resident->form);
+    }
+    sumi_cuda_upload* upload = sumi_alloc_zero(weights->heap, sizeof *upload);
+    if (upload == NULL) return sumi_out_of_memory(error, sizeof *upload, "weights that are uploaded");
+    weights->upload = upload;
+    upload->list = list;
+    upload->buffer_bytes = buffer_bytes_of(&staging);
+    upload->buffer_count = buffer_count_of(&staging, upload->buffer_bytes);
+    upload->converts = staging.converts;
+    SUMI_ASSERT(upload->buffer_count >= 1 && upload->buffer_count <= BUFFER_COUNT
+                && upload->buffer_bytes >= staging.largest_row);
+    return SUMI_OK;
+}
+
+// ---- Filling a buffer -------------------------------------------------------------------------------------------------
+
+static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    SUMI_ASSERT(begin >= 0 && begin <= end);
+    (void)worker_index;
+    const item* items = context;
+    for (int32_t i = begin; i < end; i++) {
+        const item* it = &items[i];
+        if (it->weight == NULL) memcpy(it->to, it->from, (size_t)it->bytes);
+        else if (it->is_balance) sumi_cuda_balance(it->weight, (float*)(void*)it->to);
+        else if (it->as_is) sumi_weight_copy_rows(it->weight, it->row_begin, it->row_count, it->to);
+        else sumi_weight_to_float(it->weight, it->row_begin, it->row_count, (float*)(void*)it->to, it->weight->cols);
+    }
+}
+
+static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_cuda_form form, const piece* p,
+                      int32_t part_begin, unsigned char* buffer_memory)
+{
+    SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= part_begin);
+    const sumi_weight_part* part = &weight->parts[p->part];
+    unsigned char* to = buffer_memory + p->offset;
+    int32_t type;
+    const bool as_is = keeps_type(weight, form, part, &type);
+    const uint64_t row_bytes = row_bytes_of(weight, form, part);
+    if (as_is && part->chunk == 0) {
+        const unsigned char* from =
+            (const unsigned char*)part->data + row_bytes * (uint64_t)(p->row_begin - part_begin);
+        for (uint64_t done = 0; done < p->bytes; done += SUMI_CUDA_ITEM_BYTES) {
+            upload->items[upload->item_count++] =
+                (item){.from = from + done,
+                       .to = to + done,
+                       .bytes = p->bytes - done < SUMI_CUDA_ITEM_BYTES ? p->bytes - done : SUMI_CUDA_ITEM_BYTES};
+            SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
+        }
+        return;
+    }
+    const int32_t step = row_bytes >= SUMI_CUDA_ITEM_BYTES ? 1 : (int32_t)(SUMI_CUDA_ITEM_BYTES / row_bytes);
+    for (int32_t r = 0; r < p->row_count; r += step) {
+        const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
+        upload->items[upload->item_count++] = (item){.weight = weight,
+                                                     .as_is = as_is,
+                                                     .to = to + row_bytes * (uint64_t)r,
+                                                     .row_begin = p->row_begin + r,
+                                                     .row_count = rows};
+        SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
+    }
+}
+
+// How many items the rows of a piece make at most: see add_items.
+static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
+{
+    // whole rows of floats; bytes need fewer
+    const uint64_t per_item =
+        row_bytes >= SUMI_CUDA_ITEM_BYTES ? SUMI_CUDA_ITEM_BYTES : SUMI_CUDA_ITEM_BYTES / row_bytes * row_bytes;
+    return (int32_t)((bytes + per_item - 1) / per_item);
+}
+
+// The next rows of a resident as a piece of the buffer; false when they do not fit any more.
+static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* buffer_memory)
+{
+    SUMI_ASSERT(weights->upload->piece_count >= 0 && weights->upload->piece_count <= MOST_PIECES);
+    SUMI_ASSERT(weights->residents[index].rows_sent < weights->residents[index].weight->rows);
+    sumi_cuda_upload* upload = weights->upload;
+    sumi_cuda_resident* resident = &weights->residents[index];
+    const sumi_weight* weight = resident->weight;
+    int32_t p = 0, part_begin = 0;
+    while (p + 1 < weight->part_count && resident->rows_sent >= part_begin + weight->parts[p].rows)
+        part_begin += weight->parts[p++].rows;
+    const sumi_weight_part* part = &weight->parts[p];
+    const uint64_t row_bytes = row_bytes_of(weight, resident->form, part), begin = (upload->used + 255) / 256 * 256,
+                   offset = begin + (resident->rows_sent == 0 ? sumi_cuda_balance_bytes(weight, resident->form) : 0);
+    const int32_t rows_left = part_begin + part->rows - resident->rows_sent;
+    uint64_t rows = offset < upload->buffer_bytes ? (upload->buffer_bytes - offset) / row_bytes : 0;
+    if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
+    if (rows == 0 || upload->piece_count == MOST_PIECES
+        || upload->item_count + item_bound(rows * row_bytes, row_bytes) + 1 > (int32_t)MOST_ITEMS)
+        return false;
+    piece* it = &upload->pieces[upload->piece_count++];
+    *it = (piece){.resident = index,
+                  .part = p,
+                  .row_begin = resident->rows_sent,
+                  .row_count = (int32_t)rows,
+                  .begin = begin,
+                  .offset = offset,
+                  .bytes = rows * row_bytes};
+    it->is_direct = is_direct(resident, part);
+    (void)keeps_type(weight, resident->form, part, &it->type);
+    if (begin < offset)
+        upload->items[upload->item_count++] = (item){
+            .weight = sumi_cuda_form_balance(weight, resident->form), .is_balance = true, .to = buffer_memory + begin};
+    add_items(upload, weight, resident->form, it, part_begin, buffer_memory);
+    upload->used = offset + it->bytes;
+    SUMI_ASSERT(upload->used <= upload->buffer_bytes);
+    resident->rows_sent += (int32_t)rows;
+    SUMI_ASSERT(resident->rows_sent <= weight->rows);
+    return true;
+}
+
+// ---- Sending it -----------------------------------------------------------------------------------------------------
+
+static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUdeviceptr raw, sumi_error* error)
+{
+    SUMI_ASSERT(raw != 0 && p->row_count > 0 && p->row_begin >= 0);
+    const sumi_cuda_resident* resident = &weights->residents[p->resident];
+    const sumi_weight_part* part = &resident->weight->parts[p->part];
+    int32_t type;
+    sumi_upload_args args = {.from = raw + p->offset,
+                             .to = resident->place.data,
+                             .scales = resident->place.scales,
+                             .balance = resident->place.balance,
+                             .type = p->type,
+                             .row_begin = p->row_begin,
+                             .row_count = p->row_count,
+                             .stack_rows = resident->weight->rows,
+                             .cols = resident->weight->cols,
+                             .pitch = resident->place.pitch,
+                             .is_gated = sumi_cuda_is_gated_form(resident->form),
+                             // the host's floats have it in them
+                             .scale = keeps_type(resident->weight, resident->form, part, &type) ? part->scale : 1.0f};
+    const char* name = "sumi_upload_rows";
+    uint32_t blocks = (uint32_t)p->row_count;
+    switch (resident->form) {
+    case SUMI_CUDA_FORM_VECTOR:
+    case SUMI_CUDA_FORM_VECTOR_BALANCED:
+        name = "sumi_upload_vector";
+        blocks = (uint32_t)((resident->place.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS);
+        break;
+    case SUMI_CUDA_FORM_CONV: name = "sumi_upload_conv"; break;
+    case SUMI_CUDA_FORM_CONV_UP: name = "sumi_upload_conv_up"; break;
+    case SUMI_CUDA_FORM_MATRIX_FP8:
+    case SUMI_CUDA_FORM_GATED_FP8: name = "sumi_upload_rows_fp8"; break;
+    case SUMI_CUDA_FORM_MATRIX_INT8:
+    case SUMI_CUDA_FORM_GATED_INT8: name = "sumi_upload_rows_int8"; break;
+    case SUMI_CUDA_FORM_INT4: name = "sumi_upload_rows_int4"; break;
+    default: break;
+    }
+    CUfunction function;
+    SUMI_TRY(sumi_cuda_kernel(weights->modules, name, 0, &function, error));
+    if (p->begin < p->offset) // the rows' kernels read it
+        SUMI_CU(&weights->device->driver,
+                cuMemcpyDtoDAsync(resident->place.balance, raw + p->begin,
+                                  (size_t)resident->weight->cols * sizeof(float), weights->device->copy),
+                "copying weights on the device");
+    void* params[] = {&args};
+    SUMI_CU(&weights->device->driver,
+            cuLaunchKernel(function, blocks, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, weights->device->copy, params, NULL),
+            name);
+    return SUMI_OK;
+}
+
+// Where the bytes of a piece go that are not converted.
+static CUdeviceptr direct_place(const sumi_cuda_resident* resident, const piece* p)
+{
+    const sumi_cuda_weight* place = &resident->place;
+    if (resident->form != SUMI_CUDA_FORM_STORED)
+        return place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2;
+    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    uint64_t row = (uint64_t)p->row_begin;
+    (void)sumi_cuda_stored_parts(resident->weight, resident->form, parts);
+    for (int32_t i = 0; i < p->part; i++) row -= (uint64_t)parts[i].rows;
+    return place->data + parts[p->part].offset + row * parts[p->part].row_bytes;
+}
+
+static sumi_result send_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error* error)
+{
+    SUMI_ASSERT(!s->is_busy && s->piece_begin <= s->piece_end && s->piece_end <= weights->upload->piece_count);
+    const sumi_cuda_upload* upload = weights->upload;
+    const sumi_cuda_driver* driver = &weights->device->driver;
+    const CUstream stream = weights->device->copy;
+    const unsigned char* pinned = sumi_cuda_host(&s->pinned);
+    for (int32_t i = s->piece_begin; i < s->piece_end;) {
+        const piece* p = &upload->pieces[i];
+        if (p->is_direct) {
+            SUMI_CU(driver,
+                    cuMemcpyHtoDAsync(direct_place(&weights->residents[p->resident], p), pinned + p->offset,
+                                      (size_t)p->bytes, stream),
+                    "copying weights to the device");
+            i++;
+            continue;
+        }
+        uint64_t end = p->offset; // neighbours that are converted travel together
+        int32_t next = i;
+        for (; next < s->piece_end && !upload->pieces[next].is_direct; next++)
+            end = upload->pieces[next].offset + upload->pieces[next].bytes;
+        SUMI_CU(driver,
+                cuMemcpyHtoDAsync(s->raw.address + p->begin, pinned + p->begin, (size_t)(end - p->begin), stream),
+                "copying weights to the device");
+        for (; i < next; i++) SUMI_TRY(convert_piece(weights, &upload->pieces[i], s->raw.address, error));
+    }
+    SUMI_CU(driver, cuEventRecord(s->event, stream), "copying weights to the device");
+    s->is_busy = true;
+    return SUMI_OK;
+}
+
+static sumi_result wait_for_buffer(const sumi_cuda_weights* weights, buffer* s, sumi_error* error)
+{
+    CUresult result = s->is_busy ? weights->device->driver.cuEventSynchronize(s->event) : CUDA_SUCCESS;
+    s->is_busy = false;
+    return result == CUDA_SUCCESS
+             ? SUMI_OK
+             : sumi_cuda_failure(&weights->device->driver, result, "copying weights to the device", error);
+}
+
+static bool may_make_buffer(const sumi_cuda_upload* upload)
+{
+    return upload->may_pin && upload->next == upload->made && upload->made < upload->buffer_count;
+}
+
+// The next buffer, free.
+static sumi_result take_buffer(sumi_cuda_weights* weights, uint64_t until_ns, buffer** out_buffer, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    if (may_make_buffer(upload)) {
+        SUMI_TRY(make_buffer(weights, error));
+        upload->may_pin = sumi_clock_ns() < until_ns;
+    }
+    if (upload->next == upload->made) upload->next = 0;
+    *out_buffer = &upload->buffers[upload->next++];
+    SUMI_ASSERT(upload->next <= upload->made && upload->made <= upload->buffer_count);
+    return wait_for_buffer(weights, *out_buffer, error);
+}
+
+// Rows of list[*cursor ..) until the buffer is full.
+static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int32_t* list, int32_t count,
+                               int32_t* cursor, sumi_error* error)
+{
+    SUMI_ASSERT(!s->is_busy && *cursor >= 0 && *cursor <= count);
+    sumi_cuda_upload* upload = weights->upload;
+    s->piece_begin = s->piece_end = upload->piece_count;
+    upload->used = 0;
+    for (; *cursor < count; ++*cursor) {
+        const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
+        if (resident->place.data == 0) SUMI_TRY(sumi_cuda_weights_place(weights, list, *cursor, count, error));
+        while (resident->rows_sent < resident->weight->rows
+               && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned)))
+            continue;
+        if (resident->rows_sent < resident->weight->rows) break;
+    }
+    s->piece_end = upload->piece_count;
+    return SUMI_OK;
+}
+
+// One batch: buffers that the workers fill together, from list[*cursor] on. Half of all buffers at most, so that the device
+// copies the others meanwhile.
+static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                              uint64_t until_ns, uint32_t budget_us, sumi_error* error)
+{
+    SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
+    sumi_cuda_upload* upload = weights->upload;
+    buffer* batch[BUFFER_COUNT];
+    uint64_t most =
+        (uint64_t)budget_us * SUMI_CUDA_SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
+    most = (most < BATCH_BYTES ? most : BATCH_BYTES) / upload->buffer_bytes;
+    upload->piece_count = upload->item_count = 0;
+    sumi_result result = SUMI_OK;
+    const bool could_pin = upload->may_pin;
+    int32_t at = *cursor, taken = 0;
+    for (bool is_more = true; is_more && result == SUMI_OK;) {
+        SUMI_ASSERT(taken < BUFFER_COUNT);
+        result = take_buffer(weights, until_ns, &batch[taken], error);
+        if (result == SUMI_OK) result = fill_buffer(weights, batch[taken], list, count, &at, error);
+        // nothing left, or no more room for pieces
+        if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break;
+        taken++;
+        const bool has_room =
+            2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->buffer_count && may_make_buffer(upload));
+        // pinning has taken the time that there was
+        is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin;
+    }
+    if (result == SUMI_OK && taken == 0 && at == *cursor) // never, or this would be called for ever
+        result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit a staging buffer");
+    if (result == SUMI_OK && taken > 0)
+        sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
+    for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_buffer(weights, batch[i], error);
+    if (result != SUMI_OK) { // what did not go has to go again
+        for (int32_t i = upload->piece_count - 1; i >= 0; i--)
+            weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
+        return result;
+    }
+    *cursor = at;
+    return SUMI_OK;
+}
+
+// Buffer by buffer while there is time, one at least: unpinning takes the caller's time, too.
+static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, bool* out_done, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    *out_done = false;
+    for (bool is_first = true; upload != NULL && upload->made > 0; is_first = false) {
+        buffer* s = &upload->buffers[upload->made - 1];
+        if (sumi_clock_ns() >= until_ns) {
+            const CUresult state =
+                is_first && s->is_busy ? weights->device->driver.cuEventQuery(s->event) : CUDA_SUCCESS;
+            if (!is_first || state == CUDA_ERROR_NOT_READY) return SUMI_OK;
+            if (state != CUDA_SUCCESS)
+                return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
+        }
+        SUMI_TRY(wait_for_buffer(weights, s, error));
+        free_buffer(weights, s);
+        upload->made--;
+        upload->next = 0;
+    }
+    close_upload(weights);
+    *out_done = true;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                                   uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(*cursor >= 0 && *cursor <= count);
+    *out_done = false;
+    while (*cursor < count
+           && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows)
+        ++*cursor;
+    if (*cursor < count && weights->upload != NULL && weights->upload->list != list) { // another plan's, left half-way
+        bool is_over = false;
+        SUMI_TRY(finish_upload(weights, until_ns, &is_over, error));
+        if (!is_over) return SUMI_OK;
+    }
+    sumi_result result =
+        *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
+    if (weights->upload != NULL) weights->upload->may_pin = true;
+    while (result == SUMI_OK && *cursor < count) {
+        result = send_batch(weights, list, count, cursor, until_ns, budget_us, error);
+        if (result == SUMI_OK && sumi_clock_ns() >= until_ns) return SUMI_OK;
+    }
+    if (result != SUMI_OK) {
+        close_upload(weights);
+        return result;
+    }
+    return finish_upload(weights, until_ns, out_done, error);
+}
+
+sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
+                                   CUdeviceptr place, sumi_error* error)
+{
+    SUMI_ASSERT(at >= 0 && at < count && place != 0);
+    sumi_cuda_resident* resident = &weights->residents[list[at]];
+    const sumi_cuda_driver* driver = &weights->device->driver;
+    // a plan with more room has left it here
+    if (resident->place.data != 0 && resident->rows_sent >= resident->weight->rows) {
+        SUMI_CU(driver, cuMemcpyDtoDAsync(place, resident->place.data, (size_t)resident->bytes, weights->device->copy),
+                "copying weights on the device");
+        return SUMI_OK;
+    }
+    if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
+    sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
+    const sumi_cuda_weight stays = resident->place;
+    const int32_t rows_there = resident->rows_sent;
+    resident->place = sumi_cuda_place_at(place, resident->weight, resident->form);
+    resident->rows_sent = 0;
+    if (weights->upload != NULL) weights->upload->may_pin = true;
+    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;)
+        result = send_batch(weights, list, at + 1, &cursor, 0, UINT32_MAX, error);
+    resident->place = stays;
+    resident->rows_sent = rows_there;
+    if (result != SUMI_OK) close_upload(weights);
+    return result;
+}

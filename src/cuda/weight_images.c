@@ -1,0 +1,88 @@
+#include "cuda/weight_images.h"
+#include "base/assert.h"
+#include "cuda/driver.h"
+#include "cuda/form.h"
+#include "cuda/mapped.h"
+#include "cuda/pinned.h"
+#include "cuda/residency.h"
+#include "cuda/upload.h"
+#include "cuda/weight_forms.h"
+#include <string.h>
+
+typedef struct image_rows {
+    const sumi_weight* weight;
+    bool is_gated;
+    int32_t begin;
+    uint64_t row_bytes;
+    const sumi_cuda_pinned* to;
+} image_rows;
+
+// One row with the weight's change, rounded.
+static void sum_row(const sumi_weight* weight, int32_t row, uint16_t* to)
+{
+    enum { PIECE = 256 };
+    float values[PIECE];
+    for (int32_t c = 0; c < weight->cols; c += PIECE) {
+        const int32_t count = weight->cols - c < PIECE ? weight->cols - c : PIECE;
+        sumi_weight_block_to_float(weight, (sumi_weight_block){row, 1, c, count}, values, PIECE);
+        sumi_floats_to_bf16(values, to + c, (size_t)count);
+    }
+}
+
+static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const image_rows* rows = context;
+    const sumi_weight* weight = rows->weight;
+    int32_t part = 0, part_begin = 0;
+    for (int32_t r = rows->begin + begin; r < rows->begin + end; r++) {
+        while (r >= part_begin + weight->parts[part].rows) part_begin += weight->parts[part++].rows;
+        const int32_t half = weight->rows / 2, in = r < half ? r : r - half;
+        // as upload_row in kernels/upload.cuh
+        const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r;
+        uint64_t bytes = rows->row_bytes; // a piece holds whole rows
+        unsigned char* to = sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes);
+        if (weight->change != NULL) sum_row(weight, r, (uint16_t*)(void*)to);
+        else
+            memcpy(to, (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes,
+                   (size_t)rows->row_bytes);
+    }
+}
+
+void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
+{
+    SUMI_ASSERT(sumi_cuda_host_makes(weights->residents[index].weight, weights->residents[index].form));
+    SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows && !weights->residents[index].has_image);
+    sumi_cuda_resident* resident = &weights->residents[index];
+    const sumi_weight* weight = resident->weight;
+    image_rows rows = {weight, sumi_cuda_is_gated_form(resident->form), *row,
+                       sumi_cuda_made_row_bytes(weight, resident->form), &resident->image};
+    uint64_t limit = (uint64_t)budget_us * SUMI_CUDA_SLOWEST_BYTES_PER_US
+                   * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
+    limit = limit < (1u << 20) / rows.row_bytes + 1 ? (1u << 20) / rows.row_bytes + 1 : limit;
+    const int32_t count = (uint64_t)(weight->rows - *row) < limit ? weight->rows - *row : (int32_t)limit;
+    sumi_parallel(weights->workers, count, (int32_t)(SUMI_CUDA_ITEM_BYTES / rows.row_bytes) + 1, copy_rows, &rows);
+    *row += count;
+    if (*row >= weight->rows) resident->has_image = true;
+}
+
+bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
+{
+    return sumi_cuda_host_makes(weight, form) && sumi_cuda_mapped_holds(&weights->mapped, weight);
+}
+
+sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
+                                       CUdeviceptr to, sumi_error* error)
+{
+    SUMI_ASSERT(resident->has_image && to != 0);
+    if (resident->chunks > 0)
+        return sumi_cuda_mapped_copy(&weights->mapped, resident->weight, sumi_cuda_is_gated_form(resident->form), to,
+                                     error);
+    for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
+        bytes = resident->bytes - done;
+        const unsigned char* from = sumi_cuda_pinned_at(&resident->image, done, &bytes);
+        SUMI_CU(&weights->device->driver, cuMemcpyHtoDAsync(to + done, from, (size_t)bytes, weights->device->copy),
+                "streaming weights");
+    }
+    return SUMI_OK;
+}

@@ -1,0 +1,55 @@
+#include "engine/desc_checks.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/engine.h"
+#include "engine/models.h"
+#include <math.h>
+#include <string.h>
+
+sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error)
+{
+    SUMI_REFUSE(model == NULL, SUMI_INVALID_ARGUMENT, "model is NULL: fetch a model first");
+    SUMI_REFUSE(model->engine != engine, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
+    return SUMI_OK;
+}
+
+sumi_result sumi_check_size(const sumi_model* model, int32_t width, int32_t height, sumi_error* error)
+{
+    const int32_t multiple = model->info.size_multiple, most = model->info.max_side;
+    SUMI_REFUSE(width < multiple || width > most || width % multiple != 0, SUMI_INVALID_ARGUMENT,
+                "width is %d: give a multiple of %d up to %d", (int)width, (int)multiple, (int)most);
+    SUMI_REFUSE(height < multiple || height > most || height % multiple != 0, SUMI_INVALID_ARGUMENT,
+                "height is %d: give a multiple of %d up to %d", (int)height, (int)multiple, (int)most);
+    return SUMI_OK;
+}
+
+sumi_result sumi_check_finite(const float* values, uint64_t count, const char* member, sumi_error* error)
+{
+    for (uint64_t i = 0; values != NULL && i < count; i++) {
+        SUMI_REFUSE(!isfinite(values[i]), SUMI_INVALID_ARGUMENT, "%s[%llu] is %g: give finite numbers", member,
+                    (unsigned long long)i, (double)values[i]);
+    }
+    return SUMI_OK;
+}
+
+sumi_pixels sumi_pixels_settled(const sumi_pixels* pixels)
+{
+    sumi_pixels settled = *pixels;
+    bool is_plausible = pixels->width > 0 && pixels->width <= SUMI_PIXELS_MAX_SIDE && pixels->channel_count > 0
+                     && pixels->channel_count <= 4;
+    if (settled.row_bytes == 0 && is_plausible) settled.row_bytes = pixels->width * pixels->channel_count;
+    return settled;
+}
+
+sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels)
+{
+    sumi_pixels copy = sumi_pixels_settled(pixels);
+    const unsigned char* from = copy.data;
+    const int32_t apart = copy.row_bytes;
+    copy.row_bytes = copy.width * copy.channel_count;
+    unsigned char* to = sumi_pack(packer, NULL, (uint64_t)copy.row_bytes * (uint64_t)copy.height);
+    for (int32_t y = 0; to != NULL && y < copy.height; y++)
+        memcpy(to + (size_t)y * (size_t)copy.row_bytes, from + (size_t)y * (size_t)apart, (size_t)copy.row_bytes);
+    copy.data = to;
+    return copy;
+}

@@ -1,0 +1,137 @@
+#include "engine/engine_memory.h"
+#include "base/assert.h"
+#include "engine/calls.h"
+#include "engine/device_limit.h"
+#include "engine/engine.h"
+#include "engine/plan_cache.h"
+#include "engine/run.h"
+#include "engine/work.h"
+#include <string.h>
+
+static uint64_t held_on_device(const sumi_engine* engine)
+{
+    sumi_device_facts facts;
+    if (engine->runner->functions->facts == NULL) return 0;
+    engine->runner->functions->facts(engine->runner, &facts);
+    return facts.held[SUMI_MEMORY_WEIGHTS] + facts.held[SUMI_MEMORY_ARENA] + facts.held[SUMI_MEMORY_IMAGE];
+}
+
+void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    if (engine->runner->functions->forget_weights == NULL) return;
+    sumi_run_wait_for_all(engine);
+    engine->runner->functions->forget_weights(engine->runner, weights, count);
+}
+
+void sumi_engine_release(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    sumi_run_wait_for_all(engine);
+    engine->runner->functions->release(engine->runner);
+    atomic_store(&engine->memory.arena_bytes, 0);
+    atomic_store(&engine->memory.scratch_bytes, 0);
+}
+
+sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(entry->model != NULL && entry->need.fits);
+    const uint64_t held_arena = atomic_load(&engine->memory.arena_bytes),
+                   held_scratch = atomic_load(&engine->memory.scratch_bytes);
+    uint64_t arena = entry->plan.arena_bytes > held_arena ? entry->plan.arena_bytes : held_arena;
+    uint64_t scratch = entry->scratch_bytes > held_scratch ? entry->scratch_bytes : held_scratch;
+    bool grows = arena > held_arena || scratch > held_scratch;
+    // Under a budget the old blocks go first: both at once, or one job's arena with another's scratch, may be more than
+    // it allows.
+    if (grows && engine->memory.budget_bytes != 0) {
+        sumi_engine_release(engine);
+        arena = entry->plan.arena_bytes;
+        scratch = entry->scratch_bytes;
+    }
+    sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
+    if (result != SUMI_OK) {
+        sumi_limit_note(engine, result);
+        // half of it may be new; beside a job that leaves nothing was to be made, and its results are there
+        if (engine->jobs.draining == NULL) sumi_engine_release(engine);
+        return result;
+    }
+    atomic_store(&engine->memory.arena_bytes, arena);
+    atomic_store(&engine->memory.scratch_bytes, scratch);
+    return SUMI_OK;
+}
+
+void sumi_engine_trim(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    const sumi_runner_functions* runner = engine->runner->functions;
+    if (engine->runs.current.entry != NULL || engine->jobs.draining != NULL || engine->memory.budget_bytes == 0) return;
+    if (runner->trim != NULL) {
+        if (held_on_device(engine) <= engine->memory.budget_bytes) return;
+        sumi_engine_release(engine);
+        runner->set_budget(engine->runner, sumi_engine_budget(engine));
+        runner->trim(engine->runner);
+        return;
+    }
+    if (atomic_load(&engine->memory.arena_bytes) + atomic_load(&engine->memory.scratch_bytes)
+        <= engine->memory.budget_bytes)
+        return;
+    sumi_engine_release(engine);
+}
+
+sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_engine_set_memory_budget"));
+    sumi_work_lock(engine);
+    engine->memory.budget_bytes = bytes;
+    engine->limit = (sumi_device_limit){0};
+    // a running job keeps what it has until it ends
+    if (engine->jobs.running == NULL && engine->jobs.draining == NULL) sumi_engine_trim(engine);
+    sumi_work_unlock(engine);
+    return sumi_call_end(engine, SUMI_OK, NULL);
+}
+
+static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
+{
+    info->held_bytes[SUMI_MEMORY_WEIGHTS] = atomic_load(&engine->memory.weight_bytes);
+    info->held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->memory.arena_bytes);
+    info->held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->memory.image_bytes);
+    info->held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->memory.scratch_bytes);
+    if (engine->runner->functions->facts == NULL) return;
+    sumi_device_facts facts;
+    engine->runner->functions->facts(engine->runner, &facts);
+    facts.held[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
+    memcpy(info->held_bytes, facts.held, sizeof info->held_bytes);
+    info->device_bytes = facts.bytes;
+    info->uncounted_bytes = facts.uncounted;
+    info->compute_capability = facts.capability;
+    info->driver_version = facts.driver;
+}
+
+void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
+{
+    sumi_engine_info info = {.backend = NULL};
+    read_memory(engine, &info);
+    memcpy(out_bytes, info.held_bytes, sizeof info.held_bytes);
+}
+
+sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
+{
+    sumi_engine_info info = {.backend = "", .device = ""};
+    if (engine == NULL || sumi_call_is_foreign(engine)) return info;
+    info.backend = engine->runner->functions->name(engine->runner);
+    info.device = engine->runner->functions->device(engine->runner);
+    read_memory(engine, &info);
+    info.has_cublaslt =
+        engine->runner->functions->has_cublaslt != NULL && engine->runner->functions->has_cublaslt(engine->runner);
+    info.host_bytes = atomic_load(&engine->heap.held);
+    info.host_peak_bytes = atomic_load(&engine->heap.peak);
+    info.allocation_count = atomic_load(&engine->heap.count);
+    sumi_engine* locked = (sumi_engine*)engine;
+    sumi_mutex_lock(&locked->table);
+    info.job_count = engine->jobs.slot_count - engine->jobs.free_count;
+    SUMI_ASSERT(info.job_count >= 0 && info.job_count <= engine->jobs.slot_count);
+    sumi_mutex_unlock(&locked->table);
+    return info;
+}

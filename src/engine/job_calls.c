@@ -1,0 +1,180 @@
+// What a host asks of a job, whatever its kind: its status, to cancel, to pause, to go first, to forget it.
+#include "base/assert.h"
+#include "engine/calls.h"
+#include "engine/engine.h"
+#include "engine/engine_memory.h"
+#include "engine/job.h"
+#include "engine/work.h"
+#include <stdio.h>
+#include <string.h>
+
+// Hold `table`.
+static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && slot->status.state == SUMI_JOB_QUEUED);
+    int32_t count = 0;
+    for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
+        const sumi_slot* other = &engine->jobs.slots[i];
+        if (other->id == 0) continue;
+        count += other->status.state == SUMI_JOB_RUNNING
+              || (other->status.state == SUMI_JOB_QUEUED && !other->status.paused && sumi_job_is_before(other, slot));
+    }
+    return count;
+}
+
+sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
+{
+    sumi_job_status status = {.state = SUMI_JOB_NONE, .result = SUMI_STALE_HANDLE, .message = ""};
+    if (engine == NULL) return status;
+    if (sumi_call_is_foreign(engine)) {
+        status.result = SUMI_WRONG_STATE;
+        return status;
+    }
+    sumi_engine* locked = (sumi_engine*)engine;
+    sumi_mutex_lock(&locked->table);
+    const sumi_slot* slot = sumi_job_find(engine, job);
+    if (slot != NULL) status = slot->status;
+    if (status.state == SUMI_JOB_QUEUED) status.jobs_ahead = jobs_ahead(engine, slot);
+    sumi_mutex_unlock(&locked->table);
+    if (status.state != SUMI_JOB_NONE) sumi_engine_held_bytes(engine, status.held_bytes);
+    return status;
+}
+
+// A queued job has taken nothing yet and ends here, where no callback may be made; a running one ends when the pump comes
+// to it.
+static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !sumi_job_is_final(slot));
+    slot->cancel_asked = true;
+    if (slot->status.state != SUMI_JOB_QUEUED) return;
+    SUMI_ASSERT(slot->status.paused || engine->jobs.queued_count > 0);
+    engine->jobs.queued_count -= !slot->status.paused;
+    slot->error = (sumi_error){SUMI_CANCELLED, {0}};
+    snprintf(slot->error.text, sizeof slot->error.text, "cancelled %s",
+             slot->has_begun ? "while it was paused" : "before it began");
+    slot->status.paused = false;
+    slot->status.state = SUMI_JOB_CANCELLED;
+    slot->status.result = SUMI_CANCELLED;
+    slot->status.message = slot->error.text;
+    slot->status.seconds_left = 0.0f;
+    slot->is_untold = engine->desc.completion.ended != NULL;
+    engine->jobs.untold_count += slot->is_untold;
+    sumi_condition_broadcast(&engine->changed);
+}
+
+void sumi_job_cancel(sumi_engine* engine, sumi_job job)
+{
+    if (engine == NULL || sumi_call_is_foreign(engine)) return;
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+    sumi_mutex_unlock(&engine->table);
+}
+
+sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_result result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_WRONG_STATE;
+    if (slot != NULL && slot->status.state == SUMI_JOB_QUEUED) {
+        engine->jobs.queued_count += (int32_t)slot->status.paused - (int32_t)paused;
+        slot->status.paused = paused;
+        result = SUMI_OK;
+    } else if (slot != NULL && slot->status.state == SUMI_JOB_RUNNING && !(paused && sumi_job_is_load(slot))) {
+        slot->pause_asked = slot->status.paused = paused;
+        result = SUMI_OK;
+    }
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+    return result;
+}
+
+sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    const bool is_queued = slot != NULL && slot->status.state == SUMI_JOB_QUEUED;
+    if (is_queued) slot->priority = priority;
+    sumi_mutex_unlock(&engine->table);
+    if (slot == NULL) return SUMI_STALE_HANDLE;
+    return is_queued ? SUMI_OK : SUMI_WRONG_STATE;
+}
+
+// Whether a list of jobs names `a` before `b`.
+static bool is_listed_before(const sumi_slot* a, const sumi_slot* b)
+{
+    const bool is_a_queued = a->status.state == SUMI_JOB_QUEUED, is_b_queued = b->status.state == SUMI_JOB_QUEUED;
+    const int32_t group_a = sumi_job_is_final(a) ? 2 : is_a_queued, group_b = sumi_job_is_final(b) ? 2 : is_b_queued;
+    if (group_a != group_b) return group_a < group_b;
+    return is_a_queued ? sumi_job_is_before(a, b) : a->order < b->order;
+}
+
+int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity)
+{
+    if (asked == NULL || sumi_call_is_foreign(asked)) return 0;
+    sumi_engine* engine = (sumi_engine*)asked;
+    const int32_t room = into == NULL ? 0 : capacity;
+    int32_t count = 0, written = 0;
+    sumi_mutex_lock(&engine->table);
+    // Each goes to its place among those before it, so that nothing but the caller's memory is needed.
+    for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
+        const sumi_slot* slot = &engine->jobs.slots[i];
+        if (!sumi_job_is_listed(slot)) continue;
+        count++;
+        int32_t low = 0, high = written;
+        while (low < high) {
+            const int32_t middle = low + (high - low) / 2;
+            const bool is_after = is_listed_before(sumi_job_find(engine, into[middle]), slot);
+            low = is_after ? middle + 1 : low;
+            high = is_after ? high : middle;
+        }
+        if (low >= room) continue;
+        written += written < room;
+        memmove(into + low + 1, into + low, (size_t)(written - low - 1) * sizeof *into);
+        into[low] = (sumi_job){slot->id};
+    }
+    sumi_mutex_unlock(&engine->table);
+    return count;
+}
+
+static void discard(sumi_engine* engine, sumi_job job)
+{
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    bool frees = false, has_weights = false;
+    if (slot != NULL) {
+        if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+        frees = sumi_job_is_final(slot);
+        has_weights = sumi_job_is_load(slot);
+        sumi_job_forget_completion(engine, slot);
+        slot->is_discarded = true; // from here on the id is stale, and a thread of ours may free the slot
+    }
+    sumi_mutex_unlock(&engine->table);
+    if (slot == NULL) return;
+    if (frees && has_weights) { // taken off a device while nothing else is done there
+        sumi_work_lock(engine);
+        sumi_job_free(engine, slot);
+        sumi_work_unlock(engine);
+    } else if (frees) {
+        sumi_job_free(engine, slot);
+    } else if (engine->desc.pump == SUMI_PUMP_UPDATE) {
+        // Between two updates nothing runs, so the slot is free at once.
+        sumi_work_lock(engine);
+        if (engine->jobs.running == slot || engine->jobs.draining == slot) {
+            sumi_error cancelled = {SUMI_CANCELLED, "discarded while it ran"};
+            sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
+        }
+        sumi_work_unlock(engine);
+    }
+}
+
+void sumi_job_discard(sumi_engine* engine, sumi_job job)
+{
+    if (engine == NULL || sumi_call_begin(engine, "sumi_job_discard") != SUMI_OK) return;
+    discard(engine, job);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
+}

@@ -1,0 +1,360 @@
+#include "engine/job_inputs.h"
+#include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/job_request.h"
+#include "engine/plan_job.h"
+#include "engine/references.h"
+#include "engine/resize.h"
+#include "pictures/masks.h"
+#include <string.h>
+
+// Of what reserve_mask takes.
+static uint64_t mask_value_bytes(const sumi_plan_job* job)
+{
+    return sumi_plan_job_latent_size(job) * sizeof(float) + 2 * (uint64_t)job->width * (uint64_t)job->height;
+}
+static uint64_t mask_edge_bytes(const sumi_plan_job* job)
+{
+    return job->mask_feather > 0 ? (uint64_t)job->width * (uint64_t)job->height * sizeof(uint16_t) : 0;
+}
+
+uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job)
+{
+    const int32_t width = job->width, height = job->height;
+    uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
+    if (job->start_image.data != NULL) {
+        const sumi_resize_args resize = {&job->start_image, width, height, SUMI_FILTER_LANCZOS};
+        bytes += sumi_resize_bytes(&resize) + (uint64_t)width * (uint64_t)height * 3;
+    }
+    if (job->mask.data != NULL) {
+        const sumi_resize_args resize = {&job->mask, width, height, SUMI_FILTER_LANCZOS};
+        bytes += mask_value_bytes(job) + mask_edge_bytes(job);
+        bytes += sumi_pixels_mask_bytes(&job->mask, width, height);
+        if (job->mask.channel_count != 4) bytes += sumi_resize_bytes(&resize); // see write_latent_mask
+    }
+    return bytes;
+}
+
+static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
+                        const void* data, uint64_t bytes)
+{
+    engine->runner->functions->write(engine->runner, &job->entry->plan, value, offset, data, bytes);
+}
+
+// Activations are float32 or bfloat16, as the runner likes; the engine's side is always float32. Conversion goes
+// through the workspace.
+static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
+                                     const float* data, size_t count, sumi_error* error)
+{
+    SUMI_ASSERT(count > 0);
+    SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
+    if (job->entry->plan.activation_bytes == 4) {
+        write_value(engine, job, value, first * 4, data, count * 4);
+        return SUMI_OK;
+    }
+    SUMI_TRY(
+        sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features on their way in", error));
+    sumi_floats_to_bf16(data, engine->workspace.values.data, count);
+    write_value(engine, job, value, first * 2, engine->workspace.values.data, count * 2);
+    return SUMI_OK;
+}
+
+// Token ids of the prompts that the plan encodes, and the steps' times and factors.
+static void write_ids_and_steps(sumi_engine* engine, const sumi_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->plan_prompt_count <= job->prompt_count);
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    for (int32_t p = 0; p < job->plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
+        for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
+            sumi_pipeline_rows ids = pipeline->ids[p][e];
+            if (prompt->text == NULL || ids.value.id == 0) continue;
+            const int32_t skipped = prompt->token_count[e] - ids.count; // they are the first prompt's
+            const int32_t* from =
+                sumi_plan_job_ids(&engine->workspace, slot->model, job, job->plan_prompts[p], e) + skipped;
+            write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
+                        (uint64_t)ids.count * sizeof *from);
+        }
+    }
+    if (job->goal != SUMI_GOAL_IMAGES) return;
+    const size_t count = (size_t)job->evaluation_count;
+    write_value(engine, job, pipeline->times, 0, job->times, count * sizeof *job->times);
+    write_value(engine, job, pipeline->solver, 0, job->rows, count * sizeof *job->rows);
+}
+
+// The next piece of the features of the prompts that were encoded before.
+static sumi_result write_features(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
+                                  sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    size_t before = 0;
+    for (int32_t p = 0; p < job->plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
+        for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
+            const sumi_pipeline_rows features = pipeline->features[p][e];
+            if (prompt->text != NULL || features.value.id == 0) continue;
+            const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
+            if (job->moved < before + count) {
+                const size_t at = job->moved - before,
+                             part = count - at < SUMI_FEATURE_PIECE_VALUES ? count - at : SUMI_FEATURE_PIECE_VALUES;
+                *out_done = false;
+                job->moved += part;
+                return write_activations(engine, job, features.value, (uint64_t)features.row * width + at,
+                                         prompt->features[e] + at, part, error);
+            }
+            before += count;
+        }
+    }
+    *out_done = true;
+    return SUMI_OK;
+}
+
+// A piece of the start: latents at once, an image over several slices.
+static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    *out_done = true;
+    if (job->start_latents != NULL) {
+        const uint64_t bytes = sumi_plan_job_latent_values(job) * sizeof(float);
+        for (int32_t i = 0; i < job->batch_count; i++)
+            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->start_latents, bytes);
+    }
+    if (job->start_image.data == NULL) return SUMI_OK;
+    sumi_pixels picture;
+    const sumi_resize_args resize = {&job->start_image, job->width, job->height, SUMI_FILTER_LANCZOS};
+    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
+    if (!*out_done) return SUMI_OK;
+    const uint64_t bytes = (uint64_t)job->width * (uint64_t)job->height * 3;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
+    SUMI_TRY(
+        // of the right size: allocates nothing
+        sumi_pixels_to_rgb(&engine->heap, &picture, job->width, job->height, engine->workspace.values.data, error));
+    write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
+    return SUMI_OK;
+}
+
+// The mask in full size and what becomes of it lie in the workspace until the last piece.
+typedef struct mask_blocks {
+    float* latent;
+    uint8_t *mask, *opacity;
+    uint16_t* distances; // NULL: no feather
+} mask_blocks;
+
+static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, mask_blocks* out, sumi_error* error)
+{
+    const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
+    sumi_block *values = &engine->workspace.values, *between = &engine->workspace.between;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, values, mask_value_bytes(job), "a mask", error));
+    out->latent = values->data;
+    out->mask = (uint8_t*)(out->latent + sumi_plan_job_latent_size(job));
+    out->opacity = out->mask + pixels;
+    out->distances = NULL;
+    if (job->mask_feather > 0) {
+        SUMI_TRY(sumi_block_reserve(&engine->heap, between, mask_edge_bytes(job), "a mask's edge", error));
+        out->distances = between->data;
+    }
+    return SUMI_OK;
+}
+
+// The mask as the solver reads it. out_done: it is written, and in `blocks`.
+static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    sumi_pixels picture = job->mask;
+    *out_done = true;
+    // alpha counts in a mask, and takes the way through premultiplied colours in one go
+    if (job->mask.channel_count != 4) {
+        const sumi_resize_args resize = {&job->mask, job->width, job->height, SUMI_FILTER_LANCZOS};
+        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
+        if (!*out_done) return SUMI_OK;
+    }
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
+    sumi_temporary temporary;
+    sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
+    sumi_result result =
+        sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, blocks.mask, blocks.latent, error);
+    sumi_temporary_end(&temporary);
+    if (result == SUMI_OK) {
+        write_value(engine, job, job->entry->pipeline.mask, 0, blocks.latent,
+                    sumi_plan_job_latent_size(job) * sizeof(float));
+    }
+    return result;
+}
+
+#define DISTANCE_PIXELS 500000 // of a piece: about two milliseconds
+
+static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
+    const sumi_value opacity = job->entry->pipeline.opacity;
+    *out_done = true;
+    if (job->mask.data == NULL) return SUMI_OK;
+    if (job->mask_rows == 0) {
+        SUMI_TRY(write_latent_mask(engine, job, out_done, error));
+        if (!*out_done || opacity.id == 0) return SUMI_OK;
+    }
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
+    const int32_t height = job->height, width = job->width;
+    if (blocks.distances != NULL && job->mask_rows < 2 * height) {
+        const bool upward = job->mask_rows >= height;
+        const int32_t first = upward ? job->mask_rows - height : job->mask_rows;
+        int32_t count = DISTANCE_PIXELS / width + 1;
+        count = count < height - first ? count : height - first;
+        sumi_mask_distances(blocks.mask, width, height, upward ? height - first - count : first,
+                            upward ? height - first : first + count, upward, blocks.distances);
+        job->mask_rows += count;
+        *out_done = false;
+        return SUMI_OK;
+    }
+    const size_t pixels = (size_t)width * (size_t)height;
+    sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->mask_feather, blocks.opacity);
+    write_value(engine, job, opacity, 0, blocks.opacity, pixels);
+    job->mask_rows = 0;
+    return SUMI_OK;
+}
+
+// What is made of a reference, one after the other: references.h.
+typedef enum reference_stage { FOR_AUTOENCODER, BEFORE_VISION, FOR_VISION, REFERENCE_STAGES } reference_stage;
+
+// A piece of a resize, and with the last one the picture in RGB, in `block` of the workspace.
+static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, const sumi_resize_args* args,
+                                    sumi_block* block, bool* out_done, sumi_error* error)
+{
+    sumi_pixels picture;
+    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, args, &job->resize, out_done, &picture, error));
+    if (!*out_done) return SUMI_OK;
+    const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference picture", error));
+    // of the right size: allocates nothing
+    return sumi_pixels_to_rgb(&engine->heap, &picture, args->width, args->height, block->data, error);
+}
+
+// A piece of what is made of a reference. The picture for the autoencoder and the one before the vision tower lie in the
+// same block; where they are of one size they are one.
+static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
+                                   bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->entry != NULL && index >= 0 && index < job->references.count);
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const sumi_reference* reference = &job->references.list[index];
+    const sumi_picture_size read = reference->sizes.autoencoder, first = reference->sizes.first,
+                            seen = reference->sizes.vision;
+    sumi_workspace* workspace = &engine->workspace;
+    const sumi_value vision = pipeline->vision_pixels[index];
+    *out_done = true;
+    if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded
+    if (stage == FOR_AUTOENCODER) {
+        const sumi_resize_args args = {&reference->source, read.width, read.height, SUMI_FILTER_LANCZOS};
+        SUMI_TRY(resize_reference(engine, job, &args, &workspace->first, out_done, error));
+        if (!*out_done) return SUMI_OK;
+        const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
+        if (job->goal == SUMI_GOAL_PROMPTS)
+            memcpy(job->prompt->references[index], workspace->first.data, (size_t)bytes);
+        else write_value(engine, job, pipeline->reference_pixels[index], 0, workspace->first.data, bytes);
+        return SUMI_OK;
+    }
+    if (stage == BEFORE_VISION) {
+        if (first.width == read.width && first.height == read.height) return SUMI_OK;
+        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS};
+        return resize_reference(engine, job, &args, &workspace->first, out_done, error);
+    }
+    const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
+    const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
+    SUMI_TRY(resize_reference(engine, job, &args, &workspace->values, out_done, error));
+    if (*out_done)
+        write_value(engine, job, vision, 0, workspace->values.data, (uint64_t)seen.width * (uint64_t)seen.height * 3);
+    return SUMI_OK;
+}
+
+// The pieces of INPUT: texts, the start, the mask, then the stages of each reference.
+#define FIRST_REFERENCE_PIECE 3
+
+sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    bool is_over = true;
+    const int32_t at = job->cursor - FIRST_REFERENCE_PIECE;
+    if (job->cursor == 0 && job->moved == 0) write_ids_and_steps(engine, slot);
+    if (job->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
+    else if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
+    else if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
+    else
+        SUMI_TRY(write_reference(engine, job, at / REFERENCE_STAGES, (reference_stage)(at % REFERENCE_STAGES), &is_over,
+                                 error));
+    if (is_over) job->cursor++;
+    *out_done = job->cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->references.count;
+    return SUMI_OK;
+}
+
+// ---- Noise ----------------------------------------------------------------------------------------------------------
+
+#define NOISE_VALUES (16 * 1024)     // a piece: some dozen microseconds
+#define NOISE_VALUES_CUDA (2 * 1024) // sines in double precision
+
+static size_t noise_piece(const sumi_plan_job* job)
+{
+    const size_t count = sumi_plan_job_latent_values(job),
+                 part = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
+    // a call's last values are drawn in another way when they are no multiple of 16
+    return count % 16 != 0 || part > count ? count : part;
+}
+
+// of an item
+size_t sumi_plan_job_noise_values(const sumi_plan_job* job)
+{
+    return sumi_plan_job_latent_values(job)
+         * ((sumi_plan_job_draws_posterior(job) ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0));
+}
+
+// A piece of one item's noise. One generator: the posterior's noise first, the main noise second, as the reference
+// draws them. Each item has its own, seeded with its own seed.
+sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->cursor >= 0 && job->cursor < job->batch_count);
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const size_t count = sumi_plan_job_latent_values(job), item = (size_t)(job->batch_begin + job->cursor);
+    const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA,
+               is_posterior = samples && job->drawn < count;
+    const size_t all = sumi_plan_job_noise_values(job), at = samples && !is_posterior ? job->drawn - count : job->drawn;
+    *out_done = job->drawn >= all;
+    if (*out_done) return SUMI_OK;
+    if (job->drawn == 0 && is_cuda)
+        sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors,
+                             job->threads_per_multiprocessor);
+    else if (job->drawn == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
+
+    const float* given = is_posterior                   ? job->start_noise
+                       : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count
+                                                        : NULL;
+    const size_t part = noise_piece(job) < count - at ? noise_piece(job) : count - at;
+    SUMI_ASSERT(part > 0 && at + part <= count);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, part * sizeof(float), "noise", error));
+    float* values = engine->workspace.values.data;
+    if (given == NULL && is_cuda) {
+        sumi_torch_cuda_randn_part(&job->generator.cuda, values, count, at, part);
+        if (at + part == count) sumi_torch_cuda_skip(&job->generator.cuda, count);
+    } else if (given == NULL) {
+        sumi_torch_cpu_randn(&job->generator.cpu, values, part);
+    }
+    write_value(engine, job,
+                is_posterior                   ? pipeline->eps
+                : sumi_plan_job_has_start(job) ? pipeline->noise
+                                               : pipeline->x,
+                ((size_t)job->cursor * count + at) * sizeof(float), given != NULL ? given + at : values,
+                part * sizeof(float));
+    job->drawn += part;
+    SUMI_ASSERT(job->drawn <= all);
+    *out_done = job->drawn >= all;
+    return SUMI_OK;
+}
+
+double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job)
+{
+    return engine->overhead_us[SUMI_OVERHEAD_NOISE]
+         * (double)((sumi_plan_job_noise_values(job) + noise_piece(job) - 1) / noise_piece(job));
+}

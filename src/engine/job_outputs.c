@@ -1,0 +1,362 @@
+#include "engine/job_outputs.h"
+#include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/plan_job.h"
+#include "engine/pool.h"
+#include "engine/prompts.h"
+#include <math.h>
+#include <string.h>
+
+int32_t sumi_format_bytes(sumi_format format)
+{
+    switch (format) {
+    case SUMI_FORMAT_RGBA8:
+    case SUMI_FORMAT_BGRA8: return 4;
+    case SUMI_FORMAT_RGB8: return 3;
+    case SUMI_FORMAT_RGB32F: return 12;
+    }
+    return 0;
+}
+
+static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
+{
+    if (sumi_job_item_stays_on_device(item)) return 0;
+    return (uint64_t)job->width * (uint64_t)job->height * (uint64_t)sumi_format_bytes(item->target.format);
+}
+
+static void pack_products(sumi_packer* packer, sumi_plan_job* job)
+{
+    if (job->goal == SUMI_GOAL_PROMPTS) return;
+    job->latents =
+        sumi_pack(packer, NULL, (uint64_t)job->item_count * sumi_plan_job_latent_values(job) * sizeof(float));
+    if (job->preview_every > 0) {
+        for (int i = 0; i < 2; i++)
+            job->previews[i] = sumi_pack(packer, NULL, (uint64_t)job->item_count * sumi_plan_job_latent_size(job) * 4);
+    }
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        if (job->items[i].target.host_memory != NULL)
+            job->items[i].pixels = sumi_pack(packer, NULL, picture_bytes(job, &job->items[i]));
+    }
+}
+
+uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
+{
+    sumi_plan_job measured = *job; // the pointers that packing sets are NULL while it measures, so nothing is lost
+    sumi_packer packer = {NULL, 0};
+    if (job->goal == SUMI_GOAL_IMAGES && job->items == NULL) return 0;
+    pack_products(&packer, &measured);
+    uint64_t bytes = packer.used;
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        if (job->items[i].target.host_memory == NULL) bytes += picture_bytes(job, &job->items[i]);
+    }
+    return bytes;
+}
+
+sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    sumi_plan_job* job = &slot->u.plan;
+    const size_t held = slot->products.bytes;
+    sumi_packer packer = {NULL, 0};
+    pack_products(&packer, job);
+    sumi_result result = sumi_block_reserve(&engine->heap, &slot->products, packer.used, "finished pictures", error);
+    atomic_fetch_add(&engine->memory.image_bytes, slot->products.bytes);
+    atomic_fetch_sub(&engine->memory.image_bytes, held);
+    SUMI_TRY(result);
+    packer = (sumi_packer){slot->products.data, 0};
+    pack_products(&packer, job);
+
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        sumi_job_item* item = &job->items[i];
+        // there: this is the second try
+        if (item->target.host_memory != NULL || sumi_job_item_stays_on_device(item) || item->picture != NULL) continue;
+        SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
+        item->pixels = item->picture->pixels;
+    }
+    if (job->goal == SUMI_GOAL_PROMPTS && job->prompt == NULL) {
+        const sumi_network_info* info = &slot->model->info;
+        int32_t rows[SUMI_MAX_TEXT_ENCODERS];
+        for (int32_t e = 0; e < info->text_encoder_count; e++)
+            rows[e] = sumi_network_feature_rows(slot->model->network, e, job->prompts[0].token_count[e]);
+        sumi_prompt_shape shape = {.family = info->family,
+                                   .encoder_count = info->text_encoder_count,
+                                   .token_count = rows,
+                                   .width = info->feature_width,
+                                   .reference_count = job->references.count};
+        for (int32_t i = 0; i < shape.reference_count; i++)
+            shape.references[i] = job->references.list[i].sizes.autoencoder;
+        SUMI_TRY(sumi_prompt_create(engine, &shape, &job->prompt, error));
+    }
+    return SUMI_OK;
+}
+
+// ---- Behind the last slice ------------------------------------------------------------------------------------------
+
+static void read_plan_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
+                            void* into, uint64_t bytes)
+{
+    engine->runner->functions->read(engine->runner, &job->entry->plan, value, offset, into, bytes);
+}
+
+sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value,
+                                      sumi_error* error)
+{
+    SUMI_ASSERT(job->entry != NULL);
+    const sumi_runner_functions* runner = engine->runner->functions;
+    if (runner->fetch == NULL || value.id == 0) return SUMI_OK;
+    return runner->fetch(engine->runner, &job->entry->plan, value, error);
+}
+
+// Whether a device makes four channels of an item's three: the processor would take longer for that than for the copy.
+static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
+{
+    const sumi_format format = item->target.format;
+    return engine->runner->functions->publish != NULL && !sumi_job_item_stays_on_device(item)
+        && (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8);
+}
+
+// Where the four channels lie: over the item's activations, which nobody reads after the bytes were made of them.
+static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
+{
+    SUMI_ASSERT(item >= job->batch_begin && item < job->batch_begin + job->batch_count);
+    return (uint64_t)(item - job->batch_begin) * (uint64_t)job->width * (uint64_t)job->height * 3
+         * (uint64_t)job->entry->plan.activation_bytes;
+}
+
+// Pictures in formats that the plan does not write, and pictures that the host wants on the device: behind the last
+// slice.
+sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
+{
+    SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
+    for (int32_t i = 0; i < job->batch_count; i++) {
+        const sumi_job_item* item = &job->items[job->batch_begin + i];
+        const sumi_target* target = &item->target;
+        if (!sumi_job_item_stays_on_device(item) && !widens_on_device(engine, item)) continue;
+        const bool is_given = sumi_job_item_stays_on_device(item) && target->row_bytes != 0,
+                   is_upward = sumi_job_item_stays_on_device(item) && target->bottom_up;
+        const uint64_t row = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format));
+        const sumi_publication picture = {
+            .value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
+            .first_pixel = (uint64_t)i * pixels,
+            .width = job->width,
+            .height = job->height,
+            .format = target->format,
+            .address = target->device_address + (is_upward ? (uint64_t)(job->height - 1) * row : 0),
+            .into = pipeline->picture,
+            .into_offset = wide_offset(job, job->batch_begin + i),
+            .row_bytes = is_upward ? 0 - row : row,
+            .event = target->event};
+        job->is_publishing = job->is_publishing || sumi_job_item_stays_on_device(item);
+        SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
+    }
+    return SUMI_OK;
+}
+
+// What read_output will read, on its way behind the last slice.
+sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    if (job->goal == SUMI_GOAL_ENCODE) return sumi_plan_job_fetch_value(engine, job, pipeline->clean, error);
+    if (job->goal == SUMI_GOAL_PROMPTS) {
+        for (int32_t e = 0; e < job->prompt->encoder_count; e++)
+            SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->features[0][e].value, error));
+        return SUMI_OK;
+    }
+    bool has_picture = false, has_bytes = false;
+    for (int32_t i = job->batch_begin; i < job->batch_begin + job->batch_count; i++) {
+        const bool is_picture =
+            job->items[i].target.format == SUMI_FORMAT_RGB32F || widens_on_device(engine, &job->items[i]);
+        if (sumi_job_item_stays_on_device(&job->items[i])) continue;
+        has_picture = has_picture || is_picture;
+        has_bytes = has_bytes || !is_picture;
+    }
+    SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->x, error));
+    SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->not_finite, error));
+    if (has_bytes) SUMI_TRY(sumi_plan_job_fetch_value(engine, job, pipeline->bytes, error));
+    return has_picture ? sumi_plan_job_fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
+}
+
+// The preview buffer that nobody reads is filled, then the two change places.
+sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
+    SUMI_ASSERT(job->preview_every > 0 && (job->preview_front == 0 || job->preview_front == 1));
+    const size_t size = sumi_plan_job_latent_size(job);
+    const uint64_t bytes = (uint64_t)job->batch_count * 3 * size * sizeof(float);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
+    const float* rgb = engine->workspace.values.data;
+    read_plan_value(engine, job, job->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
+    const int32_t back = 1 - job->preview_front;
+    // those of other batches stay
+    if (job->batch_count < job->item_count)
+        memcpy(job->previews[back], job->previews[job->preview_front], (size_t)job->item_count * size * 4);
+    unsigned char* to = job->previews[back] + (size_t)job->batch_begin * size * 4;
+    for (int32_t i = 0; i < job->batch_count; i++)
+        sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
+    sumi_mutex_lock(&engine->table);
+    job->preview_front = back;
+    slot->status.preview_version++;
+    sumi_mutex_unlock(&engine->table);
+    return SUMI_OK;
+}
+
+// ---- After the run --------------------------------------------------------------------------------------------------
+
+// In pieces that stay in the first cache between the copy and the conversion.
+static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
+                             float* into, size_t count)
+{
+    SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
+    if (job->entry->plan.activation_bytes == 4) {
+        read_plan_value(engine, job, value, first * 4, into, count * 4);
+        return;
+    }
+    uint16_t halves[4096];
+    for (size_t done = 0, part; done < count; done += part) {
+        part = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
+        read_plan_value(engine, job, value, (first + done) * 2, halves, part * 2);
+        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, part);
+    }
+}
+
+// Rows [row, row + row_count) of an item's picture in the target's format.
+static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count,
+                      unsigned char* pixels)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const size_t width = (size_t)job->width, count = width * (size_t)row_count, from = width * (size_t)row;
+    const uint64_t first = ((uint64_t)(item - job->batch_begin) * width * (uint64_t)job->height + from) * 3;
+    const sumi_format format = job->items[item].target.format;
+    if (format == SUMI_FORMAT_RGB8) {
+        read_plan_value(engine, job, pipeline->bytes, first, pixels, count * 3);
+    } else if (format == SUMI_FORMAT_RGB32F) {
+        float* values = (float*)(void*)pixels; // in a block of ours, aligned
+        read_activations(engine, job, pipeline->picture, first, values, count * 3);
+        for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
+    } else if (widens_on_device(engine, &job->items[item])) {
+        read_plan_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
+    } else {
+        // into the last three quarters, then spread from the front: the reader stays ahead of the writer
+        const unsigned char* rgb = pixels + count;
+        read_plan_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
+        for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
+            const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
+            pixels[0] = format == SUMI_FORMAT_BGRA8 ? b : r, pixels[1] = g;
+            pixels[2] = format == SUMI_FORMAT_BGRA8 ? r : b, pixels[3] = 255;
+        }
+    }
+}
+
+// The same into the picture, whose rows are one behind the other: with bottom_up the last one first.
+static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
+{
+    SUMI_ASSERT(item >= job->batch_begin && item < job->batch_begin + job->batch_count);
+    SUMI_ASSERT(row >= 0 && row_count >= 1 && row + row_count <= job->height);
+    SUMI_ASSERT(job->items[item].pixels != NULL);
+    const sumi_target* target = &job->items[item].target;
+    const size_t row_bytes = (size_t)job->width * (size_t)sumi_format_bytes(target->format);
+    unsigned char* pixels = job->items[item].pixels;
+    if (!target->bottom_up) read_rows(engine, job, item, row, row_count, pixels + (size_t)row * row_bytes);
+    for (int32_t r = row; r < row + row_count && target->bottom_up; r++)
+        read_rows(engine, job, item, r, 1, pixels + (size_t)(job->height - 1 - r) * row_bytes);
+}
+
+static sumi_result check_finite(const float* values, size_t count, const char* what, sumi_error* error)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < count; i++) bad += !isfinite(values[i]);
+    if (bad == 0) return SUMI_OK;
+    return sumi_fail(error, SUMI_NOT_FINITE,
+                     "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged", bad, count,
+                     what);
+}
+
+// The next piece of the features that were encoded.
+static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    size_t before = 0;
+    for (int32_t e = 0; e < job->prompt->encoder_count; e++) {
+        const size_t width = (size_t)job->prompt->width[e], count = (size_t)job->prompt->token_count[e] * width;
+        if (job->moved < before + count) {
+            const size_t at = job->moved - before,
+                         part = count - at < SUMI_FEATURE_PIECE_VALUES ? count - at : SUMI_FEATURE_PIECE_VALUES;
+            float* into = job->prompt->features[e] + at;
+            read_activations(engine, job, pipeline->features[0][e].value,
+                             (uint64_t)pipeline->features[0][e].row * width + at, into, part);
+            job->moved += part;
+            *out_done = at + part == count && e + 1 == job->prompt->encoder_count;
+            return check_finite(into, part, "the prompt's features", error);
+        }
+        before += count;
+    }
+    *out_done = true;
+    return SUMI_OK;
+}
+
+static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t index, sumi_error* error)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->goal != SUMI_GOAL_PROMPTS && index >= job->batch_begin && index < job->item_count);
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const size_t count = sumi_plan_job_latent_values(job);
+    float* latents = job->latents + (size_t)index * count;
+    read_plan_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
+                    (uint64_t)(index - job->batch_begin) * count * sizeof(float), latents, count * sizeof(float));
+    if (job->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
+    if (index == job->batch_begin) {
+        int32_t bad = 0;
+        read_plan_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
+        if (bad != 0) {
+            const bool is_given = job->noise_values != NULL || job->start_latents != NULL || job->start_noise != NULL;
+            return sumi_fail(error, SUMI_NOT_FINITE,
+                             "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are "
+                             "damaged, or a scale is far too large%s",
+                             (int)bad, (long long)job->batch_count * job->width * job->height * 3,
+                             is_given ? ", or so are values of the noise or the latents that were given" : "");
+        }
+    }
+    return SUMI_OK;
+}
+
+// a piece: some dozen microseconds of copying, three times that where the processor converts
+#define OUTPUT_PIXELS (32 * 1024)
+
+static int32_t output_rows(const sumi_plan_job* job)
+{
+    return OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1;
+}
+
+sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
+                                      sumi_error* error)
+{
+    if (job->goal == SUMI_GOAL_PROMPTS) return read_features(engine, job, out_done, error);
+    SUMI_ASSERT(job->row >= 0 && job->row < job->height);
+    const int32_t item = job->batch_begin + job->cursor;
+    if (job->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
+    if (job->goal == SUMI_GOAL_IMAGES && !sumi_job_item_stays_on_device(&job->items[item])) {
+        const int32_t left = job->height - job->row, rows = output_rows(job) < left ? output_rows(job) : left;
+        read_picture(engine, job, item, job->row, rows);
+        job->row += rows;
+        if (job->row < job->height) return SUMI_OK;
+        job->row = 0;
+    }
+    *out_done = ++job->cursor >= job->batch_count;
+    return SUMI_OK;
+}
+
+double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job)
+{
+    int32_t pieces = 1;
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        if (!sumi_job_item_stays_on_device(&job->items[i]))
+            pieces = (job->height + output_rows(job) - 1) / output_rows(job);
+    }
+    return engine->overhead_us[SUMI_OVERHEAD_OUTPUT] * pieces;
+}

@@ -1,0 +1,251 @@
+#include "engine/job_phases.h"
+#include "base/assert.h"
+#include "engine/calls.h"
+#include "engine/deadline.h"
+#include "engine/device_limit.h"
+#include "engine/engine.h"
+#include "engine/engine_memory.h"
+#include "engine/frame_budget.h"
+#include "engine/job.h"
+#include "engine/job_inputs.h"
+#include "engine/job_outputs.h"
+#include "engine/job_request.h"
+#include "engine/job_shortage.h"
+#include "engine/job_slices.h"
+#include "engine/pause.h"
+#include "engine/plan_cache.h"
+#include "engine/plan_job.h"
+#include "engine/plan_key.h"
+#include "engine/pool.h"
+#include "engine/prompts.h"
+#include "engine/run.h"
+#include "sampling/schedule.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(slot == engine->jobs.running && job->batch_begin >= 0);
+    sumi_plan_request request;
+    if (!job->has_reviewed && engine->jobs.draining == NULL) sumi_limit_review(engine);
+    job->has_reviewed = true;
+    if (engine->runner->functions->set_budget != NULL)
+        engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
+    const bool is_new = job->batch_begin == 0 && job->kept_at == 0; // otherwise the steps are settled
+    if (is_new) job->settled_steps = job->step_count;
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request,
+                                   error));
+    SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
+    if (job->deadline_ms > 0 && is_new) {
+        int32_t steps = sumi_deadline_step_count(engine, slot, job->step_count);
+        if (steps < job->step_count) {
+            char text[128];
+            snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps,
+                     (int)job->step_count);
+            sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+            job->settled_steps = steps;
+            SUMI_TRY(
+                sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
+            SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
+        }
+    }
+    return SUMI_OK;
+}
+
+static sumi_result reserve_memory(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->entry != NULL);
+    SUMI_TRY(sumi_plan_job_reserve_products(engine, slot, error));
+    SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
+    slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
+    return SUMI_OK;
+}
+
+// Weights and graphs, a piece at a time; nothing to do on the processor.
+static sumi_result prepare_device(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    sumi_plan_entry* entry = slot->u.plan.entry;
+    SUMI_ASSERT(slot == engine->jobs.running && entry != NULL);
+    *out_done = true;
+    if (runner->prepare != NULL) {
+        const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
+        float progress = 0.0f;
+        const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
+        sumi_limit_note(engine, result);
+        if (result != SUMI_OK) return result;
+    }
+    if (!*out_done) return SUMI_OK;
+    if (slot->u.plan.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
+    sumi_run_begin(engine, entry);
+    sumi_deadline_begin(engine, slot);
+    return SUMI_OK;
+}
+
+// After some of the items: whether there are others.
+static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
+{
+    SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
+    for (int32_t i = 0; i < job->batch_count; i++)
+        job->items[job->batch_begin + i].step_count = job->run_steps - job->adaption.skipped;
+    job->batch_begin += job->batch_count;
+    const int32_t left = job->item_count - job->batch_begin;
+    if (left <= 0) return false;
+    if (job->batch_count > left) job->batch_count = left;
+    engine->runs.current = (sumi_run){.entry = NULL}; // its plan may go
+    job->entry = NULL;
+    sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
+    return true;
+}
+
+// Whether a job may take its plan beside the one that drains: it is there, and the device has all of it.
+static bool can_follow(sumi_engine* engine, sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->jobs.draining != NULL);
+    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_request request;
+    sumi_error none = {SUMI_OK, {0}};
+    // a deadline may mean a plan that is not there yet
+    if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false;
+    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none)
+        != SUMI_OK)
+        return false;
+    const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
+    if (entry == NULL) return false;
+    const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed > 0 || entry->tile_latent > 0);
+    if (is_cut_short && !job->has_reviewed) return false; // once nothing runs, it asks whether there is more memory
+    return engine->runner->functions->is_ready(engine->runner, &entry->plan);
+}
+
+// Once per job, when the tokens of all its texts are known.
+static void tell_cut_tokens(sumi_engine* engine, sumi_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const int32_t told = slot->live.cut_tokens;
+    for (int32_t i = 0; i < job->prompt_count; i++) {
+        if (job->prompts[i].cut_tokens > slot->live.cut_tokens) slot->live.cut_tokens = job->prompts[i].cut_tokens;
+    }
+    if (slot->live.cut_tokens == told) return;
+    char text[160];
+    snprintf(text, sizeof text, "a text is %d tokens longer than the model reads: its end is cut off; make it shorter",
+             (int)slot->live.cut_tokens);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+}
+
+sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                               sumi_error* error)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot->status.state == SUMI_JOB_RUNNING);
+    sumi_plan_job* job = &slot->u.plan;
+    bool is_over = false;
+    sumi_result result;
+    sumi_yield yield = SUMI_YIELD_NOT_NOW;
+    *out_stage = SUMI_STAGE_PREPARE;
+    if ((slot->yields || job->kept_is_coming) && slot == engine->jobs.running)
+        SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
+    if (yield == SUMI_YIELDED) {
+        *out_end = SUMI_STEP_ASIDE;
+        return SUMI_OK;
+    }
+    switch (job->phase) {
+    case SUMI_PHASE_TEXT:
+        if (job->cursor < job->prompt_count)
+            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
+        if (++job->cursor < job->prompt_count) return SUMI_OK;
+        tell_cut_tokens(engine, slot);
+        sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
+        return SUMI_OK;
+    case SUMI_PHASE_PLAN:
+        // Slices of a cancelled job, or of one that drains: their plan, weights and arena are not ours to change yet.
+        if (engine->jobs.draining != NULL ? !can_follow(engine, slot) : !sumi_run_is_idle(engine)) {
+            *out_end = SUMI_STEP_WAITS;
+            return SUMI_OK;
+        }
+        // a millisecond or two each
+        result = job->cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
+        if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
+        if (job->cursor++ == 0) return SUMI_OK;
+        sumi_plan_job_enter(job, SUMI_PHASE_READY);
+        return SUMI_OK;
+    case SUMI_PHASE_READY:
+        result = prepare_device(engine, slot, &is_over, error);
+        if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
+        if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_INPUT);
+        return SUMI_OK;
+    case SUMI_PHASE_INPUT:
+        SUMI_TRY(sumi_plan_job_write_input(engine, slot, &is_over, error));
+        if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_RUN);
+        return SUMI_OK;
+    case SUMI_PHASE_RUN:
+        SUMI_TRY(
+            sumi_plan_job_run_one(engine, slot, yield == SUMI_YIELD_HOLDS_BACK, out_stage, out_end, &is_over, error));
+        if (is_over) {
+            job->is_publishing = false;
+            sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);
+        }
+        return SUMI_OK;
+    case SUMI_PHASE_OUTPUT:
+        *out_stage = SUMI_STAGE_TRANSFER; // the last slice was over when the copies behind it were
+        SUMI_TRY(sumi_plan_job_read_output(engine, slot, job, &is_over, error));
+        // reading may have failed, and cannot say so
+        if (engine->runner->functions->health != NULL)
+            SUMI_TRY(engine->runner->functions->health(engine->runner, error));
+        if (is_over && job->goal == SUMI_GOAL_IMAGES) sumi_deadline_end(engine, slot);
+        if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job))) *out_end = SUMI_STEP_DONE;
+        return SUMI_OK;
+    }
+    return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
+}
+
+double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
+{
+    switch (slot->u.plan.phase) {
+    case SUMI_PHASE_TEXT: return engine->overhead_us[SUMI_OVERHEAD_TEXT];
+    case SUMI_PHASE_PLAN: return engine->overhead_us[SUMI_OVERHEAD_PLAN];
+    case SUMI_PHASE_READY: return engine->overhead_us[SUMI_OVERHEAD_READY];
+    case SUMI_PHASE_INPUT: return engine->overhead_us[SUMI_OVERHEAD_INPUT];
+    case SUMI_PHASE_OUTPUT: return engine->overhead_us[SUMI_OVERHEAD_OUTPUT];
+    default:
+        return sumi_plan_job_draws_next(engine, slot) ? engine->overhead_us[SUMI_OVERHEAD_NOISE]
+                                                      : sumi_run_predict_us(engine);
+    }
+}
+
+void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && (slot == engine->jobs.running || slot == engine->jobs.draining));
+    // after a job's end nothing of ours touches the host's memory
+    if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner);
+    slot->u.plan.is_publishing = false;
+    if (slot == engine->jobs.draining) {
+        engine->runs.draining.entry = NULL; // its slices are still in order before others
+    } else {
+        engine->runs.current = (sumi_run){.entry = NULL};
+    }
+    slot->u.plan.entry = NULL;
+    if (slot == engine->jobs.running || engine->jobs.running == NULL) sumi_engine_trim(engine);
+}
+
+void sumi_plan_job_claim(sumi_plan_job* job, bool is_used)
+{
+    for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
+        if (job->items[i].target.external != NULL) atomic_store(&job->items[i].target.external->is_used, is_used);
+        if (!is_used) job->items[i].target.external = NULL; // it may go before the slot does
+    }
+}
+
+void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
+        if (job->items[i].picture != NULL) sumi_picture_release(engine, job->items[i].picture->handle);
+        job->items[i].picture = NULL;
+    }
+    sumi_plan_job_claim(job, false);
+    sumi_plan_job_forget_kept(engine, job);
+    sumi_prompt_free(job->prompt);
+    job->prompt = NULL;
+}

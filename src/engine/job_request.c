@@ -1,0 +1,258 @@
+#include "engine/job_request.h"
+#include "base/assert.h"
+#include "engine/buffers.h"
+#include "engine/calls.h"
+#include "engine/engine.h"
+#include "engine/models.h"
+#include "engine/plan_job.h"
+#include "engine/plan_key.h"
+#include "engine/references.h"
+#include "sampling/schedule.h"
+#include <math.h>
+#include <string.h>
+
+// The most ids that a prompt of the job has: of its text, and of the pictures in it.
+static int32_t most_ids(const sumi_model* model, const sumi_plan_job* job)
+{
+    return model->info.max_prompt_tokens + sumi_references_tokens(&job->references);
+}
+
+int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
+                           int32_t prompt, int32_t encoder)
+{
+    SUMI_ASSERT(prompt >= 0 && encoder >= 0 && encoder < model->info.text_encoder_count);
+    size_t at = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
+    return (int32_t*)workspace->ids.data + at * (size_t)most_ids(model, job);
+}
+
+sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                   int32_t prompt, sumi_error* error)
+{
+    SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
+    const int32_t encoder_count = model->info.text_encoder_count, most = most_ids(model, job);
+    // the same for every prompt, so nothing moves
+    uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t);
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
+    sumi_job_prompt* p = &job->prompts[prompt];
+    int32_t tokens[SUMI_MAX_REFERENCES], rows[SUMI_MAX_REFERENCES] = {0};
+    for (int32_t i = 0; i < job->references.count; i++) tokens[i] = job->references.list[i].sizes.tokens;
+    int32_t cut = 0;
+    const sumi_prompt_text text = {.text = p->text,
+                                   .bytes = p->text_bytes,
+                                   .picture_tokens = tokens,
+                                   .picture_count = job->references.count,
+                                   .out_cut = &cut};
+    sumi_result result = SUMI_OK;
+    p->cut_tokens = 0;
+    sumi_mutex_lock(&model->engine->text);
+    for (int32_t e = 0; p->text != NULL && e < encoder_count && result == SUMI_OK; e++) {
+        // pictures stand among the ids of the first encoder
+        result = sumi_network_tokenise_pictures(model->network, e, &text,
+                                                sumi_plan_job_ids(workspace, model, job, prompt, e), most,
+                                                &p->token_count[e], e == 0 ? p->picture_row : rows, error);
+        if (cut > p->cut_tokens) p->cut_tokens = cut;
+    }
+    sumi_mutex_unlock(&model->engine->text);
+    return result;
+}
+
+// A float that stands for a decimal number: 0.2f is 0.200000003, and the reference compares with 0.2.
+static double as_written(float value) { return floor((double)value * 1e6 + 0.5) / 1e6; }
+
+// The reference works in model time t = 1 - sigma, by way of 1000 sigma in float32, and turns guidance off while t >
+// cfg_truncation.
+static float guidance_at(const sumi_plan_job* job, float sigma)
+{
+    const float timestep = 1000.0f * sigma;
+    const double t = (double)((1000.0f - timestep) / 1000.0f);
+    bool is_on =
+        t >= as_written(job->guidance_begin) && !(job->guidance_end <= 1.0f && t > as_written(job->guidance_end));
+    return is_on ? job->guidance : 0.0f;
+}
+
+typedef struct request_tables {
+    float *sigmas, *times;
+    sumi_solver_row* rows;
+    bool* guided;
+    sumi_pipeline_prompt* prompts;
+    sumi_pipeline_item* items;
+    sumi_pipeline_reference* references;
+    int32_t* plan_prompts;
+} request_tables;
+
+static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
+{
+    SUMI_ASSERT(step_count >= 0 && job->prompt_count >= 0 && job->item_count >= 0);
+    const uint64_t most = (uint64_t)sumi_solver_most_rows(job->solver) * (uint64_t)step_count; // evaluations
+    out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
+    out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
+    out->rows = sumi_pack(packer, NULL, most * sizeof *out->rows);
+    out->guided = sumi_pack(packer, NULL, most * sizeof *out->guided);
+    out->prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->prompts);
+    out->items = sumi_pack(packer, NULL, (uint64_t)job->item_count * sizeof *out->items);
+    out->references = sumi_pack(packer, NULL, (uint64_t)job->references.count * sizeof *out->references);
+    out->plan_prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->plan_prompts);
+}
+
+static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt)
+{
+    SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count && job->plan_prompt_count <= job->prompt_count);
+    for (int32_t i = 0; i < job->plan_prompt_count; i++) {
+        if (list[i] == prompt) return i;
+    }
+    list[job->plan_prompt_count] = prompt;
+    return job->plan_prompt_count++;
+}
+
+// The batch's items and the prompts that they use, positive ones first; of all items those are all, in their own
+// order.
+static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tables* tables, sumi_pipeline_request* p)
+{
+    SUMI_ASSERT(job->batch_begin >= 0 && job->batch_count >= 1
+                && job->batch_begin + job->batch_count <= job->item_count);
+    const sumi_job_item* items = &job->items[job->batch_begin];
+    job->plan_prompt_count = 0;
+    for (int32_t i = 0; i < job->batch_count; i++)
+        tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
+    for (int32_t i = 0; i < job->batch_count && is_guided; i++) { // nobody reads the negative ones otherwise
+        if (items[i].negative >= 0)
+            tables->items[i].negative = add_plan_prompt(job, tables->plan_prompts, items[i].negative);
+    }
+    p->prompt_count = job->plan_prompt_count;
+    p->item_count = job->batch_count;
+}
+
+// The model's own schedule, or the static shift that the job asks for instead.
+static sumi_result write_sigmas(const sumi_network_info* info, const sumi_plan_job* job, int32_t step_count,
+                                float* sigmas, sumi_error* error)
+{
+    SUMI_ASSERT(info->patch_size >= 1 && job->latent_height >= info->patch_size);
+    const sumi_sigma_rule asked = {.kind = SUMI_SHIFT_STATIC, .shift = job->shift};
+    const int32_t tokens = (job->latent_height / info->patch_size) * (job->latent_width / info->patch_size);
+    return sumi_schedule_write(job->shift > 0.0f ? &asked : &info->sigmas, tokens, step_count, sigmas, error);
+}
+
+// Sigmas, solver rows, guidance: fills the tables and what the pipeline must know of them.
+static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
+                                  const request_tables* tables, sumi_pipeline_request* p, sumi_error* error)
+{
+    SUMI_ASSERT(step_count >= 1);
+    if (job->sigmas != NULL) memcpy(tables->sigmas, job->sigmas, ((size_t)step_count + 1) * sizeof(float));
+    else SUMI_TRY(write_sigmas(&model->info, job, step_count, tables->sigmas, error));
+    const int32_t first = sumi_plan_job_has_start(job) ? sumi_schedule_first_index(step_count, job->strength) : 0;
+    job->run_steps = step_count - first;
+    if (job->run_steps < 1) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "strength %g of %d steps leaves no step to run: raise strength or step_count",
+                         (double)job->strength, (int)step_count);
+    }
+    const int32_t count = sumi_solver_rows(job->solver, tables->sigmas + first, job->run_steps, tables->rows);
+    SUMI_ASSERT(count >= job->run_steps && count <= sumi_solver_most_rows(job->solver) * job->run_steps);
+    bool is_guided = false;
+    for (int32_t i = 0; i < count; i++) {
+        sumi_solver_row* row = &tables->rows[i];
+        row->guidance = guidance_at(job, row->sigma);
+        tables->guided[i] = row->guidance != 0.0f;
+        is_guided = is_guided || tables->guided[i];
+        tables->times[i] = sumi_network_time(model->network, row->sigma);
+    }
+    job->rows = tables->rows;
+    job->times = tables->times;
+    job->evaluation_count = count;
+    p->evaluation_count = count;
+    p->guided = is_guided ? tables->guided : NULL;
+    p->guidance_rule = is_guided ? job->guidance_rule : SUMI_GUIDANCE_PLAIN; // unguided plans are one plan
+    p->norm_limit = is_guided ? job->norm_limit : 0.0f;
+    sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
+    choose_prompts(job, is_guided, tables, p);
+    return SUMI_OK;
+}
+
+// Of each reference the sizes that the plan has a use for, so that plans without that use are one plan.
+static void list_references(const sumi_plan_job* job, bool encodes_text, sumi_pipeline_request* p,
+                            sumi_pipeline_reference* list)
+{
+    const bool reads = job->goal == SUMI_GOAL_IMAGES;
+    for (int32_t i = 0; i < job->references.count; i++) {
+        const sumi_reference_sizes* sizes = &job->references.list[i].sizes;
+        list[i] = (sumi_pipeline_reference){0};
+        if (encodes_text) {
+            list[i].vision_width = sizes->vision.width;
+            list[i].vision_height = sizes->vision.height;
+        }
+        if (reads) {
+            list[i].width = sizes->autoencoder.width;
+            list[i].height = sizes->autoencoder.height;
+        }
+    }
+    p->references = list;
+    p->reference_count = job->references.count;
+}
+
+// What the plan may compute once for all of its prompts: as much as pays, if their ids agree so far.
+static int32_t shared_tokens(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
+                             const sumi_pipeline_request* request, int32_t encoder)
+{
+    const int32_t shared = sumi_pipeline_shared(model->network, request, encoder);
+    const int32_t* first = NULL;
+    for (int32_t i = 0; i < job->plan_prompt_count && shared > 0; i++) {
+        if (request->prompts[i].given) continue;
+        const int32_t* ids = sumi_plan_job_ids(workspace, model, job, job->plan_prompts[i], encoder);
+        if (first == NULL) first = ids;
+        else if (memcmp(first, ids, (size_t)shared * sizeof *ids) != 0) return 0;
+    }
+    return shared;
+}
+
+sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                  int32_t step_count, sumi_plan_request* out_request, sumi_error* error)
+{
+    request_tables tables;
+    sumi_packer packer = {NULL, 0};
+    pack_tables(&packer, job, step_count, &tables);
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->tables, packer.used, "a job's tables", error));
+    packer = (sumi_packer){workspace->tables.data, 0};
+    pack_tables(&packer, job, step_count, &tables);
+
+    memset(out_request, 0, sizeof *out_request);
+    SUMI_ASSERT(packer.used <= workspace->tables.bytes);
+    sumi_pipeline_request* p = &out_request->pipeline;
+    p->goal = job->goal;
+    p->prompts = tables.prompts;
+    p->prompt_count = job->prompt_count;
+    p->items = tables.items;
+    p->item_count = job->item_count;
+    p->width = job->width;
+    p->height = job->height;
+    p->samples_posterior = sumi_plan_job_draws_posterior(job);
+    if (job->batch_count == 0) job->batch_count = job->item_count;
+    job->plan_prompts = tables.plan_prompts;
+    job->plan_prompt_count = 0;
+    for (int32_t i = 0; i < job->prompt_count; i++) tables.plan_prompts[job->plan_prompt_count++] = i;
+    if (job->goal == SUMI_GOAL_IMAGES) {
+        SUMI_TRY(write_schedule(model, job, step_count, &tables, p, error));
+        p->starts_from_image = job->start_image.data != NULL;
+        p->starts_from_latents = job->start_latents != NULL;
+        p->inpaints = job->mask.data != NULL;
+        p->composites = p->inpaints && p->starts_from_image && job->mask_feather >= 0;
+        p->previews = job->preview_every > 0;
+    }
+    bool encodes_text = false;
+    for (int32_t i = 0; i < job->plan_prompt_count; i++) {
+        const sumi_job_prompt* prompt = &job->prompts[tables.plan_prompts[i]];
+        tables.prompts[i] = (sumi_pipeline_prompt){.given = prompt->text == NULL};
+        encodes_text = encodes_text || prompt->text != NULL;
+        memcpy(tables.prompts[i].token_count, prompt->token_count, sizeof tables.prompts[i].token_count);
+        memcpy(tables.prompts[i].picture_row, prompt->picture_row, sizeof tables.prompts[i].picture_row);
+    }
+    list_references(job, encodes_text, p, tables.references);
+    SUMI_ASSERT(p->prompt_count == job->plan_prompt_count);
+    for (int32_t e = 0; e < model->info.text_encoder_count && encodes_text; e++)
+        p->shared_tokens[e] = shared_tokens(workspace, model, job, p, e);
+    out_request->model = model;
+    out_request->loras = job->loras;
+    out_request->lora_scales = job->lora_scales;
+    out_request->lora_count = job->lora_count;
+    out_request->whole_ops = job->profiles;
+    return SUMI_OK;
+}

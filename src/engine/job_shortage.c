@@ -1,0 +1,66 @@
+#include "engine/job_shortage.h"
+#include "base/assert.h"
+#include "engine/calls.h"
+#include "engine/device_limit.h"
+#include "engine/engine.h"
+#include "engine/engine_memory.h"
+#include "engine/pause.h"
+#include "engine/plan_job.h"
+#include <stdio.h>
+
+#define MOST_EVICTIONS 2 // what other jobs read once, then what their steps read
+
+static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
+{
+    if (job->evictions == MOST_EVICTIONS || job->entry == NULL) return false;
+    sumi_engine_release(engine);
+    const bool is_any = engine->runner->functions->evict(engine->runner, &job->entry->plan);
+    job->evictions = is_any ? job->evictions + 1 : MOST_EVICTIONS;
+    return is_any;
+}
+
+static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
+{
+    SUMI_ASSERT(job->batch_count > 1);
+    sumi_plan_job_forget_kept(engine, job); // it is of other items than the next batch's
+    char text[160];
+    job->batch_count = (job->batch_count + 1) / 2;
+    sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
+    snprintf(text, sizeof text,
+             "the device has no memory left for the batch: trying again with %d of its %d pictures at a time",
+             (int)job->batch_count, (int)job->item_count);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+}
+
+// More than all the ways below together: two evictions, six halves, one raise, the smallest form, and the lowered limits.
+#define MOST_TRIES 32
+
+bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
+{
+    SUMI_ASSERT(result != SUMI_OK);
+    if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
+    const bool is_short = engine->limit.is_short;
+    engine->limit.is_short = false;
+    bool goes_on = ++job->tries <= MOST_TRIES;
+    if (goes_on && is_short && job->batch_count > 1) {
+        if (!evicts_weights(engine, job)) halve_batch(engine, job);
+    } else if (goes_on && is_short) {
+        const sumi_plan* plan = job->entry != NULL ? &job->entry->plan : NULL;
+        engine->limit.is_short = true;
+        goes_on = job->lowered_limits++ < SUMI_MOST_LOWERED && sumi_limit_lower(engine, plan);
+    } else if (goes_on && !job->has_raised && job->lowered_limits == 0 && sumi_limit_raise(engine)) {
+        job->has_raised = true;
+    } else if (goes_on && job->batch_count > 1) {
+        halve_batch(engine, job);
+    } else if (goes_on) {
+        goes_on = !job->has_tried_least && sumi_limit_try_least(engine);
+        job->has_tried_least = true;
+    }
+    if (!goes_on) {
+        engine->limit = (sumi_device_limit){0};
+        return false;
+    }
+    *error = (sumi_error){SUMI_OK, {0}};
+    sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
+    return true;
+}

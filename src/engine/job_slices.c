@@ -1,0 +1,194 @@
+#include "engine/job_slices.h"
+#include "base/assert.h"
+#include "engine/deadline.h"
+#include "engine/engine.h"
+#include "engine/job.h"
+#include "engine/job_inputs.h"
+#include "engine/job_outputs.h"
+#include "engine/job_profile.h"
+#include "engine/pause.h"
+#include "engine/plan_job.h"
+#include "engine/run.h"
+#include "engine/trace.h"
+
+// Which denoising step a slice is of, whether it ends that, whether a preview follows: noted before the slice goes, for
+// the tables may be the next job's when it is over.
+static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
+{
+    step->denoising_step = -1;
+    if (step->section != SUMI_SECTION_DENOISE) return;
+    const int32_t e = step->counter, of = job->rows[e].step;
+    SUMI_ASSERT(e >= 0 && e < job->evaluation_count && of >= 0 && of < job->run_steps);
+    step->denoising_step = of;
+    if (!step->ends_iteration) return;
+    // the first half of a two-stage solver's step
+    if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return;
+    step->ends_step = true;
+    step->shows = job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
+}
+
+static sumi_run* run_of(sumi_engine* engine, const sumi_slot* slot)
+{
+    return slot == engine->jobs.draining ? &engine->runs.draining : &engine->runs.current;
+}
+
+// What follows from a slice that has ended.
+static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run* run, const sumi_run_step* step,
+                              sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    if (job->profiles && step->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, step, error));
+    if (step->ends_step) slot->live.step = step->denoising_step + 1 + step->skips;
+    if (step->shows) {
+        SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
+        job->preview_is_coming = false;
+    }
+    // a prompt is no item
+    const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1;
+    const double share = job->batch_count > 0 ? job->batch_count / all : 1.0,
+                 later = 1.0 - share - job->batch_begin / all;
+    SUMI_ASSERT(share > 0.0 && share <= 1.0 && left >= 0.0);
+    slot->live.progress = (float)(job->batch_begin / all + share * 0.99 * done / (done + left + 1.0));
+    slot->live.seconds_left =
+        (float)((left + (left + done) * later / share + job->item_count * sumi_plan_job_output_us(engine, job)) * 1e-6);
+    const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
+    // steps will be left out
+    if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left)
+        slot->live.seconds_left = (float)until_deadline;
+    return SUMI_OK;
+}
+
+// Looks after the slices that have ended.
+static sumi_result collect_slices(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                                  bool* out_over, sumi_error* error)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    sumi_run* run = run_of(engine, slot);
+    sumi_run_step step;
+    while (sumi_run_collect(engine, run, &step)) {
+        *out_end = SUMI_STEP_MORE;
+        *out_stage = sumi_stage_of_section(step.section);
+        slot->device_seconds += step.us * 1e-6;
+        sumi_deadline_note(engine, step.own_us);
+        if (engine->runner->functions->finished != NULL) {
+            slot->live.device_us += step.us;
+            slot->stage_seconds[*out_stage] += step.us * 1e-6;
+            sumi_trace_slice(engine, slot, &step);
+        } else {
+            slot->live.doing = sumi_run_step_name(&step);
+            slot->live.doing_step = step.denoising_step;
+        }
+        SUMI_TRY(note_slice(engine, slot, run, &step, error));
+        if (step.ends_run) *out_over = true;
+    }
+    return SUMI_OK;
+}
+
+static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_step* step, sumi_error* error)
+{
+    SUMI_ASSERT(!job->preview_is_coming || !step->shows);
+    SUMI_TRY(sumi_run_submit(engine, step, error));
+    if (step->shows) {
+        SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->entry->pipeline.preview, error));
+        job->preview_is_coming = true;
+    }
+    if (!step->ends_run) return SUMI_OK;
+    if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(sumi_plan_job_publish_pictures(engine, job, error));
+    return sumi_plan_job_fetch_products(engine, job, error); // behind them: when these are over, those are
+}
+
+// Noise is drawn while the device works on what comes before the first section that reads it.
+static bool lacks_noise(const sumi_plan_job* job)
+{
+    return sumi_plan_job_noise_values(job) > 0 && job->cursor < job->batch_count;
+}
+
+// pieces of noise behind slices: they wait in the runner's ring of inputs, and a write that finds it full would wait
+// for the slices
+#define MOST_BESIDE 16
+
+bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_run* run = &engine->runs.current;
+    if (job->phase != SUMI_PHASE_RUN || slot != engine->jobs.running || !lacks_noise(job)) return false;
+    const bool is_busy = run->pending_count + engine->runs.draining.pending_count > 0;
+    if (is_busy && job->drawn_beside >= MOST_BESIDE) return false;
+    return run->section >= run->entry->noise_section || !sumi_run_has_room(engine);
+}
+
+static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(lacks_noise(job));
+    bool is_over = false;
+    const uint64_t begin = sumi_clock_ns();
+    const bool is_busy = engine->runs.current.pending_count + engine->runs.draining.pending_count > 0;
+    job->drawn_beside = is_busy ? job->drawn_beside + 1 : 0;
+    SUMI_TRY(sumi_plan_job_write_noise(engine, job, &is_over, error));
+    const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
+    engine->overhead_us[SUMI_OVERHEAD_NOISE] = 0.5 * (engine->overhead_us[SUMI_OVERHEAD_NOISE] + us);
+    // on the processor the whole step is counted
+    if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
+    else sumi_deadline_note(engine, us);
+    slot->live.doing = "noise";
+    slot->live.doing_step = -1;
+    if (!is_over) return SUMI_OK;
+    job->drawn = 0;
+    job->cursor++;
+    return SUMI_OK;
+}
+
+sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool holds, sumi_stage* out_stage,
+                                  sumi_step_end* out_end, bool* out_over, sumi_error* error)
+{
+    SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
+    sumi_plan_job* job = &slot->u.plan;
+    const sumi_runner_functions* runner = engine->runner->functions;
+    const bool is_device = runner->finished != NULL;
+    const sumi_run* run = run_of(engine, slot);
+    *out_end = SUMI_STEP_WAITS;
+    if (is_device) {
+        slot->live.device_us = 0.0;
+        if (run->pending_count > 0) *out_stage = sumi_stage_of_section(run->pending[run->pending_begin].section);
+        SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
+    }
+    if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
+        SUMI_TRY(draw_beside(engine, slot, error));
+        *out_end = SUMI_STEP_MORE;
+        return is_device ? runner->health(engine->runner, error) : SUMI_OK;
+    }
+    const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->entry->noise_section;
+    const bool restores = slot != engine->jobs.draining && !needs_noise && sumi_plan_job_restores(engine, job);
+    if (!*out_over && restores && run->pending_count == 0) {
+        sumi_plan_job_restore(engine, job);
+        *out_stage = SUMI_STAGE_PREPARE;
+        *out_end = SUMI_STEP_MORE;
+    } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && !holds
+               && sumi_run_has_room(engine)) {
+        sumi_deadline_adapt(engine, slot);
+        sumi_run_step next = sumi_run_next(engine);
+        note_denoising_step(job, &next);
+        // What is fetched lies where the results of the job that drains lie.
+        const bool may_fetch = engine->jobs.draining == NULL && !job->preview_is_coming;
+        if (may_fetch || (!next.shows && !(next.ends_run && engine->jobs.draining != NULL))) {
+            if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0)
+                *out_stage = sumi_stage_of_section(next.section);
+            SUMI_TRY(submit_slice(engine, job, &next, error));
+            *out_end = SUMI_STEP_MORE;
+        }
+    }
+    if (is_device) return runner->health(engine->runner, error);
+    return collect_slices(engine, slot, out_stage, out_end, out_over, error);
+}
+
+bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_run *run = &engine->runs.current, *before = &engine->runs.draining;
+    const bool is_last_batch = job->goal != SUMI_GOAL_IMAGES || job->batch_begin + job->batch_count >= job->item_count;
+    return engine->runner->functions->is_ready != NULL && job->phase == SUMI_PHASE_RUN && run->is_submitted
+        && run->pending_count > 0 && before->pending_count == 0 && is_last_batch;
+}

@@ -1,0 +1,32 @@
+#ifndef SUMI_ENGINE_PROMPTS_H
+#define SUMI_ENGINE_PROMPTS_H
+#include "models/network.h"
+
+#define SUMI_FAMILY_BYTES 32
+
+struct sumi_prompt {
+    sumi_engine* engine;
+    sumi_prompt *next, **link;
+    char family[SUMI_FAMILY_BYTES];
+    int32_t encoder_count;
+    int32_t token_count[SUMI_MAX_TEXT_ENCODERS], width[SUMI_MAX_TEXT_ENCODERS];
+    float* features[SUMI_MAX_TEXT_ENCODERS]; // [token_count][width], inside this object's block
+    // The pictures that it was encoded with, as the autoencoder reads them: RGB [height][width][3], inside this
+    // object's block.
+    int32_t reference_count;
+    sumi_picture_size reference_sizes[SUMI_MAX_REFERENCES];
+    unsigned char* references[SUMI_MAX_REFERENCES];
+};
+
+typedef struct sumi_prompt_shape {
+    const char* family;
+    int32_t encoder_count;
+    const int32_t *token_count, *width; // [encoder_count]
+    int32_t reference_count;
+    sumi_picture_size references[SUMI_MAX_REFERENCES];
+} sumi_prompt_shape;
+// An empty prompt object with room for features and pictures of these sizes.
+sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* shape, sumi_prompt** out_prompt,
+                               sumi_error* error);
+void sumi_prompt_free(sumi_prompt* prompt);
+#endif

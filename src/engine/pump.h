@@ -1,0 +1,16 @@
+// Who runs the slices of jobs: updates, waits, or a thread of ours.
+#ifndef SUMI_ENGINE_PUMP_H
+#define SUMI_ENGINE_PUMP_H
+#include "base/platform.h"
+#include <sumi.h>
+
+typedef struct sumi_pump_state {
+    sumi_thread thread; // of SUMI_PUMP_THREAD
+    sumi_thread_start start;
+    bool has_thread;
+    bool is_closing; // under `table`
+} sumi_pump_state;
+
+bool sumi_pump_start_thread(sumi_engine* engine);
+void sumi_pump_stop_thread(sumi_engine* engine);
+#endif

@@ -1,0 +1,192 @@
+#include "files/checkpoint_tokenizer.h"
+#include "base/assert.h"
+#include "files/checkpoint_files.h"
+#include <stdio.h>
+#include <string.h>
+
+static const char* const s_sentencepiece_names[] = {"tokenizer.model", "sentencepiece.bpe.model", "spiece.model"};
+
+void sumi_checkpoint_close_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer)
+{
+    sumi_file_close(&tokenizer->file);
+    sumi_file_close(&tokenizer->merges);
+    sumi_file_close(&tokenizer->config);
+    sumi_file_close(&tokenizer->added);
+    sumi_file_close(&tokenizer->special);
+    sumi_free(checkpoint->heap, tokenizer->folder);
+    sumi_free(checkpoint->heap, tokenizer->looked_in);
+    memset(tokenizer, 0, sizeof *tokenizer);
+}
+
+// Appends ", folder" to the list of places for messages.
+static sumi_result note_place(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
+                              sumi_error* error)
+{
+    const char* before = tokenizer->looked_in != NULL ? tokenizer->looked_in : "";
+    const size_t bytes = strlen(before) + strlen(folder) + 3;
+    char* list = sumi_alloc(checkpoint->heap, bytes);
+    if (list == NULL) { return sumi_out_of_memory(error, bytes, "a list of folders"); }
+    snprintf(list, bytes, "%s%s%s", before, before[0] != '\0' ? ", " : "", folder);
+    sumi_free(checkpoint->heap, tokenizer->looked_in);
+    tokenizer->looked_in = list;
+    return SUMI_OK;
+}
+
+// The tokenizer is what its main file holds, with the files beside it that its form needs.
+static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                 sumi_tokenizer_form form, sumi_error* error)
+{
+    SUMI_ASSERT(tokenizer->form == SUMI_TOKENIZER_ABSENT && tokenizer->file.heap != NULL && tokenizer->folder != NULL);
+    tokenizer->form = form;
+    tokenizer->data = tokenizer->file.data;
+    tokenizer->bytes = (size_t)tokenizer->file.bytes;
+    tokenizer->path = tokenizer->file.path;
+    if (form == SUMI_TOKENIZER_JSON) { return SUMI_OK; }
+    const char* folder = tokenizer->folder;
+    if (form == SUMI_TOKENIZER_VOCABULARY) {
+        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->merges, folder, "merges.txt", false, error));
+    }
+    SUMI_TRY(
+        sumi_checkpoint_open_if_there(checkpoint, &tokenizer->config, folder, "tokenizer_config.json", false, error));
+    SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->added, folder, "added_tokens.json", false, error));
+    return sumi_checkpoint_open_if_there(checkpoint, &tokenizer->special, folder, "special_tokens_map.json", false,
+                                         error);
+}
+
+// Looks for a tokenizer in folder/name, where name may be "".
+static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
+                                 const char* name, sumi_error* error)
+{
+    if (tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
+    SUMI_ASSERT(tokenizer->folder == NULL && tokenizer->file.heap == NULL);
+    SUMI_TRY(name[0] != '\0' ? sumi_checkpoint_join(checkpoint->heap, folder, name, error, &tokenizer->folder)
+                             : sumi_checkpoint_copy_text(checkpoint->heap, folder, error, &tokenizer->folder));
+    const char* place = tokenizer->folder;
+    SUMI_TRY(note_place(checkpoint, tokenizer, place, error));
+    SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->file, place, "tokenizer.json", false, error));
+    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_JSON, error); }
+    SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->file, place, "vocab.json", false, error));
+    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_VOCABULARY, error); }
+    for (size_t i = 0; i < sizeof s_sentencepiece_names / sizeof *s_sentencepiece_names; i++) {
+        SUMI_TRY(
+            sumi_checkpoint_open_if_there(checkpoint, &tokenizer->file, place, s_sentencepiece_names[i], false, error));
+        if (tokenizer->file.heap != NULL) {
+            return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_SENTENCEPIECE, error);
+        }
+    }
+    sumi_free(checkpoint->heap, tokenizer->folder);
+    tokenizer->folder = NULL;
+    return SUMI_OK;
+}
+
+static bool ends_with(const char* text, const char* end)
+{
+    const size_t bytes = strlen(text), end_bytes = strlen(end);
+    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+// A file given as the tokenizer: told by its name, else by whether it begins like JSON.
+static sumi_tokenizer_form form_of(const sumi_file* file)
+{
+    if (ends_with(file->path, ".model")) { return SUMI_TOKENIZER_SENTENCEPIECE; }
+    if (ends_with(file->path, "vocab.json")) { return SUMI_TOKENIZER_VOCABULARY; }
+    const unsigned char* data = file->data;
+    uint64_t at = 0;
+    while (at < file->bytes && (data[at] == ' ' || data[at] == '\t' || data[at] == '\r' || data[at] == '\n')) { at++; }
+    // the first field of a SentencePiece model, a piece, begins with this byte, which is a line feed too
+    const bool is_pieces = file->bytes > 0 && data[0] == 0x0A && at < file->bytes && data[at] != '{';
+    return is_pieces ? SUMI_TOKENIZER_SENTENCEPIECE : SUMI_TOKENIZER_JSON;
+}
+
+sumi_result sumi_checkpoint_open_given_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                                 const char* given, sumi_error* error)
+{
+    if (sumi_checkpoint_is_folder(checkpoint, given)) {
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "", error));
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "tokenizer", error));
+        return tokenizer->form != SUMI_TOKENIZER_ABSENT
+                 ? SUMI_OK
+                 : sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                             "%s: no such file, and no folder that holds tokenizer.json, vocab.json with merges.txt, "
+                             "or a SentencePiece model (tokenizer.model, sentencepiece.bpe.model, spiece.model)",
+                             given);
+    }
+    SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, given, error, &tokenizer->folder));
+    SUMI_TRY(sumi_file_open(&tokenizer->file, checkpoint->heap, checkpoint->files, given, error));
+    return use_tokenizer(checkpoint, tokenizer, form_of(&tokenizer->file), error);
+}
+
+// The SentencePiece model among an encoder's tensors. Files of several parts have it behind the encoder's prefix or
+// behind the first words of that: "text_encoders.X.transformer.", "text_encoders.X.", "text_encoders."; the last, which
+// is nobody's own, can only be the first encoder's.
+static const sumi_tensor* find_pieces(const sumi_component* component, int32_t encoder)
+{
+    static const char s_name[] = "spiece_model";
+    const sumi_tensor* pieces =
+        component->present ? sumi_tensor_find_prefixed(component->set, component->prefix, s_name) : NULL;
+    size_t bytes = component->present ? strlen(component->prefix) : 0;
+    while (pieces == NULL && bytes > 0) {
+        char name[256];
+        bytes--; // the dot
+        while (bytes > 0 && component->prefix[bytes - 1] != '.') { bytes--; }
+        const bool is_shared = bytes > 0 && memchr(component->prefix, '.', bytes - 1) == NULL;
+        if (bytes == 0 || bytes + sizeof s_name > sizeof name || (is_shared && encoder > 0)) { break; }
+        snprintf(name, sizeof name, "%.*s%s", (int)bytes, component->prefix, s_name);
+        pieces = sumi_tensor_find(component->set, name);
+    }
+    return pieces;
+}
+
+// Beside the text encoder's weights: in their own file, in their folder, in the folder beside it.
+static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
+{
+    sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
+    const sumi_component* component =
+        &checkpoint->components[encoder == 0 ? SUMI_COMPONENT_TEXT_ENCODER : SUMI_COMPONENT_TEXT_ENCODER_2];
+    const struct sumi_source* s = sumi_checkpoint_source_of(checkpoint, component);
+    if (s == NULL || tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
+    const sumi_tensor* pieces = find_pieces(component, encoder);
+    if (pieces != NULL && pieces->bytes > 0 && pieces->bytes <= SIZE_MAX) {
+        tokenizer->form = SUMI_TOKENIZER_SENTENCEPIECE;
+        tokenizer->data = pieces->data;
+        tokenizer->bytes = (size_t)pieces->bytes;
+        tokenizer->path = component->path;
+        return SUMI_OK;
+    }
+    char* folder;
+    if (s->is_folder) { SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error)); }
+    SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
+    // files side by side: one tokenizer there can only be the first encoder's
+    sumi_result result =
+        s->is_folder || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
+    if (result == SUMI_OK) { result = try_tokenizer(checkpoint, tokenizer, folder, name, error); }
+    sumi_free(checkpoint->heap, folder);
+    return result;
+}
+
+sumi_result sumi_checkpoint_resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encoder, sumi_error* error)
+{
+    static const char* const s_places[SUMI_CHECKPOINT_ENCODERS][4] = {
+        {"tokenizer", "text_encoder", "processor", ""}, {"tokenizer_2", "text_encoder_2", "clip_model", NULL}};
+    sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
+    if (checkpoint->tokenizer_paths[encoder] != NULL) {
+        return sumi_checkpoint_open_given_tokenizer(checkpoint, tokenizer, checkpoint->tokenizer_paths[encoder], error);
+    }
+    for (int32_t i = 0; i < 4 && checkpoint->path_is_folder && s_places[encoder][i] != NULL; i++) {
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, checkpoint->path, s_places[encoder][i], error));
+    }
+    return try_beside_weights(checkpoint, encoder, s_places[encoder][0], error);
+}
+
+sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
+                                              const char* needed_by, sumi_error* error)
+{
+    const char* places = tokenizer->looked_in;
+    return sumi_fail(
+        error, SUMI_FILE_NOT_FOUND,
+        "%s: the %stext encoder needs its tokenizer; give tokenizer%s_path, or open the model without text "
+        "encoders; looked for tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
+        "sentencepiece.bpe.model and spiece.model in %s",
+        needed_by, encoder == 0 ? "" : "second ", encoder == 0 ? "" : "_2",
+        places != NULL ? places : "no folder, as none was given");
+}

@@ -1,0 +1,133 @@
+#include "pictures/masks.h"
+#include "base/assert.h"
+#include <string.h>
+
+static inline uint8_t times_alpha(uint32_t value, uint32_t alpha) // value * alpha / 255, rounded
+{
+    uint32_t t = value * alpha + 128;
+    return (uint8_t)(((t >> 8) + t) >> 8);
+}
+
+static inline uint8_t over_alpha(uint32_t value, uint32_t alpha)
+{
+    if (alpha == 0 || alpha == 255) return (uint8_t)value;
+    value = 255 * value / alpha;
+    return (uint8_t)(value > 255 ? 255 : value);
+}
+
+// Pillow resizes RGBA with its colours multiplied by alpha, so that what is transparent does not bleed. A mask painted
+// on a layer needs it.
+static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8_t* into, int32_t width, int32_t height,
+                               sumi_error* error)
+{
+    SUMI_ASSERT(pixels->channel_count == 4);
+    const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
+    uint8_t* multiplied = sumi_alloc_array(heap, source_count, 4);
+    if (multiplied == NULL)
+        return sumi_out_of_memory(error, 4 * source_count, "a mask multiplied by its alpha channel");
+    uint8_t* to = multiplied;
+    for (int32_t y = 0; y < pixels->height; y++) {
+        const uint8_t* from = (const uint8_t*)pixels->data + (size_t)y * (size_t)pixels->row_bytes;
+        for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 4) {
+            for (int c = 0; c < 3; c++) to[c] = times_alpha(from[c], from[3]);
+            to[3] = from[3];
+        }
+    }
+    sumi_result result = sumi_pixels_resize(heap, multiplied, pixels->width, pixels->height, 4 * pixels->width, 4, into,
+                                            width, height, SUMI_FILTER_LANCZOS, error);
+    sumi_free(heap, multiplied);
+    if (result != SUMI_OK) return result;
+    uint8_t* end = into + (size_t)width * (size_t)height * 4;
+    for (uint8_t* at = into; at < end; at += 4) {
+        for (int c = 0; c < 3; c++) at[c] = over_alpha(at[c], at[3]);
+    }
+    return SUMI_OK;
+}
+
+static inline uint8_t luma(const uint8_t* rgb) // ITU-R 601-2 with 16 bits after the point, as Pillow's "L"
+{
+    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
+}
+
+// Resize first, grey second, threshold last: the order of the reference.
+sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
+                                uint8_t* mask, float* latent_mask, sumi_error* error)
+{
+    SUMI_TRY(sumi_pixels_check(pixels, "the mask", error));
+    SUMI_TRY(sumi_pixels_check_size(width, height, "the mask", error));
+    if (mask == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has nowhere to go: mask is NULL");
+    const int32_t channels = pixels->channel_count;
+    const size_t count = (size_t)width * (size_t)height;
+    const bool same = width == pixels->width && height == pixels->height;
+    uint8_t* resized = channels == 1 ? mask : sumi_alloc_array(heap, count, (size_t)channels);
+    if (resized == NULL) return sumi_out_of_memory(error, count * (size_t)channels, "a mask's colours");
+    sumi_result result = channels == 4 && !same
+                           ? resize_rgba(heap, pixels, resized, width, height, error)
+                           : sumi_pixels_resize(heap, pixels->data, pixels->width, pixels->height, pixels->row_bytes,
+                                                channels, resized, width, height, SUMI_FILTER_LANCZOS, error);
+    if (result == SUMI_OK) {
+        for (size_t i = 0; i < count; i++) {
+            uint8_t value = channels == 1 ? resized[i] : luma(resized + i * (size_t)channels);
+            mask[i] = value >= 128;
+        }
+    }
+    if (channels != 1) sumi_free(heap, resized);
+    if (result != SUMI_OK || latent_mask == NULL) return result;
+
+    const int32_t latent_width = width / 8, latent_height = height / 8;
+    for (int32_t y = 0; y < latent_height; y++) {
+        // below height: y + 1 <= latent_height
+        int32_t from_y = (int32_t)((float)y * ((float)height / (float)latent_height));
+        for (int32_t x = 0; x < latent_width; x++) {
+            int32_t from_x = (int32_t)((float)x * ((float)width / (float)latent_width));
+            *latent_mask++ = mask[(size_t)from_y * (size_t)width + (size_t)from_x];
+        }
+    }
+    return SUMI_OK;
+}
+
+uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_t height)
+{
+    const uint64_t channels = (uint64_t)pixels->channel_count, row = (uint64_t)width * channels;
+    if (channels == 1) return 0;
+    const bool multiplies = channels == 4 && (width != pixels->width || height != pixels->height); // resize_rgba
+    const uint64_t source = (uint64_t)pixels->height * ((uint64_t)pixels->width * channels + row);
+    return row * (uint64_t)height + (multiplies ? source : 0);
+}
+
+static void take_less(uint16_t* distance, int32_t other)
+{
+    if (other < *distance) *distance = (uint16_t)other;
+}
+
+void sumi_mask_distances(const uint8_t* mask, int32_t width, int32_t height, int32_t row_begin, int32_t row_end,
+                         bool upward, uint16_t* distances)
+{
+    SUMI_ASSERT(0 <= row_begin && row_begin <= row_end && row_end <= height);
+    const int32_t step = upward ? -1 : 1; // towards the row that comes next, and the column
+    for (int32_t i = row_begin; i < row_end; i++) {
+        const int32_t y = upward ? row_begin + row_end - 1 - i : i;
+        const bool has_before = y - step >= 0 && y - step < height;
+        uint16_t *row = distances + (size_t)y * (size_t)width, *before = has_before ? row - step * width : row;
+        for (int32_t k = 0; k < width; k++) {
+            const int32_t x = upward ? width - 1 - k : k;
+            if (!upward) row[x] = mask[(size_t)y * (size_t)width + (size_t)x] != 0 ? SUMI_FAR : 0;
+            if (k > 0) take_less(&row[x], row[x - step] + 3);
+            if (!has_before) continue;
+            take_less(&row[x], before[x] + 3);
+            if (x > 0) take_less(&row[x], before[x - 1] + 4);
+            if (x + 1 < width) take_less(&row[x], before[x + 1] + 4);
+        }
+    }
+}
+
+void sumi_mask_opacity(const uint8_t* mask, const uint16_t* distances, size_t count, int32_t feather, uint8_t* opacity)
+{
+    for (size_t i = 0; i < count; i++) {
+        const int32_t inside = distances != NULL ? distances[i] : SUMI_FAR;
+        opacity[i] = mask[i] == 0                          ? 0
+                   : feather == 0 || inside >= 3 * feather ? 255
+                                                           : (uint8_t)(255 * inside / (3 * feather));
+    }
+}

@@ -1,0 +1,126 @@
+#include "plan/verb_adapters.h"
+#include "base/assert.h"
+#include "plan/verb.h"
+
+bool sumi_adapter_changes(const sumi_adapter_use* use, const sumi_delta* delta, const sumi_weight* weight)
+{
+    return delta->weight_index == weight->index && use->scale != 0.0f;
+}
+
+bool sumi_plan_is_adapted(const sumi_plan* plan, const sumi_weight* weight)
+{
+    for (int32_t u = 0; u < plan->adapter_count; u++) {
+        const sumi_adapter* adapter = plan->adapters[u].adapter;
+        for (int32_t d = 0; d < adapter->delta_count; d++) {
+            if (sumi_adapter_changes(&plan->adapters[u], &adapter->deltas[d], weight)) { return true; }
+        }
+    }
+    return false;
+}
+
+// Adds scale * (x down^T) up^T to what the product wrote, in the columns of the delta's rows. A gate holds for this, too:
+// residual + gate * (P + D) is what the product wrote plus gate * D.
+static void apply_delta(sumi_plan* plan, const sumi_op* product, const sumi_delta* delta, float scale)
+{
+    SUMI_ASSERT(product->kind == SUMI_OP_LINEAR && product->u.linear.activation == SUMI_ACT_NONE);
+    const sumi_op_linear* linear = &product->u.linear;
+    sumi_step_row gate = linear->gate;
+    if (gate.table.id != 0) { gate.column += delta->row_begin; }
+    sumi_value low = sumi_plan_value(plan, "low_rank", SUMI_ELEMENT_ACTIVATION, product->rows, delta->down.rows);
+    sumi_plan_add_op(plan, product->label,
+                     &(sumi_op){.kind = SUMI_OP_LINEAR,
+                                .in = {product->in[0]},
+                                .out = low,
+                                .weight = &delta->down,
+                                .rows = product->rows,
+                                .u.linear = {.scale = 1.0f, .x_row = linear->x_row}});
+    sumi_plan_add_op(plan, product->label,
+                     &(sumi_op){.kind = SUMI_OP_LINEAR,
+                                .in = {low, product->out, gate.table},
+                                .out = product->out,
+                                .weight = &delta->up,
+                                .rows = product->rows,
+                                .u.linear = {.accumulates = true,
+                                             .scale = scale,
+                                             .y_row = linear->y_row,
+                                             .y_column = linear->y_column + delta->row_begin,
+                                             .gate = gate}});
+}
+
+// Adds scale * (left (x) right) x to what the product wrote: every row of x read as rows of `right`, times right^T, and
+// sums of those with the elements of `left` as factors.
+static void apply_kronecker(sumi_plan* plan, const sumi_op* product, const sumi_delta* delta, float scale)
+{
+    SUMI_ASSERT(product->kind == SUMI_OP_LINEAR && product->u.linear.activation == SUMI_ACT_NONE);
+    const sumi_op_linear* linear = &product->u.linear;
+    const sumi_weight *left = &delta->up, *right = &delta->down;
+    const int32_t folds = left->cols, all_rows = sumi_plan_rows(plan, product->in[0]);
+    if (sumi_plan_cols(plan, product->in[0]) != product->weight->cols) {
+        sumi_fail(&plan->error, SUMI_NOT_SUPPORTED,
+                  "%s%s: a LoKr of a layer whose input is padded to %d columns is not supported; use a LoRA",
+                  plan->label_prefix, product->label, (int)sumi_plan_cols(plan, product->in[0]));
+        return;
+    }
+    if (all_rows > INT32_MAX / folds) {
+        sumi_plan_mismatch(plan, product->label, "an adapter makes more rows than can be counted");
+        return;
+    }
+    sumi_step_row gate = linear->gate;
+    if (gate.table.id != 0) { gate.column += delta->row_begin; }
+    sumi_value x = sumi_plan_reshape(plan, "folded", product->in[0], all_rows * folds, right->cols);
+    sumi_value half =
+        sumi_plan_value(plan, "half_product", SUMI_ELEMENT_ACTIVATION, product->rows * folds, right->rows);
+    sumi_plan_add_op(plan, product->label,
+                     &(sumi_op){.kind = SUMI_OP_LINEAR,
+                                .in = {x},
+                                .out = half,
+                                .weight = right,
+                                .rows = product->rows * folds,
+                                .u.linear = {.scale = 1.0f, .x_row = linear->x_row * folds}});
+    sumi_plan_add_op(plan, product->label,
+                     &(sumi_op){.kind = SUMI_OP_KRONECKER_ADD,
+                                .in = {half, product->out, gate.table},
+                                .out = product->out,
+                                .weight = left,
+                                .rows = product->rows,
+                                .u.kronecker = {.scale = scale,
+                                                .y_row = linear->y_row,
+                                                .y_column = linear->y_column + delta->row_begin,
+                                                .gate = gate}});
+}
+
+// Whether a change fits a matrix: what it is multiplied with, and the rows that it changes.
+static bool fits_matrix(const sumi_delta* delta, const sumi_weight* weight)
+{
+    const sumi_weight *up = &delta->up, *down = &delta->down;
+    const int64_t rows = delta->kind == SUMI_DELTA_KRONECKER ? (int64_t)up->rows * down->rows : up->rows,
+                  cols = delta->kind == SUMI_DELTA_KRONECKER ? (int64_t)up->cols * down->cols : down->cols;
+    return delta->kind != SUMI_DELTA_VECTOR && cols == weight->cols && delta->row_begin >= 0
+        && delta->row_begin + rows <= weight->rows && (delta->kind == SUMI_DELTA_KRONECKER || up->cols == down->rows);
+}
+
+void sumi_plan_add_adapted(sumi_plan* plan, const sumi_op* product, sumi_activation activation)
+{
+    const sumi_weight* weight = product->weight;
+    for (int32_t u = 0; u < plan->adapter_count; u++) {
+        const sumi_adapter_use* use = &plan->adapters[u];
+        for (int32_t d = 0; d < use->adapter->delta_count; d++) {
+            const sumi_delta* delta = &use->adapter->deltas[d];
+            if (!sumi_adapter_changes(use, delta, weight)) { continue; }
+            if (!fits_matrix(delta, weight)) {
+                sumi_plan_mismatch(plan, product->label, "an adapter's shape is not the weight's");
+                return;
+            }
+            (delta->kind == SUMI_DELTA_KRONECKER ? apply_kronecker : apply_delta)(plan, product, delta,
+                                                                                  use->scale * delta->scale);
+        }
+    }
+    if (activation != SUMI_ACT_NONE) {
+        sumi_plan_add_op(plan, product->label,
+                         &(sumi_op){.kind = SUMI_OP_ACTIVATE,
+                                    .in = {product->out},
+                                    .out = product->out,
+                                    .rows = product->rows,
+                                    .u.activate = {.activation = activation, .row = product->u.linear.y_row}});
+    }
+}

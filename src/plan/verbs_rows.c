@@ -1,0 +1,456 @@
+// The verbs of plan.h on rows: copies, products with their adapters, norms, attention, tables, modulation.
+#include "base/assert.h"
+#include "plan/verb.h"
+#include "plan/verb_adapters.h"
+#include <math.h>
+
+#define QUERY_BLOCK 64 // queries of a part of attention
+
+sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale)
+{
+    sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), table->cols);
+    return sumi_plan_add_op(
+        plan, "embed",
+        &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {.scale = scale}});
+}
+
+sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
+                                       const sumi_weight* bias)
+{
+    if (bias->rows != 1 || bias->cols != table->cols) {
+        sumi_plan_mismatch(plan, "embed", "the bias has another width");
+    }
+    sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), table->cols);
+    return sumi_plan_add_op(plan, "embed",
+                            &(sumi_op){.kind = SUMI_OP_EMBED_ROWS,
+                                       .in = {ids},
+                                       .out = y,
+                                       .weight = table,
+                                       .bias = bias,
+                                       .u.embed = {.scale = 1.0f}});
+}
+
+sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x)
+{
+    if (sumi_plan_cols(plan, ids) != 1 || sumi_plan_info(plan, ids)->element != SUMI_ELEMENT_INT
+        || sumi_plan_info(plan, x)->element != SUMI_ELEMENT_ACTIVATION) {
+        sumi_plan_mismatch(plan, label, "rows of activations are gathered by one number each");
+    }
+    sumi_value y =
+        sumi_plan_value(plan, "gathered", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, ids), sumi_plan_cols(plan, x));
+    return sumi_plan_add_op(
+        plan, label, &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids, x}, .out = y, .u.embed = {.scale = 1.0f}});
+}
+
+void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
+                         int32_t span_count)
+{
+    if (span_count == 0) { return; }
+    if (row->cols != sumi_plan_cols(plan, y)) {
+        sumi_plan_mismatch(plan, "fill", "the row's width is not the value's");
+    }
+    for (int32_t i = 0; i < span_count; i++) {
+        if (spans[i].begin < 0 || spans[i].count < 0 || spans[i].begin + spans[i].count > sumi_plan_rows(plan, y)) {
+            sumi_plan_mismatch(plan, "fill", "a span leaves the value");
+        }
+    }
+    sumi_plan_add_op(plan, "fill",
+                     &(sumi_op){.kind = SUMI_OP_FILL_ROWS,
+                                .in = {y},
+                                .out = y,
+                                .weight = row,
+                                .u.fill = {.spans = sumi_plan_copy(plan, spans, (size_t)span_count * sizeof *spans),
+                                           .span_count = span_count}});
+}
+
+void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
+{
+    sumi_value x = args->x, y = args->y;
+    int32_t rows = sumi_plan_rows_from(plan, args->rows, x, args->x_row);
+    if (sumi_plan_cols(plan, x) != sumi_plan_cols(plan, y) || args->x_row < 0 || args->y_row < 0
+        || args->x_row + rows > sumi_plan_rows(plan, x) || args->y_row + rows > sumi_plan_rows(plan, y)) {
+        sumi_plan_mismatch(plan, "copy", "the rows do not fit");
+    }
+    sumi_plan_add_op(plan, "copy",
+                     &(sumi_op){.kind = SUMI_OP_COPY_ROWS,
+                                .in = {x, y},
+                                .out = y,
+                                .rows = rows,
+                                .u.copy = {.from = args->x_row, .to = args->y_row}});
+}
+
+sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
+                               int32_t span_count)
+{
+    if (span_count < 1) { sumi_plan_mismatch(plan, label, "there is no span to average"); }
+    for (int32_t i = 0; i < span_count; i++) {
+        if (spans[i].begin < 0 || spans[i].count < 1 || spans[i].count > sumi_plan_rows(plan, x) - spans[i].begin) {
+            sumi_plan_mismatch(plan, label, "a span is empty or leaves the value");
+        }
+    }
+    sumi_value y = sumi_plan_value(plan, "means", SUMI_ELEMENT_ACTIVATION, span_count, sumi_plan_cols(plan, x));
+    size_t bytes = sumi_plan_has_failed(plan) ? 0 : (size_t)span_count * sizeof *spans;
+    return sumi_plan_add_op(
+        plan, label,
+        &(sumi_op){.kind = SUMI_OP_MEAN_ROWS,
+                   .in = {x},
+                   .out = y,
+                   .u.mean = {.spans = sumi_plan_copy(plan, spans, bytes), .span_count = span_count}});
+}
+
+// What does not fit in the arguments of a product of `rows` rows, or NULL.
+static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear_args* args, int32_t rows)
+{
+    const sumi_weight* weight = args->weight;
+    bool is_whole = args->x_row == 0 && rows == sumi_plan_rows(plan, args->x);
+    if (args->bias != NULL && (args->bias->rows != 1 || args->bias->cols != weight->rows)) {
+        return "the bias has another width than the weight";
+    }
+    if (args->residual.id != 0) {
+        if (!is_whole || args->y.id != 0 || args->keeps_columns || args->activation != SUMI_ACT_NONE) {
+            return "a residual takes the whole product without activation, in its own place";
+        }
+        return !sumi_plan_is_shape(plan, args->residual, rows, weight->rows)
+                    || !sumi_plan_is_step_row(plan, args->gate, weight->rows)
+                 ? "the residual or the gate has another shape than the product"
+                 : NULL;
+    }
+    if (args->gate.table.id != 0) { return "a gate needs a residual"; }
+    if (args->keeps_columns) {
+        bool fits = args->y.id != 0 && is_whole && args->y_row == 0 && sumi_plan_rows(plan, args->y) == rows
+                 && args->y_column >= 0 && args->y_column + weight->rows <= sumi_plan_cols(plan, args->y);
+        return !fits || args->activation != SUMI_ACT_NONE
+                 ? "the output is narrower than the product, or there is an activation"
+                 : NULL;
+    }
+    bool is_new = args->y.id == 0 && args->y_row == 0,
+         fits = args->y.id != 0 && sumi_plan_cols(plan, args->y) == weight->rows;
+    bool is_good = args->y_column == 0 && (is_new || fits) && args->y_row >= 0
+                && (is_new || args->y_row + rows <= sumi_plan_rows(plan, args->y));
+    return is_good ? NULL : "the output has another shape than the product";
+}
+
+sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
+{
+    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    const char* label = args->label;
+    const sumi_weight* weight = args->weight;
+    int32_t rows = sumi_plan_rows_from(plan, args->rows, args->x, args->x_row);
+    int32_t x_cols = sumi_plan_cols(plan, args->x);
+    bool reads_all = x_cols == weight->cols || x_cols == (weight->cols + 7) / 8 * 8;
+    if (!reads_all || args->x_row < 0 || args->x_row + rows > sumi_plan_rows(plan, args->x)) {
+        sumi_fail(&plan->error, SUMI_INTERNAL,
+                  "the plan cannot be written: %s%s: input [%d, %d] rows %d..%d against weight %s [%d, %d]",
+                  plan->label_prefix, label, sumi_plan_rows(plan, args->x), x_cols, args->x_row, args->x_row + rows,
+                  weight->name, weight->rows, weight->cols);
+        return SUMI_NO_VALUE;
+    }
+    const char* wrong = linear_mismatch(plan, args, rows);
+    if (wrong != NULL) {
+        sumi_plan_mismatch(plan, label, wrong);
+        return SUMI_NO_VALUE;
+    }
+    sumi_op product = {
+        .kind = SUMI_OP_LINEAR,
+        .label = label,
+        .in = {args->x, args->residual, args->gate.table},
+        .out = args->residual.id != 0 ? args->residual : args->y,
+        .weight = weight,
+        .bias = args->bias,
+        .rows = rows,
+        .u.linear = {
+            .scale = 1.0f, .x_row = args->x_row, .y_row = args->y_row, .y_column = args->y_column, .gate = args->gate}};
+    if (product.out.id == 0) {
+        product.out = sumi_plan_value(plan, "linear", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
+    } else if (args->residual.id == 0 && (args->keeps_columns || rows != sumi_plan_rows(plan, args->y))) {
+        product.in[2] = args->y; // the other rows or columns stay
+    }
+    const bool has_adapters = sumi_plan_is_adapted(plan, weight);
+    product.u.linear.activation = has_adapters ? SUMI_ACT_NONE : args->activation;
+    sumi_plan_add_op(plan, label, &product);
+    if (has_adapters) { sumi_plan_add_adapted(plan, &product, args->activation); }
+    return sumi_plan_has_failed(plan) ? SUMI_NO_VALUE : product.out;
+}
+
+sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation)
+{
+    sumi_value y = sumi_plan_value(plan, "activated", sumi_plan_info(plan, x)->element, sumi_plan_rows(plan, x),
+                                   sumi_plan_cols(plan, x));
+    return sumi_plan_add_op(plan, "activate",
+                            &(sumi_op){.kind = SUMI_OP_ACTIVATE,
+                                       .in = {x},
+                                       .out = y,
+                                       .rows = sumi_plan_rows(plan, x),
+                                       .u.activate = {.activation = activation}});
+}
+
+sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation)
+{
+    if (sumi_plan_cols(plan, both) % 2 != 0) {
+        sumi_plan_mismatch(plan, label, "a gated value has an even number of columns");
+    }
+    sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, both),
+                                   sumi_plan_cols(plan, both) / 2);
+    return sumi_plan_add_op(
+        plan, label, &(sumi_op){.kind = SUMI_OP_GATED, .in = {both}, .out = y, .u.gated = {.activation = activation}});
+}
+
+sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
+                                  sumi_activation activation)
+{
+    sumi_value both = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = gate_up});
+    return sumi_plan_gated(plan, label, both, activation);
+}
+
+// The vector, then each change as a product with 1 that is added to it.
+static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vector)
+{
+    const float one = 1.0f;
+    if (plan->one.id == 0) { plan->one = sumi_plan_constant(plan, "one", SUMI_ELEMENT_FLOAT, 1, 1, &one); }
+    sumi_value y = sumi_plan_value(plan, "changed_vector", SUMI_ELEMENT_FLOAT, 1, vector->cols);
+    sumi_plan_fill_rows(plan, y, vector, &(sumi_span){0, 1}, 1);
+    for (int32_t u = 0; u < plan->adapter_count; u++) {
+        const sumi_adapter_use* use = &plan->adapters[u];
+        for (int32_t d = 0; d < use->adapter->delta_count; d++) {
+            const sumi_delta* delta = &use->adapter->deltas[d];
+            if (!sumi_adapter_changes(use, delta, vector)) { continue; }
+            if (delta->kind != SUMI_DELTA_VECTOR || vector->rows != 1 || delta->row_begin != 0 || delta->up.cols != 1
+                || delta->up.rows != vector->cols) {
+                sumi_plan_mismatch(plan, vector->name, "an adapter's shape is not the vector's");
+                return SUMI_NO_VALUE;
+            }
+            sumi_plan_add_op(plan, "adapter",
+                             &(sumi_op){.kind = SUMI_OP_LINEAR,
+                                        .in = {plan->one, y},
+                                        .out = y,
+                                        .weight = &delta->up,
+                                        .rows = 1,
+                                        .u.linear = {.accumulates = true, .scale = use->scale * delta->scale}});
+        }
+    }
+    return y;
+}
+
+sumi_value sumi_plan_changed_vector(sumi_plan* plan, const sumi_weight* vector)
+{
+    if (vector == NULL || sumi_plan_has_failed(plan) || !sumi_plan_is_adapted(plan, vector)) { return SUMI_NO_VALUE; }
+    for (size_t i = 0; i < plan->changed_count; i++) {
+        if (plan->changed[i].vector == vector) { return plan->changed[i].sum; }
+    }
+    if (sumi_grow(plan->heap, (void**)&plan->changed, &plan->changed_capacity, plan->changed_count + 1,
+                  sizeof *plan->changed, &plan->error)
+        != SUMI_OK) {
+        return SUMI_NO_VALUE;
+    }
+    sumi_value sum = write_changed_vector(plan, vector);
+    plan->changed[plan->changed_count++] = (sumi_changed_vector){vector, sum};
+    return sum;
+}
+
+sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
+{
+    int32_t rows = sumi_plan_rows_from(plan, args->rows, args->x, args->x_row), cols = sumi_plan_cols(plan, args->x);
+    if (args->x_row < 0 || args->x_row + rows > sumi_plan_rows(plan, args->x)
+        || (args->weight != NULL && args->weight->cols != cols) || (args->bias != NULL && args->bias->cols != cols)
+        || !sumi_plan_is_step_row(plan, args->scale, cols) || !sumi_plan_is_step_row(plan, args->shift, cols)) {
+        sumi_plan_mismatch(plan, args->label, "the norm's weight, bias, scale, shift or rows do not fit");
+    }
+    if (args->bias != NULL && (args->silu || args->scale.table.id != 0 || args->shift.table.id != 0)) {
+        sumi_plan_mismatch(plan, args->label, "a norm with a bias has no scale, no shift and no activation");
+    }
+    sumi_value y = args->y;
+    if (y.id == 0) { y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
+    if (!sumi_plan_is_shape(plan, y, rows, cols)
+        || (args->silu && (args->scale.table.id != 0 || args->shift.table.id != 0))) {
+        sumi_plan_mismatch(plan, args->label,
+                           "the norm's output has another shape, or it has a table and an activation");
+    }
+    const sumi_row_band* bands = sumi_plan_copy_bands(plan, args->label, args->bands, args->band_count, rows);
+    sumi_value changed = sumi_plan_changed_vector(plan, args->weight);
+    return sumi_plan_add_op(plan, args->label,
+                            &(sumi_op){.kind = SUMI_OP_NORM_MODULATE,
+                                       .in = {args->x, args->scale.table, args->shift.table, changed},
+                                       .out = y,
+                                       .weight = changed.id != 0 ? NULL : args->weight,
+                                       .bias = args->bias,
+                                       .u.norm = {.norm = args->norm,
+                                                  .eps = args->eps,
+                                                  .silu = args->silu,
+                                                  .scale = args->scale,
+                                                  .shift = args->shift,
+                                                  .x_row = args->x_row,
+                                                  .band_count = bands != NULL ? args->band_count : 0,
+                                                  .bands = bands}});
+}
+
+void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args)
+{
+    int32_t rows = sumi_plan_rows_from(plan, args->rows, args->branch, 0), cols = sumi_plan_cols(plan, args->x);
+    if (sumi_plan_cols(plan, args->branch) != cols || args->x_row < 0
+        || args->x_row + rows > sumi_plan_rows(plan, args->x) || rows > sumi_plan_rows(plan, args->branch)
+        || (args->weight != NULL && args->weight->cols != cols) || !sumi_plan_is_step_row(plan, args->gate, cols)) {
+        sumi_plan_mismatch(plan, args->label, "the branch, the weight or the gate does not fit");
+    }
+    const sumi_row_band* bands = sumi_plan_copy_bands(plan, args->label, args->bands, args->band_count, rows);
+    sumi_value changed = sumi_plan_changed_vector(plan, args->weight);
+    sumi_plan_add_op(plan, args->label,
+                     &(sumi_op){.kind = SUMI_OP_NORM_GATE_ADD,
+                                .in = {args->x, args->branch, args->gate.table, changed},
+                                .out = args->x,
+                                .weight = changed.id != 0 ? NULL : args->weight,
+                                .rows = rows,
+                                .u.gate_add = {.eps = args->eps,
+                                               .gate = args->gate,
+                                               .x_row = args->x_row,
+                                               .band_count = bands != NULL ? args->band_count : 0,
+                                               .bands = bands}});
+}
+
+void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args)
+{
+    int32_t rows = sumi_plan_rows_from(plan, args->rows, args->qkv, args->row), dim = args->dim;
+    bool rotates = args->rotary != SUMI_ROTARY_NONE;
+    if (sumi_plan_cols(plan, args->qkv) != (args->q_heads + 2 * args->kv_heads) * dim || args->row < 0
+        || args->row + rows > sumi_plan_rows(plan, args->qkv)
+        || (rotates
+            && (dim % 2 != 0 || sumi_plan_cols(plan, args->rope) != dim || args->rope_row < 0
+                || args->rope_row + rows > sumi_plan_rows(plan, args->rope)))
+        || (args->q_norm != NULL && args->q_norm->cols != dim) || (args->k_norm != NULL && args->k_norm->cols != dim)) {
+        sumi_plan_mismatch(plan, args->label, "heads, norms or the rotary table do not fit the qkv matrix");
+    }
+    sumi_value q_norm = sumi_plan_changed_vector(plan, args->q_norm),
+               k_norm = sumi_plan_changed_vector(plan, args->k_norm);
+    sumi_plan_add_op(plan, args->label,
+                     &(sumi_op){.kind = SUMI_OP_QK_NORM_ROPE,
+                                .in = {args->qkv, args->rope, q_norm, k_norm},
+                                .out = args->qkv,
+                                .weight = q_norm.id != 0 ? NULL : args->q_norm,
+                                .rows = rows,
+                                .u.qk = {.q_heads = args->q_heads,
+                                         .kv_heads = args->kv_heads,
+                                         .dim = dim,
+                                         .eps = args->eps,
+                                         .rotary = args->rotary,
+                                         .k_weight = k_norm.id != 0 ? NULL : args->k_norm,
+                                         .row = args->row,
+                                         .rope_row = args->rope_row}});
+}
+
+sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention)
+{
+    int32_t q_heads = attention->q_heads, kv_heads = attention->kv_heads, dim = attention->dim;
+    if (kv_heads < 1 || q_heads % kv_heads != 0 || sumi_plan_cols(plan, qkv) != (q_heads + 2 * kv_heads) * dim
+        || attention->sequence_count < 1) {
+        sumi_plan_mismatch(plan, label, "heads do not fit the qkv matrix");
+    }
+    for (int32_t s = 0; s < attention->sequence_count && !sumi_plan_has_failed(plan); s++) {
+        const sumi_sequence* sequence = &attention->sequences[s];
+        if (sequence->span_count < 1 || sequence->span_count > 2 || sequence->query_spans < 1
+            || sequence->query_first < 0 || sequence->query_spans > sequence->span_count - sequence->query_first) {
+            sumi_plan_mismatch(plan, label, "a sequence has one or two spans");
+            break;
+        }
+        for (int32_t i = 0; i < sequence->span_count; i++) {
+            const sumi_span* span = &sequence->span[i];
+            if (span->begin < 0 || span->count < 1 || span->begin + span->count > sumi_plan_rows(plan, qkv)) {
+                sumi_plan_mismatch(plan, label, "a sequence leaves the matrix");
+            }
+        }
+    }
+    sumi_value y =
+        sumi_plan_value(plan, "attention", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, qkv), q_heads * dim);
+    size_t bytes = sumi_plan_has_failed(plan) ? 0 : (size_t)attention->sequence_count * sizeof *attention->sequences;
+    return sumi_plan_add_op(plan, label,
+                            &(sumi_op){.kind = SUMI_OP_ATTENTION,
+                                       .in = {qkv},
+                                       .out = y,
+                                       .u.attention = {.q_heads = q_heads,
+                                                       .kv_heads = kv_heads,
+                                                       .dim = dim,
+                                                       .scale = attention->scale,
+                                                       .causal = attention->causal,
+                                                       .window = attention->window,
+                                                       .sequences = sumi_plan_copy(plan, attention->sequences, bytes),
+                                                       .sequence_count = attention->sequence_count,
+                                                       .query_block = QUERY_BLOCK,
+                                                       .k_column = q_heads * dim,
+                                                       .v_column = (q_heads + kv_heads) * dim}});
+}
+
+sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args)
+{
+    sumi_op op = {.kind = SUMI_OP_ROPE_TABLE,
+                  .in = {args->positions},
+                  .u.rope = {.axes = args->axes,
+                             .theta = args->theta,
+                             .divisor = args->divisor != 0.0 ? args->divisor : 1.0,
+                             .is_continuous = args->is_continuous}};
+    int32_t total = 0;
+    for (int32_t a = 0; a < args->axes && a < 4; a++) {
+        op.u.rope.pairs[a] = args->pairs[a];
+        total += args->pairs[a];
+    }
+    if (args->axes < 1 || args->axes > 4 || sumi_plan_cols(plan, args->positions) != args->axes || total < 1) {
+        sumi_plan_mismatch(plan, "rope", "positions need one column per axis");
+    }
+    op.out = sumi_plan_value(plan, "rope", SUMI_ELEMENT_FLOAT, sumi_plan_rows(plan, args->positions), 2 * total);
+    return sumi_plan_add_op(plan, "rope", &op);
+}
+
+double sumi_plan_rope_frequency(const sumi_op* op, int32_t axis, int32_t k)
+{
+    const sumi_op_rope_table* rope = &op->u.rope;
+    SUMI_ASSERT(axis >= 0 && axis < rope->axes && k >= 0 && k < rope->pairs[axis]);
+    int32_t total = rope->pairs[axis];
+    for (int32_t a = 0; rope->is_continuous && a < rope->axes; a++) {
+        k += a < axis ? rope->pairs[a] : 0;
+        total += a != axis ? rope->pairs[a] : 0;
+    }
+    return 1.0 / pow(rope->theta, 2.0 * k / (2.0 * total)) / rope->divisor;
+}
+
+sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args)
+{
+    // float: these are a few rows, there is no reason to round them
+    sumi_value y =
+        sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, sumi_plan_rows(plan, args->times), args->width);
+    return sumi_plan_add_op(
+        plan, "time_embed",
+        &(sumi_op){.kind = SUMI_OP_TIME_EMBED,
+                   .in = {args->times},
+                   .out = y,
+                   .u.time = {.max_period = args->max_period, .scale = args->scale, .cos_first = args->cos_first}});
+}
+
+sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args* args)
+{
+    sumi_value table = args->table, out = table;
+    int32_t parts = args->parts != 0 ? args->parts : 1, cols = sumi_plan_cols(plan, table);
+    bool is_in_place = args->rows == 0;
+    if (parts < 1 || parts > 32 || cols % parts != 0 || (args->adds_one & args->squashes) != 0) {
+        sumi_plan_mismatch(plan, args->label, "the columns are no multiple of the parts, or a part is told two things");
+    }
+    if (is_in_place ? args->x_row != 0 || args->per_step
+                    : args->rows < 0 || args->x_row < 0 || args->x_row + args->rows > sumi_plan_rows(plan, table)) {
+        sumi_plan_mismatch(plan, args->label, "the rows are not in the table");
+    }
+    if (!is_in_place) { out = sumi_plan_value(plan, "modulation_row", args->element, args->rows, cols); }
+    return sumi_plan_add_op(plan, args->label,
+                            &(sumi_op){.kind = SUMI_OP_FINISH_MODULATION,
+                                       .in = {table},
+                                       .out = out,
+                                       .u.finish = {.parts = parts,
+                                                    .adds_one = args->adds_one,
+                                                    .squashes = args->squashes,
+                                                    .x_row = args->x_row,
+                                                    .per_step = args->per_step}});
+}
+
+void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates)
+{
+    sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "modulation",
+                                                            .table = table,
+                                                            .parts = has_gates ? 4 : 1,
+                                                            .adds_one = has_gates ? 5 : 1,
+                                                            .squashes = has_gates ? 10 : 0});
+}
