@@ -44,7 +44,7 @@ typedef struct sumi_gemm_sm90_args {
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {
-    // split > 1: float [tiles][split][128 * bn]; uint32 [tiles][2], zero before and after
+    // split > 1: float (int8: int32) [tiles][split][128 * bn]; uint32 [tiles][2], zero before and after
     uint64_t parts, arrivals;
     int32_t m, n, k, group, split, reserved;
     sumi_gemm_finish finish;
@@ -126,15 +126,17 @@ typedef struct sumi_gemm_split_args {
            * (SUMI_GEMM_SM90_VECS(EPI) * (BN)*4 + ((EPI)&SUMI_EPI_SCALE ? SUMI_GEMM_SM90_ROWS(WM, PP) * 4 : 0))        \
      + (2 * (ST) + 2) * 8)
 
-// X(BN, ST) of the split-k kernels sumi_gemm_split_<any|swiglu>_<BN>, tiles of 128 rows.
+// X(BN, ST) of the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<BN>, tiles of 128 rows.
 #define SUMI_GEMM_SPLIT(X) X(128, 7) X(256, 4)
+#define SUMI_GEMM_SPLIT_INT8(X) X(128, 7) // with scales 256 columns do not fit into registers
 #define SUMI_GEMM_SPLIT_SHARED(BN, ST) ((ST) * (128 + (BN)) * 128 + (2 * (ST) + 3) * 8)
 
 // ---- Portable -------------------------------------------------------------------------------------------------------
 // the first 128 bytes are sumi_gemm_args of portable_gemm.cuh; the kernels whose epilogue is fixed take only those
 typedef struct sumi_pgemm_args {
     uint64_t x, w, y, resid, bias, gate, row_scale, col_scale;
-    uint64_t parts, arrivals; // split > 1: float [tiles][split][bm * bn]; uint32 [tiles], zero before and after
+    uint64_t parts,
+        arrivals; // split > 1: float (int8: int32) [tiles][split][bm * bn]; uint32 [tiles], zero before and after
     int32_t m, n, k, ldx, ldw, ldy, ldr, group, split, reserved[3];
     sumi_gemm_finish finish; // of the `any` kernels
 } sumi_pgemm_args;
@@ -160,6 +162,11 @@ typedef struct sumi_pgemm_args {
 #define SUMI_PGEMM_FP8_TILES_ANY(X) X(128x128, 128, 128, 64, 3, 64, 64, 2) X(96x128, 96, 128, 64, 3, 48, 64, 2)
 #define SUMI_PGEMM_INT8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1) X(128x128w, 128, 128, 128, 3, 64, 64, 2)
 #define SUMI_PGEMM_INT8_TILES_ANY(X) SUMI_PGEMM_FP8_TILES_ANY(X)
+#define SUMI_PGEMM_INT8_SPLIT_TILES(X)      /* swiglu, any; k can be shared */                                         \
+    X(128x128s, 128, 128, 64, 3, 64, 64, 2) /* 48 KiB */                                                               \
+    X(64x64s, 64, 64, 128, 3, 32, 32, 2)    /* 48 KiB */                                                               \
+    X(64x64st, 64, 64, 64, 5, 32, 32, 2)    /* 40 KiB: contexts limited to 47 KiB */                                   \
+    X(32x32s, 32, 32, 128, 5, 32, 16, 4)    /* 40 KiB, two warps */
 
 // ---- A few rows, and any shape --------------------------------------------------------------------------------------
 typedef struct sumi_gemv_args {

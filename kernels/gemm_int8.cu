@@ -9,5 +9,10 @@
 #define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
     WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
     SUMI_PGEMM_ANY(sumi_pgemm_int8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, SUMI_OPERANDS_INT8, 0, MINB)
+#define SPLIT(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
+    SUMI_PGEMM(sumi_pgemm_int8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, SUMI_OPERANDS_INT8, 1,      \
+               MINB)                                                                                                   \
+    SUMI_PGEMM_ANY(sumi_pgemm_int8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, SUMI_OPERANDS_INT8, 1, MINB)
 SUMI_PGEMM_INT8_TILES(WHOLE)
+SUMI_PGEMM_INT8_SPLIT_TILES(SPLIT)
 SUMI_PGEMM_INT8_TILES_ANY(WHOLE_ANY)

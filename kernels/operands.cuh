@@ -8,3 +8,14 @@ template <int OPERANDS> struct sumi_sum {
 template <> struct sumi_sum<SUMI_OPERANDS_INT8> {
     typedef int type;
 };
+
+// Four sums, as one access to memory.
+template <class SUM> struct sumi_four;
+template <> struct sumi_four<float> {
+    typedef float4 type;
+    static __device__ __forceinline__ float4 of(float a, float b, float c, float d) { return make_float4(a, b, c, d); }
+};
+template <> struct sumi_four<int> {
+    typedef int4 type;
+    static __device__ __forceinline__ int4 of(int a, int b, int c, int d) { return make_int4(a, b, c, d); }
+};

@@ -11,8 +11,8 @@ struct sumi_gemm_args { // 128 bytes, passed by value; the beginning of sumi_pge
     u16* y;
     const u16* resid;
     const float *bias, *gate, *row_scale, *col_scale;
-    // split k: [tiles][split][BM*BN] floats; [tiles] words, zero before and after
-    float* parts;
+    // split k: [tiles][split][BM*BN] sums; [tiles] words, zero before and after
+    void* parts;
     u32* arrivals;
     int m, n, k, ldx, ldw, ldy, ldr, group; // pitches in elements; group: tile rows walked together
     int split, reserved[3];                 // split: parts of k (grid.y)
@@ -51,7 +51,6 @@ struct sumi_ptile {
         SMEM = ST * STAGE
     };
     typedef typename sumi_sum<OP>::type sum;
-    static_assert(OP != SUMI_OPERANDS_INT8 || !SPLIT, "parts of k are floats");
     static_assert(BM % ROWS == 0 && BN % ROWS == 0 && ROWS % 8 == 0 && NT % 2 == 0 && MT * NT <= 32 && KS % 2 == 0,
                   "tile");
 };
@@ -255,12 +254,14 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
     // parts to memory; the last block of a tile adds them in order
     if constexpr (T::SPLIT != 0)
         if (a.split > 1) {
-            float4* p = (float4*)a.parts + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x;
+            typedef sumi_four<typename T::sum> four;
+            typedef typename four::type vector;
+            vector* p = (vector*)a.parts + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x;
             const u64 pitch = (u64)(T::MT * T::NT) * T::THREADS;
 #pragma unroll
             for (int i = 0; i < T::MT * T::NT; i++) {
-                float(&v)[4] = acc[i / T::NT][i % T::NT];
-                __stcg(p + blockIdx.y * pitch + i * T::THREADS, make_float4(v[0], v[1], v[2], v[3]));
+                typename T::sum(&v)[4] = acc[i / T::NT][i % T::NT];
+                __stcg(p + blockIdx.y * pitch + i * T::THREADS, four::of(v[0], v[1], v[2], v[3]));
             }
             __threadfence();
             __syncthreads();
@@ -272,13 +273,13 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
 #pragma unroll
             for (int i = 0; i < T::MT * T::NT; i++)
                 acc[i / T::NT][i % T::NT][0] = acc[i / T::NT][i % T::NT][1] = acc[i / T::NT][i % T::NT][2] =
-                    acc[i / T::NT][i % T::NT][3] = 0.f;
+                    acc[i / T::NT][i % T::NT][3] = 0;
 #pragma unroll T::MT* T::NT <= 4 ? 4 : T::MT* T::NT <= 8 ? 2 : 1
             for (int s = 0; s < a.split; s++)
 #pragma unroll
                 for (int i = 0; i < T::MT * T::NT; i++) {
-                    const float4 v = __ldcg(p + s * pitch + i * T::THREADS);
-                    float(&d)[4] = acc[i / T::NT][i % T::NT];
+                    const vector v = __ldcg(p + s * pitch + i * T::THREADS);
+                    typename T::sum(&d)[4] = acc[i / T::NT][i % T::NT];
                     d[0] += v.x;
                     d[1] += v.y;
                     d[2] += v.z;

@@ -201,6 +201,38 @@ TEST(every_product_has_its_kernel)
     close_bench(&b);
 }
 
+// A prompt's products in int8: with few rows their weights come from all multiprocessors at once.
+TEST(few_rows_of_int8_share_k)
+{
+    static const struct {
+        int32_t m, n, k;
+        sumi_cuda_epilogue epilogue;
+    } shapes[] = {{16, 2560, 9728, SUMI_CUDA_EPILOGUE_resid},
+                  {77, 2560, 4096, SUMI_CUDA_EPILOGUE_resid},
+                  {128, 2560, 9728, SUMI_CUDA_EPILOGUE_resid},
+                  {256, 3584, 18944, SUMI_CUDA_EPILOGUE_any}};
+    bench b;
+    if (open_bench(&b)) {
+        const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const sumi_cuda_shape shape = {shapes[i].m,    shapes[i].n, shapes[i].k,
+                                           SUMI_CUDA_INT8, true,        shapes[i].epilogue};
+            for (int hopper = 0; hopper < 2; hopper++) {
+                const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &shape);
+                CHECK_NUMBER(c.method, hopper == 1 ? SUMI_CUDA_METHOD_SPLIT : SUMI_CUDA_METHOD_PORTABLE);
+                CHECK_NUMBER(hopper == 1 ? sumi_cuda_split_kernels[c.kernel].operands
+                                         : sumi_cuda_portable_kernels[c.kernel].operands,
+                             SUMI_CUDA_INT8);
+                CHECK(c.split > 1);
+            }
+        }
+        const sumi_cuda_shape many = {4224, 3840, 3840, SUMI_CUDA_INT8, true, SUMI_CUDA_EPILOGUE_plain};
+        CHECK_NUMBER(sumi_cuda_choose_linear(device, true, &many).method, SUMI_CUDA_METHOD_WGMMA);
+        CHECK_NUMBER(sumi_cuda_choose_linear(device, false, &many).split, 1);
+    }
+    close_bench(&b);
+}
+
 // ---- Golden data ----------------------------------------------------------------------------------------------------
 
 static sumi_network* open_network(bench* b, const sumi_files* files, const char* path)
@@ -924,6 +956,7 @@ int main(int argc, char** argv)
     RUN(every_kernel_has_a_launcher);
     RUN(the_list_has_every_kernel_of_a_hopper_device);
     RUN(every_product_has_its_kernel);
+    RUN(few_rows_of_int8_share_k);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
     RUN(values_that_are_looked_at_are_not_fused);
     RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);

@@ -47,8 +47,11 @@ const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
 enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels, WGMMA_SHARED = 232448 };
 
 const sumi_cuda_split sumi_cuda_split_kernels[] = {
-#define ROW(BN, ST) {"sumi_gemm_split_any_" #BN, "sumi_gemm_split_swiglu_" #BN, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
+#define ROW(BN, ST) {"sumi_gemm_split_any_" #BN, "sumi_gemm_split_swiglu_" #BN, SUMI_CUDA_BF16, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
     SUMI_GEMM_SPLIT(ROW)
+#undef ROW
+#define ROW(BN, ST) {"sumi_gemm_split_int8_any_" #BN, "sumi_gemm_split_int8_swiglu_" #BN, SUMI_CUDA_INT8, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
+    SUMI_GEMM_SPLIT_INT8(ROW)
 #undef ROW
 };
 enum { SPLIT_COUNT = sizeof sumi_cuda_split_kernels / sizeof *sumi_cuda_split_kernels };
@@ -76,6 +79,9 @@ const sumi_cuda_portable sumi_cuda_portable_kernels[] = {
 #define ROW(tile, ...) {"sumi_pgemm_int8_plain_" #tile, "sumi_pgemm_int8_swiglu_" #tile, "sumi_pgemm_int8_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_INT8, false},
     SUMI_PGEMM_INT8_TILES_ANY(ROW)
 #undef ROW
+#define ROW(tile, ...) {NULL, "sumi_pgemm_int8_swiglu_" #tile, "sumi_pgemm_int8_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_INT8, true},
+    SUMI_PGEMM_INT8_SPLIT_TILES(ROW)
+#undef ROW
 #undef NUMBERS
 };
 enum { PORTABLE_COUNT = sizeof sumi_cuda_portable_kernels / sizeof *sumi_cuda_portable_kernels };
@@ -88,8 +94,9 @@ enum {
     GEMV_K = 512,
     // on 9.0, below: small portable tiles read the weights faster, unless there are more of them than fit at once
     HOPPER_ROWS = 65,
-    NARROW = 64,      // columns, up to which the same holds for any rows
-    SPLIT_ROWS = 256, // k is shared on 9.0 up to here (adapters' narrow products: always)
+    NARROW = 64,           // columns, up to which the same holds for any rows
+    SPLIT_ROWS = 256,      // k is shared on 9.0 up to here (adapters' narrow products: always)
+    SPLIT_INT8_ROWS = 512, // the same of int8, whose k is half as many blocks
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
     LIMITED_ROWS = 1024, // on 9.0, beyond: see rate_of
@@ -162,15 +169,17 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
     }
     // Little k under an epilogue of many rows is bound by the epilogue, which two portable blocks on a multiprocessor
     // hide better than one here.
-    if (s->operands != SUMI_CUDA_BF16
+    if (s->operands == SUMI_CUDA_E4M3
         || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
         return best->method != SUMI_CUDA_METHOD_ANY;
+    const int32_t split_rows = s->operands == SUMI_CUDA_INT8 ? SPLIT_INT8_ROWS : SPLIT_ROWS;
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
+        if (sumi_cuda_split_kernels[i].operands != s->operands) continue;
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
                       tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
         const double width = cols / 128.0, block = width * rate_of(s, cols, false);
-        const bool shares_k = (s->m <= SPLIT_ROWS || s->n <= 256) && 2 * tiles <= ARRIVALS;
+        const bool shares_k = (s->m <= split_rows || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
             const sumi_cuda_linear_choice c = {SUMI_CUDA_METHOD_SPLIT, i, split, 256};
             if (sumi_cuda_parts_bytes(&c, s->m, s->n) > PARTS_BYTES) break;
@@ -202,7 +211,8 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
     const int32_t wanted = s->m <= 32 ? 32 : s->m <= 128 || s->n <= 64 ? 64 : 128;
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) { // the first that suits and fits: they are in order of size
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
-        if (!kernel->shares_k || kernel->rows > wanted || kernel->shared > (uint32_t)device->shared_per_block
+        if (!kernel->shares_k || kernel->operands != s->operands || kernel->rows > wanted
+            || kernel->shared > (uint32_t)device->shared_per_block
             || (kernel->shared > 64 * 1024 && !has_wide_multiprocessors))
             continue;
         const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols);
@@ -235,7 +245,7 @@ static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* d
         device->capability == 80 || device->capability == 90;
     const int64_t processors = sumi_max_int(device->multiprocessors, 1);
     sumi_cuda_linear_choice best = {SUMI_CUDA_METHOD_ANY, 0, 1, 64};
-    if (s->operands == SUMI_CUDA_BF16 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)
+    if (s->operands != SUMI_CUDA_E4M3 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)
         && choose_portable_split(device, s, has_wide_multiprocessors, &best))
         return best;
     double least = 0.0;
@@ -310,9 +320,9 @@ typedef struct choices {
     int32_t count, room;
 } choices;
 
-// With every split from 1 to `most` that leaves each part some k-blocks of 64.
+// With every split from 1 to `most` that leaves each part 128 of k, a k-block at least.
 static void add_choice(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most,
-                       int32_t unit_rows)
+                int32_t unit_rows)
 {
     for (int32_t split = 1; split <= most && (split == 1 || s->k >= 128 * split); split++) {
         const sumi_cuda_linear_choice c = {method, kernel, split, unit_rows};
@@ -337,9 +347,9 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
         if (kernel->epilogue == s->epilogue && kernel->operands == s->operands)
             add_choice(&to, s, SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows);
     }
-    for (int32_t i = 0; i < SPLIT_COUNT && is_hopper && s->operands == SUMI_CUDA_BF16; i++) {
-        const int64_t tiles =
-            (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, sumi_cuda_split_kernels[i].cols);
+    for (int32_t i = 0; i < SPLIT_COUNT && is_hopper; i++) {
+        if (sumi_cuda_split_kernels[i].operands != s->operands) continue;
+        const int64_t tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, sumi_cuda_split_kernels[i].cols);
         add_choice(&to, s, SUMI_CUDA_METHOD_SPLIT, i, 2 * tiles <= ARRIVALS ? 16 : 1, 256);
     }
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) {

@@ -1,6 +1,7 @@
 // LINEAR: the launch of the kernel that choose_linear.c has chosen.
 //
-// Scratch: [weight in bfloat16, where its file's bytes are unpacked][parts of split k], or [x in 8 bits][its scale per row]
+// Scratch: [weight in bfloat16, where its file's bytes are unpacked][parts of split k], or [x in 8 bits][its scale per
+// row][parts of split k]
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cuda/arrange.h"
@@ -23,12 +24,12 @@ _Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finis
 
 // The parts of the hungriest choice: what an op's epilogue is and whether Hopper's kernels are allowed is known to the
 // launcher only.
-static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k)
+static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k, sumi_cuda_operands operands)
 {
     uint64_t most = 0;
     for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
         for (int32_t hopper = 0; hopper <= 1; hopper++) {
-            const sumi_cuda_shape s = {m, n, k, SUMI_CUDA_BF16, true, (sumi_cuda_epilogue)e};
+            const sumi_cuda_shape s = {m, n, k, operands, true, (sumi_cuda_epilogue)e};
             const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s),
                                           own = sumi_cuda_choose_own_linear(device, hopper == 1, &s);
             const uint64_t bytes = sumi_cuda_parts_bytes(&c, m, n), own_bytes = sumi_cuda_parts_bytes(&own, m, n);
@@ -37,6 +38,12 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
         }
     }
     return sumi_align(most, 256);
+}
+
+// x in 8 bits, and its scales.
+static uint64_t quantised_bytes(int32_t rows, int32_t pitch)
+{
+    return sumi_align((uint64_t)rows * (uint64_t)pitch, 256) + sumi_align(((uint64_t)rows + 3) / 4 * 4 * sizeof(float), 256);
 }
 
 static uint64_t unpacked_bytes(const sumi_weight* weight)
@@ -56,12 +63,12 @@ static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, boo
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     const int32_t depth = sumi_plan_info(plan, op->in[0])->cols;
-    const uint64_t rows = (uint64_t)op->rows;
-    if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) { // no such kernel shares k
-        const uint64_t pitch = (uint64_t)sumi_cuda_8bit_pitch(sumi_cuda_8bit_operands(plan, op), depth);
-        return sumi_align(rows * pitch, 256) + sumi_align((rows + 3) / 4 * 4 * sizeof(float), 256);
+    if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) {
+        const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan, op);
+        const int32_t pitch = sumi_cuda_8bit_pitch(operands, depth);
+        return quantised_bytes(op->rows, pitch) + most_parts(device, op->rows, op->weight->rows, pitch, operands);
     }
-    const uint64_t parts = most_parts(device, op->rows, op->weight->rows, depth);
+    const uint64_t parts = most_parts(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
     if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return parts;
     uint64_t most = 0; // whether Hopper's kernels are allowed is known to the launcher only
     for (int32_t hopper = 0; hopper <= 1; hopper++) {
@@ -154,21 +161,24 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
 }
 
 // Scratch is not there where no product of the plan shares k.
-static CUdeviceptr parts_of(const sumi_cuda_run* run, const sumi_cuda_linear_choice* c)
+static CUdeviceptr parts_of(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
-    return c->split > 1 ? run->scratch : 0;
+    if (c->split <= 1) return 0;
+    return run->scratch + (p->shape.operands != SUMI_CUDA_BF16 ? quantised_bytes(run->op->rows, p->shape.k) : 0);
 }
 
 static sumi_result launch_split(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
-    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_SPLIT && c->split >= 1 && p->shape.operands == SUMI_CUDA_BF16);
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_SPLIT && c->split >= 1);
     const sumi_cuda_split* kernel = &sumi_cuda_split_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
+    SUMI_ASSERT(kernel->operands == s->operands);
+    const int32_t k_box = s->operands != SUMI_CUDA_BF16 ? 128 : 64;
     CUtensorMap mx, mw;
-    SUMI_TRY(map_matrix(run, &mx, SUMI_CUDA_BF16, p->x, s->k, s->m, p->ldx, 64, 64, true));
+    SUMI_TRY(map_matrix(run, &mx, s->operands, p->x, s->k, s->m, p->ldx, k_box, 64, true));
     SUMI_TRY(
-        map_matrix(run, &mw, SUMI_CUDA_BF16, p->weight.data, s->k, s->n, p->weight.pitch, 64, kernel->cols / 2, true));
-    sumi_gemm_split_args args = {.parts = parts_of(run, c),
+        map_matrix(run, &mw, s->operands, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
+    sumi_gemm_split_args args = {.parts = parts_of(run, p, c),
                                  .arrivals = run->arrivals,
                                  .m = s->m,
                                  .n = s->n,
@@ -195,7 +205,7 @@ static sumi_result launch_portable_product(const sumi_cuda_run* run, const produ
                             .y = f->y + 2 * (uint64_t)f->column,
                             .row_scale = f->row_scale,
                             .col_scale = f->col_scale,
-                            .parts = parts_of(run, c),
+                            .parts = parts_of(run, p, c),
                             .arrivals = run->arrivals,
                             .m = s->m,
                             .n = s->n,
@@ -220,7 +230,7 @@ static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const
     const sumi_cuda_shape* s = &p->shape;
     sumi_gemv_args args = {.x = p->x,
                            .w = p->weight.data,
-                           .parts = parts_of(run, c),
+                           .parts = parts_of(run, p, c),
                            .arrivals = run->arrivals,
                            .m = s->m,
                            .n = s->n,
