@@ -171,6 +171,7 @@ int main(int argc, char** argv)
         else if (strcmp(argv[i], "--int8") == 0) g->weights = SUMI_WEIGHTS_INT8;
         else if (strcmp(argv[i], "--int4") == 0) g->weights = SUMI_WEIGHTS_INT4;
         else if (strcmp(argv[i], "--as-stored") == 0) g->weights = SUMI_WEIGHTS_AS_STORED;
+        else if (strcmp(argv[i], "--text") == 0) g->has_text_weights = true;
         else if (strcmp(argv[i], "--as-engine") == 0) g->as_engine = true;
         else if (strcmp(argv[i], "--list-kernels") == 0) lists_kernels = true;
         else if (strcmp(argv[i], "--skip-other-families") == 0) may_be_other = true;
@@ -180,12 +181,14 @@ int main(int argc, char** argv)
         } else if (argv[i][0] != '-' && folder == NULL) folder = argv[i];
         else is_good = false;
     }
+    if (g->weights == SUMI_WEIGHTS_AS_STORED) g->has_text_weights = true; // as the engine
     const bool wants_gpu = g->weights != SUMI_WEIGHTS_AUTO || options.without_hopper || options.without_graphs
                         || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
     if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
-        fprintf(stderr, "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
-                        "[--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--list-kernels] DIR\n"
-                        "  the last five are for --backend cuda\n");
+        fprintf(stderr,
+                "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
+                "[--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--text] [--list-kernels] DIR\n"
+                "  the last six are for --backend cuda; --text: text encoders have this format of weights too\n");
         free(g);
         return 2;
     }

@@ -476,6 +476,7 @@ void begin_plan(const golden_case* c, sumi_plan* plan)
 {
     sumi_runner_begin_plan(c->g->runner, plan, &c->g->heap);
     plan->wishes.weights = c->g->weights;
+    if (c->g->has_text_weights) plan->wishes.text_weights = c->g->weights;
 }
 
 void end_plan(const golden_case* c, sumi_plan* plan)

@@ -47,6 +47,7 @@ typedef struct golden {
     sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
     bool is_gpu, as_engine; // as_engine: run_plan's first way alone
     sumi_weight_format weights;
+    bool has_text_weights;           // text encoders and vision towers have this format too
     int passed, failed, not_checked; // tensors
     int cases, not_run;              // cases: run; of a known family and not run
     int other_families;              // cases of families that the library does not have

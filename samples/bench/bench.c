@@ -28,6 +28,7 @@
 // prompts are given as random features.
 #include "synthetic.h"
 #include "synthetic_blocks.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,8 +58,8 @@ typedef struct bench {
     double seconds;           // of sustained work per row of the report
     uint64_t memory_budget;
     sumi_backend backend;
-    sumi_weight_format weights;
-    bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture, outliers;
+    sumi_weight_format weights, text_weights;
+    bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture, outliers, compares_text;
     sumi_engine* engine;
     sumi_model* model;
     sumi_prompt *prompt, *empty; // empty: of the text "", what NewBie-image moves away from
@@ -134,6 +135,7 @@ static bool open_model(bench* b)
     sumi_model_desc md = sumi_model_defaults();
     md.path = b->model_path;
     md.weights = b->weights;
+    md.text_weights = b->text_weights;
     md.without_text_encoder = b->prompt_path != NULL || b->without_text;
     md.without_vae_encoder = !is_qwen_image(b);
     sumi_job job;
@@ -775,8 +777,9 @@ static bool print_report(bench* b)
     const int32_t texts[2] = {b->tokens, 512};
     text_times times;
     sumi_engine_info info = sumi_engine_get_info(b->engine);
-    printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.3g s\n", info.device,
-           synthetic_weights_name(b->weights), b->tokens, b->seconds);
+    printf("%s; %s weights, %s of text; captions of %d tokens; medians of jobs back to back for %.3g s\n", info.device,
+           synthetic_weights_name(b->weights), synthetic_weights_name(sumi_model_get_info(b->model).text_weights),
+           b->tokens, b->seconds);
     if (b->blocks > 0)
         printf("the transformer has %d of its %d blocks: \"forward\" is scaled to all, everything else is not\n",
                b->blocks, b->whole_blocks);
@@ -815,6 +818,58 @@ static bool print_report(bench* b)
            1e-6 * (double)info.held_bytes[SUMI_MEMORY_IMAGE], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_STAGING],
            1e-6 * (double)info.host_peak_bytes);
     return !b->shows_ops || report_ops(b, b->sizes[0]);
+}
+
+// ---- Formats of the text encoder ----------------------------------------------------------------------------------
+
+// ||a - b|| / ||b||
+static double error_of(const float* a, const float* b, size_t count)
+{
+    double difference = 0.0, size = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        const double d = (double)a[i] - (double)b[i];
+        difference += d * d;
+        size += (double)b[i] * (double)b[i];
+    }
+    return sqrt(difference / size);
+}
+
+// The features of the same text by each format, the model opened anew for each.
+static bool compare_text(bench* b)
+{
+    static const sumi_weight_format formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_INT8,
+                                                 SUMI_WEIGHTS_INT4, SUMI_WEIGHTS_FP8}; // fp8: not everywhere
+    enum { MOST_ENCODERS = sizeof((sumi_prompt_info){0}.encoders) / sizeof(sumi_prompt_encoder) };
+    float* wanted[MOST_ENCODERS] = {NULL};
+    bool good = true;
+    printf("| %-12s | encoder | %6s | %8s | %9s | %10s |\n"
+           "|--------------|--------:|-------:|---------:|----------:|-----------:|\n",
+           "text weights", "rows", "ms", "error", "weights MB");
+    for (size_t f = 0; f < sizeof formats / sizeof *formats && good; f++) {
+        sumi_engine_destroy(b->engine);
+        b->engine = NULL, b->prompt = NULL, b->empty = NULL;
+        b->text_weights = formats[f];
+        text_times times;
+        good = open_model(b) && sustain_text(b, b->tokens, b->seconds / 4, &times);
+        if (!good) break;
+        const sumi_prompt_info info = sumi_prompt_get_info(b->prompt);
+        const double held = (double)sumi_engine_get_info(b->engine).held_bytes[SUMI_MEMORY_WEIGHTS];
+        for (int32_t e = 0; e < info.encoder_count && good; e++) {
+            const sumi_prompt_encoder* its = &info.encoders[e];
+            const size_t count = (size_t)its->token_count * (size_t)its->width;
+            if (f == 0) {
+                wanted[e] = malloc(count * sizeof(float));
+                good = wanted[e] != NULL;
+                if (good) memcpy(wanted[e], its->features, count * sizeof(float));
+            }
+            if (good)
+                printf("| %-12s | %7d | %6d | %8.2f | %9.5f | %10.0f |\n", synthetic_weights_name(formats[f]), (int)e,
+                       (int)its->token_count, 1e3 * times.work, error_of(its->features, wanted[e], count), 1e-6 * held);
+            fflush(stdout);
+        }
+    }
+    for (int32_t e = 0; e < MOST_ENCODERS; e++) free(wanted[e]);
+    return good;
 }
 
 // ---- Serving --------------------------------------------------------------------------------------------------------
@@ -920,7 +975,7 @@ static int usage(void)
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
         "             [--write DIR] [--serve [--prompt-file FILE]] [--weights " SYNTHETIC_WEIGHTS
-        "] [--cublaslt] [--slice "
+        "] [--text-weights FORMAT] [--cublaslt] [--slice "
         "US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
@@ -936,6 +991,8 @@ static int usage(void)
         "  --blocks cuts the transformer to N blocks and scales the forward; --short leaves out the idle share\n"
         "  --stored: what the blocks' matrices are stored as, and the text encoder's; --outliers: 20 channels before "
         "their products are 15 to 40 times as large as the others\n"
+        "       bench ... --compare-text [--tokens N] [--seconds N]\n"
+        "  --compare-text: each format of the text encoder's weights: its error against bf16, its time, its memory\n"
         "  --guided-steps: also a picture of N steps with the authors' guidance, two runs of the network a step; of "
         "NewBie-image Euler's steps, all of them guided, away from the empty text\n");
     return 2;
@@ -968,6 +1025,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
                    : strcmp(name, "--short") == 0                ? &b->is_short
                    : strcmp(name, "--without-text-encoder") == 0 ? &b->without_text
                    : strcmp(name, "--outliers") == 0             ? &b->outliers
+                   : strcmp(name, "--compare-text") == 0         ? &b->compares_text
                                                                  : NULL;
         if (flag) {
             *flag = true;
@@ -1002,6 +1060,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
         else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0))
             b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
         else if (strcmp(name, "--weights") == 0 && synthetic_weights(value, &b->weights)) continue;
+        else if (strcmp(name, "--text-weights") == 0 && synthetic_weights(value, &b->text_weights)) continue;
         else if (strcmp(name, "--sizes") == 0) {
             if (!read_sizes(b, value)) return false;
         } else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;
@@ -1038,6 +1097,7 @@ static bool run(bench* b)
         b->references[i] =
             (sumi_pixels){.data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
     make_text(b, b->tokens);
+    if (b->compares_text) return compare_text(b); // opens the model itself
     double ignored;
     if (!open_model(b)
         || !(b->prompt_path    ? load_prompt(b)

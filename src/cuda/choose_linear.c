@@ -322,7 +322,7 @@ typedef struct choices {
 
 // With every split from 1 to `most` that leaves each part 128 of k, a k-block at least.
 static void add_choice(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most,
-                int32_t unit_rows)
+                       int32_t unit_rows)
 {
     for (int32_t split = 1; split <= most && (split == 1 || s->k >= 128 * split); split++) {
         const sumi_cuda_linear_choice c = {method, kernel, split, unit_rows};
@@ -349,7 +349,8 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     }
     for (int32_t i = 0; i < SPLIT_COUNT && is_hopper; i++) {
         if (sumi_cuda_split_kernels[i].operands != s->operands) continue;
-        const int64_t tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, sumi_cuda_split_kernels[i].cols);
+        const int64_t tiles =
+            (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, sumi_cuda_split_kernels[i].cols);
         add_choice(&to, s, SUMI_CUDA_METHOD_SPLIT, i, 2 * tiles <= ARRIVALS ? 16 : 1, 256);
     }
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) {

@@ -43,7 +43,8 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
 // x in 8 bits, and its scales.
 static uint64_t quantised_bytes(int32_t rows, int32_t pitch)
 {
-    return sumi_align((uint64_t)rows * (uint64_t)pitch, 256) + sumi_align(((uint64_t)rows + 3) / 4 * 4 * sizeof(float), 256);
+    return sumi_align((uint64_t)rows * (uint64_t)pitch, 256)
+         + sumi_align(((uint64_t)rows + 3) / 4 * 4 * sizeof(float), 256);
 }
 
 static uint64_t unpacked_bytes(const sumi_weight* weight)
