@@ -96,7 +96,7 @@ enum {
     HOPPER_ROWS = 65,
     NARROW = 64,           // columns, up to which the same holds for any rows
     SPLIT_ROWS = 256,      // k is shared on 9.0 up to here (adapters' narrow products: always)
-    SPLIT_INT8_ROWS = 512, // the same of int8, whose k is half as many blocks
+    SPLIT_INT8_ROWS = 512, // SPLIT takes int8 up to here; not timed beyond, where WGMMA is
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
     LIMITED_ROWS = 1024, // on 9.0, beyond: see rate_of
@@ -169,17 +169,17 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
     }
     // Little k under an epilogue of many rows is bound by the epilogue, which two portable blocks on a multiprocessor
     // hide better than one here.
-    if (s->operands == SUMI_CUDA_E4M3
+    if (s->operands == SUMI_CUDA_E4M3 || (s->operands == SUMI_CUDA_INT8 && s->m > SPLIT_INT8_ROWS)
         || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
         return best->method != SUMI_CUDA_METHOD_ANY;
-    const int32_t split_rows = s->operands == SUMI_CUDA_INT8 ? SPLIT_INT8_ROWS : SPLIT_ROWS;
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
         if (sumi_cuda_split_kernels[i].operands != s->operands) continue;
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
                       tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
         const double width = cols / 128.0, block = width * rate_of(s, cols, false);
-        const bool shares_k = (s->m <= split_rows || s->n <= 256) && 2 * tiles <= ARRIVALS;
+        const bool shares_k =
+            (s->m <= SPLIT_ROWS || s->operands == SUMI_CUDA_INT8 || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
             const sumi_cuda_linear_choice c = {SUMI_CUDA_METHOD_SPLIT, i, split, 256};
             if (sumi_cuda_parts_bytes(&c, s->m, s->n) > PARTS_BYTES) break;
