@@ -1,4 +1,5 @@
-// Everything is decoded to RGBA8 by libspng and then narrowed in place: one conversion to trust instead of five.
+// libspng decodes every PNG to RGBA8; the channels are then reduced in place. That needs one conversion of libspng
+// instead of five.
 #include "png.h"
 #include "system.h"
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 
 #define FILE_LIMIT ((size_t)512 << 20)
-#define TEXT_LIMIT ((size_t)16 << 20) // of one chunk, so that a compressed text cannot grow without bound
+#define TEXT_LIMIT ((size_t)16 << 20) // of one text chunk; limits the size of a decompressed text
 
 SYSTEM_PRINTF(2, 3)
 static bool fail(char* message, const char* format, ...)
@@ -39,7 +40,7 @@ static char* latin1_to_utf8(const char* text, size_t length)
     return utf8;
 }
 
-// A copy in Latin-1, or NULL when the text has a character beyond U+00FF (or is not UTF-8).
+// Returns a copy in Latin-1, or NULL when the text has a character beyond U+00FF (or is not UTF-8).
 static char* utf8_to_latin1(const char* text)
 {
     char* latin1 = malloc(strlen(text) + 1);
@@ -72,7 +73,7 @@ static char* copy_parameters(spng_ctx* context)
             else if ((found = calloc(texts[i].length + 1, 1)) != NULL) memcpy(found, texts[i].text, texts[i].length);
         }
     }
-    free(texts); // the strings belong to the context
+    free(texts); // the strings in the array belong to the context
     return found;
 }
 
@@ -83,8 +84,8 @@ static int bits_per_pixel(const struct spng_ihdr* header)
     return header->color_type < 7 ? samples[header->color_type] * header->bit_depth : 0;
 }
 
-// Deflate cannot grow data more than 1032 times: a header that promises more than that is damage or an attack, told
-// before any allocation.
+// Inflating deflate data makes it at most 1032 times as large. A header with a larger image is damaged or an attack,
+// and is refused before any allocation.
 static bool size_is_possible(const struct spng_ihdr* header, size_t file_bytes)
 {
     uint64_t row_bytes = ((uint64_t)header->width * (uint64_t)bits_per_pixel(header) + 7) / 8;
@@ -131,7 +132,7 @@ static bool decode(spng_ctx* context, const void* data, size_t bytes, const char
     image->pixels = malloc(pixel_bytes);
     if (!image->pixels) return fail(message, "%s: no memory for %u x %u pixels", path, header.width, header.height);
     status = spng_decode_image(context, image->pixels, pixel_bytes, SPNG_FMT_RGBA8, SPNG_DECODE_TRNS);
-    if (!status) status = spng_decode_chunks(context); // what follows the pixels: text may stand there, and IEND must
+    if (!status) status = spng_decode_chunks(context); // chunks after the pixels: text is allowed, IEND is required
     if (status) return fail(message, "%s: cannot read the PNG: %s; the file is damaged", path, spng_strerror(status));
     image->parameters = copy_parameters(context);
 
@@ -164,7 +165,7 @@ bool png_read_memory(const void* data, size_t bytes, const char* path, int32_t c
     return read;
 }
 
-// The whole file; pipes work too, so the size is found by reading.
+// Reads the whole file. Pipes work too, because the size is found by reading.
 static unsigned char* read_all(const char* path, size_t* out_bytes, char* message)
 {
     FILE* file = system_open(path, "rb");
@@ -216,10 +217,10 @@ void png_free(png_image* image)
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
-#define STRATEGY 3 // zlib's Z_RLE: behind a filter there is little else to find in a picture
+#define STRATEGY 3 // zlib's Z_RLE: filtered rows of an image hold hardly any matches but runs
 
-// One filter instead of the best of five for each row, and runs only: a picture of 1024x1024 takes a quarter to a half
-// of the time and is about as small.
+// Uses one filter for all rows instead of the best of five per row, and matches runs only: encoding 1024x1024 pixels
+// then takes a quarter to a half of the time, and the file has about the same size.
 static int encode(spng_ctx* context, const uint8_t* pixels, int32_t width, int32_t height, size_t row_bytes,
                   int32_t channel_count, struct spng_text* text)
 {
@@ -236,7 +237,7 @@ static int encode(spng_ctx* context, const uint8_t* pixels, int32_t width, int32
         status = spng_encode_image(context, NULL, 0, SPNG_FMT_PNG, SPNG_ENCODE_PROGRESSIVE | SPNG_ENCODE_FINALIZE);
     for (int32_t y = 0; y < height && !status; y++)
         status = spng_encode_row(context, pixels + (size_t)y * row_bytes, (size_t)width * (size_t)channel_count);
-    return status == SPNG_EOI ? 0 : status; // the last row answers "end of image"
+    return status == SPNG_EOI ? 0 : status; // spng_encode_row returns SPNG_EOI for the last row
 }
 
 static bool write_all(const char* path, const void* data, size_t bytes, char* message)
@@ -266,7 +267,7 @@ bool png_write(const char* path, const void* pixels, int32_t width, int32_t heig
                              .type = latin1 ? SPNG_TEXT : SPNG_ITXT,
                              .language_tag = empty,
                              .translated_keyword = empty};
-    text.text = latin1 ? latin1 : (char*)(uintptr_t)parameters; // spng only reads it, its struct serves both directions
+    text.text = latin1 ? latin1 : (char*)(uintptr_t)parameters; // spng only reads the text; its struct lacks const
     text.length = text.text ? strlen(text.text) : 0;
 
     int status = encode(context, pixels, width, height, row_bytes, channel_count, text.length ? &text : NULL);

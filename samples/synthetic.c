@@ -1,15 +1,17 @@
-// Tensors are listed first, name by name as in the released files, then written in one go: header, then values from a
-// generator that starts anew for every tensor, so that several threads can write. Matrices are scaled by 1 / sqrt(inputs), norms are near 1 and biases
-// near 0, so activations keep their size through any number of layers.
+// Writes synthetic checkpoints. The tensors are first listed with the names of the released files. Then the header is
+// written, then the values. The random generator is seeded anew for every tensor, so several threads can write.
+// Matrices are scaled by 1 / sqrt(inputs), norm weights are near 1 and biases near 0, so activations keep their
+// magnitude through any number of layers.
 //
-// Or they lie in no file: the host's sumi_files hand out memory in which everything but the norms is one block of
-// random numbers, mapped again and again. Sixty gigabytes take 64 MB then and no time to write. All numbers have one
-// spread, 0.02, which suits matrices of a few thousand inputs.
+// A checkpoint can also be held in memory without a file. Then the sumi_files of the host program return memory in
+// which the norms have values of their own, and all other tensors are views of one block of random numbers that is
+// mapped many times. Sixty gigabytes then take 64 MB of memory and no time to write. All random numbers have one
+// standard deviation, 0.02, which suits matrices of a few thousand inputs. The layout of such a file, in whole pages:
 //
-//     header, up to a page | norms, up to a page | the block | the block | ... | a piece of it | another type's block | ...
-//     memory of its own                            views of one memory file for each element type
+//     header | norms     | the block | the block | ... | first pages of the block | block of another type | ...
+//     private memory     | views of one memory file per element type
 //
-// A file that has matrices in GGUF's block types is a GGUF file with the same names, otherwise it is safetensors.
+// A file with matrices in GGUF's block types is a GGUF file with the same tensor names; all others are safetensors.
 #define _GNU_SOURCE // memfd_create
 #include "synthetic.h"
 #include "synthetic_blocks.h"
@@ -235,8 +237,8 @@ const synthetic_config* synthetic_find(const char* name)
     return NULL;
 }
 
-// The end of the template, and for Z-Image its beginning; the features of Qwen-Image's are not handed on. NewBie-image
-// has no more than <bos> behind its mark.
+// For Z-Image these are the rows of the template's beginning and end; for Qwen-Image those of its end, because the
+// features of its beginning are dropped; for NewBie-image only <bos>, because texts begin with "<Prompt Start>".
 int32_t synthetic_template_rows(const synthetic_config* config)
 {
     return config->family == SYNTHETIC_QWEN_IMAGE ? 5 : config->family == SYNTHETIC_NEWBIE ? 1 : 19;
@@ -299,7 +301,7 @@ typedef struct kernel_size {
     int32_t frames, side;
 } kernel_size;
 
-// A kernel in time and space, of which one picture meets side x side.
+// A convolution kernel [out, in, frames, side, side]. For a single image only side x side values of it have an effect.
 SYSTEM_PRINTF(5, 6)
 static void add_kernel(list* l, int32_t out, int32_t in, kernel_size size, const char* format, ...)
 {
@@ -310,7 +312,7 @@ static void add_kernel(list* l, int32_t out, int32_t in, kernel_size size, const
     va_end(arguments);
 }
 
-// Factors of a norm that lie in the file as [width, 1, 1] or [width, 1, 1, 1].
+// The weight of a norm that is stored as [width, 1, 1] or [width, 1, 1, 1].
 SYSTEM_PRINTF(4, 5)
 static void add_gamma(list* l, int32_t width, int32_t rank, const char* format, ...)
 {
@@ -321,7 +323,7 @@ static void add_gamma(list* l, int32_t width, int32_t rank, const char* format, 
     va_end(arguments);
 }
 
-// A factor of a low-rank adapter, [1, rows, cols].
+// A factor of a low-rank adapter, stored as [1, rows, cols].
 SYSTEM_PRINTF(5, 6)
 static void add_factor(list* l, float spread, int32_t rows, int32_t cols, const char* format, ...)
 {
@@ -570,7 +572,7 @@ static void list_qwen_middle(list* l, const char* prefix, int32_t width)
     add_conv(l, p, "proj", width, width, 1);
 }
 
-// Without time_conv, which films alone meet.
+// The VAE without its time_conv tensors, which only videos use.
 static void list_qwen_vae(list* l, const synthetic_config* c)
 {
     const int32_t *w = c->vae_widths, top = w[3];
@@ -606,7 +608,7 @@ static void list_qwen_vae(list* l, const synthetic_config* c)
     add_causal_conv(l, "", "post_quant_conv", LATENTS, LATENTS, 1);
 }
 
-// ---- NewBie-image's three networks that Z-Image has not -------------------------------------------------------------
+// ---- NewBie-image's three networks that differ from Z-Image's -------------------------------------------------------
 
 static int32_t newbie_condition(const synthetic_config* c) { return least(c->dim, 1024); }
 
@@ -642,13 +644,13 @@ static void list_newbie_transformer(list* l, const synthetic_config* c)
     add_linear(l, "", "time_text_embed.1", condition, condition + c->pooled_width);
     add_linear(l, "", "final_layer.adaLN_modulation.1", dim, condition);
     add_linear(l, "", "final_layer.linear", 4 * LATENTS, dim);
-    add_norm(l, "", "norm_final", dim); // nothing reads it
+    add_norm(l, "", "norm_final", dim); // is in the released file, but no network reads it
     for (int32_t i = 0; i < c->refiners; i++) list_newbie_block(l, c, "noise_refiner", i, true);
     for (int32_t i = 0; i < c->refiners; i++) list_newbie_block(l, c, "context_refiner", i, false);
     for (int32_t i = 0; i < c->layers; i++) list_newbie_block(l, c, "layers", i, true);
 }
 
-// A norm of Gemma's, which adds one to its weight.
+// A norm of Gemma, which adds 1 to its stored weight; the stored values are therefore near 0.
 static void add_offset_norm(list* l, const char* prefix, const char* name, int32_t width)
 {
     add(l, 0.0f, 0.2f, width, 0, 0, "%s%s.weight", prefix, name);
@@ -657,7 +659,7 @@ static void add_offset_norm(list* l, const char* prefix, const char* name, int32
 static void list_gemma(list* l, const synthetic_config* c)
 {
     const int32_t width = c->text_width;
-    // rows as large as weights that were learnt have them: the network multiplies by the root of the width
+    // The rows have the magnitude of trained embeddings: the network multiplies them by the square root of the width.
     add(l, 0.0f, sqrtf(3.0f / (float)width), c->vocabulary, width, 0, "language_model.model.embed_tokens.weight");
     for (int32_t i = 0; i < c->text_layers; i++) {
         char p[64];
@@ -682,7 +684,7 @@ static void list_gemma(list* l, const synthetic_config* c)
 #define ADAPTER_RANK 4
 #define JINA "text_model.transformer.roberta."
 
-// A product with the adapter that the released file keeps beside its weight.
+// A weight with the low-rank adapter that the released file stores beside it.
 static void add_adapted(list* l, const char* prefix, const char* name, int32_t rows, int32_t cols)
 {
     add(l, 0.0f, sqrtf(3.0f / (float)cols), rows, cols, 0, "%s%s.parametrizations.weight.original", prefix, name);
@@ -691,7 +693,7 @@ static void add_adapted(list* l, const char* prefix, const char* name, int32_t r
     add(l, 0.0f, 0.05f, rows, 0, 0, "%s%s.bias", prefix, name);
 }
 
-// Of an embedding the first factor has the rows.
+// In the adapter of an embedding, the first factor (lora_A) has the rows of the table.
 static void add_adapted_embedding(list* l, const char* name, int32_t rows, int32_t width)
 {
     add(l, 0.0f, 1.0f, rows, width, 0, JINA "%s.parametrizations.weight.original", name);
@@ -752,7 +754,7 @@ static bool is_norm_of_products(const listed* t)
     return ends_with(t->name, "attention_norm1.weight") || ends_with(t->name, "ffn_norm1.weight");
 }
 
-// Of shift, scale and gate before attention, then before the feed-forward.
+// The bias of the modulation: shift, scale and gate for attention, then shift, scale and gate for the feed-forward.
 static bool is_modulation_bias(const listed* t)
 {
     return ends_with(t->name, "img_mod.1.bias") || ends_with(t->name, "txt_mod.1.bias");
@@ -764,14 +766,14 @@ static bool has_outliers(const synthetic_config* c, const listed* t)
 }
 
 typedef struct outlier {
-    int64_t index; // in the tensor
+    int64_t index; // of the element in the tensor
     float value;
 } outlier;
 
-// Returns how many there are.
+// Writes the outliers of a tensor into `into`. Returns their number.
 static int32_t list_outliers(const listed* t, uint64_t seed, outlier into[2 * OUTLIER_CHANNELS])
 {
-    const bool is_bias = is_modulation_bias(t); // its scales are added to 1
+    const bool is_bias = is_modulation_bias(t); // the network adds 1 to the scales
     const int64_t width = is_bias ? t->shape[0] / 6 : t->shape[0];
     int32_t count = 0;
     uint64_t state = seed * 0x9E3779B97F4A7C15u + 3;
@@ -790,8 +792,8 @@ static int32_t list_outliers(const listed* t, uint64_t seed, outlier into[2 * OU
 
 // ---- Files ----------------------------------------------------------------------------------------------------------
 
-// The length in front of a safetensors header, which is padded with blanks to a multiple of 8. Returns the padded
-// length.
+// Writes the length field of a safetensors header of `bytes` bytes, which is padded with blanks to a multiple of 8.
+// Returns the padded length.
 static size_t put_length(unsigned char length[8], size_t bytes)
 {
     size_t total = (bytes + 7) / 8 * 8;
@@ -819,7 +821,7 @@ static size_t put_entry(char* into, const char* name, const char* type, const in
                            (unsigned long long)end);
 }
 
-// Values [0, count) of a tensor at `offset` of a file.
+// Writes all values of a tensor at byte `offset` of a file.
 static bool write_values(int file, uint64_t offset, const listed* t, uint64_t seed, const synthetic_config* config)
 {
     enum { BLOCK = 16384 };
@@ -832,7 +834,7 @@ static bool write_values(int file, uint64_t offset, const listed* t, uint64_t se
     int64_t left = count_of(t);
     while (left > 0) {
         size_t count = left < BLOCK ? (size_t)left : BLOCK, bytes = count * size;
-        for (size_t i = 0; i < BLOCK; i += 4) { // xorshift64*: four numbers of 16 bits a draw
+        for (size_t i = 0; i < BLOCK; i += 4) { // xorshift64*: four numbers of 16 bits per draw
             state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
             uint64_t draw = state * 0x2545F4914F6CDD1Du;
             for (size_t k = 0; k < 4; k++)
@@ -854,10 +856,10 @@ static bool write_values(int file, uint64_t offset, const listed* t, uint64_t se
     return true;
 }
 
-// Threads take the tensors one by one.
+// Shared by the threads that write; each thread takes one tensor after the other.
 typedef struct writing {
     const list* l;
-    const uint64_t* offsets; // in the file
+    const uint64_t* offsets; // of the tensors in the file, in bytes
     int file;
     uint64_t seed;
     const synthetic_config* config;
@@ -949,7 +951,7 @@ bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t c
 typedef struct stored {
     char path[128];
     unsigned char* data;
-    uint64_t bytes, mapped_bytes; // 0: from malloc
+    uint64_t bytes, mapped_bytes; // mapped_bytes 0: the memory is from malloc
 } stored;
 struct synthetic_files {
     stored files[16];
@@ -965,14 +967,16 @@ static stored* add_stored(synthetic_files* files, const char* name)
     return file;
 }
 
-// A memory file of random elements, of whole pages and whole blocks, so that it can be seen again and again.
+// A memory file (memfd) of random elements. Its size is a multiple of the page size and of the type's block, so that it
+// can be mapped one time after the other.
 typedef struct source {
     const synthetic_type* type;
     int file;
     uint64_t bytes;
 } source;
 
-// What elements of a checkpoint come from: those that are not quantised, those that take Q8_0 instead, the others.
+// The sources of a checkpoint's elements: for tensors that are not quantised, for those that are in Q8_0 instead of the
+// requested type, and for those in the requested type.
 enum { SOURCE_BASE, SOURCE_INSTEAD, SOURCE_STORED, SOURCE_COUNT };
 typedef struct sources {
     source of[SOURCE_COUNT];
@@ -1003,11 +1007,12 @@ static bool add_source(sources* all, const synthetic_type* type)
 
 static void close_sources(sources* all)
 {
-    for (int32_t i = 0; i < all->count; i++) close(all->of[i].file); // the views keep them
+    for (int32_t i = 0; i < all->count; i++) close(all->of[i].file); // the mappings keep the memory
 }
 
-// What files for quantised networks quantise: the blocks of the denoiser and of the language model, and its embeddings.
-// Not the towers for pictures and for pooled vectors, nor what is before and behind the blocks.
+// Whether files of quantised networks quantise this tensor: matrices in the blocks of the denoiser and of the language
+// model, and token embeddings. Not quantised are the vision tower, the encoder of pooled vectors, and the layers before
+// and after the blocks.
 static bool is_quantised(const listed* t)
 {
     static const char* const begins[] = {
@@ -1030,11 +1035,12 @@ static int32_t source_of(const sources* all, const listed* t)
 
 typedef struct placed {
     const synthetic_type* type;
-    uint64_t begin, end; // from where the data begin
-    int32_t region;      // 0: own memory; 1 and on: the sources'
+    uint64_t begin, end; // bytes from the beginning of the data
+    int32_t region;      // 0: private memory; 1 + i: views of source i
 } placed;
 
-// Tensors of one region after the other. Data begin at a page, and so does each region: ends[] are theirs.
+// Places the tensors, one region after the other. The data and each region begin at a page; ends[] receives the end of
+// each region.
 static void lay_out(const list* l, const synthetic_config* c, const sources* all, bool is_gguf, placed* places,
                     uint64_t ends[1 + SOURCE_COUNT])
 {
@@ -1046,7 +1052,7 @@ static void lay_out(const list* l, const synthetic_config* c, const sources* all
             const int32_t from = source_of(all, t);
             if ((t->center != 0.0f || has_outliers(c, t) ? 0 : 1 + from) != region) continue;
             const synthetic_type* type = all->of[from].type;
-            // GGUF wants multiples of 32 bytes, and the source whole blocks
+            // GGUF requires offsets that are multiples of 32 bytes, and views of a source begin at a whole block
             const uint64_t multiple = is_gguf ? 32 * (uint64_t)type->block_bytes : 1;
             at = begin + up_to(at - begin, multiple);
             const uint64_t bytes = (uint64_t)count_of(t) / (uint64_t)type->block * (uint64_t)type->block_bytes;
@@ -1058,10 +1064,10 @@ static void lay_out(const list* l, const synthetic_config* c, const sources* all
     }
 }
 
-#define ENTRY_BYTES 256 // at most, of a tensor in a header
+#define ENTRY_BYTES 256 // the most bytes of one tensor's entry in a header
 
-// Both return the header's length, a multiple of a page. safetensors has no holes, so what fills a region's last page
-// is a tensor.
+// put_safetensors and put_gguf return the length of the header, a multiple of the page size. safetensors allows no
+// holes, so the rest of a region's last page is declared as a tensor.
 static size_t put_safetensors(unsigned char* into, const list* l, const placed* places, const uint64_t* ends)
 {
     char* json = (char*)into + 8;
@@ -1100,13 +1106,13 @@ static size_t put_name(unsigned char* into, const char* name)
     return used + bytes;
 }
 
-// GGUF 3 with one key, a text of blanks that fills the header's last page. GGUF itself has at most four dimensions;
-// the first matrix of Qwen-Image's vision tower has five all the same.
+// Writes a GGUF 3 header with one key, a text of blanks that fills the last page of the header. GGUF itself allows at
+// most four dimensions; the first matrix of Qwen-Image's vision tower is written with five nevertheless.
 static size_t put_gguf(unsigned char* into, const list* l, const placed* places)
 {
     enum { STRING = 8 };
     size_t used = 0, padding = 0;
-    for (int32_t pass = 0; pass < 2; pass++) { // the first tells how many blanks
+    for (int32_t pass = 0; pass < 2; pass++) { // the first pass finds the number of blanks
         memcpy(into, "GGUF", 4);
         used = 4 + put_number(into + 4, 3, 4);
         used += put_number(into + used, l->count, 8);
@@ -1129,7 +1135,7 @@ static size_t put_gguf(unsigned char* into, const list* l, const placed* places)
     return used;
 }
 
-// The tensors of region 0, at their places.
+// Fills the tensors of region 0, which have values of their own.
 static void fill_own(unsigned char* data, const list* l, const placed* places, const synthetic_config* c)
 {
     uint64_t state = l->count * 0x9E3779B97F4A7C15u + 1;
@@ -1148,7 +1154,7 @@ static void fill_own(unsigned char* data, const list* l, const placed* places, c
     }
 }
 
-// Views of a source from a page on, up to the end of the page that `end` is in.
+// Maps views of a source one after the other, from the page at `begin` to the end of the page that contains `end`.
 static bool map_source(unsigned char* begin, const unsigned char* end, const source* from)
 {
     while (begin < end) {
@@ -1246,7 +1252,7 @@ void synthetic_close(synthetic_files* files)
 
 // ---- Texts ----------------------------------------------------------------------------------------------------------
 
-// Where a checkpoint goes: a folder, or memory.
+// Where a checkpoint is written: a folder, or memory.
 typedef struct sink {
     const char* folder;
     synthetic_files* files;
@@ -1266,7 +1272,7 @@ static bool write_text(const sink* to, const char* name, const char* format, ...
     if (to->files) {
         stored* file = written ? add_stored(to->files, name) : NULL;
         if (!file) return free(text), fail(name);
-        file->data = (unsigned char*)text; // its owner now
+        file->data = (unsigned char*)text; // the file owns the text now
         file->bytes = (uint64_t)length;
         return true;
     }
@@ -1278,8 +1284,8 @@ static bool write_text(const sink* to, const char* name, const char* format, ...
     return written || fail(path);
 }
 
-// The words of Qwen-Image's templates, each a token with or without a space ahead, so that they have as many tokens as
-// with the released vocabulary.
+// The words of Qwen-Image's templates. Each is a token, both with and without a space in front, so that the templates
+// have as many tokens as with the released vocabulary.
 static const char* const s_words[] = {
     "system",     "user",        "assistant", "Describe",      "Generate", "Picture",     "the",
     "image",      "by",          "detailing", "color",         "shape",    "size",        "texture",
@@ -1295,13 +1301,13 @@ static size_t put_words(char* into, int32_t first_id)
     size_t used = 0;
     for (int32_t i = 0; i < 2 * WORD_COUNT; i++) {
         const char *word = s_words[i / 2], *space = i % 2 ? "\\u0120" : "";
-        if (i % 2 == 0 && word[1] == 0) continue; // one byte has its token already
+        if (i % 2 == 0 && word[1] == 0) continue; // a word of one byte has its token already
         used += (size_t)sprintf(into + used, ", \"%s%s\": %d", space, word, first_id + i);
     }
     return used;
 }
 
-// A byte-level BPE without merges: a token per byte, in the released file's form.
+// Writes a byte-level BPE tokenizer without merges, with one token per byte, in the format of the released file.
 static bool write_tokenizer(const sink* to, const synthetic_config* c)
 {
     const bool has_words = c->family == SYNTHETIC_QWEN_IMAGE;
@@ -1310,7 +1316,7 @@ static bool write_tokenizer(const sink* to, const synthetic_config* c)
     int32_t moved = 0;
     for (int32_t byte = 0; byte < 256; byte++) {
         bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-        int32_t code = printable ? byte : 256 + moved++; // GPT-2's table: other bytes move behind Latin-1, in order
+        int32_t code = printable ? byte : 256 + moved++; // GPT-2's table: other bytes become 256 and up, in order
         used += (size_t)sprintf(vocabulary + used, "%s\"\\u%04x\": %d", byte ? ", " : "", code, byte);
     }
     static const char* const names[] = {"<|endoftext|>",    "<|im_start|>",   "<|im_end|>",
@@ -1346,9 +1352,9 @@ static bool write_tokenizer(const sink* to, const synthetic_config* c)
                       added, has_words ? "true" : "false", vocabulary);
 }
 
-// NewBie-image's tokenizers know the blank's sign and '!' to '~', one by one. Gemma's is a BPE without merges, with the
-// bytes that other letters become; XLM-RoBERTa's a Unigram. A text of plain letters and single blanks has as many
-// tokens in both, but for what is put around it.
+// NewBie-image's tokenizers have one token for each character from '!' to '~' and for U+2581, which stands for a blank.
+// Gemma's is a BPE without merges, with tokens for the bytes of all other characters; XLM-RoBERTa's is a Unigram. A
+// text of ASCII letters and single blanks has as many tokens in both, except for the special tokens around it.
 #define LETTER_COUNT 95
 static int32_t letter(int32_t i) { return i == 0 ? 0x2581 : 32 + i; }
 
@@ -1463,7 +1469,7 @@ static bool write_z_image_configs(const sink* to, const synthetic_config* c)
         && write_flux_vae_config(to, c);
 }
 
-// The schedule and the statistics are the released ones.
+// The sigma schedule and the statistics of the latents are those of the released files.
 static bool write_qwen_image_configs(const sink* to, const synthetic_config* c)
 {
     const int32_t head = c->dim / c->heads, text = c->text_head, quarter = c->vision_layers / 4;
@@ -1514,7 +1520,8 @@ static bool write_qwen_image_configs(const sink* to, const synthetic_config* c)
                       c->vae_widths[3] / c->vae_widths[0], c->vae_resnets, LATENTS);
 }
 
-// As the authors' converter writes them: no scheduler, and the transformer's file leaves out what its code assumes.
+// Writes the files as the authors' converter does: there is no scheduler, and the transformer's config.json leaves out
+// the values that are defaults in the authors' code.
 static bool write_newbie_configs(const sink* to, const synthetic_config* c)
 {
     const int32_t head = c->dim / c->heads;
@@ -1551,11 +1558,11 @@ static bool write_newbie_configs(const sink* to, const synthetic_config* c)
 static const struct {
     bool (*write_configs)(const sink* to, const synthetic_config* c);
     bool (*write_tokenizers)(const sink* to, const synthetic_config* c);
-    const char* folders[MOST_FOLDERS]; // up to the first NULL
+    const char* folders[MOST_FOLDERS]; // ends at the first NULL
     struct {
         const char* file;
         void (*list)(list* l, const synthetic_config* c);
-    } parts[MOST_PARTS]; // up to the first NULL
+    } parts[MOST_PARTS]; // ends at the first NULL
 } s_families[] = {
     [SYNTHETIC_Z_IMAGE] = {write_z_image_configs,
                            write_tokenizer,
@@ -1582,7 +1589,7 @@ static bool write_texts(const sink* to, const synthetic_config* c)
     return s_families[c->family].write_configs(to, c) && s_families[c->family].write_tokenizers(to, c);
 }
 
-// The scale beside each matrix in fp8.
+// Adds the scale tensor that belongs to each matrix in fp8.
 static void list_scales(list* l)
 {
     for (size_t i = 0, count = l->count; i < count && !l->out_of_memory; i++) {
@@ -1614,7 +1621,7 @@ synthetic_files* synthetic_open(const synthetic_config* config)
     return NULL;
 }
 
-// What would lie in memory.
+// Writes to files what synthetic_open holds in memory.
 static bool write_stored(const char* folder, const synthetic_config* config)
 {
     char path[1024];

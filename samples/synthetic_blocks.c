@@ -1,9 +1,10 @@
 #include "synthetic_blocks.h"
 #include <math.h>
 
-// Deviations are those of uniform fields: of Q4_K, for one, value = d * scale * code - dmin * minimum with 6 bits of
-// scale and of minimum and 4 of code. Where a block has a minimum, its factor takes the mean away. Where codes are not
-// about 0 the scales have both signs, which does the same.
+// The standard deviations are computed for uniformly distributed bit fields. In Q4_K, for example, value = d * scale *
+// code - dmin * minimum, with 6 bits for scale, 6 for minimum and 4 for code. Where a block has a minimum, the factor
+// dmin is chosen so that the mean is 0. Where a block has no minimum and its codes are not centred at 0, the scales
+// have both signs, which also makes the mean 0.
 static const synthetic_type s_types[] = {
     {"bf16", "BF16", 30, 1, 2, -1, -1, 0.0f, 0.0f},       {"f32", "F32", 0, 1, 4, -1, -1, 0.0f, 0.0f},
     {"fp8", "F8_E4M3", 0, 1, 1, -1, -1, 0.0f, 0.0f},      {"q4_0", NULL, 2, 32, 18, 0, -1, 0.0f, 4.64f},
@@ -36,7 +37,7 @@ float synthetic_normal(uint64_t* state)
     return (float)sum * (1.7320508f / 65536.0f);
 }
 
-// A number of less than 65504 in IEEE's half precision; its last bit is cut.
+// Writes a value below 65504 in IEEE half precision, rounded toward zero.
 static void put_half(unsigned char* into, float value)
 {
     int exponent;
@@ -48,7 +49,7 @@ static void put_half(unsigned char* into, float value)
     memcpy(into, &half, 2);
 }
 
-// A number of less than 448 in e4m3; its last bit is cut.
+// Converts a value below 448 to e4m3, rounded toward zero.
 static unsigned char to_e4m3(float value)
 {
     int exponent;

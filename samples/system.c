@@ -8,7 +8,7 @@
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
-#include <windows.h> // before shellapi.h, which takes its macros
+#include <windows.h> // must come before shellapi.h, which uses its macros
 
 #include <fcntl.h>
 #include <io.h>
@@ -24,7 +24,7 @@
 
 // ---- Lists of names -------------------------------------------------------------------------------------------------
 
-// Takes over `name`, which may be NULL.
+// Takes ownership of `name`, which may be NULL.
 static void add_name(char*** names, int* count, char* name)
 {
     char** more = name && name[0] != '.' ? realloc(*names, (size_t)(*count + 1) * sizeof *more) : NULL;
@@ -62,7 +62,7 @@ static char* to_utf8(const wchar_t* wide)
     return text;
 }
 
-// False, with errno, when the path is no UTF-8 or too long.
+// Returns false and sets errno when the path is not UTF-8 or is too long.
 #define WIDE_PATH 1024
 static bool widen(const char* path, wchar_t* wide)
 {
@@ -76,9 +76,9 @@ char** system_begin(int argc, char** argv)
     _setmode(_fileno(stdin), _O_BINARY);
     _setmode(_fileno(stdout), _O_BINARY);
     _setmode(_fileno(stderr), _O_BINARY);
-    setvbuf(stderr, NULL, _IONBF, 0); // buffered when it is no terminal
+    setvbuf(stderr, NULL, _IONBF, 0); // without this call stderr is buffered unless it is a terminal
     int count = 0;
-    // argv is in the machine's own code page, which has not every character
+    // argv is in the code page of the machine, which lacks many characters
     wchar_t** wide = CommandLineToArgvW(GetCommandLineW(), &count);
     char** utf8 = wide && count == argc ? calloc((size_t)count + 1, sizeof *utf8) : NULL;
     for (int i = 0; utf8 && i < count; i++) {
@@ -120,7 +120,7 @@ system_kind system_look_at(const char* path)
     return attributes & FILE_ATTRIBUTE_DEVICE ? SYSTEM_OTHER : SYSTEM_FILE;
 }
 
-// Who may write into a folder is told by its access list; only writing tells for sure.
+// The access list of a folder says who may write; only a write shows it with certainty.
 bool system_can_write(const char* path)
 {
     wchar_t wide[WIDE_PATH];
@@ -154,7 +154,7 @@ bool system_make_folder(const char* path)
 bool system_make_scratch(char* path, size_t capacity, const char* name)
 {
     wchar_t wide[WIDE_PATH];
-    const DWORD length = GetTempPathW(WIDE_PATH, wide); // with a separator at its end
+    const DWORD length = GetTempPathW(WIDE_PATH, wide); // ends with a separator
     char* folder = length > 0 && length < WIDE_PATH ? to_utf8(wide) : NULL;
     bool is_made = false;
     for (unsigned attempt = 0; folder && !is_made && attempt < 100; attempt++) {

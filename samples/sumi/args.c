@@ -22,7 +22,7 @@ int args_wrong(const cli_command* command, const char* format, ...)
 
 // ---- Help -----------------------------------------------------------------------------------------------------------
 
-// Text in lines of at most 100 columns, the following lines indented.
+// Prints text in lines of at most 100 columns, all lines but the first indented.
 static void print_wrapped(const char* text, int column, int indent)
 {
     for (bool first = true; *text; first = false) {
@@ -84,11 +84,12 @@ static size_t edit_distance(const char* a, const char* b)
 static const cli_option* nearest_option(const cli_command* command, const char* word, size_t name_bytes)
 {
     char name[64];
-    if (name_bytes < 4 || name_bytes >= sizeof name) return NULL; // of one letter every other letter is near
+    if (name_bytes < 4 || name_bytes >= sizeof name)
+        return NULL; // names of a letter or two are near every other such name
     memcpy(name, word, name_bytes);
     name[name_bytes] = 0;
     const cli_option* nearest = NULL;
-    size_t least = name_bytes < 7 ? 2 : 4; // further away than this nobody meant it
+    size_t least = name_bytes < 7 ? 2 : 4; // edits; a name that differs more is not suggested
     for (size_t i = 0; i < command->option_count; i++) {
         size_t distance = edit_distance(name, command->options[i].name);
         if (distance < least) least = distance, nearest = &command->options[i];
@@ -118,7 +119,7 @@ static bool read_number(const char* text, double* out)
 static bool read_unsigned(const char* text, uint64_t* out, const char** out_end)
 {
     char* end;
-    if (*text < '0' || *text > '9') return false; // strtoull takes signs and blanks
+    if (*text < '0' || *text > '9') return false; // strtoull would accept signs and blanks
     errno = 0;
     *out = strtoull(text, &end, 10);
     *out_end = end;
@@ -223,7 +224,7 @@ static bool store(const cli_command* command, const cli_option* option, const ch
     return false;
 }
 
-// ---- The walk -------------------------------------------------------------------------------------------------------
+// ---- Parsing --------------------------------------------------------------------------------------------------------
 
 args_result args_parse(const cli_command* command, int argc, char** argv)
 {
@@ -269,7 +270,7 @@ args_result args_parse(const cli_command* command, int argc, char** argv)
         } else if (word[name_bytes]) {
             value = word + name_bytes + 1;
         } else {
-            // A value that begins with two dashes is more likely the next option; --prompt=--such says that it is not.
+            // A word that begins with two dashes is probably the next option. --prompt=--such passes it as a value.
             if (i + 1 >= argc || strncmp(argv[i + 1], "--", 2) == 0)
                 return args_wrong(command, "%s needs a value: %s %s", option->name, option->name, option->argument),
                        ARGS_WRONG;

@@ -1,5 +1,5 @@
-// Command line arguments as tables: each command lists its options once, and parsing, checking, --help and the sentence
-// for every mistake come from that list.
+// Command line arguments as tables: each command lists its options once. Parsing, checking, --help and the messages for
+// all mistakes use that list.
 #ifndef ARGS_H
 #define ARGS_H
 #include "system.h"
@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What the process returns.
+// Exit codes of the process.
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANCELLED = 130 };
 
 typedef enum option_kind {
-    OPTION_FLAG,   // bool: no value
+    OPTION_FLAG,   // bool; takes no value
     OPTION_TEXT,   // const char*
     OPTION_TEXTS,  // text_list: may be given several times
     OPTION_COUNT,  // int32_t in [least, most]
@@ -22,7 +22,7 @@ typedef enum option_kind {
     OPTION_CHOICE  // int32_t: the index of the choice
 } option_kind;
 
-#define OPTIONS_MAX 96 // of a command
+#define OPTIONS_MAX 96 // the most options of a command
 #define TEXT_LIST_MAX 64
 typedef struct text_list {
     const char* texts[TEXT_LIST_MAX];
@@ -32,8 +32,8 @@ typedef struct text_list {
 typedef struct cli_option {
     const char* name; // "--steps"
     option_kind kind;
-    void* value;          // keeps what it holds when the option is not given
-    const char* argument; // how help calls the value: "N"; of CHOICE the choices: "auto|cpu|cuda"
+    void* value;          // unchanged when the option is not given
+    const char* argument; // name of the value in help: "N"; for CHOICE the choices: "auto|cpu|cuda"
     const char* help;
     double least, most; // of COUNT and NUMBER
 } cli_option;
@@ -50,12 +50,12 @@ typedef struct cli_command {
 
 typedef enum args_result { ARGS_RUN, ARGS_HELP, ARGS_WRONG } args_result;
 
-// Parses argv[0, argc), the words after the command's name. ARGS_HELP: --help was asked and printed. ARGS_WRONG: a
-// sentence was printed to stderr.
+// Parses argv[0, argc), the words after the command's name. ARGS_HELP: --help was given, and help was printed.
+// ARGS_WRONG: a sentence was printed to stderr.
 args_result args_parse(const cli_command* command, int argc, char** argv);
-// Prints "sumi COMMAND: sentence" and where help is; returns EXIT_USAGE, so that a command can `return
-// args_wrong(...)`.
+// Prints "sumi COMMAND: sentence" and how to get help. Returns EXIT_USAGE, so that a command can
+// `return args_wrong(...)`.
 int args_wrong(const cli_command* command, const char* format, ...) SYSTEM_PRINTF(2, 3);
 
-extern const char exit_code_help[]; // the paragraph every help ends with
+extern const char exit_code_help[]; // the last paragraph of every help text
 #endif

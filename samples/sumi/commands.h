@@ -1,4 +1,4 @@
-// The commands, one file each. argv is what stands after the command's name; they return the process's exit code.
+// The commands, one file each. argv holds the words after the command's name. Each command returns the exit code.
 #ifndef COMMANDS_H
 #define COMMANDS_H
 #include "args.h"

@@ -1,5 +1,5 @@
-// sumi encode: does the expensive half once. A prompt becomes a small file, so that generating needs no text encoder (a
-// game ships these); a picture becomes latents to start from.
+// sumi encode: encodes a prompt to a small file, so that generating from it needs no text encoder (a game can ship such
+// files), or an image to latents, from which an image job can start.
 #include "commands.h"
 #include "files.h"
 #include "png.h"

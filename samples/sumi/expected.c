@@ -1,18 +1,18 @@
-// Tensor names as patterns. '#' is the layer, '@' the same counted from the other end (LDM counts up blocks downwards),
-// '%' the block inside a layer.
-// Alternatives stand behind '|'; a tensor is there when one of them is.
+// Tensor names as patterns. '#' stands for the index of a layer, '@' for the same index counted from the last layer
+// (LDM numbers up blocks in reverse), '%' for the index of a block inside a layer. '|' separates alternative names: a
+// tensor is present when one of its names is.
 #include "expected.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct rule_set {
-    const char* layer_prefixes[3]; // whose indices tell how many layers; NULL: one round without '#'
-    const char* inner_prefixes[2]; // likewise for '%', inside the layer
-    const char* config_key;        // of config.json: says how many there should be
+    const char* layer_prefixes[3]; // the indices behind them give the number of layers; NULL: no '#'
+    const char* inner_prefixes[2]; // likewise for '%': blocks inside a layer
+    const char* config_key;        // member of config.json with the number of layers
     const char* const* names;
     bool all_but_last;        // the last layer is not used
-    bool outer_only_but_last; // there is none in the last layer (samplers between stages)
+    bool outer_only_but_last; // the last layer has no such tensors (samplers between levels)
 } rule_set;
 
 #define BLOCK_NAMES(kind)                                                                                              \
@@ -71,7 +71,7 @@ static const rule_set s_qwen3_rules[] = {{.names = s_qwen3_once},
                                           .all_but_last = true},
                                          {.names = NULL}};
 
-// weight and bias of one module under diffusers' name and LDM's
+// weight and bias of one module, by the name of diffusers and by that of LDM
 #define BOTH(a, b) a ".weight|" b ".weight", a ".bias|" b ".bias"
 #define RESNET(a, b)                                                                                                   \
     BOTH(a "norm1", b "norm1"), BOTH(a "conv1", b "conv1"), BOTH(a "norm2", b "norm2"), BOTH(a "conv2", b "conv2")
@@ -212,10 +212,11 @@ static void check_rules(const sumi_component* part, const rule_set* rules, missi
         if (rules->layer_prefixes[0]) at.layer_count = count_any(part, rules->layer_prefixes, 3, at);
         double said = rules->config_key ? expected_config(&part->config, rules->config_key) : 0.0;
         if (said > at.layer_count && said < 1000.0) at.layer_count = (int32_t)said;
-        // A file without any layer lacks at least the first.
+        // In a file without any layer the tensors of the first layer are reported as missing.
         if (at.layer_count == 0) at.layer_count = 1;
         int32_t used_count = rules->all_but_last || rules->outer_only_but_last ? at.layer_count - 1 : at.layer_count;
-        // LDM counts down, and only where the resnets of a layer begin matters: the most of all layers holds for each.
+        // LDM numbers layers in reverse, so its count for this layer may be that of another layer. All layers have the
+        // same number of resnets: the largest count of all layers is used.
         int32_t inner_count = 1;
         if (rules->inner_prefixes[0]) {
             inner_count = 0;
@@ -236,7 +237,7 @@ bool expected_check(const char* family, const sumi_component* part, sumi_compone
 {
     *missing = (missing_list){.count = 0};
     bool known = strcmp(family, "z-image") == 0;
-    // a component alone says enough of itself
+    // without a family, a component by itself is recognised by its network
     const char* network = sumi_component_network(part);
     if (!family[0] && kind == SUMI_COMPONENT_TEXT_ENCODER) known = strcmp(network, "qwen3") == 0;
     if (!family[0] && kind == SUMI_COMPONENT_VAE) known = strcmp(network, "flux-vae") == 0;

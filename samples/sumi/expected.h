@@ -1,18 +1,18 @@
-// Which tensors a part must have, to name all that are missing: opening a model stops at the first one.
+// The tensors that a component must have, to name every missing one. Opening a model stops at the first missing tensor.
 #ifndef EXPECTED_H
 #define EXPECTED_H
 #include "inside.h"
 
 typedef struct missing_list {
-    char names[64][192]; // canonical names, the first ones
-    int32_t count;       // of all
+    char names[64][192]; // canonical names of the first missing tensors
+    int32_t count;       // of all missing tensors
 } missing_list;
 
-// False when the family is not known here: nothing is checked then.
+// Returns false when these tables do not have the family; then nothing is checked.
 bool expected_check(const char* family, const sumi_component* part, sumi_component_kind kind, missing_list* missing);
-// Largest index + 1 of tensors called "prefix<index>.": the number of layers. 0: none.
+// Returns the largest index + 1 of tensors named "prefix<index>.": the number of layers. 0: none.
 int32_t expected_count(const sumi_component* part, const char* prefix);
-// A number of a JSON object in a file, 0 when there is none.
+// Returns a number of the JSON object in a file, 0 when the object has none of that name.
 double expected_config(const sumi_file* config, const char* key);
 bool expected_flag(const sumi_file* config, const char* key); // whether a member is true
 #endif

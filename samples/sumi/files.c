@@ -19,7 +19,7 @@ static bool fail(char* message, const char* format, ...)
 
 // ---- Tensors --------------------------------------------------------------------------------------------------------
 
-// Splits at the last colon, unless the whole text is a file.
+// Splits "FILE:NAME" at the last colon, unless the whole text is the path of a file.
 static const char* split_source(const char* source, char* path, size_t capacity)
 {
     const char* colon = strrchr(source, ':');
@@ -136,7 +136,7 @@ bool file_write(const char* path, const void* data, size_t bytes, char* message)
 
 // ---- Output paths ---------------------------------------------------------------------------------------------------
 
-// A device or pipe cannot be replaced by moving a file: those are written in place.
+// A device or a pipe cannot be replaced by moving a file to its path, so it is written in place.
 void output_path(const char* path, char* into, size_t capacity)
 {
     const system_kind kind = system_look_at(path);
@@ -157,7 +157,9 @@ bool output_is_possible(const char* path, char* message)
     if (system_look_at(path) == SYSTEM_FOLDER)
         return fail(message, "cannot write %s: it is a folder; name a file in it", path);
     char folder[1024];
-    const int length = (int)(system_file_name(path) - path); // with the separator, unless that is all: "/"
+    const int length =
+        (int)(system_file_name(path)
+              - path); // bytes of the folder with its separator; the separator is removed below, except for "/"
     if (length == 0) snprintf(folder, sizeof folder, ".");
     else snprintf(folder, sizeof folder, "%.*s", length > 1 ? length - 1 : length, path);
     if (system_look_at(folder) == SYSTEM_NOTHING)

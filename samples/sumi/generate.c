@@ -1,6 +1,5 @@
-// sumi generate: prompts in, PNG files out. Everything that can be wrong with arguments, input files and output paths
-// is told before the model is opened:
-// nobody should wait minutes for a picture that cannot be written.
+// sumi generate: makes PNG files from prompts. Mistakes in arguments, input files and output paths are reported before
+// the model is opened, so that nobody waits minutes for an image that cannot be written.
 #include "commands.h"
 #include "files.h"
 #include "parameters.h"
@@ -16,11 +15,11 @@
 #define MAX_ITEMS 64
 #define MAX_LORAS 16
 #define MAX_REFERENCES 8  // more than any model takes
-#define NOT_GIVEN (-1.0f) // of numbers that are never negative
+#define NOT_GIVEN (-1.0f) // value of an option that was not given, for numbers that are never negative
 
 typedef struct generate_args {
     session_args session;
-    xml_args xml; // the one prompt, instead of prompts
+    xml_args xml; // replaces `prompts` by one prompt in XML
     text_list prompts, prompt_files, loras, references;
     const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
         *trace, *output;
@@ -39,7 +38,7 @@ typedef struct generate_run {
     png_image image, mask, references[MAX_REFERENCES];
     file_tensor latents, noise, posterior_noise;
     sumi_pixels image_pixels, mask_pixels, reference_pixels[MAX_REFERENCES];
-    float* noise_values;             // of every item
+    float* noise_values;             // of all items
     sumi_prompt* prompts[MAX_ITEMS]; // of --prompt-file
     sumi_prompt* negative;
     sumi_lora* loras[MAX_LORAS];
@@ -48,7 +47,7 @@ typedef struct generate_run {
     sumi_image_item items[MAX_ITEMS];
     sumi_image images[MAX_ITEMS];
     sumi_image_desc desc;
-    uint32_t preview_version; // the newest that was written
+    uint32_t preview_version; // version of the newest preview that was written
     void* preview_pixels;
     sumi_profile_row* rows;
     int32_t row_count;
@@ -110,7 +109,7 @@ static bool check_outputs(generate_run* run)
     if (args->latents_out && !output_is_possible(args->latents_out, run->message)) return false;
     if (args->trace && !output_is_possible(args->trace, run->message)) return false;
     if (!args->preview_dir) return true;
-    system_make_folder(args->preview_dir); // it may be there; if not, the next line tells
+    system_make_folder(args->preview_dir); // the check below reports a folder that cannot be used
     char inside[1100];
     snprintf(inside, sizeof inside, "%s/preview-0-1.png", args->preview_dir);
     return output_is_possible(inside, run->message);
@@ -213,7 +212,8 @@ static sumi_pixels pixels_of(const png_image* image)
         .data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
 }
 
-// --size, else the start picture's, else the preset's. 0 x 0: what follows from references, see follow_references.
+// Chooses --size, else the size of the start image, else that of the preset. 0 x 0: the size follows from references,
+// see follow_references.
 static int choose_size(generate_run* run, const sumi_model_info* info)
 {
     sumi_image_desc* desc = &run->desc;
@@ -255,7 +255,7 @@ static int check_count(generate_run* run, const char* option, const char* source
                       tensor->count, run->desc.width, run->desc.height, needed);
 }
 
-// Noise of one item serves all items of the batch.
+// Noise for one item is used for all items of the batch.
 static int give_noise(generate_run* run, size_t item_values)
 {
     sumi_image_desc* desc = &run->desc;
@@ -279,7 +279,7 @@ static int give_noise(generate_run* run, size_t item_values)
     return EXIT_OK;
 }
 
-// What is asked of the library once the desc is complete: the rest of this run goes by the size.
+// Asks the library for the image size once the desc is complete. The rest of this run uses that size.
 static int follow_references(generate_run* run)
 {
     sumi_image_desc* desc = &run->desc;
@@ -330,7 +330,7 @@ static int make_desc(generate_run* run)
         run->mask_pixels = pixels_of(&run->mask);
         desc->mask = &run->mask_pixels;
         desc->mask_feather = args->mask_feather;
-        desc->strength = 1.0f; // what is painted over is to be forgotten
+        desc->strength = 1.0f; // start from pure noise: the repainted region must not depend on its old content
     }
     if (args->strength >= 0.0f) desc->strength = args->strength;
     if (args->prompt_files.count > 0 && desc->guidance != info.guidance_off && !args->negative_file)
@@ -370,7 +370,7 @@ static void write_previews(void* context, sumi_job job, const sumi_job_status* s
             png_write(part, preview.pixels, preview.width, preview.height, (size_t)preview.row_bytes, 4, NULL, message);
         if (!output_finish(path, part, written, run->message)) {
             progress_clear(&run->session.progress);
-            // the picture is worth more than its preview: go on
+            // a failed preview does not stop the image
             fprintf(stderr, "sumi: the preview was not written: %s\n", written ? run->message : message);
         }
     }
@@ -393,7 +393,7 @@ static int write_latents(generate_run* run, sumi_job job)
     return code;
 }
 
-// Read before the fetch ends the job, printed after the pictures are safe.
+// The profile is read before the fetch, which ends the job, and printed after the images are written.
 static int read_profile(generate_run* run, sumi_job job)
 {
     run->row_count = sumi_job_profile(run->session.engine, job, NULL, 0);
@@ -426,7 +426,7 @@ static int write_picture(generate_run* run, int32_t index)
     const sumi_image* image = &run->images[index];
     const generate_args* args = run->args;
     const sumi_model_info info = sumi_model_get_info(run->session.model);
-    // what an item without a negative prompt has; of a file nobody knows the text
+    // the negative text of an item without one of its own; the text of a prompt file is not known
     const bool has_own_negative = run->desc.guidance != info.guidance_off && !args->negative_file;
     char model_name[128], path[1100], part[1200];
     name_of_path(args->session.model ? args->session.model : args->session.transformer, model_name, sizeof model_name);
@@ -453,7 +453,7 @@ static int write_picture(generate_run* run, int32_t index)
     return EXIT_OK;
 }
 
-// ---- The whole way --------------------------------------------------------------------------------------------------
+// ---- The whole command ----------------------------------------------------------------------------------------------
 
 static void print_memory(generate_run* run)
 {
@@ -479,7 +479,7 @@ static int generate(generate_run* run)
     session->trace = &run->trace;
     int code = session_open(session, &args->session);
     const bool encodes =
-        args->image || args->references.count > 0 || args->prompt_files.count > 0; // they may keep some
+        args->image || args->references.count > 0 || args->prompt_files.count > 0; // a prompt file may hold references
     if (code == EXIT_OK) code = session_load_model(session, args->prompt_files.count > 0, !encodes);
     if (code == EXIT_OK) code = make_desc(run);
     if (code != EXIT_OK) return code;
@@ -507,7 +507,7 @@ static int generate(generate_run* run)
 
 static void close_run(generate_run* run)
 {
-    session_close(&run->session); // prompts, adapters and pictures go with it
+    session_close(&run->session); // also frees prompts, adapters and images
     png_free(&run->image);
     png_free(&run->mask);
     for (int32_t i = 0; i < MAX_REFERENCES; i++) png_free(&run->references[i]);
@@ -521,7 +521,7 @@ static void close_run(generate_run* run)
 
 int generate_main(int argc, char** argv)
 {
-    static generate_run run; // large, and used once
+    static generate_run run; // static because it is large; used once
     generate_args args = {.batch = 1,
                           .solver = -1,
                           .guidance_rule = -1,
@@ -641,7 +641,7 @@ int generate_main(int argc, char** argv)
     code = generate(&run);
     close_run(&run);
     free(xml);
-    // a trace of what failed is of use too
+    // the trace of a failed run is written too
     if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = fail_with(&run);
     return code;
 }

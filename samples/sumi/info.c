@@ -1,4 +1,5 @@
-// sumi info: what this build can compute with, on this machine; with a model, what that takes and what its authors say.
+// sumi info: prints the backends and devices that this build can use on this machine; for a model, the inputs that it
+// takes and the settings of its authors.
 #include "commands.h"
 #include "inside.h"
 #include "parameters.h"
@@ -99,7 +100,7 @@ static void print_model(sumi_model* model, const char* path)
     printf("  %-14s %s\n", "start pictures", info.has_vae_encoder ? "yes" : "no: the VAE has no encoder");
 }
 
-// On the processor, where opening copies no weights: only headers are read.
+// Opens the model with the CPU backend, which copies no weights: only headers are read.
 static int describe_model(session_args* args)
 {
     cli_session session = {0};

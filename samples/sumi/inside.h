@@ -1,6 +1,6 @@
-// The one door to the library's rooms behind sumi.h. A host never needs them: inspect, tokenize and the reading of
-// single tensors look into checkpoints more closely than a game would, and the command line is linked statically with
-// the library it is built with, so these headers cannot differ from it.
+// The only header through which the command line includes internal headers of the library (module folders of src). Host
+// programs never need them: inspect, tokenize and the reading of single tensors show more of a checkpoint than sumi.h
+// does. The command line is linked statically with the library of the same build, so header and library always match.
 #ifndef INSIDE_H
 #define INSIDE_H
 #include "base/memory.h"

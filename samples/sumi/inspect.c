@@ -1,5 +1,6 @@
-// sumi inspect: what a path holds, told by content: parts, layers, types, files, what is missing; or the ranks of an
-// adapter. Nothing is computed and no large weight is read, only headers and what binding needs (biases), so it is quick for tens of gigabytes.
+// sumi inspect: prints the content of a path, recognised by its tensors: components, layers, types, files and missing
+// tensors; or the ranks of an adapter. It reads only headers and the small tensors that binding needs (biases), and
+// computes nothing, so it is quick for tens of gigabytes.
 #include "commands.h"
 #include "expected.h"
 #include <stdio.h>
@@ -11,11 +12,11 @@ typedef struct inspection {
     bool lists_tensors;
     sumi_heap heap;
     sumi_checkpoint checkpoint;
-    const sumi_recipe* recipe; // of the family; NULL: this library does not run it
+    const sumi_recipe* recipe; // of the family; NULL: this library does not run the family
     const sumi_variant* variant;
     sumi_sigma_rule sigmas;
     bool has_faults;
-    char file[4096]; // of the adapter in a folder
+    char file[4096]; // the adapter's file, if the path is a folder
 } inspection;
 
 static void print_bytes(uint64_t bytes)
@@ -25,7 +26,7 @@ static void print_bytes(uint64_t bytes)
     else printf("%.1f kB", 1e-3 * (double)bytes);
 }
 
-// ---- Types and files of a run of tensors ----------------------------------------------------------------------------
+// ---- Types and files of a range of tensors --------------------------------------------------------------------------
 
 typedef struct totals {
     size_t count;
@@ -84,9 +85,9 @@ static void print_files(const sumi_tensor_set* set)
     }
 }
 
-// ---- Parts ----------------------------------------------------------------------------------------------------------
+// ---- Components -----------------------------------------------------------------------------------------------------
 
-// The transformer says it, or without one the pipeline's class.
+// Returns the network of the transformer, or without a transformer the family of the pipeline's class name.
 static const char* family_of(const sumi_checkpoint* checkpoint)
 {
     const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
@@ -101,8 +102,8 @@ static long long dimension(const sumi_component* part, const char* name, int32_t
 
 static long long either(long long a, long long b) { return a ? a : b; }
 
-// As opening a model does: the first recipe for the transformer that claims the checkpoint. It says which variant this
-// is and which schedule its files ask for.
+// Finds the recipe as opening a model does: the first recipe for the transformer's network that claims the checkpoint.
+// The recipe gives the variant and the sigma schedule of the files.
 static void find_recipe(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
@@ -117,7 +118,7 @@ static void find_recipe(inspection* in)
 
 static void print_text_encoder(const sumi_component* part)
 {
-    // what other programs put in front of the names
+    // prefixes that other programs put in front of the tensor names
     static const char* const prefixes[] = {"model.", "", "model.language_model.", "language_model.model.",
                                            "language_model."};
     long long vocabulary = dimension(part, "token_embd.weight", 0), width = dimension(part, "token_embd.weight", 1);
@@ -133,7 +134,7 @@ static void print_text_encoder(const sumi_component* part)
     if (width && layers) printf("    network      %d layers, width %lld, %lld tokens\n", layers, width, vocabulary);
 }
 
-// The text tower of Jina CLIP: its heads have 64 values.
+// The text tower of Jina CLIP, whose heads have width 64.
 static void print_text_encoder_2(const sumi_component* part)
 {
     static const char* const prefixes[] = {"text_model.transformer.roberta.", "model."};
@@ -159,7 +160,7 @@ static void print_text_encoder_2(const sumi_component* part)
     printf("\n");
 }
 
-// Z-Image's and its relatives', also under the names of Lumina 2 in diffusers.
+// The transformer of Z-Image and related families, also with the tensor names of Lumina 2 in diffusers.
 static void print_next_dit(const sumi_component* part)
 {
     const long long width = either(dimension(part, "layers.0.attention_norm1.weight", 0),
@@ -194,7 +195,7 @@ static void print_transformer(const inspection* in, const sumi_component* part)
                dimension(part, "transformer_blocks.0.img_mlp.net.0.proj.weight", 0),
                dimension(part, "txt_norm.weight", 0));
     }
-    // what single files have in place of the config's member
+    // single files have this tensor instead of the member zero_cond_t of config.json
     bool is_marked = sumi_component_find(part, "__index_timestep_zero__") != NULL;
     if (is_marked || expected_flag(&part->config, "zero_cond_t"))
         printf("    references   are modulated by time 0 (%s)\n",
@@ -210,7 +211,7 @@ static void print_network(const inspection* in, sumi_component_kind kind)
     if (kind == SUMI_COMPONENT_VISION && expected_count(part, "blocks."))
         printf("    network      %d blocks, width %lld, rows %lld wide\n", expected_count(part, "blocks."),
                dimension(part, "merger.ln_q.weight", 0), dimension(part, "merger.mlp.2.weight", 0));
-    long long channels = either(dimension(part, "decoder.conv_in.weight", 1), // the second as Wan calls it
+    long long channels = either(dimension(part, "decoder.conv_in.weight", 1), // the second name is that of Wan
                                 dimension(part, "decoder.conv1.weight", 1));
     if (kind == SUMI_COMPONENT_VAE && channels) {
         bool encodes = sumi_component_find(part, "encoder.conv_in.weight") != NULL
@@ -220,7 +221,8 @@ static void print_network(const inspection* in, sumi_component_kind kind)
     }
 }
 
-// What a part's own code makes of its tensors: their names, shapes and types, as opening the model would check them.
+// Binds the tensors of a component with the code of its network module, which checks names, shapes and types as opening
+// the model would.
 static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_error* error)
 {
     const sumi_recipe* recipe = in->recipe;
@@ -231,7 +233,7 @@ static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_erro
                  : kind == SUMI_COMPONENT_VISION      ? (recipe->vision ? recipe->vision->model_bytes : 0)
                  : encoder < recipe->encoder_count    ? recipe->encoders[encoder].part->model_bytes
                                                       : 0;
-    if (!bytes) return SUMI_OK; // the family has no use for it
+    if (!bytes) return SUMI_OK; // the family does not use this component
     sumi_weight_list list;
     sumi_weight_list_init(&list, &in->heap);
     sumi_binder binder = {.list = &list, .part = part, .what = "it", .error = error};
@@ -285,7 +287,7 @@ static void print_missing(inspection* in, sumi_component_kind kind)
 static void print_part(inspection* in, sumi_component_kind kind)
 {
     const sumi_component* part = &in->checkpoint.components[kind];
-    // most families have neither
+    // most families have neither a second text encoder nor a vision tower
     const bool is_used = kind == SUMI_COMPONENT_TEXT_ENCODER_2 ? in->recipe && in->recipe->encoder_count > 1
                                                                : kind != SUMI_COMPONENT_VISION;
     if (!part->present && !is_used) return;
@@ -339,7 +341,7 @@ static void print_tokenizer(inspection* in, int32_t encoder)
     sumi_tokenizer_destroy(tokenizer);
 }
 
-// How the pictures of references reach the vision tower.
+// Prints the image processor, which prepares reference images for the vision tower.
 static void print_processor(const inspection* in)
 {
     const sumi_file* file = &in->checkpoint.processor;
@@ -378,7 +380,7 @@ static void print_family(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
     const char* family = family_of(checkpoint);
-    sumi_error ignored = {0}; // a broken schedule is told below
+    sumi_error ignored = {0}; // a broken schedule is reported below
     if (in->recipe) (void)in->recipe->describe(checkpoint, &in->sigmas, &in->variant, &ignored);
     printf("%s\n  %-14s ", in->path, "family");
     if (!in->recipe) {
@@ -397,10 +399,10 @@ static void print_family(inspection* in)
         printf(", %s %d reference picture%s", references->min_count == references->max_count ? "with" : "with up to",
                references->max_count, references->max_count == 1 ? "" : "s");
     printf("\n");
-    // model_index.json tells the families of one transformer apart, but not always the variants of a family
+    // model_index.json distinguishes the families that share a transformer, but not always the variants of a family
     const sumi_recipe* recipe;
     const char* between = "    variants     ";
-    if (!in->recipe->claims && in->recipe->variant_count == 1) return; // nothing to choose
+    if (!in->recipe->claims && in->recipe->variant_count == 1) return; // there is only one family and one variant
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
         if (strcmp(recipe->network, in->recipe->network) != 0) continue;
         if (checkpoint->class_name[0] && recipe != in->recipe) continue;
@@ -418,7 +420,7 @@ static void print_checkpoint(inspection* in)
     find_recipe(in);
     print_family(in);
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) print_part(in, (sumi_component_kind)kind);
-    // the folder of a second encoder alone holds its own
+    // a folder with only a second text encoder has only the second tokenizer
     if (checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER].present
         || !checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER_2].present || in->recipe)
         print_tokenizer(in, 0);
@@ -428,7 +430,7 @@ static void print_checkpoint(inspection* in)
     print_scheduler(in);
 }
 
-// ---- Files that are no checkpoint -----------------------------------------------------------------------------------
+// ---- Files that are not a checkpoint --------------------------------------------------------------------------------
 
 static bool ends_with(const char* text, const char* ending, size_t* out_stem_bytes)
 {
@@ -438,7 +440,7 @@ static bool ends_with(const char* text, const char* ending, size_t* out_stem_byt
     return true;
 }
 
-// The "down" matrix of an adapter's layer: [rank, in].
+// Whether the name is that of the "down" matrix [rank, in] of an adapter's layer.
 static bool is_down(const char* name, size_t* out_stem_bytes)
 {
     return ends_with(name, ".lora_A.weight", out_stem_bytes)
@@ -453,7 +455,7 @@ static const char* naming_of(const char* name)
     return strncmp(name, "diffusion_model.", 16) == 0 ? "ComfyUI" : "PEFT";
 }
 
-// LoKr: a layer's first factor is stored whole, or as a product.
+// LoKr: the first factor of a layer is stored as one matrix, or as the product of two.
 static bool print_kronecker(const inspection* in, const sumi_tensor_set* set)
 {
     size_t whole = 0, products = 0, norms = 0, stem_bytes;
@@ -486,7 +488,7 @@ static bool print_adapter(const inspection* in, const sumi_tensor_set* set)
         if (!first) first = tensor->name;
         modules++;
         size_t at = 0;
-        // the eighth slot takes the rest
+        // the last entry counts all further ranks
         while (at < 7 && rank_counts[at] && ranks[at] != (long long)tensor->shape[0]) at++;
         ranks[at] = (long long)tensor->shape[0];
         rank_counts[at]++;
@@ -512,7 +514,8 @@ static void print_unknown(const inspection* in, const sumi_tensor_set* set)
     print_totals(&sum);
 }
 
-// An adapter or something unknown. False: it is a part of a model, or cannot be read; the checkpoint reader says which.
+// Prints an adapter or an unknown file. Returns false when the file is a component of a model or cannot be read; the
+// checkpoint reader then says which.
 static bool inspect_loose_file(inspection* in)
 {
     sumi_error error = {0};
@@ -542,7 +545,7 @@ static bool inspect_unknown_file(inspection* in)
     return read;
 }
 
-// A folder as PEFT and diffusers save adapters: its file.
+// If the path is a folder in which PEFT or diffusers saved an adapter, replaces it by the file of the adapter.
 static void enter_adapter_folder(inspection* in)
 {
     static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};

@@ -1,4 +1,4 @@
-// sumi: the library on the command line. Every command is a file; this one finds it.
+// sumi: the library on the command line. Each command has its own file; main finds the command by name.
 #include "commands.h"
 #include "system.h"
 #include <stdio.h>

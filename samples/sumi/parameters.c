@@ -35,7 +35,7 @@ const char* parameters_solver_name(sumi_solver solver)
     return "Euler";
 }
 
-// Invalid bytes become U+FFFD: the chunk must be UTF-8.
+// Invalid bytes are written as U+FFFD, because the PNG chunk must be UTF-8.
 static void put_text(text_out* out, const char* text)
 {
     for (const unsigned char* at = (const unsigned char*)text; *at;) {
@@ -47,7 +47,7 @@ static void put_text(text_out* out, const char* text)
     }
 }
 
-// Readers split the line at commas, so a value that may hold one stands in quotes.
+// Programs that read the line split it at commas, so a value that contains one is written in quotes.
 static void put_value(text_out* out, const char* key, const char* text)
 {
     if (!strpbrk(text, ",:\"\n")) {
@@ -75,8 +75,8 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
         put_text(&out, from->negative);
         put(&out, "\n");
     }
-    // Steps are those of the whole schedule, also when a start picture skips the first ones. The classic scale, which
-    // these lines hold, is 1 for no guidance.
+    // Steps are the steps of the whole schedule, also when a start image skips the first ones. The line holds the
+    // classic CFG scale, in which 1 means no guidance.
     const double guidance = (double)(desc->guidance - sumi_model_get_info(desc->model).guidance_off) + 1.0;
     int32_t steps = desc->deadline_ms ? from->image->step_count : desc->step_count;
     put(&out, "Steps: %d, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %dx%d", steps,

@@ -11,12 +11,13 @@
 typedef struct parameters {
     const char *prompt, *negative; // NULL: none
     const sumi_image_desc* desc;
-    const sumi_image* image; // seed and size; steps when a deadline chose them
+    const sumi_image* image; // its seed and size are written, and its step_count when a deadline chose the steps
     const char* model_name;
-    const char* lora_names[16]; // of desc->loras
+    const char* lora_names[16]; // names of desc->loras
 } parameters;
 
-// UTF-8, terminated, cut when it does not fit. Returns the bytes needed without the terminator.
+// Writes the text in UTF-8, zero-terminated, and cuts it at `capacity` bytes. Returns the number of bytes of the whole
+// text without the terminator.
 size_t parameters_write(const parameters* from, char* into, size_t capacity);
 const char* parameters_solver_name(sumi_solver solver); // "DPM++ 2M"
 #endif

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define BAR_CELLS 24
-#define DRAW_SECONDS 0.1 // a terminal needs no more; over ssh each redraw is a packet
-#define LINE_SECONDS 0.5 // between lines of a log when there are many steps
-#define FEW_STEPS 60     // that many lines are always welcome
+#define DRAW_SECONDS 0.1 // between redraws of a terminal's line; over ssh each redraw is a packet
+#define LINE_SECONDS 0.5 // between lines in a log, if the job has more than FEW_STEPS steps
+#define FEW_STEPS 60     // up to this many steps, every step is logged
 
 double progress_clock(void) { return 1e-9 * (double)system_clock_ns(); }
 

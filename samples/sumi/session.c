@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WAIT_MS 50          // work between two looks at progress and Ctrl-C
-#define PREVIEW_WAIT_US 500 // a GPU works on its own; its steps are longer than this
-// a tool draws no frames: long slices lose less time, and this is still a quick answer to Ctrl-C
+#define WAIT_MS 50          // of work between two checks of progress and Ctrl-C
+#define PREVIEW_WAIT_US 500 // sleep between two updates of a GPU job; its steps take longer
+// A tool draws no frames: long slices cost less throughput, and 0.1 s is still a quick reaction to Ctrl-C.
 #define MAX_SLICE_US 100000
 
-// Signal handlers reach nothing but globals. The second Ctrl-C finds the default handler and ends the process.
+// A signal handler can use only global variables. The second Ctrl-C meets the default handler, which ends the process.
 static volatile sig_atomic_t s_cancelled;
 
 static void on_signal(int number)
@@ -29,7 +29,7 @@ static void write_log(sumi_log_level level, sumi_result result, const char* text
     static const char* const names[] = {"error", "warning", "info", "debug"};
     cli_session* session = user_data;
     (void)result;
-    // printed with the failure it explains
+    // kept, and printed with the failure that it explains
     if (level == SUMI_LOG_ERROR) snprintf(session->detail, sizeof session->detail, "%s", text);
     bool wanted = session->args->verbose || (level == SUMI_LOG_WARNING && !session->args->quiet);
     if (!wanted) return;
@@ -75,7 +75,7 @@ int session_fail(cli_session* session, sumi_result result, const char* doing)
         fprintf(stderr, "sumi: cancelled while %s\n", doing);
         return EXIT_CANCELLED;
     }
-    // For these two the general sentence only points to the log, and here is the log.
+    // For these two results sumi_result_text only points to the log, so the text of the log is printed instead.
     bool detail_says_all = session->detail[0] && (result == SUMI_INVALID_ARGUMENT || result == SUMI_NOT_SUPPORTED);
     fprintf(stderr, "sumi: %s failed: %s\n", doing, detail_says_all ? session->detail : sumi_result_text(result));
     if (session->detail[0] && !detail_says_all) fprintf(stderr, "  %s\n", session->detail);
@@ -103,8 +103,8 @@ static void note_stage_times(cli_session* session, const sumi_job_status* status
 
 static bool is_final(sumi_job_state state) { return state == SUMI_JOB_NONE || state >= SUMI_JOB_DONE; }
 
-// A piece of work, or of waiting for a GPU. A budget of 1 us is one slice: nobody who wants to see every preview misses
-// one.
+// Works for a short time, or waits for a GPU. With is_watched an update gets a budget of 1 us and so runs one slice,
+// and the caller sees every preview.
 static void work(cli_session* session, sumi_job job, bool is_watched)
 {
     const uint64_t begin = system_clock_ns();

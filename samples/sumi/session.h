@@ -1,5 +1,5 @@
-// What generate and encode share: the options of engine and model, an engine whose log goes to stderr, and waiting for
-// a job with a progress bar and Ctrl-C.
+// Code that generate and encode share: the options of engine and model, an engine whose log is written to stderr, and a
+// wait for a job with a progress bar and Ctrl-C.
 #ifndef SESSION_H
 #define SESSION_H
 #include "args.h"
@@ -51,27 +51,28 @@ typedef struct session_args {
 
 typedef struct cli_session {
     const session_args* args;
-    trace_writer* trace; // of the calls and the engine's work; NULL: none. Set it before session_open
+    trace_writer* trace; // trace of the calls and the engine's work; NULL: none. Set before session_open
     sumi_engine* engine;
     sumi_model* model;
     cli_progress progress;
-    char detail[1024];     // the newest error of the log
-    char stage_times[128]; // of the last job that session_run saw: " (text 1.2, denoise 30.1)"
+    char detail[1024];     // text of the newest error in the log
+    char stage_times[128]; // seconds in the last job of session_run: " (text 1.2, denoise 30.1)"
 } cli_session;
 
-// Both return EXIT_OK, or another exit code after saying why. Zero the session first; session_close works at any point.
+// Both return EXIT_OK, or print the reason and return another exit code. Zero the session first. session_close may be
+// called at any point.
 int session_open(cli_session* session, const session_args* args);
 int session_load_model(cli_session* session, bool without_text_encoder, bool without_vae_encoder);
 void session_close(cli_session* session);
 
-// Works until the job is final, drawing progress; Ctrl-C cancels it. `seen` (may be NULL) is called after every slice.
-// Returns EXIT_OK for a finished job. Otherwise the job is discarded, the reason is printed and an exit code comes
-// back. doing: "loading models/x".
+// Works until the job is in a final state and prints its progress; Ctrl-C cancels the job. `seen` (may be NULL) is
+// called after every slice. Returns EXIT_OK for a finished job. Otherwise discards the job, prints the reason and returns
+// an exit code. `doing` names the work in messages: "loading models/x".
 typedef void session_seen(void* context, sumi_job job, const sumi_job_status* status);
 int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context);
 
-// Says why `doing` failed, with the newest detail of the log; returns the exit code for this result.
+// Prints why `doing` failed, with the newest error of the log. Returns the exit code for this result.
 int session_fail(cli_session* session, sumi_result result, const char* doing);
-// The name of a path without folders and without .safetensors / .gguf / .png.
+// Writes the last name of a path, without .safetensors, .gguf or .png.
 void name_of_path(const char* path, char* into, size_t capacity);
 #endif

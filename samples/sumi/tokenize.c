@@ -1,5 +1,5 @@
-// sumi tokenize: what a checkpoint's tokenizer makes of a text. JSON in and out, so that any text can be given and
-// other programs can read the answer.
+// sumi tokenize: prints the tokens into which a checkpoint's tokenizer splits a text. Input and output are JSON, so
+// that any text can be given and other programs can read the answer.
 #include "commands.h"
 #include "inside.h"
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 typedef struct tokenize {
     sumi_heap heap;
-    sumi_checkpoint checkpoint; // of the tokenizer alone, or of a model's file that holds it
+    sumi_checkpoint checkpoint; // holds the tokenizer alone, or the file of a model that contains it
     sumi_tokenizer* tokenizer;
     bool without_special;
     char* line;
@@ -27,7 +27,7 @@ static bool ends_with(const char* text, const char* end)
     return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
-// A tokenizer's file or folder; else a model that has one elsewhere: beside its text encoder, or in a tensor.
+// Opens the file or folder of a tokenizer; else a model whose tokenizer is beside its text encoder or in a tensor.
 static sumi_result open_files(tokenize* t, const char* path, sumi_error* error)
 {
     bool is_weights = ends_with(path, ".safetensors") || ends_with(path, ".gguf");
@@ -35,7 +35,7 @@ static sumi_result open_files(tokenize* t, const char* path, sumi_error* error)
     if (!is_weights) result = sumi_checkpoint_open_tokenizer(&t->checkpoint, &t->heap, NULL, path, error);
     if (result != SUMI_FILE_NOT_FOUND) return result;
     sumi_checkpoint_close(&t->checkpoint);
-    sumi_error other = {0}; // of interest only where there are weights
+    sumi_error other = {0}; // reported only if the path is a file of weights
     sumi_checkpoint_desc desc = {.path = path};
     desc.signatures = sumi_signatures(&desc.signature_count);
     desc.class_words = sumi_class_words();
@@ -59,7 +59,7 @@ static bool open_tokenizer(tokenize* t, const char* path)
     return false;
 }
 
-// A line of any length without its newline. False at the end of the input.
+// Reads a line of any length without its newline. Returns false at the end of the input.
 static bool read_line(tokenize* t, size_t* out_bytes)
 {
     size_t used = 0;
@@ -127,7 +127,7 @@ static int run(tokenize* t, const char* path)
         putchar('[');
         for (size_t i = 0; i < count; i++) printf("%s%d", i ? ", " : "", t->ids[i]);
         printf("]\n");
-        fflush(stdout); // the other end of a pipe may wait for this line before it sends the next
+        fflush(stdout); // the program at the other end of a pipe may wait for this line before it sends the next one
     }
     return ferror(stdout) ? EXIT_FAILED : EXIT_OK;
 }

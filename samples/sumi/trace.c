@@ -20,7 +20,7 @@ static void name_track(trace_writer* trace, int track, const char* name)
             track, name);
 }
 
-// Names are identifiers and words of ours, but a checkpoint's labels may come to hold anything.
+// Most names are identifiers of sumi, but names from a checkpoint may contain any character.
 static void write_name(trace_writer* trace, const char* name)
 {
     for (; *name; name++) fputc(*name == '"' || *name == '\\' || (unsigned char)*name < ' ' ? '_' : *name, trace->file);

@@ -1,5 +1,5 @@
-// sumi xml: prints a prompt in XML, for models that were trained on such captions. sumi generate makes the same text of
-// the same options.
+// sumi xml: prints a prompt in XML, for models that were trained on such captions. With the same options sumi generate
+// makes an image from the same text.
 #include "xml.h"
 #include "commands.h"
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 typedef struct key {
     const char* name;
-    size_t offset; // of a const char*
+    size_t offset; // of a const char* member of the struct that the key is for
 } key;
 #define CHARACTER_KEY(name)                                                                                            \
     {                                                                                                                  \
@@ -34,7 +34,8 @@ static const key s_tags_keys[] = {TAGS_KEY(count),       TAGS_KEY(artists),
                                   TAGS_KEY(objects),     TAGS_KEY(other),
                                   TAGS_KEY(extra_tags),  {NULL, 0}};
 
-// Ends the field at `text` and returns where the next one begins, NULL behind the last. \; becomes a semicolon.
+// Terminates the field that begins at `text`, and replaces \; by a semicolon. Returns the beginning of the next field,
+// or NULL after the last one.
 static char* cut_field(char* text)
 {
     char* to = text;
@@ -65,13 +66,13 @@ static int wrong_key(const cli_command* command, const char* option, const char*
     return args_wrong(command, "%s knows no \"%s\": there are %s", option, name, names);
 }
 
-// Cuts `text` up; the values point into it.
+// Splits `text` in place; the values point into `text`.
 static int read_fields(const cli_command* command, const char* option, char* text, const key* keys, void* into)
 {
     for (char *field = text, *next; field; field = next) {
         next = cut_field(field);
         field = trim(field);
-        if (*field == '\0') continue; // behind the last semicolon
+        if (*field == '\0') continue; // nothing follows the last semicolon
         char* equals = strchr(field, '=');
         if (!equals)
             return args_wrong(command, "%s \"%s\": write %s=..., with semicolons between; \\; is one inside a value",
@@ -97,7 +98,7 @@ bool xml_is_given(const xml_args* args) { return args->characters.count > 0 || a
 static void keep_message(sumi_log_level level, sumi_result result, const char* text, void* user_data)
 {
     (void)level, (void)result;
-    const char* colon = strchr(text, ':'); // behind the function's name
+    const char* colon = strchr(text, ':'); // the log text begins with the name of the function and a colon
     snprintf(user_data, 600, "%s", colon ? colon + 2 : text);
 }
 

@@ -33,6 +33,7 @@ typedef struct xml_args {
     }
 
 bool xml_is_given(const xml_args* args);
-// Makes the text, which the caller frees. Returns an exit code; when it is not EXIT_OK a sentence was printed.
+// Writes the XML text into new memory, which the caller frees. Returns EXIT_OK, or another exit code after printing a
+// sentence.
 int xml_make(const cli_command* command, const xml_args* args, char** out_text);
 #endif
