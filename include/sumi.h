@@ -64,8 +64,13 @@
 // transformer, also called the denoiser, turns noise into latents (see Latents below) in several denoising steps,
 // guided by these features. The VAE decoder turns latents into pixels; the VAE encoder turns pixels into latents. At
 // each step the solver moves the latents from one noise level, called sigma (1: pure noise, 0: no noise), to a lower
-// one. A step takes one or more evaluations: runs of the transformer. With guidance each of them is made twice, with
-// the prompt (positive) and with a negative prompt, and the result is moved away from the negative one.
+// one. A step takes one or more evaluations: runs of the transformer, whose output is called a prediction. With
+// guidance each evaluation is made twice, with the prompt (positive) and with a negative prompt, and the combined
+// prediction is moved away from the negative one.
+//
+// A network is computed as a plan: a list of operations over matrices, written for one shape of job (model, sizes,
+// steps, prompt lengths, guidance, adapters). The matrices that are no weights, called intermediate values, share one
+// block of memory, the arena.
 //
 // ---- Rules that hold everywhere -------------------------------------------------------------------------------------
 //
@@ -110,8 +115,8 @@
 // Latents     The small representation of an image in which the transformer works: float32 [channel][y][x], with
 //             latent_channels channels, height / latent_factor rows and width / latent_factor columns. latent_channels
 //             and latent_factor are members of sumi_model_info. Comments here write [channel][y][x] for this shape.
-// Same bits   The same inputs give the same bits on the same backend and processor, for any budget, slice size and
-//             worker count, with previews on or off.
+// Same bits   The same inputs give the same bits on the same backend and processor (CPU or GPU), for any budget,
+//             slice size and worker count, with previews on or off.
 // Files       Checkpoints are mapped into memory. The files of a model stay open while the model lives. No other
 //             program may shorten them during that time.
 //
@@ -398,7 +403,7 @@ typedef enum sumi_backend {
 // gated. All other products, and all products where there is no cuBLASLt, are computed by sumi's kernels. Sizes and
 // device decide which of the two computes a product, never a measurement. The same inputs therefore give the same bits
 // as long as driver and library stay the same. The bits differ from those of sumi's kernels, and differ again where a
-// short memory budget makes the VAE work in strips.
+// short memory budget makes the VAE work in strips (some rows at a time).
 //
 // Opening cuBLASLt makes sumi_engine_create take longer: 0.1 s, from a cold disk 1 s. Its code takes device memory that
 // no budget counts. One of its calls may work for about half a millisecond, however small max_slice_us is.
@@ -447,13 +452,14 @@ typedef struct sumi_engine_desc {
     // stays unused where two slices do not fit together. For this choice the moving average of the budgets counts.
     // Results do not depend on any of this.
     uint32_t max_slice_us;
-    // The most memory, in bytes, for intermediate values and packing buffers (CPU), or for everything that the engine
-    // allocates on the device (GPU). 0: no limit. No job ever takes more. On a GPU the budget does not count what the
-    // driver takes for itself (sumi_engine_info.uncounted_bytes), nor any host memory. On the CPU it does not count
-    // other memory from the allocator: job slots, open models, prompts, adapters, plans of recent shapes, files that
-    // cannot be mapped, and sumi_memory.images and host of a job. sumi_engine_info.host_peak_bytes includes all of
-    // that. Under a short budget a GPU first streams weights, which changes no bits; under a shorter one the VAE works
-    // in tiles.
+    // The most memory, in bytes, for intermediate values and packing buffers (CPU; operands of matrix products are
+    // copied to these buffers in another order), or for everything that the engine allocates on the device (GPU). 0: no
+    // limit. No job ever takes more. On a GPU the budget does not count what the driver takes for itself
+    // (sumi_engine_info.uncounted_bytes), nor any host memory. On the CPU it does not count other memory from the
+    // allocator: job slots, open models, prompts, adapters, plans of recent shapes, files that cannot be mapped, and
+    // sumi_memory.images and host of a job. sumi_engine_info.host_peak_bytes includes all of that. Under a short budget
+    // a GPU first streams weights, which changes no bits; under a shorter one the VAE works in tiles (overlapping
+    // pieces of the image, one after the other), which changes the image a little.
     uint64_t memory_budget_bytes;
     // Threads that work on a loop of the CPU backend when there are no tasks, the calling thread included. 1: no hidden
     // thread. 0: one thread per core.
@@ -604,25 +610,26 @@ SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
 typedef enum sumi_weight_format {
     // The CPU backend reads every format from the mapped files. A GPU holds the transformer in bfloat16 if that takes
     // at most three quarters of the GPU's memory; otherwise AS_STORED if the file has 10 bits per weight or less;
-    // otherwise INT8. The choice follows from the file and the GPU's size alone, not from budgets;
-    // sumi_model_info.weights names it.
+    // otherwise INT8. The choice follows from the file and the size of the GPU's memory alone, not from budgets;
+    // sumi_model_info.weights holds the chosen format.
     SUMI_WEIGHTS_AUTO = 0,
     SUMI_WEIGHTS_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
     // GPU of compute capability 8.9 or newer: the large matrices of the transformer in the 8-bit float format e4m3 with
     // a scale per row, quantised when they are loaded. Embedders, modulation and the final layer stay bfloat16.
     // SUMI_NOT_SUPPORTED on the CPU. As text_weights, this format and the formats below apply to the large matrices of
-    // the text encoders, whose token tables stay bfloat16.
+    // the text encoders, whose tables of token embeddings stay bfloat16.
     SUMI_WEIGHTS_FP8 = 2,
     // GPU: matrices of GGUF's block types and of fp8 files stay as they are in their file, those of text encoders and
-    // their token tables too, and are unpacked to bfloat16 for each product: the memory is that of the file, and the
-    // values are those of BF16. On an H200 an evaluation at 1024x1024 takes 6 to 8 % longer, a prompt 1.5 times as
-    // long. Everything else is as with BF16, also fp8 files with a scale for each row, int8 files, and matrices with an
-    // adapter merged into them. CPU: as AUTO.
+    // their tables of token embeddings too, and are unpacked to bfloat16 for each product: the memory is that of the
+    // file, and the values are those of BF16. On an H200 an evaluation at 1024x1024 takes 6 to 8 % longer, a prompt 1.5
+    // times as long. Everything else is as with BF16, also fp8 files with a scale for each row, int8 files, and
+    // matrices with an adapter merged into them. CPU: as AUTO.
     SUMI_WEIGHTS_AS_STORED = 3,
-    // Any GPU: the same matrices as FP8 in 8-bit integers with a scale per row, after a rotation of the rows that
-    // spreads large values over many columns, so that a few columns do not decide the scale (QuaRot, Ashkboos et al.
-    // 2024). As large as FP8. A prediction of the transformer at Z-Image's size differs from float32 by 2.1 times the
-    // error of PyTorch's bfloat16 (FP8: 5.9 times), in 0.94 of FP8's time on an H200. SUMI_NOT_SUPPORTED on the CPU.
+    // Any GPU: the same matrices as FP8 in 8-bit integers with a scale per row, after a rotation (a fixed
+    // orthogonal matrix) of the rows that spreads large values over many columns, so that a few columns do not decide
+    // the scale (QuaRot, Ashkboos et al. 2024). As large as FP8. A prediction of the transformer at Z-Image's size
+    // differs from float32 by 2.1 times the error of PyTorch's bfloat16 (FP8: 5.9 times), in 0.94 of FP8's time on an
+    // H200. SUMI_NOT_SUPPORTED on the CPU.
     SUMI_WEIGHTS_INT8 = 4,
     // Any GPU: the same matrices in 4-bit codes, groups of 32 along a row with a half-precision scale each (4.5 bits
     // per weight, the layout of GGUF's IQ4_NL), quantised from the file's values when they are loaded. Activations and
@@ -745,8 +752,8 @@ SUMI_API sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_mo
 // Returns what the model is; all zero, with empty texts, for NULL. Never blocks.
 SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model);
 // Cancels the jobs that use the model, waits for the running slice, and closes the files. Prompts that were made with
-// the model stay valid for other models of the same family and width. Adapters that were read for it can only be
-// released. Accepts NULL.
+// the model stay valid for other models of the same family and feature width. Adapters that were read for it can only
+// be released. Accepts NULL.
 SUMI_API void sumi_model_close(sumi_model* model);
 
 // ---- Input images ---------------------------------------------------------------------------------------------------
@@ -799,7 +806,7 @@ typedef struct sumi_prompt_encoder {
 } sumi_prompt_encoder;
 typedef struct sumi_prompt_info {
     int32_t encoder_count;           // text encoders of the prompt's model: 1, or 2 in some families
-    sumi_prompt_encoder encoders[4]; // in the order of the model's text encoders; zero behind the last one
+    sumi_prompt_encoder encoders[4]; // in the order of the model's text encoders; zero after the last one
     int32_t reference_count;         // reference images that the prompt was encoded with and keeps
 } sumi_prompt_info;
 // Returns the features of every text encoder, and the number of references; all zero for NULL. Never blocks.
@@ -809,8 +816,8 @@ SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
 // (bytes) suffices; `into` may be NULL with capacity 0. Returns 0 for NULL. Never blocks. Versions that can read the
 // bytes: this one and later ones; and version 0.1, for families of one text encoder.
 SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity);
-// Makes a prompt from saved bytes, at once, for a model of the same family and widths. Reads what version 0.1 and later
-// ones saved. The host program ends the prompt with sumi_prompt_release. Failures: SUMI_FILE_MALFORMED,
+// Makes a prompt from saved bytes, at once, for a model of the same family and feature widths. Reads what version 0.1
+// and later ones saved. The host program ends the prompt with sumi_prompt_release. Failures: SUMI_FILE_MALFORMED,
 // SUMI_FILE_TRUNCATED; SUMI_TENSOR_MISMATCH when the prompt was encoded for another family, width or number of text
 // encoders, or with more references than the model takes; SUMI_INVALID_ARGUMENT, SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, sumi_prompt** out_prompt);
@@ -892,7 +899,7 @@ typedef struct sumi_xml_prompt_desc {
     const sumi_xml_character* characters;
     int32_t character_count; // 0..64
     sumi_xml_tags tags;
-    const char* caption; // prose, written behind all tags
+    const char* caption; // prose, written after all tags
     sumi_log log;        // is told which member is wrong; all zero: no log
 } sumi_xml_prompt_desc;
 
