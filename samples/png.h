@@ -1,4 +1,4 @@
-// PNG files for samples and tests, over libspng. The library itself deals in pixels, not files.
+// Reads and writes PNG files with libspng, for samples and tests. The library itself works with pixels, not with files.
 #ifndef PNG_H
 #define PNG_H
 #include <stdbool.h>
@@ -17,19 +17,20 @@ typedef struct png_image {
 } png_image;
 
 // Reads a PNG of any colour type and depth. 16-bit samples keep their high byte; gamma and profiles are ignored.
-// channel_count 0 gives 4 when the file has transparency, 1 when it is grey, 3 otherwise; 1, 3 or 4 asks for that:
+// channel_count 0 gives 4 when the file has transparency, 1 when it is grey, 3 otherwise; 1, 3 or 4 requests that:
 // colour becomes grey by the ITU-R 601 luma as in Pillow's "L", grey is repeated, alpha is dropped or filled with 255.
-// False: message (PNG_MESSAGE_BYTES) names the file and the reason, and image is empty. png_free either way.
+// Returns false with the file and the reason in message (PNG_MESSAGE_BYTES) and an empty image. Call png_free either
+// way.
 bool png_read(const char* path, int32_t channel_count, png_image* image, char* message);
-// The same from memory; path is for the message. The decoded size is checked against limits and against what `bytes`
-// could hold before anything is allocated.
+// The same from memory; path is for the message. Before anything is allocated, the decoded size is checked against the
+// limits and against the largest size that `bytes` bytes can decode to.
 bool png_read_memory(const void* data, size_t bytes, const char* path, int32_t channel_count, png_image* image,
                      char* message);
-void png_free(png_image* image); // accepts an empty one
+void png_free(png_image* image); // accepts an empty image
 
 // Writes 8-bit pixels of 1, 3 or 4 channels. parameters (UTF-8, may be NULL) becomes the "parameters" text chunk that
-// other tools read: tEXt when Latin-1 can hold it, iTXt otherwise. False: message says why; a file that could not be
-// written whole may be left behind.
+// other tools read: tEXt when Latin-1 can hold it, iTXt otherwise. Returns false with the reason in message; a file
+// that could not be written whole may be left behind.
 bool png_write(const char* path, const void* pixels, int32_t width, int32_t height, size_t row_bytes,
                int32_t channel_count, const char* parameters, char* message);
 #endif

@@ -1,5 +1,5 @@
-// Random checkpoints in the layout of the released ones, so that speed can be measured without downloading any.
-// Pictures made with them are noise.
+// Checkpoints with random weights in the layout of the released ones, so that speed can be measured without a download.
+// Images generated with them are noise.
 #ifndef SYNTHETIC_H
 #define SYNTHETIC_H
 #include <stdbool.h>
@@ -10,28 +10,29 @@ typedef enum synthetic_family { SYNTHETIC_Z_IMAGE, SYNTHETIC_QWEN_IMAGE, SYNTHET
 
 typedef struct synthetic_config {
     synthetic_family family;
-    // The transformer. Its feed-forward has int(dim / 3 * 8) channels in Z-Image, as in the reference, 4 dim in
-    // Qwen-Image, which has no refiners, and 4 dim up to a multiple of 256 in NewBie-image.
+    // The transformer. Its feed-forward has int(dim / 3 * 8) channels in Z-Image, as in the reference; 4 dim in
+    // Qwen-Image, which has no refiners; and 4 dim rounded up to a multiple of 256 in NewBie-image.
     int32_t dim, layers, refiners, heads;
-    int32_t kv_heads; // of NewBie-image; the others have as many as heads
-    // Qwen3, Qwen2.5-VL or Gemma 3; the width is also the captions'
+    int32_t kv_heads; // in NewBie-image; in the other families equal to heads
+    // The text encoder: Qwen3, Qwen2.5-VL or Gemma 3. text_width is also the width of the transformer's text input.
     int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden, vocabulary;
-    int32_t text_window; // of Gemma 3: how far most of its layers look back
-    // Jina CLIP's text tower, of NewBie-image; heads of 64
+    int32_t text_window; // tokens in the attention window of most layers of Gemma 3
+    // The text tower of Jina CLIP, in NewBie-image; its heads have width 64.
     int32_t pooled_width, pooled_layers, pooled_hidden, pooled_vocabulary;
-    int32_t vision_width, vision_layers, vision_heads, vision_hidden; // of Qwen-Image
-    int32_t vae_widths[4], vae_resnets, vae_groups;                   // Qwen-Image's has no groups
-    // Of Qwen-Image: what the checkpoint says it is. 0: for text to image; 1: Qwen-Image-Edit, which takes one picture;
-    // more: Edit-Plus.
+    int32_t vision_width, vision_layers, vision_heads, vision_hidden; // in Qwen-Image
+    int32_t vae_widths[4], vae_resnets, vae_groups;                   // no groups in Qwen-Image
+    // The variant of Qwen-Image that the checkpoint names. 0: text to image; 1: Qwen-Image-Edit, which takes one
+    // reference image; more: Edit-Plus.
     int32_t references;
-    // weights as float32 instead of bfloat16
+    // weights in float32 instead of bfloat16
     bool float32;
-    // What the matrices of the denoiser's blocks and the text encoder's, token embeddings too, are stored as; NULL: as
-    // everything else. GGUF's block types make a GGUF file of the component. A block type takes Q8_0 for matrices whose
-    // rows no number of blocks fills, and leaves those as they are that Q8_0 cannot take either.
+    // The stored type of the matrices in the blocks of the denoiser and of the text encoder, and of the token
+    // embeddings; NULL: the type of all other tensors. With a block type of GGUF the component becomes a GGUF file.
+    // Matrices whose rows are not a multiple of the block are stored in Q8_0, and those whose rows do not fit Q8_0
+    // either are not quantised.
     const struct synthetic_type* stored;
-    // 20 channels of what comes before a block's products are 15 to 40 times as large as the others, as trained networks
-    // have them: by the weights of norms, in Qwen-Image by the modulation's biases.
+    // 20 channels of the input of a block's products are 15 to 40 times as large as the others, as in trained networks.
+    // The weights of norms make them so, in Qwen-Image the biases of the modulation.
     bool outliers;
 } synthetic_config;
 
@@ -43,31 +44,32 @@ extern const synthetic_config synthetic_newbie_tiny, synthetic_newbie_mid, synth
 // "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie";
 // NULL: none of them
 const synthetic_config* synthetic_find(const char* name);
-// What options call formats of weights. False: another name.
+// The names of weight formats in options. synthetic_weights returns false for another name.
 #define SYNTHETIC_WEIGHTS "bf16|fp8|int8|int4|as-stored"
 bool synthetic_weights(const char* name, sumi_weight_format* out_weights);
-const char* synthetic_weights_name(sumi_weight_format weights); // AUTO is bf16: on a GPU
+const char* synthetic_weights_name(sumi_weight_format weights); // "bf16" for AUTO
 
-// Rows of features that come with every prompt, of the template around it; every byte of SYNTHETIC_WORDS is one more,
-// for the tokenizer has no merges. A picture that a prompt refers to adds its own.
+// Returns the rows of features that the template adds to every prompt. Every byte of SYNTHETIC_WORDS is one more row,
+// because the tokenizer has no merges. Each reference image of a prompt adds further rows.
 int32_t synthetic_template_rows(const synthetic_config* config);
-// What a text begins with so that no other words come in front of it: NewBie-image's mark, else "".
+// Returns the text with which a prompt must begin so that sumi puts no template in front of it: "<Prompt Start>" for
+// NewBie-image, else "".
 const char* synthetic_opening(const synthetic_config* config);
-// Not a word of it is one of a template's, which are tokens as a whole.
+// Contains none of the words of a template, which are one token each.
 #define SYNTHETIC_WORDS "red foxes run in deep snow under old trees, "
 
-// Writes a model folder into `folder`, which is made. False: a sentence was printed.
+// Writes a model folder into `folder`, which is created. Returns false after printing a sentence.
 bool synthetic_write(const char* folder, const synthetic_config* config);
-// The same checkpoint in no file: one block of random numbers seen many times, so that any size costs 64 MB. NULL: a
-// sentence was printed.
-// Load SYNTHETIC_PATH with these services in sumi_engine_desc.files; close after the engine.
+// Makes the same checkpoint in memory without a file: one block of random numbers is mapped many times, so that any
+// size takes 64 MB. Returns NULL after printing a sentence. Load SYNTHETIC_PATH with these services in
+// sumi_engine_desc.files; close after the engine.
 #define SYNTHETIC_PATH "synthetic"
 typedef struct synthetic_files synthetic_files;
 synthetic_files* synthetic_open(const synthetic_config* config);
 sumi_files synthetic_services(synthetic_files* files);
 void synthetic_close(synthetic_files* files); // accepts NULL
 
-// A safetensors file of float32 tensors that are in memory.
+// synthetic_save writes float32 tensors in memory to a safetensors file.
 typedef struct synthetic_tensor {
     const char* name;
     const float* values;

@@ -1,4 +1,4 @@
-// Element types of synthetic checkpoints: plain ones, fp8, and GGUF's blocks, filled with random numbers.
+// Element types of synthetic checkpoints (plain types, fp8 and GGUF's block types), and random values in these types.
 #ifndef SYNTHETIC_BLOCKS_H
 #define SYNTHETIC_BLOCKS_H
 #include <stdbool.h>
@@ -7,25 +7,27 @@
 #include <string.h>
 
 typedef struct synthetic_type {
-    const char* name;             // as options have it
-    const char* safetensors_name; // NULL: GGUF alone has it
-    uint32_t gguf;                // ggml's number
-    int32_t block, block_bytes;   // elements and bytes of a block; 1 element for plain types
-    // Of GGUF's blocks: where the half-precision factors lie, minimum_at -1 for none; how many times the scale the
-    // minimum is; and the standard deviation of the values when every other byte is random and the scale is 1.
+    const char* name;             // as in options
+    const char* safetensors_name; // NULL: only GGUF has this type
+    uint32_t gguf;                // ggml's number of the type
+    int32_t block, block_bytes;   // elements and bytes per block; 1 element for plain types
+    // For GGUF's block types: byte offsets of the half-precision factors in a block, minimum_at -1 for none; the ratio
+    // of the minimum's factor to the scale's; and the standard deviation of the values when all other bytes are random
+    // and the scale is 1.
     int32_t scale_at, minimum_at;
     float minimum_per_scale, deviation;
 } synthetic_type;
 
-// "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k" to "q6_k", "iq4_nl", "iq4_xs", "fp8", "bf16", "f32"; NULL: none of them
+// "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k" to "q6_k", "iq4_nl", "iq4_xs", "fp8", "bf16", "f32"; NULL: none of
+// them
 const synthetic_type* synthetic_type_find(const char* name);
 #define SYNTHETIC_TYPES "q8_0|q4_0|q4_1|q5_0|q5_1|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|iq4_xs|fp8"
-// An e4m3 element is multiplied by this, which a file says beside each weight.
+// The value of an fp8 weight is its e4m3 element times this scale, which the file stores beside each weight.
 #define SYNTHETIC_FP8_SCALE (1.0f / 4096.0f)
 
-// About normal, with a variance of 1. state is not 0.
+// Returns a number from an approximately normal distribution with variance 1. *state must not be 0.
 float synthetic_normal(uint64_t* state);
-// One element of "bf16" or "f32".
+// Writes one element of type "bf16" or "f32".
 static inline void synthetic_put(const synthetic_type* type, unsigned char* into, float value)
 {
     uint32_t bits;
@@ -34,6 +36,7 @@ static inline void synthetic_put(const synthetic_type* type, unsigned char* into
     if (type->block_bytes == 4) memcpy(into, &value, 4);
     else memcpy(into, &half, 2);
 }
-// Whole blocks of values with a mean of 0 and this standard deviation; bytes is a multiple of the block's.
+// Writes whole blocks of values with mean 0 and standard deviation `deviation`; `bytes` is a multiple of the block
+// size.
 void synthetic_fill(const synthetic_type* type, unsigned char* into, size_t bytes, float deviation, uint64_t* state);
 #endif
