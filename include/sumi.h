@@ -726,7 +726,7 @@ typedef struct sumi_model_info {
     int32_t size_count;
     int32_t latent_channels;   // channels of latents
     int32_t latent_factor;     // pixels per latent along a side
-    int32_t max_prompt_tokens; // longer prompts are cut, as by the reference: sumi_job_status.cut_tokens
+    int32_t max_prompt_tokens; // longer prompts are cut: sumi_job_status.cut_tokens
     uint64_t weight_bytes;     // in the files, of the components in use
     // The least and the most reference images of a job; both 0: the model takes none.
     int32_t min_references, max_references;
@@ -984,7 +984,7 @@ typedef enum sumi_noise {
 
 // The VAE encoder returns a mean and a deviation for each latent: its posterior.
 typedef enum sumi_posterior {
-    SUMI_POSTERIOR_SAMPLE = 0, // a sample, as the reference takes it: draws noise before the main noise
+    SUMI_POSTERIOR_SAMPLE = 0, // a sample, as the model's authors take it: draws noise before the main noise
     SUMI_POSTERIOR_MODE = 1    // the mean; draws no noise
 } sumi_posterior;
 
@@ -1052,8 +1052,8 @@ typedef struct sumi_image_item {
     const char* text;
     const sumi_prompt* prompt;
     // With guidance: the text to move away from. At most one of the two. Both NULL: sumi_model_info.negative_text, the
-    // negative prompt of the model's authors. "" is the empty text. Without guidance they are not used, and the log
-    // says so.
+    // negative prompt of the model's authors. "" is the empty text. Without guidance both are ignored, and the log says
+    // so.
     const char* negative_text;
     const sumi_prompt* negative_prompt;
     uint64_t seed;
@@ -1116,8 +1116,8 @@ typedef struct sumi_image_desc {
     int32_t reference_count;
     const sumi_lora_use* loras;
     int32_t lora_count; // 0..16
-    // 0: no deadline. Otherwise the job is meant to be done this many milliseconds after its submission, and as many
-    // steps are left out as that needs, by the speed and the share of each frame that the job got so far. At least 4
+    // 0: no deadline. Otherwise the job is meant to be done this many milliseconds after its submission, and leaves
+    // out as many steps as that needs, by the speed and the share of each frame that the job got so far. At least 4
     // steps are run, or step_count if that is less: a deadline that these steps cannot keep is missed. Solvers with one
     // evaluation per step decide again before every step, so budgets may change meanwhile; the others decide once.
     // Which steps are run depends on time: this is the one exception to "same bits". Not together with sigmas.
