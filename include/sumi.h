@@ -726,7 +726,7 @@ typedef struct sumi_model_info {
     int32_t size_count;
     int32_t latent_channels;   // channels of latents
     int32_t latent_factor;     // pixels per latent along a side
-    int32_t max_prompt_tokens; // longer prompts are cut: sumi_job_status.cut_tokens
+    int32_t max_prompt_tokens; // longer prompts are cut, as by the reference code: sumi_job_status.cut_tokens
     uint64_t weight_bytes;     // in the files, of the components in use
     // The least and the most reference images of a job; both 0: the model takes none.
     int32_t min_references, max_references;
