@@ -1,15 +1,16 @@
 // Element types and their conversion to float.
 //
-// The rows of BF16, F16 and F32 weights pass through sumi_dtype_to_float for every matrix product of the CPU backend,
-// so these loops are written for the vectoriser: fixed-size memcpy for loads and stores (sources are unaligned),
-// selects in place of branches, no tables but the codebook of the IQ4 types.
+// Every matrix product of the CPU backend converts rows of BF16, F16 and F32 weights with sumi_dtype_to_float. These
+// loops are therefore written so that the compiler vectorises them: loads and stores are memcpy of a fixed size
+// (sources are unaligned), selects replace branches, and the only table is the codebook of the IQ4 types.
 //
-// Two rules hold everywhere: no float operation sees or makes a subnormal float on the way to a normal result (hosts
-// switch on flush-to-zero, and half-precision subnormals must survive it), and every product of a block format is exact
-// in float, so fused multiply-add changes no bit:
+// Two rules hold for every conversion:
+// 1. No float operation reads or produces a subnormal float on the way to a normal result. Host programs switch on
+// flush-to-zero, and half-precision subnormals must survive it.
+// 2. Every product of a block format is exact in float (24 bits), so fused multiply-add changes no bit. Widths in bits:
 //     Q4_K  d (11 bits) * scale (6) * q (4) = 21 bits     Q5_K 22 bits     Q6_K  11 + 7 + 6 = 24 bits
 //     Q2_K  11 + 4 + 2 = 17 bits     Q3_K  11 + 6 + 3 = 20 bits     IQ4_XS  11 + 6 + 7 = 24 bits
-// which leaves one rounding, that of the final sum, and that is what the reference dequantisers do.
+// Only the final sum rounds, as in the reference dequantisers.
 #include "base/dtype.h"
 #include "base/assert.h"
 #include "base/float_bits.h"
@@ -48,7 +49,8 @@ bool sumi_dtype_is_number(sumi_dtype dtype) { return (unsigned)dtype < SUMI_DTYP
 
 // ---- One value ------------------------------------------------------------------------------------------------------
 
-// With masks, because gcc makes a branch of `c ? x : y` when x holds a float operation, and then does not vectorise.
+// Selects with masks: gcc compiles `c ? x : y` to a branch when x contains a float operation, and then does not
+// vectorise the loop.
 static inline uint32_t select_bits(bool first, uint32_t if_first, uint32_t otherwise)
 {
     const uint32_t mask = 0u - (uint32_t)first;
@@ -57,8 +59,9 @@ static inline uint32_t select_bits(bool first, uint32_t if_first, uint32_t other
 
 static inline float bf16_to_float(uint16_t bits) { return sumi_float_of_bits((uint32_t)bits << 16); }
 
-// Moves exponent and mantissa to their float places and corrects the exponent's bias: +112 for normal numbers, +224 for
-// infinity and NaN. A subnormal half m * 2^-24 is made as (1.m * 2^-14) - 2^-14, in which all three are normal floats.
+// Moves exponent and mantissa to their float positions and corrects the exponent bias: +112 for normal numbers, +224
+// for infinity and NaN. A subnormal half m * 2^-24 is computed as (1.m * 2^-14) - 2^-14; both operands and the result
+// are normal floats.
 static inline float f16_to_float(uint16_t bits)
 {
     const uint32_t moved = (uint32_t)(bits & 0x7fff) << 13;
@@ -69,7 +72,7 @@ static inline float f16_to_float(uint16_t bits)
     return sumi_float_of_bits(select_bits(exponent == 0, subnormal, normal) | (uint32_t)(bits & 0x8000) << 16);
 }
 
-// e4m3fn: bias 7, no infinity, only all ones is NaN.
+// e4m3fn: exponent bias 7, no infinity. Only the code with all exponent and mantissa bits set is NaN.
 static inline float e4m3_to_float(uint8_t bits)
 {
     const uint32_t magnitude = bits & 0x7fu;
@@ -80,7 +83,7 @@ static inline float e4m3_to_float(uint8_t bits)
     return sumi_float_of_bits(value | (uint32_t)(bits & 0x80) << 24);
 }
 
-// e5m2 is the upper byte of a half.
+// An e5m2 byte is the upper byte of a half.
 static inline float e5m2_to_float(uint8_t bits) { return f16_to_float((uint16_t)(bits << 8)); }
 
 float sumi_bf16_to_float(uint16_t bits) { return bf16_to_float(bits); }
@@ -91,11 +94,11 @@ float sumi_e4m3_to_float(uint8_t bits) { return e4m3_to_float(bits); }
 
 float sumi_e5m2_to_float(uint8_t bits) { return e5m2_to_float(bits); }
 
-// Without a branch, so that a compiler makes vectors of the rows' loop.
+// Has no branch, so that the compiler vectorises the loop of sumi_floats_to_bf16.
 static inline uint16_t float_to_bf16(float value)
 {
     const uint32_t bits = sumi_bits_of_float(value), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded); // the one NaN PyTorch writes
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded); // PyTorch writes every NaN as 0x7fc0
 }
 
 uint16_t sumi_float_to_bf16(float value) { return float_to_bf16(value); }
@@ -106,16 +109,16 @@ void sumi_floats_to_bf16(const float* restrict source, uint16_t* restrict into, 
     for (size_t i = 0; i < count; i++) { into[i] = float_to_bf16(source[i]); }
 }
 
-// Rounds the magnitude of a finite float to nearest even in a small format of `mantissa` stored bits whose smallest
-// normal number is 2^lowest. The code counts up through all magnitudes of the format, without a limit at the top: the
-// callers know what is up there.
+// Rounds the magnitude of a finite float to nearest even in a small format with `mantissa` stored bits whose smallest
+// normal number is 2^lowest. Returns the code, which numbers the magnitudes of the format in ascending order. The code
+// has no upper limit: callers handle overflow.
 static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t lowest)
 {
     SUMI_ASSERT(magnitude < 0x7f800000u);
     SUMI_ASSERT(mantissa >= 1 && mantissa <= 10 && lowest <= 0);
     const int32_t exponent = (int32_t)(magnitude >> 23) - 127;
     if (magnitude >> 23 == 0) {
-        return 0; // float subnormals lie far below half of any small format's smallest step
+        return 0; // float subnormals are far below half of the smallest step of any small format
     }
     uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
     int32_t shift = 23 - mantissa;
@@ -124,7 +127,7 @@ static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t low
         shift += lowest - exponent;
         if (shift > 25) { return 0; }
     } else {
-        // the significand's leading one adds the missing 1 to the exponent field
+        // the leading one of the significand adds 1 to the exponent field
         code = (uint32_t)(exponent - lowest) << mantissa;
     }
     const uint32_t half = 1u << (shift - 1);
@@ -146,7 +149,8 @@ uint16_t sumi_float_to_f16(float value)
     return (uint16_t)(sign | (code > 0x7c00u ? 0x7c00u : code));
 }
 
-// largest: the code of the largest finite number, at which larger ones saturate.
+// `largest` is the code of the largest finite number for e4m3 and of infinity for e5m2. Larger magnitudes get this
+// code.
 static uint8_t float_to_8bit(float value, int32_t mantissa_bits, int32_t lowest_exponent, uint32_t largest)
 {
     const uint32_t bits = sumi_bits_of_float(value);
@@ -216,12 +220,13 @@ static void bool_row(const unsigned char* restrict source, float* restrict into,
 }
 
 // ---- Block formats of GGUF ------------------------------------------------------------------------------------------
-// Blocks of 32 begin with the half-precision factor d, then m where there is one:
+// A block of 32 values begins with the half-precision factor d, followed by the half-precision offset m in Q4_1 and
+// Q5_1. Nibbles: the low ones are the first 16 values, the high ones the last 16.
 //     Q8_0  d, 32 signed bytes                            d * q
-//     Q4_0  d, 16 bytes                                   d * (q - 8)     low nibbles are the first 16 values, high nibbles the last 16
-//     Q4_1  d, m, 16 bytes                                d * q + m
-//     Q5_0  d, 32 fifth bits, 16 bytes                    d * (q - 16)
-//     Q5_1  d, m, 32 fifth bits, 16 bytes                 d * q + m
+//     Q4_0  d, 16 bytes of nibbles                        d * (q - 8)
+//     Q4_1  d, m, 16 bytes of nibbles                     d * q + m
+//     Q5_0  d, 32 fifth bits, 16 bytes of nibbles         d * (q - 16)
+//     Q5_1  d, m, 32 fifth bits, 16 bytes of nibbles      d * q + m
 
 static inline float half_at(const unsigned char* source)
 {
@@ -281,8 +286,9 @@ static void q5_1_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// Q2_K, 256 values in eight runs of 32: 16 bytes of scales (low nibbles) and minima (high nibbles), one of each per 16
-// values, 64 bytes of bit pairs, d, dmin. Four runs share 32 bytes: run r of a half has bit pair r.
+// Q2_K holds 256 values in eight runs of 32: 16 bytes, each with the scale (low nibble) and the minimum (high nibble)
+// of 16 values, then 64 bytes of bit pairs, d, dmin. Four runs share 32 bytes of bit pairs: run r of the four has bit
+// pair r of each byte.
 static void q2_k_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block + 80), d_minimum = half_at(block + 82);
@@ -299,9 +305,9 @@ static void q2_k_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// Q3_K: 32 bytes of third bits (bit r of byte i belongs to value i of run r), 64 bytes of bit pairs as Q2_K has them, 12
-// bytes of 16 6-bit scales with an offset of 32, d. Scale s has its low bits in a nibble of byte s % 8, and its upper two
-// in byte 8 + s % 4.
+// Q3_K: 32 bytes of third bits (bit r of byte i belongs to value i of run r), 64 bytes of bit pairs laid out as in
+// Q2_K, 12 bytes with 16 scales of 6 bits that are stored with an offset of 32, d. Scale s has its low 4 bits in a
+// nibble of byte s % 8 and its upper two bits in byte 8 + s % 4.
 static void q3_k_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block + 108);
@@ -320,9 +326,9 @@ static void q3_k_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// The eight 6-bit scales and mins of Q4_K and Q5_K share twelve bytes. Groups 0..3 keep theirs in the low 6 bits of
-// bytes 0..3 and 4..7; groups 4..7 have their low 4 bits in the nibbles of bytes 8..11 and the upper 2 in the spare top
-// bits of bytes 0..7.
+// The eight scales and eight minima of Q4_K and Q5_K, of 6 bits each, share twelve bytes. The scales of groups 0..3 are
+// the low 6 bits of bytes 0..3, their minima those of bytes 4..7. Groups 4..7 have the low 4 bits of both in the
+// nibbles of bytes 8..11 and the upper 2 bits in the top bits of bytes 0..7.
 static void group_scale(const unsigned char* packed, int32_t group, float* scale, float* minimum)
 {
     SUMI_ASSERT(group >= 0 && group < 8);
@@ -335,8 +341,8 @@ static void group_scale(const unsigned char* packed, int32_t group, float* scale
     }
 }
 
-// Q4_K, 256 values in 8 groups of 32: d, dmin, 12 bytes of scales, 4 x 32 bytes; each 32 bytes hold a group in the low
-// and the next in the high nibbles.
+// Q4_K holds 256 values in 8 groups of 32: d, dmin, 12 bytes of scales and minima, 4 x 32 bytes of nibbles. Each 32
+// bytes hold one group in the low nibbles and the next group in the high ones.
 static void q4_k_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block), d_minimum = half_at(block + 2);
@@ -350,7 +356,7 @@ static void q4_k_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// Q5_K: as Q4_K with 32 bytes of fifth bits in front of the nibbles; bit g of byte i belongs to value i of group g.
+// Q5_K: as Q4_K, with 32 bytes of fifth bits before the nibbles. Bit g of byte i belongs to value i of group g.
 static void q5_k_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block), d_minimum = half_at(block + 2);
@@ -367,10 +373,9 @@ static void q5_k_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// Q6_K, 256 values in two halves of 128, each in four runs of 32: 128 bytes of low nibbles, 64 bytes of upper bit
-// pairs, 16 signed scales (one per
-// 16 values), d at the end. Runs 0 and 1 of a half use the low nibbles of its 64 bytes, runs 2 and 3 the high ones; run
-// r uses bit pair r.
+// Q6_K holds 256 values in two halves of 128, each of four runs of 32: 128 bytes of nibbles, 64 bytes of upper bit
+// pairs, 16 signed scales (one per 16 values), d. Runs 0 and 1 of a half are the low nibbles of its 64 bytes, runs 2
+// and 3 the high nibbles. Run r has bit pair r.
 static void q6_k_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block + 208);
@@ -389,9 +394,9 @@ static void q6_k_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// The values that the four bits of the IQ4 types stand for. They follow no formula, so this is a table: 64 bytes, which
-// stay in the L1. Look-ups are no vectors, so the products have a loop of their own, which is. A tree of selects on
-// vectors of bytes was 30 to 50 % slower.
+// The values of the sixteen 4-bit codes of the IQ4 types. They follow no formula, so they are a table of 64 bytes,
+// which stays in the L1 cache. Table look-ups do not vectorise, so the multiplications are a separate loop, which does.
+// A tree of selects on vectors of bytes was 30 to 50 % slower.
 static const float s_iq4_values[16] = {-127.0f, -104.0f, -83.0f, -65.0f, -49.0f, -35.0f, -22.0f, -10.0f,
                                        1.0f,    13.0f,   25.0f,  38.0f,  53.0f,  69.0f,  89.0f,  113.0f};
 
@@ -405,14 +410,14 @@ static inline void iq4_values(const unsigned char* restrict nibbles, float facto
     for (int32_t i = 0; i < 32; i++) { into[i] = factor * values[i]; }
 }
 
-// IQ4_NL, 32 values: d, 16 bytes as Q4_0 has them.
+// IQ4_NL, 32 values: d, 16 bytes of nibbles laid out as in Q4_0.
 static void iq4_nl_block(const unsigned char* restrict block, float* restrict into)
 {
     iq4_values(block + 2, half_at(block), into);
 }
 
-// IQ4_XS, 256 values in eight groups of 32: d, the upper two bits of eight 6-bit scales with an offset of 32, their low
-// nibbles in 4 bytes, 16 bytes for each group.
+// IQ4_XS holds 256 values in eight groups of 32: d, 2 bytes with the upper two bits of eight 6-bit scales, 4 bytes with
+// their low nibbles, 16 bytes of nibbles for each group. Scales are stored with an offset of 32.
 static void iq4_xs_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block);

@@ -1,5 +1,5 @@
-// Element types that occur in checkpoint files, and their conversion to float. Block types (GGUF) hold `block` elements
-// in `block_bytes` bytes.
+// Element types of checkpoint files and their conversion to float. Block types (GGUF) hold `block` elements in
+// `block_bytes` bytes.
 #ifndef SUMI_BASE_DTYPE_H
 #define SUMI_BASE_DTYPE_H
 #include <stdbool.h>
@@ -43,23 +43,24 @@ typedef struct sumi_dtype_info {
     int32_t block;
     int32_t block_bytes;
 } sumi_dtype_info;
-const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype); // block 1 for plain types; never NULL
+const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype); // never NULL; block is 1 for plain types
 
-// Bytes of `count` elements; count must be a multiple of the block (the file readers check it).
+// Returns the bytes of `count` elements. count must be a multiple of the block, which the file readers check.
 uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count);
-// True for types that sumi_dtype_to_float accepts: every floating type and every block type, and the integers (by value).
+// True for the types that sumi_dtype_to_float accepts: every floating type, every block type, and the integers (by
+// value).
 bool sumi_dtype_is_number(sumi_dtype dtype);
-// count elements to float. Exact for every type up to float's precision; source needs no alignment. For block types
-// count is a multiple of the block.
+// Converts count elements to float. Exact up to float's precision for every type. The source needs no alignment. For
+// block types count is a multiple of the block.
 void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size_t count);
 
 float sumi_bf16_to_float(uint16_t bits);
-uint16_t sumi_float_to_bf16(float value);                                    // round to nearest even, NaN stays NaN
-void sumi_floats_to_bf16(const float* source, uint16_t* into, size_t count); // the same for many; they do not overlap
+uint16_t sumi_float_to_bf16(float value); // rounds to nearest even; NaN becomes 0x7fc0
+void sumi_floats_to_bf16(const float* source, uint16_t* into, size_t count); // source and into do not overlap
 float sumi_f16_to_float(uint16_t bits);
-uint16_t sumi_float_to_f16(float value); // round to nearest even
+uint16_t sumi_float_to_f16(float value); // rounds to nearest even
 float sumi_e4m3_to_float(uint8_t bits);  // e4m3fn: no infinity
 float sumi_e5m2_to_float(uint8_t bits);
-uint8_t sumi_float_to_e4m3(float value); // nearest even, saturates to +-448, as PyTorch 2.13 and newer
-uint8_t sumi_float_to_e5m2(float value); // nearest even, overflows to infinity
+uint8_t sumi_float_to_e4m3(float value); // rounds to nearest even, saturates to +-448, as PyTorch 2.13 and newer
+uint8_t sumi_float_to_e5m2(float value); // rounds to nearest even, overflows to infinity
 #endif

@@ -2,8 +2,8 @@
 #include "base/assert.h"
 #include <string.h>
 
-// Of the pieces that a file is read in. A smaller one would be mostly the host's own cost of a call; at 100 MB/s it
-// takes two thirds of a millisecond.
+// Limits of the pieces in which a file is read, in bytes. The time of a smaller piece than LEAST_PIECE would be mostly
+// the host program's fixed cost of a call. Reading LEAST_PIECE takes two thirds of a millisecond at 100 MB/s.
 #define LEAST_PIECE ((size_t)64 << 10)
 #define MOST_PIECE ((size_t)16 << 20)
 
@@ -14,11 +14,11 @@ static bool is_built_in(const sumi_files* files) { return files == NULL || files
 typedef struct sumi_cached_file {
     struct sumi_cached_file* next;
     char* path;
-    void* handle; // of the host's open; NULL: there is no such file
+    void* handle; // from the host program's open; NULL: the file does not exist
     uint64_t bytes, read_bytes;
-    const unsigned char* data; // when all of it is there; NULL where it is empty, too
+    const unsigned char* data; // NULL until the whole file is mapped or read, and for an empty file
     void* copy;
-    int32_t users; // sumi_files that have it open
+    int32_t users; // number of sumi_file that have this file open
 } sumi_cached_file;
 
 static bool is_whole(const sumi_cached_file* cached) { return cached->data != NULL || cached->bytes == 0; }
@@ -32,7 +32,8 @@ static void free_cached(sumi_file_cache* cache, sumi_cached_file* cached)
     sumi_free(cache->heap, cached);
 }
 
-// What is known of the path, or what the host says of it. NULL: no memory to keep it in.
+// Returns the cached entry of the path. Asks the host program for a path that has none. NULL: no memory for a new
+// entry.
 static sumi_cached_file* look_up(sumi_file_cache* cache, const char* path)
 {
     sumi_cached_file** end = &cache->first;
@@ -52,7 +53,7 @@ static sumi_cached_file* look_up(sumi_file_cache* cache, const char* path)
     return cached;
 }
 
-// Its address marks the files of a cache. Nobody calls it.
+// Never called. Its address marks the sumi_files of a cache.
 static void* open_in_cache(const char* path, uint64_t* out_bytes, void* user_data)
 {
     (void)path;
@@ -103,7 +104,8 @@ sumi_result sumi_file_cache_read(sumi_file_cache* cache, uint32_t budget_us, sum
     }
     const double us = (double)(sumi_clock_ns() - begin_ns) * 1e-3;
     wanted->read_bytes += bytes;
-    // As much as would have taken the budget, but at most twice as much: the host's own cache may have had this piece.
+    // The next piece is what would have taken the budget at this speed, but at most twice this piece: this piece may
+    // have come from the operating system's file cache.
     const double fitting = us > 0.0 ? (double)bytes / us * budget_us : (double)MOST_PIECE;
     const size_t most = bytes < MOST_PIECE / 2 ? 2 * bytes : MOST_PIECE;
     const size_t wished = fitting < (double)most ? (size_t)fitting : most;
@@ -242,7 +244,7 @@ bool sumi_file_exists(const sumi_files* files, const char* path)
     if (cache != NULL) {
         const sumi_cached_file* cached = look_up(cache, path);
         if (cached != NULL) { return cached->handle != NULL; }
-        files = cache->host; // no memory to keep the answer in: it is asked for once more
+        files = cache->host; // no memory for a cache entry: ask the host program directly
     }
     uint64_t bytes = 0;
     void* handle = files->open(path, &bytes, files->user_data);

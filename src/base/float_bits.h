@@ -1,4 +1,4 @@
-// The bits of a float32, and back.
+// Conversion between a float32 and its bits.
 #ifndef SUMI_BASE_FLOAT_BITS_H
 #define SUMI_BASE_FLOAT_BITS_H
 #include <stdint.h>

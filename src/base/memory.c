@@ -2,15 +2,15 @@
 #include "base/assert.h"
 #include <stdlib.h>
 #include <string.h>
-#if defined(_WIN32) // its C library has no aligned_alloc, and what it has instead is freed by a function of its own
+#if defined(_WIN32) // Windows has no aligned_alloc; _aligned_malloc needs _aligned_free
 #include <malloc.h>
 #define aligned_alloc(alignment, bytes) _aligned_malloc(bytes, alignment)
 #define free(memory) _aligned_free(memory)
 #endif
 
-// In front of every block, one alignment unit wide so that the block stays aligned.
+// Precedes every block and takes SUMI_ALIGNMENT bytes, so that the block stays aligned.
 typedef struct block_header {
-    uint64_t bytes; // of the whole allocation, this header included
+    uint64_t bytes; // of the whole allocation, including this header
 } block_header;
 
 static void* allocate_from_c(size_t bytes, size_t alignment, void* user_data)
@@ -44,7 +44,7 @@ void* sumi_alloc(sumi_heap* heap, size_t bytes)
 {
     SUMI_ASSERT(heap->allocator.allocate != NULL && heap->allocator.release != NULL); // sumi_heap_init was called
     if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) { return NULL; }
-    // aligned_alloc wants a multiple of the alignment; hosts get the same rounded size
+    // aligned_alloc requires a multiple of the alignment; the host program's allocator gets the same rounded size
     size_t whole = (bytes + 2 * SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
     SUMI_ASSERT(whole % SUMI_ALIGNMENT == 0 && whole - SUMI_ALIGNMENT >= bytes);
     unsigned char* memory = heap->allocator.allocate(whole, SUMI_ALIGNMENT, heap->allocator.user_data);
@@ -76,8 +76,9 @@ void sumi_free(sumi_heap* heap, void* memory)
     unsigned char* whole = (unsigned char*)memory - SUMI_ALIGNMENT;
     size_t bytes = (size_t)((block_header*)(void*)whole)->bytes;
     SUMI_ASSERT((uintptr_t)memory % SUMI_ALIGNMENT == 0);
-    SUMI_ASSERT(bytes >= SUMI_ALIGNMENT && bytes % SUMI_ALIGNMENT == 0); // written over, or not from sumi_alloc
-    SUMI_ASSERT(atomic_load(&heap->held) >= bytes);                      // another heap's, or freed twice
+    // fails if the header was overwritten or the block is not from sumi_alloc
+    SUMI_ASSERT(bytes >= SUMI_ALIGNMENT && bytes % SUMI_ALIGNMENT == 0);
+    SUMI_ASSERT(atomic_load(&heap->held) >= bytes); // fails if the block is another heap's or was freed twice
     atomic_fetch_sub(&heap->held, bytes);
     heap->allocator.release(whole, bytes, heap->allocator.user_data);
 }

@@ -1,4 +1,4 @@
-// The only file that includes OS headers: POSIX here, Windows beside it in each function group.
+// The only file that includes OS headers. Each group of functions has its Windows version beside the POSIX one.
 #if !defined(_WIN32)
 #define _GNU_SOURCE
 #endif
@@ -67,7 +67,7 @@ void sumi_sleep_us(uint32_t microseconds)
 int32_t sumi_cpu_count(void)
 {
 #if defined(__linux__)
-    cpu_set_t set; // honours taskset and containers' cpusets
+    cpu_set_t set; // respects taskset and the cpusets of containers
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) { return CPU_COUNT(&set); }
 #endif
     long count = sysconf(_SC_NPROCESSORS_ONLN);
@@ -94,7 +94,8 @@ sumi_cpu_features sumi_cpu_detect(void)
     if (!__get_cpuid(1, &a, &b, &c, &d)) { return features; }
     bool has_xsave = (c & (1u << 27)) != 0, has_fma = (c & (1u << 12)) != 0, has_f16c = (c & (1u << 29)) != 0;
     if (!has_xsave || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) { return features; }
-    uint64_t saved = read_xcr0(); // which registers the OS saves: 6 = xmm + ymm, e6 = and zmm
+    // registers that the OS saves: bits 0x06 are xmm and ymm, 0xe6 adds zmm and the mask registers
+    uint64_t saved = read_xcr0();
     features.avx2_fma_f16c = (b & (1u << 5)) && has_fma && has_f16c && (saved & 0x06) == 0x06;
     uint32_t avx512 = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31); // F, DQ, BW, VL
     features.avx512 = features.avx2_fma_f16c && (b & avx512) == avx512 && (saved & 0xe6) == 0xe6;
@@ -107,7 +108,8 @@ sumi_cpu_features sumi_cpu_detect(void)
 
 // ---- Locks and threads ----------------------------------------------------------------------------------------------
 
-// Who holds a mutex, for assertions. A thread that waits for a condition does not hold its mutex meanwhile.
+// In checked builds each mutex records the thread that holds it, for assertions. A thread that waits for a condition
+// does not hold the mutex meanwhile.
 #if defined(_WIN32)
 uintptr_t sumi_this_thread(void) { return (uintptr_t)GetCurrentThreadId(); }
 uint64_t sumi_process_id(void) { return (uint64_t)GetCurrentProcessId(); }
@@ -209,7 +211,7 @@ bool sumi_condition_init(sumi_condition* condition)
 #if defined(__APPLE__)
     return pthread_cond_init(native_condition(condition), NULL) == 0;
 #else
-    pthread_condattr_t attributes; // the monotonic clock: a changed wall clock must not stretch a wait
+    pthread_condattr_t attributes; // the monotonic clock: a change of the wall clock must not lengthen a wait
     if (pthread_condattr_init(&attributes) != 0) { return false; }
     bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0
            && pthread_cond_init(native_condition(condition), &attributes) == 0;
@@ -243,7 +245,8 @@ static void* thread_entry(void* context)
     const sumi_thread_start* start = context;
 #if defined(__linux__)
     if (start->low_priority) {
-        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10); // Linux: nice is per thread; failing is harmless
+        // on Linux the nice value is per thread; a failure is harmless
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
     }
 #endif
     start->function(start->context);
@@ -281,7 +284,7 @@ void sumi_mutex_destroy(sumi_mutex* mutex)
 
 void sumi_mutex_lock(sumi_mutex* mutex)
 {
-    SUMI_ASSERT(!sumi_mutex_is_held(mutex)); // it would wait for itself
+    SUMI_ASSERT(!sumi_mutex_is_held(mutex)); // locking twice would deadlock
     native_mutex_lock(mutex);
     note_taken(mutex);
 }
@@ -313,7 +316,7 @@ bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64
 // ---- Files ----------------------------------------------------------------------------------------------------------
 
 #if defined(_WIN32)
-// UTF-8 paths become UTF-16; false when they do not fit.
+// Converts a UTF-8 path to UTF-16. False if the path is not valid UTF-8 or does not fit.
 static bool wide_path(const char* path, wchar_t* out, int capacity)
 {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, capacity) > 0;
@@ -370,7 +373,7 @@ static DWORD path_attributes(const char* path)
 
 void* sumi_large_pages_take(size_t bytes)
 {
-    (void)bytes; // they need a privilege that players' accounts do not have
+    (void)bytes; // large pages need a privilege that players' accounts do not have
     return NULL;
 }
 
@@ -406,7 +409,7 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     if (mapping->bytes > 0) {
         void* data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_SHARED, file, 0);
         mapping->is_shared = data != MAP_FAILED;
-        // some file systems in user space
+        // some file systems in user space refuse shared mappings
         if (data == MAP_FAILED) data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_PRIVATE, file, 0);
         if (data == MAP_FAILED) {
             close(file);
@@ -432,13 +435,13 @@ void* sumi_large_pages_take(size_t bytes)
     if (bytes == 0 || bytes % SUMI_LARGE_PAGE != 0 || bytes > SIZE_MAX - SUMI_LARGE_PAGE) return NULL;
     char* reserved = mmap(NULL, bytes + SUMI_LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (reserved == MAP_FAILED) return NULL;
-    // The system aligns to small pages: what lies before and behind the aligned part goes back.
+    // mmap aligns to small pages only: the memory before and after the aligned range is unmapped.
     const size_t before = (SUMI_LARGE_PAGE - (uintptr_t)reserved % SUMI_LARGE_PAGE) % SUMI_LARGE_PAGE;
     char* memory = reserved + before;
     if (before > 0) munmap(reserved, before);
     if (before < SUMI_LARGE_PAGE) munmap(memory + bytes, SUMI_LARGE_PAGE - before);
     SUMI_ASSERT((uintptr_t)memory % SUMI_LARGE_PAGE == 0 && memory >= reserved);
-    // small pages where the system has no large ones: slower to lock, nothing else
+    // if the system has no large pages, small ones remain: page-locking them takes longer, nothing else changes
     (void)madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
 }
@@ -508,7 +511,8 @@ sumi_library_function* sumi_library_symbol(void* library, const char* name)
 {
     void* address = dlsym(library, name);
     sumi_library_function* function = NULL;
-    // C has no cast from an object pointer to a function pointer; POSIX promises the same representation
+    // C has no cast from an object pointer to a function pointer; POSIX guarantees that both have the same
+    // representation
     memcpy(&function, &address, sizeof function);
     return function;
 }

@@ -1,11 +1,12 @@
-// One pass for each factor of the Kronecker power, as a fast Fourier transform of radix 4 does it. With
-// half = (a + b + c + d) / 2 the four rows of H give half - d, half - c, half - b and half - a.
+// One pass for each factor of the Kronecker power, like a radix-4 fast Fourier transform. With half = (a + b + c + d) /
+// 2 the four rows of H give half - d, half - c, half - b and half - a.
 #include "base/rotation.h"
 #include "base/assert.h"
 
 bool sumi_rotation_is_known(int64_t group) { return group == 4 || group == 16 || group == 64 || group == 256; }
 
-// Neighbours; apart from the other passes for the vectoriser, which shuffles these.
+// The first pass combines adjacent values. It is apart from the other passes because the vectoriser needs shuffles for
+// it.
 static void rotate_neighbours(float* values, size_t count)
 {
     for (size_t i = 0; i < count; i += 4) {

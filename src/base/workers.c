@@ -1,13 +1,13 @@
-// Own threads sleep on a condition between loops; a loop is published under the mutex, its items are claimed from an
-// atomic counter in ranges, and the caller claims too. The last one to leave wakes the caller. With the host's tasks
-// the same body is passed through begin / finish.
+// sumi's own threads sleep on a condition between loops. The caller publishes a loop under the mutex. Caller and
+// threads claim ranges of items from an atomic counter. The last thread that leaves the loop wakes the caller. With the
+// host program's tasks the same body is passed through begin / finish.
 //
 //   caller:  publish (generation + 1) -> claim ranges until none is left -> wait until every thread that joined this
 //            loop has left
 //   thread:  wait for a new generation -> join -> claim ranges -> leave
 //
-// A thread that wakes late finds no items left and goes back to sleep; it may not touch the body's context then, so
-// joining and the caller's check happen under the same mutex.
+// A thread that wakes after the loop has ended must not touch the body's context. Threads therefore join under the
+// mutex, and only while a loop is published; the caller waits for them and withdraws the loop under the same mutex.
 #include "base/workers.h"
 #include "base/assert.h"
 #include "base/platform.h"
@@ -19,7 +19,7 @@ typedef struct own_thread {
     sumi_thread thread;
     sumi_thread_start start;
     struct sumi_workers* workers;
-    int32_t index; // worker_index of this thread; the caller is 0
+    int32_t index; // worker_index of this thread, 1 or more; the caller has 0
 } own_thread;
 
 struct sumi_workers {
@@ -27,7 +27,7 @@ struct sumi_workers {
     sumi_tasks tasks;
     bool uses_tasks;
     own_thread* threads;
-    int32_t thread_count; // started, beside the caller
+    int32_t thread_count; // threads that were started; the caller is not counted
     sumi_mutex mutex;
     sumi_condition wake, done;
     bool has_locks, closing;
@@ -67,7 +67,7 @@ static void thread_main(void* context)
         if (workers->closing) { break; }
         seen = workers->generation;
         if (workers->body == NULL) {
-            continue; // woke after the loop had ended
+            continue; // the loop had ended before this thread woke
         }
         workers->joined++;
         sumi_mutex_unlock(&workers->mutex);
@@ -113,7 +113,7 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
             thread->index = i + 1;
             thread->start = (sumi_thread_start){thread_main, thread, true};
             if (!sumi_thread_begin(&thread->thread, &thread->start)) {
-                break; // fewer threads is slower, not wrong
+                break; // with fewer threads loops are slower, not wrong
             }
             workers->thread_count++;
         }
@@ -128,7 +128,7 @@ void sumi_workers_destroy(sumi_workers* workers)
     if (workers->has_locks) {
         sumi_mutex_lock(&workers->mutex);
         workers->closing = true;
-        SUMI_ASSERT(workers->body == NULL && workers->joined == 0); // no loop is under way
+        SUMI_ASSERT(workers->body == NULL && workers->joined == 0); // no loop is running
         sumi_condition_broadcast(&workers->wake);
         sumi_mutex_unlock(&workers->mutex);
         for (int32_t i = 0; i < workers->thread_count; i++) { sumi_thread_join(&workers->threads[i].thread); }
@@ -159,7 +159,7 @@ void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range,
         workers->tasks.finish(handle, workers->tasks.user_data);
         return;
     }
-    // about four ranges a worker evens out differences between cores without much claiming
+    // about four ranges per worker balance cores of different speed and keep the number of claims low
     int32_t range = item_count / (sumi_workers_count(workers) * 4);
     sumi_mutex_lock(&workers->mutex);
     SUMI_ASSERT(workers->body == NULL && workers->joined == 0); // one loop at a time
@@ -167,7 +167,7 @@ void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range,
     workers->context = context;
     workers->item_count = item_count;
     workers->range = range > min_range ? range : min_range;
-    // Every thread adds once more after the last range.
+    // The counter must not overflow: every thread adds `range` once more after the last range.
     SUMI_ASSERT((int64_t)item_count + (int64_t)workers->range * sumi_workers_count(workers) <= INT32_MAX);
     atomic_store(&workers->next, 0);
     workers->generation++;
@@ -177,6 +177,6 @@ void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range,
     sumi_mutex_lock(&workers->mutex);
     while (workers->joined > 0) { sumi_condition_wait(&workers->done, &workers->mutex); }
     SUMI_ASSERT(atomic_load(&workers->next) >= item_count);
-    workers->body = NULL; // late wakers find nothing
+    workers->body = NULL; // threads that wake from now on do not join
     sumi_mutex_unlock(&workers->mutex);
 }
