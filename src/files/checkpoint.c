@@ -1,13 +1,13 @@
-// Opening runs through stages, each call of step doing the smallest piece:
+// Opening a checkpoint runs through four stages. Each call of sumi_checkpoint_step does the smallest possible piece:
 //
-//     LOCATE    source i: which files does its path mean? (an index is read here)          } once per source
+//     LOCATE    source i: list the files that its path means (an index is read here)       } once per source
 //     OPEN      one file of source i                                                       }
-//     RESOLVE   which source is component i in; its config.json                            } once per component
+//     RESOLVE   find the source of component i and its config.json                         } once per component
 //     REST      tokenizers, preprocessor_config.json, scheduler_config.json
 //
-// A source is one path with its own tensor set. The overrides come first, then the folders below `path` (or `path`
-// itself), so a component's own source has the lowest index that wants it, and "somewhere else" is a loop over the
-// rest.
+// A source is one path with its own tensor set. The sources are in order of preference: first the paths that the caller
+// gave for components, then the folders below `path`, then `path` itself. A component is taken from its own source if
+// that has it, otherwise from the first other source that does.
 #include "files/checkpoint.h"
 #include "base/assert.h"
 #include "files/checkpoint_files.h"
@@ -25,8 +25,8 @@ typedef struct sumi_source source;
 static const char* const s_kind_names[SUMI_COMPONENT_COUNT] = {"transformer", "text_encoder", "text_encoder_2",
                                                                "vision", "vae"};
 
-// Where a component lies below a model's folder. A vision tower has no folder of its own: it is saved with its text
-// encoder.
+// Folders of each component below a model's folder. A vision tower has no folder of its own: files keep it with its
+// text encoder.
 static const char* const s_folders[SUMI_COMPONENT_COUNT][2] = {
     {"transformer"}, {"text_encoder"}, {"text_encoder_2", "clip_model"}, {"text_encoder"}, {"vae"}};
 
@@ -38,7 +38,8 @@ static bool is_for_prompts(int32_t kind)
         || kind == SUMI_COMPONENT_VISION;
 }
 
-// ---- What the tensors say about their file --------------------------------------------------------------------------
+// ---- Identification by tensors
+// ----------------------------------------------------------------------------------------
 
 static bool prefix_matches(const char* pattern, const char* text, size_t bytes)
 {
@@ -55,7 +56,8 @@ static bool prefix_matches(const char* pattern, const char* text, size_t bytes)
     return text == end;
 }
 
-// Whether the set holds all of the signature's tensors behind the prefix, the first of them in its shape.
+// Whether the set holds every tensor of the signature behind the prefix, and the first of them in the signature's
+// shape.
 static bool holds_all(const sumi_tensor_set* set, const sumi_signature* signature, const char* prefix,
                       size_t prefix_bytes)
 {
@@ -78,12 +80,13 @@ static bool holds_all(const sumi_tensor_set* set, const sumi_signature* signatur
 
 typedef struct match {
     const sumi_signature* signature; // NULL: none
-    const char* prefix;              // not terminated
+    const char* prefix;              // not terminated: has prefix_bytes bytes
     size_t prefix_bytes;
-    int32_t rank; // of the prefix in the signature's list
+    int32_t rank; // index of the prefix in the signature's list
 } match;
 
-// A prefix of the set's names that fits the pattern, which has a '*', with the signature's tensors behind it.
+// Finds a prefix among the set's names that matches the pattern (which contains '*') and is followed by all of the
+// signature's tensors.
 static bool find_prefix(const sumi_tensor_set* set, const sumi_signature* signature, const char* pattern, match* out)
 {
     const size_t fixed = strcspn(pattern, "*"), wanted = strlen(signature->tensors[0]);
@@ -101,7 +104,8 @@ static bool find_prefix(const sumi_tensor_set* set, const sumi_signature* signat
     return false;
 }
 
-// The signature with the most usual prefix, then the first in the table, that the set holds for the component.
+// Returns the best match for the component: the signature whose prefix comes earliest in its own list, and among equals
+// the signature that comes first in the table.
 static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set, int32_t component)
 {
     static const char* const s_no_prefix[] = {"", NULL};
@@ -140,7 +144,7 @@ static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int
     return sumi_checkpoint_copy_text(checkpoint->heap, path, error, &s->path);
 }
 
-// The path that the caller gave for a component, NULL when there is none or it is not asked for.
+// The path that the caller gave for a component. NULL if none was given or the component is not wanted.
 static const char* given_path(const sumi_checkpoint_desc* desc, int32_t kind)
 {
     return desc->without_text_encoder && is_for_prompts(kind) ? NULL : desc->component_paths[kind];
@@ -157,7 +161,7 @@ static sumi_result keep_paths(sumi_checkpoint* checkpoint, const sumi_checkpoint
                                      &checkpoint->processor_path);
 }
 
-// The folders below `path`, and `path` itself.
+// Adds the component folders below `path`, then `path` itself.
 static sumi_result add_folders(sumi_checkpoint* checkpoint, const sumi_checkpoint_desc* desc, sumi_error* error)
 {
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
@@ -171,7 +175,7 @@ static sumi_result add_folders(sumi_checkpoint* checkpoint, const sumi_checkpoin
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
-    // the folder of a single component has its weights at its top
+    // a component's own folder has its weights at the top
     return add_source(checkpoint, desc->path, SUMI_ANY_COMPONENT, false, true, error);
 }
 
@@ -211,7 +215,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
 
 // ---- Locate and open ------------------------------------------------------------------------------------------------
 
-// Looks for weights under the names that diffusers and transformers give them.
+// Looks for weights in `folder` under the file names of diffusers and transformers.
 static sumi_result locate_in(sumi_checkpoint* checkpoint, source* s, const char* folder, sumi_error* error)
 {
     SUMI_ASSERT(!s->found);
@@ -224,7 +228,7 @@ static sumi_result locate_in(sumi_checkpoint* checkpoint, source* s, const char*
     return SUMI_OK;
 }
 
-// Looks in the folders that the component may have below a model's folder; the source moves to the one with weights.
+// Looks in the component's possible folders below the model's folder. If one has weights, it becomes the source's path.
 static sumi_result locate_below(sumi_checkpoint* checkpoint, source* s, const char* model, sumi_error* error)
 {
     SUMI_ASSERT(s->component != SUMI_ANY_COMPONENT);
@@ -253,7 +257,7 @@ static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* er
         return locate_below(checkpoint, s, checkpoint->path, error);
     }
     SUMI_TRY(locate_in(checkpoint, s, s->path, error));
-    if (!s->found && s->given) { // a whole model's folder given for one component: its folder is below
+    if (!s->found && s->given) { // the folder of a whole model was given for one component: look in its subfolder
         SUMI_TRY(locate_below(checkpoint, s, s->path, error));
         if (!s->found) {
             return sumi_fail(error, SUMI_FILE_NOT_FOUND,
@@ -273,7 +277,7 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
     for (int32_t i = 0; i < checkpoint->current; i++) {
         below = below || (!checkpoint->sources[i].given && checkpoint->sources[i].found);
     }
-    // with components in folders, files at the top are something else
+    // if component folders with weights were found, files at the top of `path` are not the model's components
     if (!(s->component == SUMI_ANY_COMPONENT && s->is_folder && below)) { SUMI_TRY(locate(checkpoint, s, error)); }
     checkpoint->file_count += s->opening.count;
     checkpoint->current++;
@@ -282,7 +286,7 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 
 // ---- Resolve --------------------------------------------------------------------------------------------------------
 
-// found->signature is NULL where only the place says what it is.
+// found->signature is NULL if only the folder identifies the component.
 static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* component, const source* s,
                               const match* found, sumi_error* error)
 {
@@ -298,7 +302,7 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* compo
     return SUMI_OK;
 }
 
-// A file that was given for a component and is not one.
+// Fails because the file that was given for a component holds something else.
 static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source* s, sumi_error* error)
 {
     const match other = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
@@ -314,7 +318,7 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
 {
     SUMI_ASSERT(kind >= 0 && kind < SUMI_COMPONENT_COUNT);
     sumi_component* component = &checkpoint->components[kind];
-    for (int32_t pass = 0; pass < 2; pass++) { // the component's own source, then all others
+    for (int32_t pass = 0; pass < 2; pass++) { // pass 0: the component's own source; pass 1: all others
         for (int32_t i = 0; i < checkpoint->source_count; i++) {
             const source* s = &checkpoint->sources[i];
             if ((s->component == kind) != (pass == 0)) { continue; }
@@ -323,7 +327,7 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
             const match found = find_match(checkpoint, &s->set, kind);
             if (found.signature != NULL) { return use_source(checkpoint, component, s, &found, error); }
             if (pass == 0 && s->given) { return refuse_source(checkpoint, s, error); }
-            if (pass == 0) { // a network that the caller does not know: its place says what it is
+            if (pass == 0) { // no signature knows the network, but its folder says which component it is
                 return use_source(checkpoint, component, s, &found, error);
             }
         }
@@ -331,7 +335,7 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
     return SUMI_OK;
 }
 
-// A file given by itself must hold something.
+// Fails if a file that is no component's own source holds no known component, or if no source has weights.
 static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* error)
 {
     bool any = false;
@@ -353,7 +357,7 @@ static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* 
     return SUMI_OK;
 }
 
-// The class that a config.json says it is of: "_class_name", else the first of "architectures". "" without one.
+// Reads the class from a config.json: "_class_name", otherwise the first of "architectures". Empty if there is neither.
 static void read_class(const sumi_file* file, char* name, size_t capacity)
 {
     sumi_json json;
@@ -375,12 +379,12 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
         } else if (!is_list) {
             sumi_json_skip(&json);
         } else {
-            return; // an empty list, or one of something else: nothing to learn
+            return; // the list is empty or does not begin with a text: no class
         }
     }
 }
 
-// Whether a config.json that was not found in the component's own folder is about this component.
+// Whether a config.json from outside the component's own folder describes this component.
 static bool config_suits(const sumi_checkpoint* checkpoint, const sumi_file* file, int32_t kind)
 {
     sumi_json json;
@@ -423,7 +427,7 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
         && !config_suits(checkpoint, &component->config, kind)) {
         sumi_file_close(&component->config);
     }
-    // weights from elsewhere for the model of `path`
+    // the weights may be from elsewhere while config.json is in the folder of `path`
     for (int32_t i = 0; i < 2 && checkpoint->path_is_folder && component->config.data == NULL; i++) {
         if (s_folders[kind][i] == NULL) { break; }
         char* folder;
@@ -512,7 +516,8 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
                                                "scheduler/scheduler_config.json", true, error));
     }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
-    if (checkpoint->scheduler.data == NULL && s != NULL && s->is_folder) { // beside the transformer's folder
+    // in the folder that contains the transformer's folder
+    if (checkpoint->scheduler.data == NULL && s != NULL && s->is_folder) {
         char* folder;
         SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
         const sumi_result result = sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, folder,
@@ -573,7 +578,7 @@ static void close_component(sumi_checkpoint* checkpoint, int32_t kind)
     memset(component, 0, sizeof *component);
 }
 
-// Takes back what a step has begun that found a file which has to be read first.
+// Undoes a step that found a file which has to be read first (SUMI_TIMEOUT), so that the step can be repeated.
 static void undo_step(sumi_checkpoint* checkpoint)
 {
     const int32_t current = checkpoint->current;
@@ -590,7 +595,7 @@ static void undo_step(sumi_checkpoint* checkpoint)
         sumi_file_close(&checkpoint->processor);
         sumi_file_close(&checkpoint->scheduler);
         break;
-    default: break; // a file that does not open leaves nothing behind
+    default: break; // a failed open leaves nothing to undo
     }
 }
 
@@ -669,7 +674,7 @@ void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
     memset(checkpoint, 0, sizeof *checkpoint);
 }
 
-// ---- Asking ---------------------------------------------------------------------------------------------------------
+// ---- Queries --------------------------------------------------------------------------------------------------------
 
 const char* sumi_component_network(const sumi_component* component)
 {
@@ -688,7 +693,7 @@ const char* sumi_component_tensor_name(const sumi_component* component, const su
     return strncmp(tensor->name, component->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
 }
 
-// ---- A tokenizer by itself --------------------------------------------------------------------------------------------
+// ---- A tokenizer without a model ------------------------------------------------------------------------------------
 
 sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                            const char* path, sumi_error* error)

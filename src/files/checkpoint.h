@@ -1,22 +1,22 @@
-// A model's files: where its components are and what is in them, told by content. Knows tensors, not networks: what the
-// tensors of a network look like is said by the caller's table of signatures, and names stay as the files have them.
+// Finds the components of a model in its files by their content. This code knows tensors, not networks: the caller's
+// table of signatures says which tensors identify a network, and tensors keep the names that they have in the files.
 //
 //     diffusers folder                  one file                                   components given one by one
-//       model_index.json                  model.diffusion_model.*  \                 component_paths[],
-//       transformer/ text_encoder/        text_encoders.X.transformer.*  components   tokenizer_paths[], processor_path:
-//       text_encoder_2/ vae/              vae.*                    /                  each a folder or a file
+//       model_index.json                model.diffusion_model.*  \                 component_paths[],
+//       transformer/ text_encoder/      text_encoders.X.transformer.*  components   tokenizer_paths[], processor_path:
+//       text_encoder_2/ vae/            vae.*                    /                  each a folder or a file
 //       tokenizer/ tokenizer_2/
 //       processor/ scheduler/
 //
-// A component is looked for where it was asked for (its own path, else its folder below `path`), then in every other
-// file that was opened: a transformer file that also holds the VAE serves both, and a vision tower is found inside the
-// files of its text encoder. What is not there is not an error: component.present is false and the model decides what
-// it needs.
+// A component is looked for first at its own path, or without one in its folder below `path`, then in every other file
+// that was opened: a transformer file that also holds the VAE provides both, and a vision tower is found in the files
+// of its text encoder. A missing component is not an error: component.present is false, and the model decides what it
+// needs.
 //
 //     sumi_checkpoint c = {0};
 //     r = sumi_checkpoint_begin(&c, heap, files, &desc, error);
-//     for (bool done = false; r == SUMI_OK && !done;) r = sumi_checkpoint_step(&c, &done, error);   // each step opens one file
-//     ... sumi_checkpoint_close(&c);                                                                // at any time, also half-way
+//     for (bool done = false; r == SUMI_OK && !done;) r = sumi_checkpoint_step(&c, &done, error); // opens one file
+//     ... sumi_checkpoint_close(&c);                                       // allowed at any time, also half-way
 #ifndef SUMI_FILES_CHECKPOINT_H
 #define SUMI_FILES_CHECKPOINT_H
 #include "files/tensors.h"
@@ -30,127 +30,129 @@ typedef enum sumi_component_kind {
     SUMI_COMPONENT_COUNT
 } sumi_component_kind;
 
-#define SUMI_CHECKPOINT_ENCODERS 2 // text encoders, each with a tokenizer of its own
+#define SUMI_CHECKPOINT_ENCODERS 2 // text encoders, each with its own tokenizer
 #define SUMI_SIGNATURE_TENSORS 4
 
-// How a network is told by its files. A table of these comes from the caller and outlives the checkpoint. In a file the
-// signature with the most usual prefix wins; of those with the same prefix the one that stands first in the table.
+// How to recognise a network by its tensors. The caller provides a table of signatures, which must outlive the
+// checkpoint. If several signatures match a file, the one whose prefix comes earliest in its list of prefixes wins;
+// among equals, the one that comes first in the table.
 typedef struct sumi_signature {
     sumi_component_kind component;
-    const char* network; // what it is, for the caller and for messages: one word per architecture
-    // What may stand in front of the tensor names, ended by NULL, the most usual one first; '*' is one word without a
-    // dot. NULL: nothing may.
+    const char* network; // name of the network, for the caller and for messages: one word per architecture
+    // Prefixes that tensor names may have, ended by NULL, the most usual first. '*' stands for one word without a dot.
+    // NULL: names have no prefix.
     const char* const* prefixes;
-    // All of them must be there, behind one prefix. The one that the fewest other networks have should come first.
+    // All of these must exist behind the same prefix. Put the one that the fewest other networks have first.
     const char* tensors[SUMI_SIGNATURE_TENSORS];
     struct {
         int32_t rank;          // 0: any
-        int32_t axis, minimum; // the size along the axis lies between these two; 0 and 0: any
+        int32_t axis, minimum; // the extent along axis is from minimum to maximum; maximum 0: any
         int32_t maximum;
-    } shape; // of tensors[0]
-    // In place of tensors: "_class_name" of the component's config.json, or the first of its "architectures". Asked only
-    // for a component that lies in its own folder and whose tensors no signature knows.
+    } shape; // shape of tensors[0]
+    // Alternative to tensors: "_class_name" of the component's config.json, or the first of its "architectures". Used
+    // only for a component in its own folder whose tensors match no signature.
     const char* class_name;
-    // NULL: welcome. Otherwise why it cannot be used, the end of a sentence that begins with the path and a colon. The
-    // checkpoint opens all the same; the caller refuses.
+    // NULL: the network can be used. Otherwise the reason why it cannot, as the end of a sentence that begins with the
+    // path and a colon. The checkpoint opens nevertheless; the caller refuses.
     const char* refusal;
 } sumi_signature;
 
 typedef struct sumi_component {
     bool present;
-    const sumi_signature* signature; // NULL when only its place says what it is, or when it is not present
+    const sumi_signature* signature; // NULL if not present, or if only the folder identifies the component
     const sumi_tensor_set* set;      // may serve several components
-    char* prefix;                    // in front of the component's tensor names in the set; "" for none
-    // the folder or file it came from; where it was looked for when it is not present, NULL when nowhere
+    char* prefix;                    // precedes the component's tensor names in the set; "" for none
+    // folder or file that holds the component; if not present, where it was looked for, or NULL
     const char* path;
-    sumi_file config; // config.json; config.data is NULL when there is none. Well-formed JSON when there is
+    sumi_file config; // config.json, well-formed; config.data is NULL if there is none
 } sumi_component;
 
 typedef enum sumi_tokenizer_form {
     SUMI_TOKENIZER_ABSENT,
-    SUMI_TOKENIZER_JSON,         // tokenizer.json, which says everything
+    SUMI_TOKENIZER_JSON,         // tokenizer.json, which is complete by itself
     SUMI_TOKENIZER_VOCABULARY,   // vocab.json and merges.txt
-    SUMI_TOKENIZER_SENTENCEPIECE // a .model file, or the same bytes in a tensor "spiece_model" beside the encoder's
+    SUMI_TOKENIZER_SENTENCEPIECE // a .model file, or its bytes as the tensor "spiece_model" among the encoder's tensors
 } sumi_tokenizer_form;
 
-// The files of one text encoder's tokenizer; src/text makes a tokenizer of them. Those that are not there, or that the
-// form has no use for, have no data. Their content is not looked at here.
+// The files of one text encoder's tokenizer; src/text builds the tokenizer from them. Files that are missing or that
+// the form does not use have no data. The files' content is not checked here.
 typedef struct sumi_checkpoint_tokenizer {
     sumi_tokenizer_form form;
     const void* data; // tokenizer.json, vocab.json or the SentencePiece model
     size_t bytes;
-    const char* path;  // of `data`, for messages
-    char* folder;      // that the files are in; NULL without one
-    sumi_file file;    // holds `data` where it is a file
+    const char* path;  // path of `data`, for messages
+    char* folder;      // folder of the files; NULL if there is none
+    sumi_file file;    // owns `data` if that is a file
     sumi_file merges;  // merges.txt
     sumi_file config;  // tokenizer_config.json
     sumi_file added;   // added_tokens.json
     sumi_file special; // special_tokens_map.json
-    char* looked_in;   // "a/tokenizer, a/text_encoder": for messages; NULL when nowhere
+    char* looked_in;   // folders that were searched, as "a/tokenizer, a/text_encoder", for messages; NULL: none
 } sumi_checkpoint_tokenizer;
 
 typedef struct sumi_checkpoint_desc {
-    const char* path; // a diffusers folder, a component's folder or a file; may be NULL
-    // override or complete what `path` holds; NULL: from path
+    const char* path; // a diffusers folder, the folder of one component, or a file; may be NULL
+    // paths that override or complete what `path` holds; NULL: look below `path`
     const char* component_paths[SUMI_COMPONENT_COUNT];
-    // by text encoder: a tokenizer.json, a SentencePiece .model, or the folder that the tokenizer's files are in
+    // per text encoder: a tokenizer.json, a SentencePiece .model, or the folder of the tokenizer's files
     const char* tokenizer_paths[SUMI_CHECKPOINT_ENCODERS];
-    const char* processor_path; // a preprocessor_config.json or the folder it is in
-    // neither text encoders, vision tower, tokenizers nor processor are looked for
+    const char* processor_path; // a preprocessor_config.json or its folder
+    // true: text encoders, vision tower, tokenizers and processor are not looked for
     bool without_text_encoder;
-    const sumi_signature* signatures; // the networks that are known
+    const sumi_signature* signatures; // the known networks
     size_t signature_count;
-    // By component: words, ended by NULL, of which one stands in the "_class_name" of its config.json. NULL: a list of
-    // "architectures" or a "model_type" tells it.
+    // For each component a list of words, ended by NULL. A config.json describes the component if its "_class_name"
+    // contains one of them. NULL: only "architectures" or "model_type" identifies a config.json.
     const char* const* const* class_words;
 } sumi_checkpoint_desc;
 
 typedef struct sumi_checkpoint {
     sumi_component components[SUMI_COMPONENT_COUNT];
-    char class_name[64]; // "_class_name" of model_index.json, "" without one
+    char class_name[64]; // "_class_name" of model_index.json; "" if there is none
     sumi_checkpoint_tokenizer tokenizers[SUMI_CHECKPOINT_ENCODERS];
-    sumi_file processor; // preprocessor_config.json, well-formed; data is NULL when there is none
-    sumi_file scheduler; // scheduler_config.json, well-formed; data is NULL when there is none
-    // from here on: how far the opening is
+    sumi_file processor; // preprocessor_config.json, well-formed; data is NULL if there is none
+    sumi_file scheduler; // scheduler_config.json, well-formed; data is NULL if there is none
+    // state of the opening
     sumi_heap* heap;
     const sumi_files* files;
     const sumi_signature* signatures;
     size_t signature_count;
     const char* const* const* class_words;
     struct sumi_source* sources;
-    int32_t source_count; // one per path that was given or found
+    int32_t source_count; // one per path that was given or derived
     char *path, *tokenizer_paths[SUMI_CHECKPOINT_ENCODERS], *processor_path;
     bool path_is_folder, without_text_encoder;
     int32_t stage, current;
     size_t file_count, opened_count;
 } sumi_checkpoint;
 
-// checkpoint must be zeroed. files, heap and signatures must outlive it; the desc's texts are copied.
+// checkpoint must be zeroed. heap, files and signatures must outlive it; the desc's texts are copied.
 sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                   const sumi_checkpoint_desc* desc, sumi_error* error);
-// One file per call: 0.2 ms for a header of 500 tensors. After a failure only close is left. SUMI_TIMEOUT, of a
-// sumi_file_cache's files: nothing was done, and a file has to be read before the next call.
+// Opens one file per call; takes 0.2 ms for a header of 500 tensors. After a failure the checkpoint can only be closed.
+// SUMI_TIMEOUT occurs only with the files of a sumi_file_cache: the call had no effect, and a file has to be read
+// before the next call.
 sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, sumi_error* error);
-// 0..1, by files, never falls. read: how much of the next file has been read, 0..1
+// 0..1 by number of files; never decreases. read: fraction of the next file that has been read, 0..1.
 float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read);
-// begin and all steps.
+// Begins and runs all steps. Blocks until the files are open.
 sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                  const sumi_checkpoint_desc* desc, sumi_error* error);
-// A tokenizer without a model, as tokenizers[0]: a file of one, or the folder that its files are in, by themselves or
-// below "tokenizer". checkpoint must be zeroed, and is closed as usual.
+// Opens a tokenizer without a model as tokenizers[0]. path is a tokenizer's file, or the folder with its files or with
+// a folder "tokenizer" that has them. checkpoint must be zeroed and is closed with sumi_checkpoint_close.
 sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                            const char* path, sumi_error* error);
-void sumi_checkpoint_close(sumi_checkpoint* checkpoint); // accepts a zeroed or half-open one
+void sumi_checkpoint_close(sumi_checkpoint* checkpoint); // accepts a zeroed or half-open checkpoint
 
-// SUMI_FILE_NOT_FOUND with a sentence that says what text encoder number `encoder`, at `needed_by`, lacks and where it
-// was looked for.
+// Returns SUMI_FILE_NOT_FOUND with a text that says which tokenizer text encoder number `encoder` of `needed_by` lacks
+// and where it was looked for.
 sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
                                               const char* needed_by, sumi_error* error);
-// What the component is by its signature, "" when no signature says.
+// The network's name from the component's signature; "" if it has none.
 const char* sumi_component_network(const sumi_component* component);
-// The tensor called prefix + name, NULL when the component is not present or has no such tensor.
+// The tensor named prefix + name. NULL if the component is not present or has no such tensor.
 const sumi_tensor* sumi_component_find(const sumi_component* component, const char* name);
-// The name without the component's prefix, NULL when the tensor is not of this component. For walking over
+// The tensor's name without the component's prefix. NULL if the name does not begin with the prefix. For loops over
 // component->set->tensors.
 const char* sumi_component_tensor_name(const sumi_component* component, const sumi_tensor* tensor);
 // "transformer", "text_encoder", "text_encoder_2", "vision", "vae"

@@ -50,7 +50,7 @@ sumi_result sumi_checkpoint_check_json(const sumi_file* file, sumi_error* error)
 sumi_result sumi_checkpoint_open_if_there(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder,
                                           const char* name, bool is_json, sumi_error* error)
 {
-    SUMI_ASSERT(file->heap == NULL); // closed
+    SUMI_ASSERT(file->heap == NULL); // the file must be closed
     char* path;
     SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, folder, name, error, &path));
     sumi_result result = SUMI_OK;

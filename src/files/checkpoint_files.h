@@ -1,4 +1,4 @@
-// Where a checkpoint looks for files: paths, folders, sources.
+// How a checkpoint looks for files: paths, folders, sources.
 #ifndef SUMI_FILES_CHECKPOINT_FILES_H
 #define SUMI_FILES_CHECKPOINT_FILES_H
 #include "files/checkpoint.h"
@@ -7,27 +7,28 @@
 
 struct sumi_source {
     char* path;
-    int32_t component; // what it was given for, or SUMI_ANY_COMPONENT
-    bool given;        // named by the caller, so that it must exist
+    int32_t component; // the component that the path was given for, or SUMI_ANY_COMPONENT
+    bool given;        // the caller named the path, so it must exist
     bool is_folder;
-    bool found; // holds weights
+    bool found; // the path has weights
     sumi_tensor_set set;
     sumi_tensor_opening opening;
 };
 
-// folder/name in new memory.
+// Joins folder and name into newly allocated memory, which the caller frees.
 sumi_result sumi_checkpoint_join(sumi_heap* heap, const char* folder, const char* name, sumi_error* error,
                                  char** out_path);
-// The folder that a file or a folder is in: "a/b.txt" -> "a", "a/b/" -> "a", "b.txt" -> ".".
+// The folder that contains a file or folder, in newly allocated memory: "a/b.txt" -> "a", "a/b/" -> "a", "b.txt" ->
+// ".".
 sumi_result sumi_checkpoint_parent(sumi_heap* heap, const char* path, sumi_error* error, char** out_folder);
-// The host's file callbacks know files only: whatever does not open as one is taken for a folder, and then something
-// must be found in it.
+// The host program's file callbacks know only files. A path that does not open as a file is taken for a folder, and
+// opening fails later if nothing is found in it.
 bool sumi_checkpoint_is_folder(const sumi_checkpoint* checkpoint, const char* path);
 sumi_result sumi_checkpoint_copy_text(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy);
 sumi_result sumi_checkpoint_check_json(const sumi_file* file, sumi_error* error);
-// Opens folder/name into file if it is there. file->data stays NULL otherwise.
+// Opens folder/name if it exists; otherwise file->data stays NULL. is_json: the file must be a well-formed JSON object.
 sumi_result sumi_checkpoint_open_if_there(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder,
                                           const char* name, bool is_json, sumi_error* error);
-// The source that a component came from; NULL: none.
+// The source of a component; NULL: none.
 const struct sumi_source* sumi_checkpoint_source_of(const sumi_checkpoint* checkpoint, const sumi_component* component);
 #endif

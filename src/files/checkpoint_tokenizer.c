@@ -18,7 +18,7 @@ void sumi_checkpoint_close_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoin
     memset(tokenizer, 0, sizeof *tokenizer);
 }
 
-// Appends ", folder" to the list of places for messages.
+// Appends a folder to the list of searched places, which messages show.
 static sumi_result note_place(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
                               sumi_error* error)
 {
@@ -32,7 +32,7 @@ static sumi_result note_place(sumi_checkpoint* checkpoint, sumi_checkpoint_token
     return SUMI_OK;
 }
 
-// The tokenizer is what its main file holds, with the files beside it that its form needs.
+// Fills in the tokenizer from its open main file and opens the other files that the form uses.
 static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
                                  sumi_tokenizer_form form, sumi_error* error)
 {
@@ -53,7 +53,7 @@ static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_to
                                          error);
 }
 
-// Looks for a tokenizer in folder/name, where name may be "".
+// Looks for a tokenizer in folder/name; name may be "".
 static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
                                  const char* name, sumi_error* error)
 {
@@ -85,7 +85,7 @@ static bool ends_with(const char* text, const char* end)
     return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
-// A file given as the tokenizer: told by its name, else by whether it begins like JSON.
+// The form of a file that was given as the tokenizer: by its name, otherwise by whether it begins like JSON.
 static sumi_tokenizer_form form_of(const sumi_file* file)
 {
     if (ends_with(file->path, ".model")) { return SUMI_TOKENIZER_SENTENCEPIECE; }
@@ -93,7 +93,7 @@ static sumi_tokenizer_form form_of(const sumi_file* file)
     const unsigned char* data = file->data;
     uint64_t at = 0;
     while (at < file->bytes && (data[at] == ' ' || data[at] == '\t' || data[at] == '\r' || data[at] == '\n')) { at++; }
-    // the first field of a SentencePiece model, a piece, begins with this byte, which is a line feed too
+    // the first field of a SentencePiece model, a piece, begins with byte 0x0A, which is also a line feed
     const bool is_pieces = file->bytes > 0 && data[0] == 0x0A && at < file->bytes && data[at] != '{';
     return is_pieces ? SUMI_TOKENIZER_SENTENCEPIECE : SUMI_TOKENIZER_JSON;
 }
@@ -116,9 +116,9 @@ sumi_result sumi_checkpoint_open_given_tokenizer(sumi_checkpoint* checkpoint, su
     return use_tokenizer(checkpoint, tokenizer, form_of(&tokenizer->file), error);
 }
 
-// The SentencePiece model among an encoder's tensors. Files of several parts have it behind the encoder's prefix or
-// behind the first words of that: "text_encoders.X.transformer.", "text_encoders.X.", "text_encoders."; the last, which
-// is nobody's own, can only be the first encoder's.
+// Finds the SentencePiece model among an encoder's tensors. In a file of several components its name has the encoder's
+// prefix or a shorter one: "text_encoders.X.transformer.", "text_encoders.X." or "text_encoders.". The last prefix is
+// shared by all encoders, so a model behind it is taken for the first encoder only.
 static const sumi_tensor* find_pieces(const sumi_component* component, int32_t encoder)
 {
     static const char s_name[] = "spiece_model";
@@ -127,7 +127,7 @@ static const sumi_tensor* find_pieces(const sumi_component* component, int32_t e
     size_t bytes = component->present ? strlen(component->prefix) : 0;
     while (pieces == NULL && bytes > 0) {
         char name[256];
-        bytes--; // the dot
+        bytes--; // skip the dot at the end
         while (bytes > 0 && component->prefix[bytes - 1] != '.') { bytes--; }
         const bool is_shared = bytes > 0 && memchr(component->prefix, '.', bytes - 1) == NULL;
         if (bytes == 0 || bytes + sizeof s_name > sizeof name || (is_shared && encoder > 0)) { break; }
@@ -137,7 +137,8 @@ static const sumi_tensor* find_pieces(const sumi_component* component, int32_t e
     return pieces;
 }
 
-// Beside the text encoder's weights: in their own file, in their folder, in the folder beside it.
+// Looks for a tokenizer at the text encoder's weights: in the weights' own file, in their folder, in the folder beside
+// that.
 static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
 {
     sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
@@ -156,7 +157,7 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
     char* folder;
     if (s->is_folder) { SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error)); }
     SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
-    // files side by side: one tokenizer there can only be the first encoder's
+    // a tokenizer beside single weight files is taken for the first encoder only
     sumi_result result =
         s->is_folder || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
     if (result == SUMI_OK) { result = try_tokenizer(checkpoint, tokenizer, folder, name, error); }

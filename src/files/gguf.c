@@ -3,18 +3,18 @@
 //     "GGUF" u32 version | u64 tensor count | u64 key count
 //     keys     string key, u32 type, value        string: u64 bytes + text;  array: u32 type, u64 count, elements
 //     tensors  string name, u32 rank, u64 extents (innermost first), u32 type, u64 offset
-//     padding up to general.alignment (32 unless a key says otherwise), from where the offsets count
+//     padding up to a multiple of general.alignment (32 unless a key says otherwise); tensor offsets count from here
 //     data     each tensor at a multiple of the alignment
 //
-// A cursor that refuses to pass the end reads all of it. Counts are never used to reserve memory: the list of tensors
-// grows with what is there.
+// Every read goes through a cursor that never passes the end of the file. Counts from the file never decide how much
+// memory is allocated: the list of tensors grows as tensors are read.
 #include "base/assert.h"
 #include "files/json.h"
 #include "files/tensors.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { // metadata types
+enum { // types of metadata values
     KEY_U8,
     KEY_I8,
     KEY_U16,
@@ -30,10 +30,10 @@ enum { // metadata types
     KEY_F64,
     KEY_COUNT
 };
-static const unsigned char s_key_bytes[KEY_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; // 0: of its own length
+static const unsigned char s_key_bytes[KEY_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; // 0: variable length
 
 #define MAX_ARRAY_DEPTH 4
-#define MAX_ALIGNMENT 65536u // files use 32; a page would be the largest that makes sense
+#define MAX_ALIGNMENT 65536u // files use 32; more than a memory page makes no sense
 
 typedef struct reader {
     sumi_tensor_set* set;
@@ -110,16 +110,16 @@ static sumi_result skip_array(reader* r, int32_t depth)
         return SUMI_OK;
     }
     if (type == KEY_ARRAY && depth == MAX_ARRAY_DEPTH) { return malformed(r, "arrays nested too deep"); }
-    for (uint64_t i = 0; i < count; i++) { // each element takes at least 8 bytes, so the file's length bounds this
+    for (uint64_t i = 0; i < count; i++) { // each element takes at least 8 bytes, so the file's length bounds this loop
         text element;
         SUMI_TRY(type == KEY_STRING ? read_text(r, "an array of the metadata", &element) : skip_array(r, depth + 1));
     }
     return SUMI_OK;
 }
 
-// ComfyUI's converter flattens tensors that do not suit a block type and keeps the shape they had in an array of 32-bit
-// numbers under "comfy.gguf.orig_shape." + name. The tensor keeps its stored shape here; the original goes into the
-// metadata as "2,3,1", for a network that needs it.
+// ComfyUI's converter flattens tensors that do not suit a block type and keeps their original shape as an array of
+// 32-bit integers under "comfy.gguf.orig_shape." + name. The tensor keeps its stored shape here. The original shape
+// becomes metadata such as "2,3,1", for networks that need it.
 static sumi_result keep_original_shape(reader* r, const text* key, const unsigned char* array)
 {
     static const char s_prefix[] = "comfy.gguf.orig_shape.";
@@ -170,7 +170,7 @@ static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_
     case KEY_I64: snprintf(value, sizeof value, "%lld", (long long)whole); break;
     default: snprintf(value, sizeof value, "%llu", (unsigned long long)bits); break;
     }
-    char* comma = strchr(value, ','); // a host's locale may write one
+    char* comma = strchr(value, ','); // the host program's locale may print a decimal comma
     if (comma != NULL) { *comma = '.'; }
     return sumi_metadata_add(r->set, key->data, key->bytes, value, strlen(value), r->error);
 }
@@ -238,7 +238,7 @@ static sumi_dtype dtype_of(uint64_t type)
     }
 }
 
-// Names of types that exist and that this library does not read.
+// Names of GGUF types that exist but that sumi does not read.
 static const char* foreign_type(uint64_t type)
 {
     static const char* const s_names[] = {
@@ -247,7 +247,8 @@ static const char* foreign_type(uint64_t type)
     return type < sizeof s_names / sizeof *s_names ? s_names[type] : NULL;
 }
 
-// Where the tensor lies is kept as an offset until the end of the table is known.
+// Until place_tensors, tensor->data is the start of the file plus the tensor's offset: the end of the table is not
+// known yet.
 static sumi_result read_gguf_tensor(reader* r)
 {
     text name;
@@ -314,7 +315,7 @@ static sumi_result read_gguf_tensor(reader* r)
     return sumi_tensor_set_add(r->set, name.data, name.bytes, &tensor, r->path, r->error);
 }
 
-// Moves the tensors from their offsets to their places behind the table.
+// Moves the tensors' data pointers from their offsets to their positions behind the table.
 static sumi_result place_tensors(reader* r, size_t first)
 {
     SUMI_ASSERT(first <= r->set->count && (r->alignment & (r->alignment - 1)) == 0);
@@ -360,7 +361,7 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
     if (key_count == 0 && tensor_count == 0) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a GGUF file with nothing in it", path);
     }
-    if (key_count > left(&r) / 13 || tensor_count > left(&r) / 24) { // the least that a key and a tensor take
+    if (key_count > left(&r) / 13 || tensor_count > left(&r) / 24) { // smallest sizes of a key and of a tensor entry
         return sumi_fail(error, SUMI_FILE_TRUNCATED,
                          "%s: announces %llu keys and %llu tensors, more than its %llu bytes can hold", path,
                          (unsigned long long)key_count, (unsigned long long)tensor_count, (unsigned long long)bytes);

@@ -1,16 +1,16 @@
-// A pull reader for JSON, RFC 8259 to the letter: one pass, no memory, no recursion.
+// A pull reader for strict JSON (RFC 8259): one pass, no allocation, no recursion.
 //
-// The walk is a cursor and, for each open bracket, two bits: is it an object, and has it had a member. That is enough
-// to know what may come next:
+// The reader is a cursor and two bits for each open bracket: is it an object, and has it had a member. They determine
+// what may come next:
 //
 //     {  "a"  :  [  1  ,  2  ]  }
 //        key     ^item   ^item
 //     depth 1    2              1 -> 0
 //
-// sumi_json_key and sumi_json_item consume the comma or the closing bracket; the value functions consume exactly one
-// value. A caller that does not consume the value it was offered meets it again where a comma is due, so that mistake
-// is an error as well, never a loop without end. Every byte the cursor passes has been checked, also in values that are
-// skipped: what end() accepts is JSON from the first byte to the last.
+// sumi_json_key and sumi_json_item consume the comma or the closing bracket; a value function consumes exactly one
+// value. If a caller does not consume the value it was offered, the reader finds that value where a comma is due: such
+// a mistake is an error, never an endless loop. The reader checks every byte that the cursor passes, also in skipped
+// values: a text that sumi_json_end accepts is valid JSON from the first byte to the last.
 #include "files/json.h"
 #include "base/assert.h"
 #include <math.h>
@@ -29,7 +29,7 @@ void sumi_json_refuse(sumi_json* json, const char* reason)
                   json->name != NULL ? json->name : "the JSON text", reason,
                   (unsigned long long)(json->at - json->begin));
     }
-    json->at = json->end; // nothing more to read: every loop ends
+    json->at = json->end; // nothing more is read, so every loop ends
 }
 
 void sumi_json_begin(sumi_json* json, const void* text, size_t bytes, sumi_error* error)
@@ -116,7 +116,7 @@ bool sumi_json_object(sumi_json* json) { return enter(json, SUMI_JSON_OBJECT, "a
 
 bool sumi_json_array(sumi_json* json) { return enter(json, SUMI_JSON_ARRAY, "an array is due"); }
 
-// Consumes the comma between members, or the closing bracket: true when a member follows.
+// Consumes the comma between members or the closing bracket. True if a member follows.
 static bool next_member(sumi_json* json, char closing, uint8_t kind)
 {
     SUMI_ASSERT(json->failed || (json->depth >= 0 && json->depth <= SUMI_JSON_MAX_DEPTH));
@@ -155,7 +155,8 @@ bool sumi_json_item(sumi_json* json) { return next_member(json, ']', 0); }
 
 // ---- Strings --------------------------------------------------------------------------------------------------------
 
-// Bytes of the well-formed UTF-8 sequence at `at`, 0 when it is not one. at < end. Table 3-7 of the Unicode standard.
+// Length in bytes of the well-formed UTF-8 sequence at `at`; 0 if the bytes are malformed. Requires at < end. Table 3-7
+// of the Unicode standard.
 static size_t utf8_sequence(const unsigned char* at, const unsigned char* end)
 {
     SUMI_ASSERT(at < end);
@@ -184,8 +185,8 @@ bool sumi_utf8_is_valid(const void* text, size_t bytes)
     return true;
 }
 
-// True when none of eight bytes is a quote, a backslash, a control or a byte of 0x80 and above: most of the text of
-// most files.
+// True if none of the eight bytes is a quote, a backslash, a control character or a byte >= 0x80. This is the case for
+// most of the text of most files.
 static bool eight_plain(const char* at)
 {
     uint64_t x;
@@ -203,7 +204,7 @@ static int32_t hex_digit(char c)
                                 : -1;
 }
 
-// The value of four hex digits, -1 when they are not.
+// The value of four hex digits; -1 if they are not hex digits.
 static int32_t hex_four(const char* at, const char* end)
 {
     if (end - at < 4) { return -1; }
@@ -216,7 +217,7 @@ static int32_t hex_four(const char* at, const char* end)
     return value;
 }
 
-// Passes the escape at the cursor (a backslash).
+// Moves the cursor past the escape that begins at it (with a backslash).
 static bool skip_escape(sumi_json* json)
 {
     SUMI_ASSERT(json->at < json->end && *json->at == '\\');
@@ -319,7 +320,8 @@ bool sumi_json_key(sumi_json* json, sumi_json_text* out_key)
     return true;
 }
 
-// The next character of a string that has been read, as UTF-8 into out; advances *at. Returns its bytes, at most 4.
+// Decodes the next byte or escape of a string that has been read, as UTF-8 into out, and advances *at. Returns the
+// bytes written, at most 4.
 static size_t next_decoded(const char** at, const char* end, char out[4])
 {
     SUMI_ASSERT(*at < end);
@@ -411,7 +413,7 @@ typedef struct number {
     bool negative, whole; // whole: neither fraction nor exponent
 } number;
 
-// Passes one number, checking its grammar: -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
+// Moves the cursor past one number and checks its grammar: -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
 static bool read_json_number(sumi_json* json, number* out)
 {
     const sumi_json_type found = sumi_json_peek(json);
@@ -457,11 +459,12 @@ static bool read_json_number(sumi_json* json, number* out)
     return true;
 }
 
-// factor * power less `product`, its rounded value: exact, by Dekker's halves of 26 bits. Not by C's fma, which
-// MinGW-w64 rounds twice.
+// The exact rounding error factor * power - product, where `product` is the rounded product, computed with Dekker's
+// split into halves of 26 bits. C's fma is not used because MinGW-w64's rounds twice.
 static double rest_of_product(double factor, double power, double product)
 {
-    const double scale = fabs(factor) > 0x1p900 ? 0x1p-100 : 1.0, split = 0x1p27 + 1.0; // halving must not overflow
+    // the factor is scaled down so that the split does not overflow
+    const double scale = fabs(factor) > 0x1p900 ? 0x1p-100 : 1.0, split = 0x1p27 + 1.0;
     factor *= scale;
     const double factor_wide = split * factor, factor_high = factor_wide - (factor_wide - factor),
                  factor_low = factor - factor_high;
@@ -473,18 +476,18 @@ static double rest_of_product(double factor, double power, double product)
     return rest / scale;
 }
 
-// digits * 10^power as a double; not below zero, not finite when too large.
-// Up to 10^22 powers of ten are exact, so a product or quotient with one is the exact value of high + low below,
-// rounded once: the quotient's remainder comes exactly from what its product with the power left out, and the
-// correction it gives is good to 2^-100 of the whole. Farther powers are approached in steps of 10^22, each of which
-// rounds once; no configuration or score uses them.
+// digits * 10^power as a double. Never negative; not finite if too large. Powers of ten up to 10^22 are exact in
+// double, so the result for them is the exact product or quotient of value + low (below), rounded once: the quotient's
+// remainder is exact because rest_of_product gives the rounding error of quotient * power, and the correction is
+// accurate to 2^-100 of the result. Larger powers are applied in steps of 10^22, each of which rounds once; no
+// configuration file or score uses them.
 static double scale_by_ten(uint64_t digits, int32_t power)
 {
     SUMI_ASSERT(digits < UINT64_C(10000000000000000000));
     static const double s_tens[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                       1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     double value = (double)digits;
-    // what that rounding left out; digits < 10^19, so value fits
+    // the rounding error of value; digits < 10^19, so value fits in 64 bits
     double low = (double)(int64_t)(digits - (uint64_t)value);
     for (; power > 22 && value > 0 && value <= 1e300; power -= 22) {
         value *= 1e22;
@@ -520,7 +523,7 @@ double sumi_json_number(sumi_json* json)
         }
         if (kept < 19) {
             digits = digits * 10 + (uint64_t)(*at - '0');
-            kept += digits > 0; // zeros in front do not count
+            kept += digits > 0; // leading zeros do not count
             power -= fraction;
         } else {
             power += !fraction && power < 100000;
@@ -544,7 +547,7 @@ double sumi_json_number(sumi_json* json)
     return text.negative ? -value : value;
 }
 
-// The magnitude of a whole number, at most `limit`.
+// The magnitude of an integer that fits int64_t (allow_minus) or uint64_t.
 static uint64_t read_whole(sumi_json* json, bool allow_minus, bool* out_negative)
 {
     number text;
@@ -627,7 +630,7 @@ void sumi_json_skip(sumi_json* json)
         case SUMI_JSON_NULL: sumi_json_null(json); break;
         case SUMI_JSON_ERROR: return;
         }
-        // to the next value inside of what is skipped, leaving the brackets that end here
+        // move to the next value inside the skipped value and pass the brackets that end before it
         while (json->depth > depth && !json->failed) {
             if (json->state[json->depth] & IS_OBJECT ? sumi_json_key(json, &text) : sumi_json_item(json)) { break; }
         }

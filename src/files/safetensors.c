@@ -3,10 +3,10 @@
 //     u64 little endian n | n bytes of JSON | data
 //     {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text"}}
 //
-// What must hold, and is checked in this order because every number comes from the file: n fits into the file (before
-// anything is added to it); the JSON is strict; each shape's product, taken in order, and its byte count do not
-// overflow; they equal end - begin; names are unique; and the ranges, sorted, tile the data from its first to its last
-// byte without hole or overlap. Offsets need not be aligned nor in the order of the header.
+// Every number comes from the file, so the reader checks in this order: n fits into the file (before anything is added
+// to it); the JSON is strict; each shape's product, taken in order, and its byte count do not overflow; the byte count
+// equals end - begin; names are unique; and the ranges, sorted, cover the data from its first to its last byte without
+// hole or overlap. Offsets need neither be aligned nor be in the order of the header.
 #include "base/assert.h"
 #include "base/sort.h"
 #include "files/json.h"
@@ -18,10 +18,10 @@
 typedef struct reader {
     sumi_tensor_set* set;
     const char* path;
-    const unsigned char* data; // first byte behind the header
+    const unsigned char* data; // first byte after the header
     uint64_t data_bytes;
     sumi_json json;
-    char* scratch; // decoded strings
+    char* scratch; // buffer for decoded strings
     size_t scratch_bytes;
     sumi_error* error;
 } reader;
@@ -39,17 +39,15 @@ static sumi_result decode_text(reader* r, const sumi_json_text* text, const char
     return SUMI_OK;
 }
 
-// How much of a name a message shows.
-
 static sumi_result read_metadata(reader* r)
 {
     sumi_json_text key, value;
-    // null stands for none, as the reference reader has it
+    // null means no metadata, as in the reference reader
     if (sumi_json_null(&r->json) || !sumi_json_object(&r->json)) { return SUMI_OK; }
     while (sumi_json_key(&r->json, &key)) {
         if (!sumi_json_string(&r->json, &value)) { break; }
-        // key and value share the scratch: one half each
-        // never NULL, also for two empty texts
+        // key and value are decoded one after the other into scratch; + 1, so that scratch is not NULL for two empty
+        // texts
         SUMI_TRY(
             sumi_grow(r->set->heap, (void**)&r->scratch, &r->scratch_bytes, key.bytes + value.bytes + 1, 1, r->error));
         const size_t key_bytes = sumi_json_decode(&key, r->scratch, key.bytes);
@@ -96,7 +94,7 @@ static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, su
     return SUMI_OK;
 }
 
-// Fills in data and bytes from shape and offsets.
+// Sets the tensor's data and bytes from its shape and offsets, after checking them.
 static sumi_result place(reader* r, const char* name, size_t name_bytes, sumi_tensor* tensor, uint64_t begin,
                          uint64_t end)
 {
@@ -205,7 +203,7 @@ static sumi_result check_tiling(reader* r, size_t first)
     sumi_tensor_set* set = r->set;
     const size_t count = set->count - first;
     uint64_t covered = 0;
-    size_t in_order = 0; // writers list the tensors as they lie, so most files need no sorting
+    size_t in_order = 0; // most writers list tensors in the order of their data, so most files need no sorting
     while (in_order < count
            && (uint64_t)((const unsigned char*)set->tensors[first + in_order].data - r->data) == covered) {
         covered += set->tensors[first + in_order++].bytes;
@@ -242,7 +240,7 @@ static sumi_result check_tiling(reader* r, size_t first)
 
 // ---- The file -------------------------------------------------------------------------------------------------------
 
-// For files that are something else altogether, the thing a user can act on.
+// Recognises files of other kinds, so that the message tells the user what to do.
 static sumi_result refuse_start(const unsigned char* data, uint64_t bytes, const char* path, sumi_error* error)
 {
     if (bytes >= 4 && memcmp(data, "PK\3\4", 4) == 0) {

@@ -1,8 +1,8 @@
 // model.safetensors.index.json: {"metadata": {"total_size": N}, "weight_map": {"tensor name": "shard file", ...}}.
 //
-// The index only decides which files are opened and that nothing it promises is missing. Tensors that a shard holds
-// beyond the index are kept, as the Python loaders keep them; total_size is advice nobody follows. Shard names come
-// from a downloaded file, so they may only name files beside it.
+// The index only decides which files are opened, and every tensor that it names must be in one of them. Tensors that a
+// shard has but the index does not name are kept, as in the Python loaders. total_size is ignored. Shard names come
+// from a downloaded file, so they may only name files in the folder of the index.
 #include "base/assert.h"
 #include "files/json.h"
 #include "files/tensors.h"
@@ -10,7 +10,7 @@
 
 #define MAX_SHARDS 4096u // the largest published models have some hundred
 
-// NULL for a name that can only mean a file in the index's own folder.
+// NULL if the name can only mean a file in the index's own folder; otherwise what is wrong with it.
 static const char* shard_name_fault(const char* name, size_t bytes)
 {
     if (bytes == 0) { return "is empty"; }
@@ -24,12 +24,12 @@ static const char* shard_name_fault(const char* name, size_t bytes)
     return NULL;
 }
 
-// Adds folder/name unless it is in the list. `seen` is a tensor set used as a set of texts: an index may name a million
-// tensors and a thousand shards.
+// Adds folder/name to the shards unless it is among them. `seen` is a tensor set that serves as a set of texts, because
+// an index may name a million tensors and a thousand shards.
 static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen, const char* folder, const char* name,
                              const char* path, sumi_error* error)
 {
-    SUMI_ASSERT(*name != '\0' && strchr(name, '/') == NULL); // shard_name_fault has looked
+    SUMI_ASSERT(*name != '\0' && strchr(name, '/') == NULL); // shard_name_fault has checked the name
     if (sumi_tensor_find(seen, name) != NULL) { return SUMI_OK; }
     if (opening->count == MAX_SHARDS) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: names more than %u shards", path, MAX_SHARDS);
@@ -47,8 +47,8 @@ static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen
 
 typedef struct walker {
     sumi_heap* heap;
-    sumi_tensor_opening* opening; // lists the shards into it, or
-    const sumi_tensor_set* set;   // checks that the tensors are there
+    sumi_tensor_opening* opening; // not NULL: the shards are added here
+    const sumi_tensor_set* set;   // not NULL: every tensor of the index must be in this set
     sumi_tensor_set seen;
     char* scratch;
     size_t scratch_bytes;
@@ -56,7 +56,7 @@ typedef struct walker {
     sumi_error* error;
 } walker;
 
-// A decoded, terminated string in the scratch.
+// Decodes a string into scratch and terminates it.
 static sumi_result decode_name(walker* w, const sumi_json_text* text, size_t* out_bytes)
 {
     SUMI_TRY(sumi_grow(w->heap, (void**)&w->scratch, &w->scratch_bytes, text->bytes + 1, 1, w->error));

@@ -1,11 +1,11 @@
-// Writes header and data in one pass over a counting or copying sink: the first pass counts the header, the second
-// writes everything.
+// The file is produced through a sink that counts or copies: the first pass counts the header's bytes, the second
+// writes the file.
 #include "files/safetensors_write.h"
 #include "base/assert.h"
 #include <string.h>
 
 typedef struct sink {
-    unsigned char* at; // NULL: only counts
+    unsigned char* at; // NULL: the sink only counts
     uint64_t bytes;
 } sink;
 
@@ -96,7 +96,7 @@ uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const 
     for (size_t i = 0; i < count; i++) {
         needed += tensors[i].bytes;
         SUMI_ASSERT(tensors[i].bytes == 0 || tensors[i].data != NULL);
-        SUMI_ASSERT(sumi_dtype_get(tensors[i].dtype)->block == 1); // block types have no name in this format
+        SUMI_ASSERT(sumi_dtype_get(tensors[i].dtype)->block == 1); // GGUF's block types have no name in this format
     }
     if (into == NULL || needed > capacity) { return needed; }
     sink written = {into, 0};

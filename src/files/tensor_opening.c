@@ -1,4 +1,4 @@
-// Opens the files of a set, told apart by their content.
+// Opens the files of a tensor set. Their content decides which reader is used.
 #include "base/assert.h"
 #include "files/tensors.h"
 #include <string.h>
@@ -12,7 +12,7 @@ sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_er
     SUMI_TRY(sumi_file_open(file, set->heap, set->files, path, error));
     set->opened_count++;
     const size_t first = set->count;
-    const sumi_mapping mapping = file->mapping; // the list of files may move while a reader adds to the set
+    const sumi_mapping mapping = file->mapping; // a reader may move set->opened while it adds to the set
     const bool is_gguf = file->bytes >= 4 && memcmp(file->data, "GGUF", 4) == 0;
     SUMI_TRY(is_gguf ? sumi_gguf_read(set, file->data, file->bytes, path, error)
                      : sumi_safetensors_read(set, file->data, file->bytes, path, error));
@@ -36,12 +36,12 @@ static sumi_result add_path(sumi_tensor_opening* opening, const char* path, sumi
 sumi_result sumi_tensor_opening_locate_file(sumi_tensor_opening* opening, sumi_heap* heap, const char* path,
                                             sumi_error* error)
 {
-    SUMI_ASSERT(opening->heap == NULL && opening->count == 0); // zeroed
+    SUMI_ASSERT(opening->heap == NULL && opening->count == 0); // must be zeroed
     opening->heap = heap;
     return add_path(opening, path, error);
 }
 
-// folder/stem.suffix in new memory, to be freed by the caller.
+// The path folder/stem + suffix in newly allocated memory, which the caller frees. NULL: no memory.
 static char* join_in_folder(sumi_heap* heap, const char* folder, const char* stem, const char* suffix)
 {
     const size_t bytes = strlen(folder) + strlen(stem) + strlen(suffix) + 2;

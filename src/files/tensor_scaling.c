@@ -6,13 +6,13 @@
 #include <string.h>
 
 typedef struct quantisation {
-    char format[64]; // "" when no file says
+    char format[64]; // "" if the file does not say
     bool is_rotated;
     int64_t group; // columns that are rotated together
 } quantisation;
 
-// {"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 256}; the last two may stand in an object "params"
-// instead.
+// Reads {"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 256}. The last two may be in an object
+// "params" instead.
 static sumi_result read_quantisation(sumi_json* json, quantisation* out)
 {
     sumi_json_text key, text;
@@ -35,8 +35,8 @@ static sumi_result read_quantisation(sumi_json* json, quantisation* out)
     return json->failed ? json->failure : SUMI_OK;
 }
 
-// What the header says of a layer: {"format_version": ..., "layers": {L: {"format": ...}}}, with L as the file has it
-// or without the prefix.
+// Reads a layer's entry in the header's metadata: {"format_version": ..., "layers": {L: {"format": ...}}}, where L is
+// the layer's name with or without the component's prefix.
 static sumi_result quantisation_of_metadata(const sumi_component* component, const char* text, const char* layer,
                                             quantisation* out, sumi_error* error)
 {
@@ -71,7 +71,7 @@ static const sumi_tensor* find_beside(const sumi_component* component, const cha
     return written > 0 && (size_t)written < sizeof name ? sumi_component_find(component, name) : NULL;
 }
 
-// What the files say of a layer.
+// Finds what the files say about a layer's quantisation: a tensor "comfy_quant", otherwise the metadata of the headers.
 static sumi_result find_quantisation(const sumi_component* component, const char* layer, quantisation* out,
                                      sumi_error* error)
 {
@@ -84,7 +84,7 @@ static sumi_result find_quantisation(const sumi_component* component, const char
         SUMI_TRY(read_quantisation(&json, out));
         return sumi_json_end(&json);
     }
-    for (size_t i = 0; i < component->set->metadata_count; i++) { // every shard may have its own
+    for (size_t i = 0; i < component->set->metadata_count; i++) { // every shard may have its own metadata
         const sumi_metadata* metadata = &component->set->metadata[i];
         if (strcmp(metadata->key, "_quantization_metadata") == 0) {
             SUMI_TRY(quantisation_of_metadata(component, metadata->value, layer, out, error));
@@ -100,7 +100,8 @@ static int64_t values_in(const sumi_tensor* tensor)
     return count;
 }
 
-// Why a weight cannot be read, in the words of "is quantised as ..."; NULL: it can. scale: NULL for none.
+// Why a weight cannot be read, as the end of "is quantised as ..."; NULL: it can be read. scale is NULL if the weight
+// has none.
 static const char* why_refused(const quantisation* said, const sumi_tensor* weight, const sumi_tensor* scale,
                                char* text, size_t text_bytes)
 {
@@ -127,7 +128,7 @@ static const char* why_refused(const quantisation* said, const sumi_tensor* weig
     return NULL;
 }
 
-// Scales of rows stay where they lie; here they are looked through once.
+// Checks that all scales are finite. A single scale is copied; one scale per row stays in the mapped file.
 static sumi_result read_scales(const sumi_component* component, const sumi_tensor* tensor, sumi_tensor_scaling* out,
                                sumi_error* error)
 {

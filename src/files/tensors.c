@@ -1,9 +1,10 @@
-// The set of tensors: an array in the order of reading, and an open-addressed hash table of indices over the names.
+// A set of tensors: an array in the order of reading, and an open-addressed hash table over the names.
 //
-//     slots  [ 0 | 3 | 0 | 1 | 2 | ... ]   index + 1, 0 is free; a power of two, at most half full; linear probing
-//     text   blocks that never move, so names may be kept as pointers
+//     slots  [ 0 | 3 | 0 | 1 | 2 | ... ]   hash slots: tensor index + 1, 0 is free; a power of two, at most half full;
+//                                          linear probing
+//     text   blocks that never move, so that names may be kept as pointers
 //
-// The table is rebuilt with a new seed (the address of its memory) whenever it grows.
+// Whenever the table grows it is rebuilt with a new seed (the address of its memory).
 #include "files/tensors.h"
 #include "base/assert.h"
 #include <string.h>
@@ -34,8 +35,8 @@ void sumi_tensor_set_close(sumi_tensor_set* set)
 
 // ---- Names ----------------------------------------------------------------------------------------------------------
 
-// A terminated copy in the set's text blocks. Texts of a quarter block and more get a block of their own, put before
-// the current one.
+// Copies a text, terminated, into the set's text blocks. A text of a quarter block or more gets its own block, which is
+// inserted before the current one.
 static sumi_result copy_into_set(sumi_tensor_set* set, const char* text, size_t bytes, sumi_error* error,
                                  const char** out_text)
 {
@@ -68,7 +69,8 @@ static sumi_result copy_into_set(sumi_tensor_set* set, const char* text, size_t 
     return SUMI_OK;
 }
 
-// FNV-1a from the seed on, finished by a multiply and a fold so that the low bits depend on all.
+// FNV-1a that starts from the seed. hash_slot finishes the hash with a multiply and a fold, so that the low bits depend
+// on all bits.
 static uint64_t hash_more(uint64_t hash, const char* text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) { hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u; }
@@ -83,15 +85,15 @@ static size_t hash_slot(const sumi_tensor_set* set, uint64_t hash)
     return (size_t)(hash >> 29) & (set->slot_count - 1);
 }
 
-// The slot that holds prefix + name, or the free one where it belongs. slot_count > 0.
+// The hash slot that holds prefix + name, or the free one where that name belongs. Requires slot_count > 0.
 static size_t find_slot(const sumi_tensor_set* set, const char* prefix, size_t prefix_bytes, const char* name,
                         size_t name_bytes)
 {
-    SUMI_ASSERT(set->slot_count > 0 && set->count < set->slot_count); // a free slot ends every search
+    SUMI_ASSERT(set->slot_count > 0 && set->count < set->slot_count); // a free hash slot ends every search
     size_t slot = hash_slot(set, hash_more(hash_more(set->hash_seed, prefix, prefix_bytes), name, name_bytes));
     for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
         const char* other = set->tensors[set->slots[slot] - 1].name;
-        // strncmp stops at the other's terminator, so a shorter name is never read past its end
+        // strncmp stops at the terminator of `other`, so a shorter name is not read past its end
         if (strncmp(other, prefix, prefix_bytes) == 0 && strncmp(other + prefix_bytes, name, name_bytes) == 0
             && other[prefix_bytes + name_bytes] == '\0') {
             break;
