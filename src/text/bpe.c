@@ -1,17 +1,17 @@
-// Byte pair encoding of one piece: begin with the characters, merge the neighbours of lowest rank (the leftmost of
-// equals) until no pair has a rank.
+// Byte pair encoding of one piece: start with its characters and merge the adjacent pair of lowest rank (the leftmost
+// of equals) until no pair has a rank.
 //
-// Two ways to the same ids. Pieces of up to SHORT symbols, which is nearly every piece of a byte-level tokenizer, keep
-// the ranks of their pairs in an array and look for the smallest each time: quadratic, but all in one or two cache
-// lines. Longer pieces (Gemma's are whole prompts) use linked symbols and a heap keyed (rank, place), in which entries
-// that a merge has overtaken are dropped when they surface:
+// Two algorithms give the same ids. Pieces of up to SHORT symbols, which are nearly all pieces of a byte-level
+// tokenizer, keep the ranks of their pairs in an array and search it for the smallest before each merge: quadratic, but
+// within one or two cache lines. Longer pieces (Gemma's are whole prompts) use linked symbols and a heap with the key
+// (rank, position). Heap entries that a merge has made stale are dropped when they are popped:
 //
 //     symbols   h <-> e <-> l <-> l <-> o          rank[i]: of the pair (i, next of i), NONE when it has none
-//     heap      (rank of "l l", 2), (rank of "h e", 0), ...     valid while rank[place] is still that rank
+//     heap      (rank of "l l", 2), (rank of "h e", 0), ...     valid while rank[position] is still that rank
 //
-// A pair of listed merges has one rank and a rank one pair, so "still that rank" means "still that pair". By score
-// several pairs may share a rank; an entry then stands for the pair that is at its place now, which is in the heap with
-// the same key. n symbols make at most n + 2 (n - 1) heap entries.
+// Listed merges give each pair its own rank, so an unchanged rank means an unchanged pair. With ranks from scores
+// several pairs may share a rank; an entry then stands for the pair that is now at its position, which is in the heap
+// with the same key. n symbols make at most n + 2 (n - 1) heap entries.
 #include "base/assert.h"
 #include "text/tokenizer_parts.h"
 
@@ -19,16 +19,17 @@ enum { SHORT = 48 };
 #define NONE SUMI_VOCABULARY_NONE
 
 typedef struct symbol {
-    uint32_t id, rank, result; // rank and result: of the merge with the next one
+    uint32_t id, rank, result; // rank and result: of the merge with the next symbol
     uint32_t previous, next;
-    // Its text in the piece, empty for unknowns and bytes, which take part in no merge. Only by_score asks.
+    // The symbol's text in the piece. Empty for unknown characters and byte tokens, which never merge. Used only with
+    // by_score.
     uint32_t begin, end;
 } symbol;
 
 size_t sumi_byte_level_character(unsigned char byte, char out[4])
 {
     bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    // the 68 others, in order: 0..32, 127..160, 173
+    // the 68 other bytes, in order: 0..32, 127..160, 173
     uint32_t other = byte <= 32 ? byte : byte <= 160 ? byte - 127u + 33u : 67u;
     return sumi_utf8_encode(printable ? byte : 0x100 + other, out);
 }
@@ -41,20 +42,21 @@ typedef struct symbol_list {
     sumi_model_scratch* scratch;
     symbol* at;
     size_t count;
-    uint32_t begin, end; // of the character that symbols are added for
-    bool unknown_waits;  // with fuse_unk, unknown characters in a row are one symbol, written when a known one follows
+    uint32_t begin, end; // of the character that is being added
+    // fuse_unk: unknown characters in a row become one symbol, which is added when a known one follows
+    bool unknown_waits;
 } symbol_list;
 
 static void add_symbol(symbol_list* list, uint32_t id)
 {
     SUMI_ASSERT(list->count < list->scratch->symbol_capacity && id != NONE);
-    symbol* added = &list->at[list->count++]; // room for one per byte was made
+    symbol* added = &list->at[list->count++]; // make_symbols reserved one symbol per byte
     added->id = id;
     added->begin = added->end = 0;
 }
 
-// One character as the vocabulary sees it. The order of the checks, and that byte fallback leaves an unknown waiting,
-// are the reference's.
+// Adds the symbols of one character. The order of the checks is the reference's; so is that byte fallback does not end
+// a run of unknown characters.
 static sumi_result add_character(symbol_list* list, const char* text, size_t bytes, sumi_error* error)
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 4);
@@ -79,7 +81,7 @@ static sumi_result add_character(symbol_list* list, const char* text, size_t byt
         }
     }
     if (!bpe->has_unknown) {
-        return SUMI_OK; // dropped: the reference does so
+        return SUMI_OK; // the reference drops the character too
     }
     if (bpe->unknown_id == NONE) {
         return sumi_fail(
@@ -95,7 +97,7 @@ static sumi_result add_character(symbol_list* list, const char* text, size_t byt
 static sumi_result make_symbols(symbol_list* list, const char* piece, size_t bytes, sumi_error* error)
 {
     sumi_model_scratch* scratch = list->scratch;
-    // one per byte, and one for an unknown that still waits at the end beside byte fallback symbols
+    // capacity: one symbol per byte, and one for a pending unknown after the symbols of byte fallback
     SUMI_TRY(sumi_grow(list->heap, &scratch->symbols, &scratch->symbol_capacity, bytes + 1, sizeof(symbol), error));
     list->at = scratch->symbols;
     for (size_t i = 0, length; i < bytes; i += length) {
@@ -148,7 +150,7 @@ static void merge_short(const sumi_merges* merges, symbol* at, size_t count, sum
 }
 
 typedef struct merge_queue {
-    uint64_t* keys; // rank << 32 | place, smallest first
+    uint64_t* keys; // rank << 32 | position; a heap, smallest first
     size_t count;
 } merge_queue;
 
@@ -177,7 +179,7 @@ static uint64_t queue_pop(merge_queue* queue)
     return top;
 }
 
-// The rank of the token that the texts of two neighbours make together.
+// The rank of the token whose text is that of two adjacent symbols together; NONE if there is no such token.
 static uint32_t find_joined(const sumi_bpe* bpe, const char* piece, const symbol* left, const symbol* right,
                             uint32_t* out_result)
 {
@@ -189,7 +191,7 @@ static uint32_t find_joined(const sumi_bpe* bpe, const char* piece, const symbol
     return ((const uint32_t*)bpe->ranks)[entry];
 }
 
-// Finds the merge of the symbol with its next one and queues it.
+// Finds the merge of the symbol at `place` with the next one and adds it to the queue.
 static void rank_pair(const sumi_bpe* bpe, const char* piece, symbol* at, uint32_t place, merge_queue* queue)
 {
     symbol* left = &at[place];
@@ -227,7 +229,7 @@ static sumi_result merge_long(symbol_list* list, const char* piece, sumi_ids* ou
         left->id = left->result;
         left->end = right->end;
         left->next = right->next;
-        right->rank = NONE; // what the queue still holds of it is void
+        right->rank = NONE; // makes the queue's entries for this symbol stale
         if (left->next != NONE) { at[left->next].previous = place; }
         rank_pair(list->bpe, piece, at, place, &queue);
         if (left->previous != NONE) { rank_pair(list->bpe, piece, at, left->previous, &queue); }
@@ -236,7 +238,8 @@ static sumi_result merge_long(symbol_list* list, const char* piece, sumi_ids* ou
     return SUMI_OK;
 }
 
-// With ignore_merges a piece that is a token is that token, whatever the merges would make of it.
+// With ignore_merges a piece that is itself a token becomes that token, even if the merges would give other ids. Looks
+// the piece up.
 static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes, uint32_t* out_entry,
                               sumi_error* error)
 {

@@ -1,11 +1,12 @@
-// The blob, little-endian:
+// Layout of the blob, little-endian:
 //
 //     u32 trie_bytes | u32 unit[trie_bytes / 4] | replacements: "text\0text\0..."
 //
-//     unit   bit 31: holds a value    bits 0..7 label    bit 8: a value follows    bits 10..30 offset, times 256 when bit 9 is set
+//     unit   bit 31: holds a value     bits 0..7: label     bit 8: a value follows
+//            bits 10..30: offset, multiplied by 256 if bit 9 is set
 //
-// From a node at p, byte c leads to unit[p ^ c] when that unit's label is c; its children, and at label 0 its value,
-// are at p ^ c ^ offset. Nothing in the blob is trusted: every index is checked when it is used, and a walk that leaves
+// From a node at p, byte c leads to unit[p ^ c] if that unit's label is c. The children of that unit, and at label 0
+// its value, are at p ^ c ^ offset. The blob is untrusted: every index is checked before use, and a lookup that leaves
 // the trie finds nothing.
 #include "text/charsmap.h"
 #include "base/assert.h"
@@ -23,8 +24,9 @@ static size_t unit_offset(uint32_t unit) { return (size_t)(unit >> 10) << ((unit
 
 static const char* replacements(const sumi_charsmap* map) { return (const char*)map->blob + 4 * map->unit_count; }
 
-// The replacement of the shortest key that begins `text`. SentencePiece takes the longest key, the reference the first
-// it meets; so e + U+0323 + U+0301 loses its accent, and that is what the models were given.
+// Finds the replacement of the shortest key that `text` begins with. SentencePiece takes the longest key; the reference
+// (huggingface/tokenizers) takes the first it meets. So e + U+0323 + U+0301 loses its accent, which is the input that
+// the models get from the reference.
 static bool find_longest_prefix(const sumi_charsmap* map, const char* text, size_t bytes, size_t* out_begin,
                                 size_t* out_bytes)
 {
@@ -39,7 +41,7 @@ static bool find_longest_prefix(const sumi_charsmap* map, const char* text, size
             if (at >= map->unit_count) { return false; }
             size_t begin = unit_at(map, at) & 0x7FFFFFFFu;
             const char* first = replacements(map) + begin;
-            // inside a character: the result must stay UTF-8
+            // a replacement must not begin inside a character: the result must stay UTF-8
             if (begin >= map->replacement_bytes || ((unsigned char)*first & 0xC0) == 0x80) { return false; }
             const char* end = memchr(first, '\0', map->replacement_bytes - begin);
             *out_begin = begin;
@@ -60,7 +62,8 @@ static int32_t base64_digit(char c)
                                 : -1;
 }
 
-// RFC 4648 with its padding. Returns the bytes written, SIZE_MAX when malformed; `into` has room for bytes / 4 * 3.
+// Decodes RFC 4648 base64 with padding. Returns the bytes written, SIZE_MAX if the text is malformed. `into` has a
+// capacity of bytes / 4 * 3.
 static size_t base64_decode(const char* text, size_t bytes, unsigned char* into)
 {
     SUMI_ASSERT(bytes == 0 || text != NULL);
@@ -79,10 +82,10 @@ static size_t base64_decode(const char* text, size_t bytes, unsigned char* into)
     return written;
 }
 
-// Checks what the blob says of itself, and drops the size field in front of it.
+// Checks the blob's sizes and removes the size field at its beginning.
 static sumi_result take_blob(sumi_charsmap* map, size_t blob_bytes, const char* path, sumi_error* error)
 {
-    size_t trie_bytes = blob_bytes >= 4 ? unit_at(map, 0) : 0; // the size field stands where a unit would
+    size_t trie_bytes = blob_bytes >= 4 ? unit_at(map, 0) : 0; // the size field is at the position of unit 0
     if (trie_bytes < 4 || trie_bytes % 4 != 0 || trie_bytes > blob_bytes - 4) {
         return sumi_fail(
             error, SUMI_FILE_MALFORMED,
@@ -109,7 +112,7 @@ static sumi_result take_blob(sumi_charsmap* map, size_t blob_bytes, const char* 
 
 static sumi_result reserve_blob(sumi_charsmap* map, sumi_heap* heap, size_t bytes, sumi_error* error)
 {
-    SUMI_ASSERT(map->heap == NULL && map->blob == NULL); // zeroed
+    SUMI_ASSERT(map->heap == NULL && map->blob == NULL); // must be zeroed
     map->heap = heap;
     map->blob = sumi_alloc(heap, bytes);
     return map->blob != NULL ? SUMI_OK : sumi_out_of_memory(error, bytes, "a character map");
@@ -170,7 +173,7 @@ sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const s
     while (at < bytes) {
         if ((unsigned char)text[at] < 0x80
             && (at + 1 == bytes || ((unsigned char)text[at + 1] < 0x80 && text[at] != '\r'))) {
-            state = 0; // an ASCII character before another is a cluster, except in CR LF
+            state = 0; // an ASCII character before another ASCII character is a whole cluster, except CR before LF
             SUMI_TRY(append_character(heap, out, map, text + at, 1, error));
             at++;
             continue;

@@ -1,15 +1,18 @@
-// SentencePiece models: protocol buffers, read field by field without their compiler.
+// SentencePiece models: protocol buffers, read field by field without generated code.
 //
-//     ModelProto       1 piece { 1 text, 2 score (float), 3 type }   once per piece, ids count them
-//                      2 trainer_spec { 3 model type, 24 blanks as suffix, 35 byte fallback, 46 text of the BOS }
-//                      3 normalizer_spec { 2 character map, 3 adds a blank in front, 4 drops extra blanks, 5 writes blanks as U+2581 }
+//     ModelProto       1 piece { 1 text, 2 score (float), 3 type }   repeated; a piece's id is its index
+//                      2 trainer_spec { 3 model type, 24 spaces as suffix, 35 byte fallback, 46 text of the BOS }
+//                      3 normalizer_spec { 2 character map, 3 adds a space in front, 4 drops extra spaces,
+//                                          5 writes spaces as U+2581 }
 //
-// A field is a varint (number << 3 | kind) and its content: kind 0 a varint, 1 eight bytes, 2 a length and as many
-// bytes, 5 four bytes. The specs come after the pieces but say how to read them, so the file is walked twice.
+// A field is a varint (number << 3 | kind) and its content: kind 0 a varint, 1 eight bytes, 2 a length and that many
+// bytes, 5 four bytes. The specs follow the pieces but say how to read them, so the file is read twice.
 //
-// What the rest of this room makes of it is what the tokenizer.json of the same tokenizer says:
-//     BPE       blanks become U+2581; neighbours merge to the piece of highest score; bytes where a character is no piece; BOS in front
-//     Unigram   character map, words at white space, U+2581 in front of each; XLM-RoBERTa's ids, <s> and </s> around
+// The resulting pipeline is the one in the tokenizer.json of the same tokenizer:
+//     BPE       spaces become U+2581; adjacent symbols merge to the piece of highest score; a character that is no
+//               piece becomes bytes; BOS in front
+//     Unigram   character map, words split at white space, U+2581 in front of each; ids of XLM-RoBERTa, <s> and </s>
+//               around
 #include "base/assert.h"
 #include "text/tokenizer_loading.h"
 
@@ -26,9 +29,9 @@ typedef struct message {
 } message;
 
 typedef struct field {
-    uint64_t number, value; // value: of a varint, or the bits of four or eight bytes
+    uint64_t number, value; // value of a varint, or the bits of four or eight bytes
     const unsigned char* data;
-    size_t bytes; // of kind 2
+    size_t bytes; // content of kind 2
     uint32_t kind;
 } field;
 
@@ -43,7 +46,7 @@ static bool read_varint(message* m, uint64_t* out)
     return false;
 }
 
-// False at a field that is malformed or ends behind the message.
+// Reads the next field. False if it is malformed or extends past the message.
 static bool read_message_field(message* m, field* out)
 {
     uint64_t key, length;
@@ -60,7 +63,7 @@ static bool read_message_field(message* m, field* out)
         m->at += out->bytes;
         return true;
     }
-    const size_t width = out->kind == 1 ? 8 : out->kind == 5 ? 4 : 0; // others are groups, which nobody writes any more
+    const size_t width = out->kind == 1 ? 8 : out->kind == 5 ? 4 : 0; // other kinds are groups, which are obsolete
     if (width == 0 || width > m->bytes - m->at) { return false; }
     for (size_t i = 0; i < width; i++) { out->value |= (uint64_t)m->data[m->at++] << (8 * i); }
     return true;
@@ -123,7 +126,7 @@ static sumi_short_text short_text(const char* text)
     return out;
 }
 
-// The pipeline around the model, once the specs are known.
+// Sets the pipeline around the model from the specs.
 static sumi_result set_pipeline(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
@@ -161,7 +164,7 @@ static sumi_result set_pipeline(sumi_loader* load)
     return sumi_vocabulary_begin(&t->unigram.vocabulary, t->heap, load->l->expected_count, true, load->error);
 }
 
-// The first walk: counts pieces and reads the specs.
+// First pass over the file: counts the pieces and reads the specs.
 sumi_result sumi_load_scan_pieces(sumi_loader* load)
 {
     enum { FIELDS_PER_ITEM = 64 };
@@ -180,7 +183,7 @@ sumi_result sumi_load_scan_pieces(sumi_loader* load)
     l->position = m.at;
     if (m.at < m.bytes) { return SUMI_OK; }
     if (l->piece_count == 0) { return refuse_model(load, m.at, "there is no piece; is it a SentencePiece model?"); }
-    l->expected_count = l->piece_count + 8; // a piece has at least two bytes in the file: bounded by it
+    l->expected_count = l->piece_count + 8; // a piece takes at least two bytes of the file, which bounds this
     SUMI_TRY(set_pipeline(load));
     l->passed_bytes += m.bytes;
     l->position = l->piece_count = 0;
@@ -197,11 +200,12 @@ typedef struct piece {
     uint64_t type;
 } piece;
 
-// Higher scores come first, and equal ones are equal: the order of floats as the order of their bits.
+// Maps scores to ranks: a higher score gives a lower rank, equal scores give equal ranks. With the sign bit of positive
+// floats and all bits of negative floats flipped, the bits order as the floats do.
 static uint32_t rank_of(float score)
 {
     uint32_t bits;
-    score += 0.0f; // -0 is 0
+    score += 0.0f; // turns -0 into 0
     memcpy(&bits, &score, sizeof bits);
     return ~(bits & 0x80000000u ? ~bits : bits | 0x80000000u);
 }
@@ -233,8 +237,9 @@ static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at,
 
 static sumi_result add_special(sumi_loader* load, const piece* p, uint32_t id)
 {
-    // Looked for in the text as it came, as the tokenizer.json has it: two U+2581 are not two blanks. The library looks
-    // after blanks have become U+2581; the ids of runs of blanks are the same, since merges make the same tokens of them.
+    // Special pieces are matched in the unchanged text, as the tokenizer.json says: two U+2581 in the text are not two
+    // spaces. The SentencePiece library matches them after spaces have become U+2581. The ids of runs of spaces are the
+    // same, because merges produce the same tokens.
     const sumi_added_token flags = {0};
     return sumi_load_add_token(load, p->text, p->bytes, id, &flags);
 }
@@ -252,14 +257,14 @@ static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id,
     SUMI_TRY(sumi_load_take_id(load, id, &taken));
     const bool merges = p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED;
     ((uint32_t*)bpe->ranks)[entry] = merges ? rank_of(p->score) : SUMI_VOCABULARY_NONE;
-    if (p->type == PIECE_UNKNOWN) { // finish() looks the id up by this text
+    if (p->type == PIECE_UNKNOWN) { // finish_model looks the id up by this text
         load->l->unknown.bytes = 0;
         SUMI_TRY(sumi_text_append(load->t->heap, &load->l->unknown, p->text, p->bytes, load->error));
     }
     return p->type == PIECE_NORMAL || p->type == PIECE_BYTE ? SUMI_OK : add_special(load, p, id);
 }
 
-// XLM-RoBERTa's ids: four tokens of its own, then the pieces behind the model's first three.
+// XLM-RoBERTa's ids: four tokens of its own, then the model's pieces without the first three.
 static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t index)
 {
     static const char* const s_first[] = {"<unk>", "<s>", "</s>"};
@@ -283,7 +288,7 @@ static sumi_result end_unigram(sumi_loader* load)
 {
     if (load->l->piece_count < 3) { return refuse_model(load, load->l->position, "there are fewer than three pieces"); }
     const uint32_t id = (uint32_t)load->t->unigram.piece_count;
-    const sumi_added_token flags = {.lstrip = true}; // it takes the blanks before it
+    const sumi_added_token flags = {.lstrip = true}; // <mask> includes the white space before it
     SUMI_TRY(sumi_load_unigram_piece(load, "<mask>", 6, 0.0));
     SUMI_TRY(sumi_load_add_token(load, "<mask>", 6, id, &flags));
     load->l->unknown_id = 3;
@@ -317,7 +322,7 @@ sumi_result sumi_load_piece(sumi_loader* load)
     return is_bpe ? add_bpe_piece(load, &p, (uint32_t)index, at) : add_unigram_piece(load, &p, index);
 }
 
-// The BOS goes in front of a text unless tokenizer_config.json says otherwise.
+// Adds the BOS in front of texts unless tokenizer_config.json has add_bos_token false.
 sumi_result sumi_load_finish_pieces(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
@@ -346,8 +351,8 @@ sumi_result sumi_tokenizer_begin_sentencepiece(sumi_heap* heap, const sumi_token
     SUMI_TRY(sumi_load_begin(heap, SUMI_TOKENIZER_SENTENCEPIECE, files, 16, error, out_tokenizer));
     sumi_tokenizer_loading* l = (*out_tokenizer)->loading;
     l->phase = SUMI_LOAD_SCAN;
-    l->total_bytes += files->main.bytes; // it is walked twice
-    // what a model means that does not say otherwise
+    l->total_bytes += files->main.bytes; // the file is read twice
+    // defaults of the format for fields that a model omits
     l->spec = (sumi_piece_spec){
         .model_type = TYPE_UNIGRAM, .dummy_prefix = true, .removes_whitespace = true, .escapes_whitespace = true};
     return SUMI_OK;

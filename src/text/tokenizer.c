@@ -1,14 +1,14 @@
-// Runs a loaded tokenizer over a text. The stages hand stretches of text downwards, and only the last one writes ids:
+// Runs a loaded tokenizer over a text. The stages pass segments of the text on, and only the last stage writes ids:
 //
-//     encode          the whole text, repaired when it is not UTF-8
-//     added tokens    "<|im_start|>user\nA fox" -> id 151644, "user\nA fox"            leftmost, then longest
-//     normalize       "user\nA fox"                                                     per stretch: a mark after an added token has no base
-//     added tokens    once more for those that are looked for in normalised text
-//     pre-tokenize    "user" "\n" "A" " fox"                                            steps nest: each cuts the pieces of the one before
+//     encode          the whole text, repaired if it is not valid UTF-8
+//     added tokens    "<|im_start|>user\nA fox" -> id 151644, "user\nA fox"       the leftmost, of these the longest
+//     normalize       "user\nA fox"                    per segment: a combining mark after an added token has no base
+//     added tokens    again, for those that are matched in normalised text
+//     pre-tokenize    "user" "\n" "A" " fox"           steps nest: each splits the pieces of the previous one
 //     model           872 198 32 38835
 //
-// A stretch lies in the caller's text as long as nothing changes it (pure ASCII never is), else in one of two buffers
-// that take turns.
+// A segment stays in the caller's text as long as no step changes it (NFC never changes pure ASCII). Changed segments
+// are in one of two buffers that alternate.
 #include "base/assert.h"
 #include "text/tokenizer_parts.h"
 #include "text/word_split.h"
@@ -25,7 +25,7 @@ static bool is_ascii(const char* text, size_t bytes)
 
 // ---- Normalizer -----------------------------------------------------------------------------------------------------
 
-// The first occurrence of pattern at or after `at`; bytes when there is none.
+// The first occurrence of pattern at or after `at`; `bytes` if there is none.
 static size_t find_pattern(const char* text, size_t bytes, size_t at, const sumi_short_text* pattern)
 {
     SUMI_ASSERT(pattern->bytes > 0 && pattern->bytes <= SUMI_TOKENIZER_MAX_PATTERN && at <= bytes);
@@ -61,7 +61,7 @@ static sumi_result replace(sumi_heap* heap, sumi_text_buffer* out, const sumi_no
     return sumi_text_append(heap, out, text + copied, bytes - copied, error);
 }
 
-// Where the white space at the end of text begins.
+// Where the trailing white space of text begins.
 static size_t trimmed_end(const char* text, size_t bytes)
 {
     size_t end = bytes;
@@ -97,7 +97,7 @@ sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** tex
     for (size_t i = 0; i < tokenizer->normalize_count; i++) {
         const sumi_normalize_step* step = &tokenizer->normalize[i];
         sumi_text_buffer* out = &tokenizer->normal[turn];
-        SUMI_ASSERT(*bytes == 0 || *text != sumi_text_data(out)); // the step before wrote into the other one
+        SUMI_ASSERT(*bytes == 0 || *text != sumi_text_data(out)); // the previous change went into the other buffer
         out->bytes = 0;
         switch (step->kind) {
         case SUMI_NORMALIZE_STRIP: strip(step, text, bytes); continue;
@@ -141,13 +141,13 @@ typedef struct splitting {
 
 static sumi_result pre_tokenize(splitting* s, size_t step_index, const char* text, size_t bytes, bool at_begin);
 
-// Every piece is the text between two cuts; a cut of its own decides whether a pattern joins its neighbours.
+// Each piece is the text between two cuts. The behaviour decides at each boundary of a pattern whether to cut.
 static sumi_result split_literal(splitting* s, size_t step_index, const char* text, size_t bytes, bool at_begin)
 {
     SUMI_ASSERT(bytes > 0);
     const sumi_split_step* step = &s->t->split[step_index];
     size_t piece = 0, at = 0;
-    bool piece_has_pattern = false; // the piece so far consists of, or for MERGED_PREVIOUS ends in, a pattern
+    bool piece_has_pattern = false; // whether the piece's last part so far is a pattern
     while (at < bytes) {
         size_t found = find_pattern(text, bytes, at, &step->pattern);
         bool is_pattern = found == at;
@@ -185,13 +185,14 @@ static sumi_result split_whitespace(splitting* s, size_t step_index, const char*
     return pre_tokenize(s, step_index + 1, text + piece, bytes - piece, at_begin && piece == 0);
 }
 
-// Blanks become the replacement, one is put in front, and each begins a piece.
+// Replaces each space by the mark, puts a mark in front if `prepend` says so, and begins a piece at each mark if
+// `split` is set.
 static sumi_result split_metaspace(splitting* s, size_t step_index, const char* text, size_t bytes, bool at_begin)
 {
     SUMI_ASSERT(bytes > 0);
     const sumi_split_step* step = &s->t->split[step_index];
     const sumi_short_text* mark = &step->pattern;
-    sumi_text_buffer* out = &s->t->metaspace; // one such step per tokenizer: the loader sees to it
+    sumi_text_buffer* out = &s->t->metaspace; // the loader allows only one such step per tokenizer
     out->bytes = 0;
     bool begins_marked = *text == ' ' || (bytes >= mark->bytes && memcmp(text, mark->data, mark->bytes) == 0);
     if (!begins_marked && (step->prepend == SUMI_PREPEND_ALWAYS || (step->prepend == SUMI_PREPEND_FIRST && at_begin))) {
@@ -237,11 +238,11 @@ static sumi_result pre_tokenize(splitting* s, size_t step_index, const char* tex
 // ---- Added tokens ---------------------------------------------------------------------------------------------------
 
 typedef struct added_match {
-    size_t begin, end; // of the token's own text
+    size_t begin, end; // of the token's text, without stripped white space
     const sumi_added_token* token;
 } added_match;
 
-// The leftmost match at or after `at`, the longest of those that begin there.
+// Finds the leftmost match at or after `at`, and of those that begin there the longest.
 static bool find_added(const sumi_tokenizer* t, bool normalized, const char* text, size_t bytes, size_t at,
                        added_match* out)
 {
@@ -275,11 +276,11 @@ static bool touches_word(const char* text, size_t bytes, const added_match* matc
 
 static sumi_result encode_stretch(splitting* s, const char* text, size_t bytes, bool at_begin);
 
-// Cuts the added tokens out of text. What lies between goes on: from the raw text to the normalizer, from normalised
-// text to the pre-tokenizer.
+// Finds the added tokens in text and writes their ids. The text between them goes on: raw text to the normalizer,
+// normalised text to the pre-tokenizer.
 static sumi_result cut_added(splitting* s, bool normalized, const char* text, size_t bytes, bool at_begin)
 {
-    size_t from = 0, at = 0; // from: what has been written; at: where the search goes on
+    size_t from = 0, at = 0; // from: end of what has been written; at: where the search continues
     added_match match;
     while (find_added(s->t, normalized, text, bytes, at, &match)) {
         at = match.end;
@@ -295,7 +296,7 @@ static sumi_result cut_added(splitting* s, bool normalized, const char* text, si
             SUMI_TRY((normalized ? pre_tokenize(s, 0, text + from, begin - from, at_begin && from == 0)
                                  : encode_stretch(s, text + from, begin - from, at_begin && from == 0)));
         }
-        // empty when a token with rstrip has already taken the white space that this one, with lstrip, is made of
+        // empty if a token with rstrip has already taken the white space that this token, with lstrip, consists of
         if (begin < end) { sumi_ids_put(s->out, match.token->id); }
         SUMI_ASSERT(end >= from && end <= bytes);
         from = end;
@@ -311,7 +312,7 @@ static sumi_result encode_stretch(splitting* s, const char* text, size_t bytes, 
     return cut_added(s, true, text, bytes, at_begin);
 }
 
-// ---- The whole ------------------------------------------------------------------------------------------------------
+// ---- Encoding -------------------------------------------------------------------------------------------------------
 
 sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes, bool special, int32_t* ids,
                                   size_t capacity, size_t* out_count, sumi_error* error)

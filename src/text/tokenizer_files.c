@@ -1,11 +1,11 @@
-// The forms of a tokenizer that are not one tokenizer.json: vocab.json with merges.txt, and for these and for
-// SentencePiece models the files beside them, which are read in this order, each only if it is there:
+// The forms of a tokenizer other than tokenizer.json: vocab.json with merges.txt, and the files that vocab.json and
+// SentencePiece models may have beside them. These are read in this order, each if it exists:
 //
 //     added_tokens.json         {"<|endoftext|>": 151643, ...}                    texts and ids, no flags
 //     tokenizer_config.json     the class, "added_tokens_decoder": {"151643": {"content": "<|endoftext|>", ...}, ...}
 //     special_tokens_map.json   {"eos_token": "<|im_end|>", ...}                  no ids: each must have one by now
 //
-// Each item that a step does is one line, one member or one token.
+// One item of a step's budget is one line, one member or one token.
 #include "base/assert.h"
 #include "text/tokenizer_loading.h"
 #include "text/word_split.h"
@@ -17,7 +17,7 @@ static const sumi_tokenizer_bytes* file_of(const sumi_tokenizer_loading* l, sumi
                                          : &l->files.special;
 }
 
-// An empty file is there, though it has no data.
+// An empty file exists although it has no data.
 static bool has_file(const sumi_tokenizer_bytes* file) { return file->data != NULL || file->path != NULL; }
 
 sumi_result sumi_load_beside(sumi_loader* load, sumi_load_phase phase)
@@ -91,7 +91,7 @@ sumi_result sumi_load_added_file(sumi_loader* load)
 
 // ---- tokenizer_config.json ------------------------------------------------------------------------------------------
 
-// A tokenizer of another class would cut texts in another way, and these files do not say how.
+// Another tokenizer class splits texts differently, and these files do not say how. Refuses it.
 static sumi_result check_class(sumi_loader* load)
 {
     static const char* const s_vocabulary[] = {"Qwen2Tokenizer", "Qwen2TokenizerFast", NULL};
@@ -160,7 +160,7 @@ sumi_result sumi_load_config_token(sumi_loader* load)
 
 // ---- special_tokens_map.json ----------------------------------------------------------------------------------------
 
-// A token by its text, or {"content": ..., "lstrip": ...}.
+// Reads a token: its text, or {"content": ..., "lstrip": ...}.
 static sumi_result read_special(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
@@ -191,7 +191,7 @@ static sumi_result read_special(sumi_loader* load)
     SUMI_TRY(sumi_load_text(load, &content, &text, &bytes));
     uint32_t entry = t->added.slots != NULL ? sumi_vocabulary_find(&t->added, text, bytes) : SUMI_VOCABULARY_NONE;
     if (entry != SUMI_VOCABULARY_NONE) {
-        // flags of the config, or of the model's own pieces, say more than this file
+        // flags from tokenizer_config.json or from the SentencePiece model take precedence over this file's
         if (!is_object || load->l->has_decoder || load->l->form == SUMI_TOKENIZER_SENTENCEPIECE) { return SUMI_OK; }
         return sumi_load_add_token(load, text, bytes, sumi_vocabulary_id(&t->added, entry), &flags);
     }
@@ -232,14 +232,14 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
                          "model's tokenizer.json",
                          files->main.path != NULL ? files->main.path : "vocab.json");
     }
-    // a token of the released files has 16 to 24 bytes in vocab.json
+    // in the released files a token takes 16 to 24 bytes of vocab.json
     SUMI_TRY(sumi_load_begin(heap, SUMI_TOKENIZER_VOCABULARY, files, 16, error, out_tokenizer));
     sumi_tokenizer* t = *out_tokenizer;
     sumi_tokenizer_loading* l = t->loading;
     sumi_json_begin(&l->json, files->main.data, files->main.bytes, error);
     l->json.name = t->path;
     sumi_loader load = {t, l, &l->json, error};
-    // what these files do not say: they are read as their tokenizer class Qwen2Tokenizer reads them
+    // these files do not describe the pipeline: it is that of the class Qwen2Tokenizer
     t->byte_level = true;
     t->normalize[t->normalize_count++] = (sumi_normalize_step){.kind = SUMI_NORMALIZE_NFC};
     t->split[t->split_count++] = (sumi_split_step){.kind = SUMI_SPLIT_QWEN};

@@ -1,12 +1,13 @@
-// Reads a tokenizer into its tables, a bounded number of entries per step. The JSON reader's cursor is a plain value,
-// so a pause is nothing but keeping it:
+// Reads a tokenizer into its tables, a bounded number of entries per step. The JSON reader's state is a plain value, so
+// loading pauses by keeping it. The phases of a tokenizer.json:
 //
 //     TOP ──"added_tokens"──> ADDED ──┐          TOP: one member of the file per item; small members are read at once
 //      │ ^────────────────────────────┘
 //      └──"model"──> MODEL ──"vocab"──> VOCABULARY ──> MODEL ──"merges"──> MERGES ──> MODEL ──> TOP ──> FINISH
 //
-// Merges name tokens, so the vocabulary must be known first. A file that has them the other way round keeps a copy of
-// the cursor and comes back to it. The other forms (tokenizer_files.c, sentencepiece.c) end with the files beside them:
+// Merges name tokens, so the vocabulary must be read first. If a file has the merges first, a copy of the reader's
+// state is kept and the merges are read later. The other forms (tokenizer_files.c, sentencepiece.c) end with the files
+// beside them:
 //
 //     vocab.json      VOCABULARY ──> MERGES_TEXT ──┐
 //     SentencePiece   SCAN ────────> PIECES ───────┴──> ADDED_FILE ──> CONFIG <──> CONFIG_TOKENS ──> SPECIAL ──> FINISH
@@ -81,7 +82,7 @@ static sumi_result begin_merges(sumi_loader* load)
     return sumi_merges_begin(&load->t->bpe.merges, load->t->heap, load->t->bpe.vocabulary.count, load->error);
 }
 
-// ["left", "right"] or "left right"
+// Reads a merge: ["left", "right"] or "left right".
 static sumi_result read_merge_value(sumi_loader* load)
 {
     sumi_json* j = load->j;
@@ -95,7 +96,7 @@ static sumi_result read_merge_value(sumi_loader* load)
     SUMI_TRY(sumi_load_result(j));
     if (!whole) { return sumi_load_refuse(load, "a merge of two tokens is due"); }
     bool escaped = left.escaped || right.escaped;
-    if (escaped) { // its texts come to lie in the buffer, so it may not wait
+    if (escaped) { // the decoded texts share one buffer, so this merge must not stay pending
         SUMI_TRY(sumi_load_waiting_merges(load));
         load->l->text.bytes = 0;
         SUMI_TRY(sumi_text_reserve(load->t->heap, &load->l->text, left.bytes + right.bytes, load->error));
@@ -207,7 +208,7 @@ static sumi_result read_model_member(sumi_loader* load)
         l->unknown_id = -1;
         if (!sumi_json_null(j)) {
             uint64_t id = sumi_json_unsigned(j);
-            // too large either way
+            // a larger id stays too large after the clamp
             l->unknown_id = id <= SUMI_VOCABULARY_MAX_COUNT ? (int64_t)id : SUMI_VOCABULARY_MAX_COUNT;
         }
     } else if (sumi_json_is(&key, "fuse_unk")) {
@@ -259,7 +260,7 @@ static sumi_result read_top_member(sumi_loader* load)
     } else if (sumi_json_is(&key, "model")) {
         if (first_time(load, &l->has_model) && sumi_json_object(j)) { l->phase = SUMI_LOAD_MODEL; }
     } else {
-        sumi_json_skip(j); // version, decoder; truncation and padding are the caller's to decide
+        sumi_json_skip(j); // version, decoder, truncation and padding are ignored; the caller truncates
     }
     return sumi_load_result(j);
 }
@@ -271,7 +272,7 @@ static sumi_result read_added_item(sumi_loader* load)
     return sumi_load_result(load->j);
 }
 
-// ---- The end --------------------------------------------------------------------------------------------------------
+// ---- Finish ---------------------------------------------------------------------------------------------------------
 
 static void find_byte_tokens(sumi_bpe* bpe)
 {
@@ -442,7 +443,7 @@ static sumi_result load_item(sumi_loader* load)
 
 static float progress(const sumi_tokenizer_loading* l)
 {
-    size_t at = 0; // in the file that is being read
+    size_t at = 0; // position in the file that is being read
     if (l->phase == SUMI_LOAD_MERGES_TEXT || l->phase == SUMI_LOAD_SCAN || l->phase == SUMI_LOAD_PIECES) {
         at = l->position;
     } else if (l->phase < SUMI_LOAD_FINISH) {

@@ -1,4 +1,4 @@
-// What reading a tokenizer's files is made of, whatever the form of the file: failures, texts, ids, tokens, merges.
+// What the readers of all forms of tokenizer files share: failures, texts, ids, tokens, merges.
 #include "text/tokenizer_loading.h"
 
 sumi_result sumi_load_refuse(sumi_loader* load, const char* reason)
@@ -21,8 +21,6 @@ sumi_result sumi_load_unsupported(sumi_loader* load, const char* what, const sum
                      load->t->path, what, sumi_load_shown(name->data, name->bytes), name->data);
 }
 
-// A string without its escapes: in place when it has none, else appended to the sumi_loader's buffer, which the caller
-// empties.
 sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes)
 {
     if (!text->escaped) {
@@ -80,7 +78,7 @@ sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t byte
 {
     sumi_tokenizer* t = load->t;
     if (bytes == 0) {
-        return SUMI_OK; // the reference ignores it as well
+        return SUMI_OK; // the reference ignores an empty token too
     }
     if (bytes > SUMI_TOKENIZER_MAX_WALKED_TOKEN) {
         return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
@@ -115,7 +113,6 @@ bool sumi_load_flag(sumi_loader* load, const sumi_json_text* key, sumi_added_tok
     return flag != NULL;
 }
 
-// One object of added_tokens, or of added_tokens_decoder, where the id is the key.
 sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key)
 {
     sumi_json* j = load->j;
@@ -194,7 +191,7 @@ sumi_result sumi_load_unigram_piece(sumi_loader* load, const char* text, size_t 
                        sizeof(double), load->error));
     SUMI_TRY(sumi_vocabulary_add(&unigram->vocabulary, text, bytes, (uint32_t)unigram->piece_count, &entry, &existed,
                                  load->error));
-    // ids are places in the list, so a piece that is there twice is the later one, as for the reference
+    // ids are positions in the list, so the later of two equal pieces gives the id, as in the reference
     ((sumi_vocabulary_entry*)unigram->vocabulary.entries)[entry].id = (uint32_t)unigram->piece_count;
     ((double*)unigram->scores)[entry] = score;
     unigram->min_score = unigram->piece_count == 0 || score < unigram->min_score ? score : unigram->min_score;
@@ -215,15 +212,15 @@ static sumi_result add_merge(sumi_loader* load, const sumi_waiting_merge* merge)
     const sumi_vocabulary* vocabulary = &t->bpe.vocabulary;
     uint32_t left = sumi_vocabulary_find_prefetched(vocabulary, merge->left, merge->left_bytes, merge->left_hash);
     uint32_t right = sumi_vocabulary_find_prefetched(vocabulary, merge->right, merge->right_bytes, merge->right_hash);
-    // nearly every file lists merges in the order of the tokens they make: try the one after the last one, and the last
-    // one, before hashing
+    // nearly every file lists merges in the order of the tokens that they make: try the token after the last merge's
+    // and the last merge's own before hashing
     uint32_t result = l->last_result + 1;
     if (!sumi_vocabulary_is_joined(vocabulary, result, merge->left, merge->left_bytes, merge->right, merge->right_bytes)
         && !sumi_vocabulary_is_joined(vocabulary, --result, merge->left, merge->left_bytes, merge->right,
                                       merge->right_bytes)) {
         sumi_text_buffer* joined = &l->joined;
         joined->bytes = 0;
-        // + 1: never NULL
+        // + 1, so that the buffer is never NULL
         SUMI_TRY(sumi_text_reserve(t->heap, joined, merge->left_bytes + merge->right_bytes + 1, load->error));
         SUMI_TRY(sumi_text_append(t->heap, joined, merge->left, merge->left_bytes, load->error));
         SUMI_TRY(sumi_text_append(t->heap, joined, merge->right, merge->right_bytes, load->error));
@@ -256,7 +253,7 @@ sumi_result sumi_load_queue_merge(sumi_loader* load, const char* left, size_t le
     *merge = (sumi_waiting_merge){left, right, left_bytes, right_bytes, 0, 0};
     merge->left_hash = sumi_vocabulary_prefetch(vocabulary, left, left_bytes);
     merge->right_hash = sumi_vocabulary_prefetch(vocabulary, right, right_bytes);
-    if (l->waiting_count > SUMI_WAITING_MERGES / 2) { // the slots of this one have come
+    if (l->waiting_count > SUMI_WAITING_MERGES / 2) { // the prefetched hash slots of this merge have arrived
         merge = &l->waiting[(l->waiting_first + l->waiting_count - SUMI_WAITING_MERGES / 2) % SUMI_WAITING_MERGES];
         sumi_vocabulary_prefetch_entry(vocabulary, merge->left_hash);
         sumi_vocabulary_prefetch_entry(vocabulary, merge->right_hash);
@@ -273,7 +270,6 @@ sumi_result sumi_load_waiting_merges(sumi_loader* load)
     return SUMI_OK;
 }
 
-// "left right", with exactly one blank
 sumi_result sumi_load_merge_line(sumi_loader* load, const char* line, size_t bytes)
 {
     const char* blank = bytes != 0 ? memchr(line, ' ', bytes) : NULL;

@@ -1,6 +1,6 @@
-// The state of a tokenizer while it is being read, and the small steps that both halves of the reader share:
-// tokenizer_load.c (tokens, merges, the order of things) and tokenizer_pipeline.c (normalizer, pre-tokenizer, post
-// processor).
+// The state of a tokenizer while it is loaded, and the functions that its readers share: tokenizer_load.c (phases,
+// tokenizer.json), tokenizer_files.c and sentencepiece.c (the other forms), tokenizer_pipeline.c (normalizer,
+// pre-tokenizer, post processor) and tokenizer_loader.c (failures, texts, ids, tokens, merges).
 #ifndef SUMI_TEXT_TOKENIZER_LOADING_H
 #define SUMI_TEXT_TOKENIZER_LOADING_H
 #include "text/tokenizer_parts.h"
@@ -24,13 +24,13 @@ typedef enum sumi_load_phase {
 
 enum { SUMI_WAITING_MERGES = 16 };
 
-typedef struct sumi_waiting_merge { // its slots of the vocabulary are on their way
+typedef struct sumi_waiting_merge { // a merge whose hash slots in the vocabulary are being prefetched
     const char *left, *right;
     size_t left_bytes, right_bytes;
     uint64_t left_hash, right_hash;
 } sumi_waiting_merge;
 
-// What a SentencePiece model says beside its pieces.
+// The settings of a SentencePiece model.
 typedef struct sumi_piece_spec {
     uint64_t model_type; // 1 unigram, 2 BPE
     bool byte_fallback, whitespace_suffix;
@@ -40,44 +40,45 @@ typedef struct sumi_piece_spec {
 } sumi_piece_spec;
 
 struct sumi_tokenizer_loading {
-    sumi_json json, merges_json; // merges_json: at the merges that wait for the vocabulary
+    sumi_json json, merges_json; // merges_json: reader state at merges that precede the vocabulary in the file
     sumi_load_phase phase;
     sumi_result failure;
-    size_t expected_count, total_bytes, passed_bytes; // passed_bytes: of texts before the one that is being read
+    size_t expected_count, total_bytes, passed_bytes; // passed_bytes: of the files that have been read
     sumi_tokenizer_form form;
-    sumi_tokenizer_files files; // a tokenizer.json is `main`
-    size_t position;            // in merges.txt or the SentencePiece model
+    sumi_tokenizer_files files; // main: also the tokenizer.json
+    size_t position;            // in merges.txt or the SentencePiece model, in bytes
     size_t merge_line, piece_count, unknown_count;
     sumi_piece_spec spec;
-    // tokenizer_config.json says so; has_bos_setting: it says something of the BOS
+    // has_decoder: tokenizer_config.json has added_tokens_decoder; has_bos_setting: it has add_bos_token
     bool has_decoder, has_bos_setting, wants_bos, wants_eos;
-    void* id_bits; // one bit per id that a token has
+    void* id_bits; // one bit per id, set if a token has it
     size_t id_bit_bytes, id_bit_capacity;
-    sumi_waiting_merge waiting[SUMI_WAITING_MERGES]; // a ring
+    sumi_waiting_merge waiting[SUMI_WAITING_MERGES]; // ring buffer of pending merges
     size_t waiting_first, waiting_count;
-    sumi_text_buffer text;    // strings without their escapes
-    sumi_text_buffer joined;  // the token of a merge
+    sumi_text_buffer text;    // decoded strings
+    sumi_text_buffer joined;  // text of the token that a merge makes
     sumi_text_buffer unknown; // unk_token
-    int64_t unknown_id;       // unk_id, -1 none
-    uint32_t last_result;     // entry that the last merge makes
+    int64_t unknown_id;       // unk_id; -1: none
+    uint32_t last_result;     // vocabulary entry of the token that the last merge makes
     bool started, merges_wait, has_type, has_vocabulary, has_merges;
     bool has_added, has_normalizer, has_pre_tokenizer, has_post_processor, has_model;
 };
 
-typedef struct sumi_loader { // what every reading function needs
+typedef struct sumi_loader { // arguments of every reading function
     sumi_tokenizer* t;
     sumi_tokenizer_loading* l;
     sumi_json* j;
     sumi_error* error;
 } sumi_loader;
 
-// Failures: each returns the result it has recorded.
-sumi_result sumi_load_refuse(sumi_loader* load, const char* reason); // FILE_MALFORMED, with the place in the file
+// Failures: each function returns the result that it has recorded in error.
+// SUMI_FILE_MALFORMED, with the position in the file
+sumi_result sumi_load_refuse(sumi_loader* load, const char* reason);
 sumi_result sumi_load_unsupported(sumi_loader* load, const char* what, const sumi_json_text* name);
-int sumi_load_shown(const char* text, size_t bytes); // bytes of a name in a message, whole characters
+int sumi_load_shown(const char* text, size_t bytes); // bytes of a name to show in a message; never cuts a character
 
-// A string without its escapes: in place when it has none, else appended to the loader's buffer, which the caller
-// empties.
+// Decodes a string's escapes. *out_text points into the file if there are none, otherwise into l->text, to which the
+// decoded string is appended; the caller empties l->text.
 sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes);
 sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, const char* what, sumi_short_text* out);
 
@@ -91,37 +92,39 @@ sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken);
 sumi_result sumi_load_check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes);
 sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
                                 const sumi_added_token* flags);
-// Reads the member `key` of an added token if it is one of its flags.
+// Reads the member `key` of an added token if it is a flag. False if it is not.
 bool sumi_load_flag(sumi_loader* load, const sumi_json_text* key, sumi_added_token* flags);
-// One object of added_tokens, or of added_tokens_decoder, where the id is the key.
+// Reads one object of added_tokens, or one of added_tokens_decoder, whose id is the key (id_of_key).
 sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key);
-// Takes a merge whose texts stay where they are until the end of the loading, and adds the one that has waited longest.
+// Adds a merge to the pending ones, and adds the oldest pending merge to the table if the ring buffer is full. The
+// texts must stay valid until then.
 sumi_result sumi_load_queue_merge(sumi_loader* load, const char* left, size_t left_bytes, const char* right,
                                   size_t right_bytes);
-// "left right", with exactly one blank. Merges wait until the way to their tokens in memory is short.
+// Queues a merge "left right", with exactly one space. Merges stay pending while the vocabulary's memory for them is
+// prefetched.
 sumi_result sumi_load_merge_line(sumi_loader* load, const char* line, size_t bytes);
 sumi_result sumi_load_waiting_merges(sumi_loader* load);
-void sumi_load_free(sumi_tokenizer* t); // what only loading needs
+void sumi_load_free(sumi_tokenizer* t); // frees what only loading needs
 
-// ---- tokenizer_files.c: one item each
+// ---- tokenizer_files.c: each call reads one item
 
 sumi_result sumi_load_merges_text(sumi_loader* load);
 sumi_result sumi_load_added_file(sumi_loader* load);
 sumi_result sumi_load_config(sumi_loader* load);
 sumi_result sumi_load_config_token(sumi_loader* load);
 sumi_result sumi_load_special(sumi_loader* load);
-// Goes on with the first of the files beside the main one that is there, from `phase` on.
+// Begins the next existing file beside the main one, from `phase` on. Ends loading if there is none.
 sumi_result sumi_load_beside(sumi_loader* load, sumi_load_phase phase);
 
-// ---- sentencepiece.c: one item each
+// ---- sentencepiece.c: each call reads one item
 
 sumi_result sumi_load_scan_pieces(sumi_loader* load);
 sumi_result sumi_load_piece(sumi_loader* load);
-sumi_result sumi_load_finish_pieces(sumi_loader* load); // once the files beside it are read
+sumi_result sumi_load_finish_pieces(sumi_loader* load); // called after the files beside the model are read
 
 // ---- tokenizer_pipeline.c
 
-// One member of the file each; `depth` is 0.
+// Each reads one member of tokenizer.json; the caller passes depth 0.
 sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth);
 sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth);
 sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth);
@@ -130,7 +133,7 @@ static inline sumi_result sumi_load_result(const sumi_json* json) { return json-
 
 static inline bool sumi_load_has(const sumi_json_text* text) { return text->data != NULL; }
 
-// A boolean, where null means `missing`.
+// Reads a boolean; null gives `missing`.
 static inline bool sumi_load_bool(sumi_loader* load, bool missing)
 {
     return sumi_json_null(load->j) ? missing : sumi_json_bool(load->j);

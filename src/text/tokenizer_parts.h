@@ -1,8 +1,9 @@
-// What a tokenizer is made of, shared by the file that loads it (tokenizer_load.c), the one that runs it (tokenizer.c)
-// and the two models (bpe.c, unigram.c).
+// The data of a tokenizer, shared by the files that load it (tokenizer_load.c and others), the file that runs it
+// (tokenizer.c) and the two models (bpe.c, unigram.c).
 //
-//     raw text -> repaired UTF-8 -> [added tokens cut out] -> stretch -> normalizer steps -> [normalised added tokens cut out]
-//              -> pre-tokenizer steps -> pieces -> BPE or Unigram -> ids, between the post processor's first and last ids
+//     raw text -> repaired UTF-8 -> [added tokens cut out] -> segments -> normalizer steps
+//              -> [normalised added tokens cut out] -> pre-tokenizer steps -> pieces
+//              -> BPE or Unigram -> ids, between the post processor's first and last ids
 #ifndef SUMI_TEXT_TOKENIZER_PARTS_H
 #define SUMI_TEXT_TOKENIZER_PARTS_H
 #include "files/json.h"
@@ -12,10 +13,10 @@
 #include "text/vocabulary.h"
 
 enum {
-    SUMI_TOKENIZER_MAX_STEPS = 8,    // of a normalizer, of a pre-tokenizer
-    SUMI_TOKENIZER_MAX_ENDS = 16,    // ids before the text, ids after it
+    SUMI_TOKENIZER_MAX_STEPS = 8,    // of a normalizer, and of a pre-tokenizer
+    SUMI_TOKENIZER_MAX_ENDS = 16,    // ids before the text, and ids after it
     SUMI_TOKENIZER_MAX_PATTERN = 32, // bytes of a literal pattern or replacement
-    // bytes of an added token or a Unigram piece: bounds the walk from each place of a text
+    // bytes of an added token or a Unigram piece: bounds the lookup at each position of a text
     SUMI_TOKENIZER_MAX_WALKED_TOKEN = 1024,
 };
 
@@ -27,15 +28,15 @@ typedef struct sumi_short_text {
 typedef enum sumi_normalize_kind {
     SUMI_NORMALIZE_NFC,
     SUMI_NORMALIZE_CHARSMAP,
-    // every occurrence of pattern, in runs of at least min_run when that is not 0, becomes content
+    // replaces every occurrence of pattern, or every run of min_run or more of them, by content
     SUMI_NORMALIZE_REPLACE,
-    SUMI_NORMALIZE_STRIP // white space at the ends
+    SUMI_NORMALIZE_STRIP // white space at the ends of the text
 } sumi_normalize_kind;
 
 typedef struct sumi_normalize_step {
     sumi_normalize_kind kind;
     sumi_short_text pattern, content;
-    // 0: each pattern by itself; n: a run of n or more patterns is replaced as a whole (the regex "x{n,}")
+    // 0: each occurrence on its own; n: a run of n or more is replaced as a whole (the regex "x{n,}")
     size_t min_run;
     bool strip_left, strip_right;
 } sumi_normalize_step;
@@ -57,10 +58,10 @@ typedef enum sumi_prepend { SUMI_PREPEND_ALWAYS, SUMI_PREPEND_FIRST, SUMI_PREPEN
 
 typedef struct sumi_split_step {
     sumi_split_kind kind;
-    sumi_split_behavior behavior; // literal
-    sumi_short_text pattern;      // literal: what to split at; metaspace: what stands for a blank
-    sumi_prepend prepend;         // metaspace
-    bool split;                   // metaspace: cut before each
+    sumi_split_behavior behavior; // for literal
+    sumi_short_text pattern;      // literal: where to split; metaspace: the mark that replaces a space
+    sumi_prepend prepend;         // for metaspace
+    bool split;                   // metaspace: split before each mark
 } sumi_split_step;
 
 typedef struct sumi_added_token {
@@ -68,7 +69,7 @@ typedef struct sumi_added_token {
     bool single_word, lstrip, rstrip, normalized;
 } sumi_added_token;
 
-typedef struct sumi_ids { // where encode writes: count goes on past the capacity
+typedef struct sumi_ids { // output of encode: count continues past capacity
     int32_t* ids;
     size_t capacity, count;
 } sumi_ids;
@@ -85,43 +86,44 @@ typedef enum sumi_token_model {
     SUMI_TOKEN_MODEL_UNIGRAM
 } sumi_token_model;
 
-// The model's part, filled while loading and only read afterwards. NONE in an id means there is no such token.
+// The data of a BPE model, filled while loading and only read afterwards. An id NONE means that there is no such token.
 typedef struct sumi_bpe {
     sumi_vocabulary vocabulary;
     sumi_merges merges;
-    // With by_score there are no merges: two neighbours become the token that their texts make together, the one of
-    // highest score first. uint32_t by entry: the lower the higher the score, NONE for what merges do not make.
+    // With by_score there is no list of merges: two adjacent symbols merge if their joined text is a token, the pair of
+    // highest score first. One uint32_t per vocabulary entry: a higher score has a lower rank; NONE: no merge makes
+    // this token.
     void* ranks;
     size_t rank_capacity;
-    uint32_t byte_ids[256]; // byte level: the token of the byte's stand-in; byte fallback: of <0xHH>
+    uint32_t byte_ids[256]; // byte level: the token of the byte's stand-in character; byte fallback: of <0xHH>
     uint32_t unknown_id;
     bool byte_level, byte_fallback, fuse_unknown, ignore_merges, has_unknown, by_score;
 } sumi_bpe;
 
 typedef struct sumi_unigram {
-    sumi_vocabulary vocabulary; // with prefixes; id = place in the file
-    void* scores;               // double, by entry
+    sumi_vocabulary vocabulary; // with prefixes; id = position in the file
+    void* scores;               // one double per vocabulary entry
     size_t score_capacity, piece_count;
     double min_score;
     uint32_t unknown_id;
     bool byte_fallback;
 } sumi_unigram;
 
-typedef struct sumi_model_scratch { // grows to the longest piece met
+typedef struct sumi_model_scratch { // grows to the longest piece so far
     void *symbols, *queue, *nodes;
     size_t symbol_capacity, queue_capacity, node_capacity;
     sumi_text_buffer text;
 } sumi_model_scratch;
 
-// Appends the ids of one piece of valid UTF-8.
+// Both append the ids of one piece of valid UTF-8.
 sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece,
                             size_t bytes, sumi_ids* out, sumi_error* error);
 sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, sumi_model_scratch* scratch,
                                 const char* piece, size_t bytes, sumi_ids* out, sumi_error* error);
-// the printable stand-in of a byte (GPT-2's table), its UTF-8 length
+// Writes the printable stand-in character of a byte (GPT-2's table) as UTF-8 and returns its length in bytes.
 size_t sumi_byte_level_character(unsigned char byte, char out[4]);
 
-typedef struct sumi_tokenizer_loading sumi_tokenizer_loading; // tokenizer_load.c
+typedef struct sumi_tokenizer_loading sumi_tokenizer_loading; // tokenizer_loading.h
 
 struct sumi_tokenizer {
     sumi_heap* heap;
@@ -130,24 +132,24 @@ struct sumi_tokenizer {
     sumi_bpe bpe;
     sumi_unigram unigram;
     sumi_charsmap charsmap;
-    sumi_vocabulary added; // every added token; id = its id
-    // normalised texts of those that are searched after the normalizer; id = entry in `added`
+    sumi_vocabulary added; // every added token; id = the token's id
+    // normalised texts of the tokens that are matched after the normalizer; id = entry in `added`
     sumi_vocabulary added_normalized;
-    void* added_tokens; // sumi_added_token, by entry of `added`
+    void* added_tokens; // one sumi_added_token per entry of `added`
     size_t added_capacity;
     sumi_normalize_step normalize[SUMI_TOKENIZER_MAX_STEPS];
     sumi_split_step split[SUMI_TOKENIZER_MAX_STEPS];
     uint32_t before[SUMI_TOKENIZER_MAX_ENDS], after[SUMI_TOKENIZER_MAX_ENDS];
     size_t normalize_count, split_count, before_count, after_count, size;
     bool byte_level, has_template;
-    sumi_tokenizer_loading* loading; // NULL once done
-    // scratch of encode
+    sumi_tokenizer_loading* loading; // NULL once loaded
+    // scratch memory of encode
     sumi_text_buffer repaired, normal[2], metaspace;
     sumi_nfc_scratch nfc;
     sumi_model_scratch scratch;
 };
 
-// Runs the normalizer; *text and *bytes become the result, which lies in the tokenizer's scratch, or stay when nothing
-// changes.
+// Runs the normalizer. *text and *bytes become the result, which is in the tokenizer's scratch memory, or stay the same
+// if nothing changes.
 sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** text, size_t* bytes, sumi_error* error);
 #endif

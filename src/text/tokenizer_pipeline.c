@@ -1,15 +1,15 @@
-// Reads what is done to a text before and after the model: the normalizer, the pre-tokenizer and the post processor of
-// a tokenizer.json. Their members come in any order, "type" too, so each object is first collected and then understood;
-// a Sequence adds its steps as they come.
+// Reads the normalizer, the pre-tokenizer and the post processor of a tokenizer.json. Members of an object come in any
+// order, "type" included, so each object is first collected and then interpreted; a Sequence adds its steps while it is
+// read.
 //
-// What the pipeline does is taken from the file. What this library does not do (another normalizer, a regex it does not
-// know) is refused by name, so that no text is ever cut in a way the model was not trained with.
+// The file determines the pipeline. A part that sumi does not implement (another normalizer, an unknown regex) is
+// refused by name, so that no text is split differently from the model's training.
 #include "text/tokenizer_loading.h"
 #include "text/word_split.h"
 
 // ---- Normalizer -----------------------------------------------------------------------------------------------------
 
-// {"String": "..."} or {"Regex": "..."}
+// Reads {"String": "..."} or {"Regex": "..."}.
 static void read_pattern(sumi_loader* load, sumi_json_text* out, bool* out_regex)
 {
     sumi_json_text key;
@@ -24,7 +24,7 @@ static void read_pattern(sumi_loader* load, sumi_json_text* out, bool* out_regex
     }
 }
 
-// The only regex a released normalizer has: a run, "x{n,}" with one ordinary character x.
+// Parses the only regex that released normalizers use: a run "x{n,}" of one ordinary character x.
 static bool parse_run_regex(sumi_short_text* pattern, size_t* out_min_run)
 {
     if (pattern->bytes == 0 || memchr("\\^$.|?*+()[]{}", pattern->data[0], 14) != NULL) { return false; }
@@ -162,7 +162,7 @@ static sumi_result finish_split(sumi_loader* load, const pre_tokenizer_fields* f
     step->behavior = s_behaviors[i].behavior;
     if (fields->is_regex) {
         step->kind = SUMI_SPLIT_QWEN;
-        // matches cover every text, so what is not a match is nothing; any other behavior would join or drop words
+        // matches cover every text, so there is nothing between them; any other behavior would join or drop words
         bool known = sumi_json_is(&fields->pattern, SUMI_WORD_SPLIT_QWEN) && step->behavior == SUMI_SPLIT_ISOLATED;
         return known ? SUMI_OK
                      : sumi_load_unsupported(load, "the pre-tokenizer's regex (with this behavior)", &fields->pattern);
@@ -180,7 +180,7 @@ static sumi_result finish_metaspace(sumi_loader* load, const pre_tokenizer_field
     step->kind = SUMI_SPLIT_METASPACE;
     step->split = fields->split;
     for (size_t i = 0; i < load->t->split_count; i++) {
-        if (load->t->split[i].kind == SUMI_SPLIT_METASPACE) { // they would share a buffer
+        if (load->t->split[i].kind == SUMI_SPLIT_METASPACE) { // two would share one buffer
             return sumi_load_unsupported(load, "a second pre-tokenizer", &fields->type);
         }
     }
@@ -191,7 +191,7 @@ static sumi_result finish_metaspace(sumi_loader* load, const pre_tokenizer_field
     if (step->pattern.bytes == 0 || sumi_utf8_length(step->pattern.data) != step->pattern.bytes) {
         return sumi_load_refuse(load, "a Metaspace replacement that is not one character");
     }
-    // files have either the newer prepend_scheme, or the older add_prefix_space, or both
+    // files have the newer prepend_scheme, the older add_prefix_space, or both
     step->prepend =
         fields->has_add_prefix_space && !fields->add_prefix_space ? SUMI_PREPEND_NEVER : SUMI_PREPEND_ALWAYS;
     if (sumi_load_has(&fields->prepend_scheme)) {
@@ -301,7 +301,7 @@ static sumi_result same_text(sumi_loader* load, const sumi_json_text* a, const s
     const char *a_text, *b_text;
     size_t a_bytes, b_bytes;
     buffer->bytes = 0;
-    // at once: the second must not move the first
+    // reserve once, so that appending the second text does not move the first
     SUMI_TRY(sumi_text_reserve(load->t->heap, buffer, a->bytes + b->bytes, load->error));
     SUMI_TRY(sumi_load_text(load, a, &a_text, &a_bytes));
     SUMI_TRY(sumi_load_text(load, b, &b_text, &b_bytes));
@@ -309,8 +309,8 @@ static sumi_result same_text(sumi_loader* load, const sumi_json_text* a, const s
     return SUMI_OK;
 }
 
-// The ids of one special token of a template: {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}, ...}. `tokens` is a
-// copy of the cursor at that object.
+// Adds the ids of one special token of a template: {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}, ...}. `tokens`
+// is a copy of the reader's state at that object.
 static sumi_result put_special(sumi_loader* load, sumi_json tokens, const sumi_json_text* wanted, bool after_text)
 {
     sumi_json_text key, field;
@@ -343,7 +343,7 @@ static sumi_result put_special(sumi_loader* load, sumi_json tokens, const sumi_j
     return found ? SUMI_OK : sumi_load_refuse(load, "a template names a special token that it does not define");
 }
 
-// {"SpecialToken": {"id": "<s>", "type_id": 0}} or {"Sequence": {"id": "A", "type_id": 0}}
+// Reads {"SpecialToken": {"id": "<s>", "type_id": 0}} or {"Sequence": {"id": "A", "type_id": 0}}.
 static sumi_result read_template_item(sumi_loader* load, sumi_json* j, const sumi_json* tokens, bool* after_text)
 {
     sumi_json_text kind, key, id = {0};
@@ -386,7 +386,7 @@ static sumi_result finish_template(sumi_loader* load, sumi_json single, const su
     return after_text ? SUMI_OK : sumi_load_refuse(load, "a template for one text that does not have that text once");
 }
 
-// ["</s>", 2], of the Bert and Roberta processors
+// Reads ["</s>", 2] of the Bert and Roberta processors.
 static sumi_result read_end_pair(sumi_loader* load, uint64_t* out_id)
 {
     sumi_json_text text;
@@ -422,7 +422,8 @@ sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth)
             } else if (sumi_json_is(&key, "processors")) {
                 has_list = true;
                 SUMI_TRY(read_post_processor_list(load, depth));
-            } else if (sumi_json_is(&key, "single")) { // its tokens may be defined after it: copy the cursor
+                // the template's tokens may be defined after it: keep the reader's state
+            } else if (sumi_json_is(&key, "single")) {
                 single = *j;
                 sumi_json_skip(j);
             } else if (sumi_json_is(&key, "special_tokens")) {

@@ -1,14 +1,13 @@
-// Unicode for the tokenizers. NFC works on stretches as small as possible: most text is made of "plain" code points,
-// which never change and never join with what is before them, so only the other ones, each stretch with the plain code
-// point before it, go through decomposition and composition:
+// Unicode for the tokenizers. NFC works on the smallest possible segments. Most text consists of "plain" code points,
+// which never change and never compose with a preceding code point. Only a run of other code points, with the plain
+// code point before it, is decomposed and composed:
 //
-//     x y z e ◌̣ ◌́ a b          z e = plain; the stretch is  e ◌̣ ◌́ ; everything else is copied
+//     x y z e ◌̣ ◌́ a b          z and e are plain; the segment is  e ◌̣ ◌́ ; everything else is copied
 //           ^^^^^^^
 //
-// The canonical ordering is my own, not utf8proc_decompose's: that one sorts by swapping neighbours, which is quadratic
-// in a run of marks and a
-// 100 kB prompt of alternating marks would take seconds. Composition is utf8proc_normalize_utf32, which is linear.
-// Neither allocates.
+// The canonical ordering is written here because utf8proc_decompose sorts by swapping adjacent marks, which is
+// quadratic in a run of marks: a 100 kB prompt of alternating marks would take seconds. utf8proc_normalize_utf32
+// composes in linear time. Neither utf8proc_decompose_char nor utf8proc_normalize_utf32 allocates.
 #include "text/unicode.h"
 #include <utf8proc.h>
 
@@ -39,8 +38,8 @@ static bool in_ranges(const code_point_range* ranges, size_t count, uint32_t cod
 size_t sumi_utf8_part(const char* text, size_t bytes, bool* out_valid)
 {
     const unsigned char* c = (const unsigned char*)text;
-    // the table of well-formed sequences (Unicode 16.0, table 3-7): only the second byte has narrower limits for some
-    // first bytes
+    // The table of well-formed sequences (Unicode 16.0, table 3-7): only the second byte's limits depend on the first
+    // byte.
     size_t length = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : c[0] < 0xF5 ? 4 : 0;
     unsigned char low = c[0] == 0xE0 ? 0xA0 : c[0] == 0xF0 ? 0x90 : 0x80;
     unsigned char high = c[0] == 0xED ? 0x9F : c[0] == 0xF4 ? 0x8F : 0xBF;
@@ -117,8 +116,8 @@ sumi_char_class sumi_char_classify(uint32_t code_point)
 
 bool sumi_char_is_word(uint32_t code_point)
 {
-    // Alphabetic + marks + decimal digits + connectors + joiners. What Alphabetic has beyond letters, letter numbers
-    // and marks are the circled letters.
+    // Alphabetic + marks + decimal digits + connectors + joiners. Beyond letters, letter numbers and marks, Alphabetic
+    // contains only the circled letters.
     if (sumi_char_classify(code_point) == SUMI_CHAR_LETTER || code_point == 0x200C || code_point == 0x200D) {
         return true;
     }
@@ -137,8 +136,8 @@ bool sumi_char_is_word(uint32_t code_point)
 
 // ---- NFC ------------------------------------------------------------------------------------------------------------
 
-// NFC_Quick_Check = Yes and combining class 0: never changed and never composed with what is before. A few large
-// ranges, not all such code points.
+// NFC_Quick_Check = Yes and combining class 0: the code point never changes and never composes with a preceding one.
+// Covers a few large ranges, not all such code points.
 static bool is_plain(uint32_t code_point)
 {
     return code_point < 0x300 || (code_point >= 0x4E00 && code_point <= 0x9FFF)
@@ -149,11 +148,11 @@ static bool is_plain(uint32_t code_point)
         || (code_point >= 0xFF01 && code_point <= 0xFF60);
 }
 
-// Copied through, and nothing composes across it.
+// The code point is copied, and nothing composes across it.
 static bool is_standalone(uint32_t code_point)
 {
-    // U+11A7 is one before the first trailing consonant of Hangul; utf8proc 2.8 takes it for a trailing consonant of
-    // index 0 and swallows it
+    // U+11A7 precedes the first trailing consonant of Hangul; utf8proc 2.8 takes it for a trailing consonant of index 0
+    // and drops it
     return code_point == 0x11A7 || in_ranges(s_nfc_apart, RANGE_COUNT(s_nfc_apart), code_point);
 }
 
@@ -167,7 +166,8 @@ bool sumi_nfc_is_plain(const char* text, size_t bytes)
 
 static int32_t combining_class(int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
 
-// Stable sort of one run of marks by combining class. Runs are short, except in hostile text.
+// Sorts a run of marks by combining class, stably. Runs are short except in hostile text: insertion sort for up to 32
+// marks, counting sort above.
 static sumi_result sort_marks(sumi_heap* heap, sumi_nfc_scratch* scratch, size_t begin, size_t end, sumi_error* error)
 {
     size_t count = end - begin;
@@ -195,7 +195,7 @@ static sumi_result normalize_stretch(sumi_heap* heap, sumi_text_buffer* out, sum
                                      const char* text, size_t bytes, sumi_error* error)
 {
     const utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    enum { MAX_DECOMPOSITION = 32 }; // canonical ones have at most 4 code points
+    enum { MAX_DECOMPOSITION = 32 }; // canonical decompositions have at most 4 code points
     size_t count = 0;
     for (size_t at = 0, length; at < bytes; at += length) {
         SUMI_TRY(
@@ -211,7 +211,7 @@ static sumi_result normalize_stretch(sumi_heap* heap, sumi_text_buffer* out, sum
         }
         count += (size_t)made;
     }
-    size_t run = 0; // begin of the marks before i
+    size_t run = 0; // begin of the run of marks that ends before i
     for (size_t i = 0; i <= count; i++) {
         if (i == count || combining_class(((int32_t*)scratch->points)[i]) == 0) {
             SUMI_TRY(sort_marks(heap, scratch, run, i, error));
@@ -261,7 +261,7 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scr
 
 bool sumi_cluster_ends(uint32_t before, uint32_t after, int32_t* state)
 {
-    const uint32_t any_mark = 0x0300; // stands for marks that utf8proc does not know yet
+    const uint32_t any_mark = 0x0300; // stands for marks that utf8proc does not know
     if (after >= 0x0897) {
         before = in_ranges(s_cluster_extend, RANGE_COUNT(s_cluster_extend), before) ? any_mark : before;
         after = in_ranges(s_cluster_extend, RANGE_COUNT(s_cluster_extend), after) ? any_mark : after;

@@ -1,12 +1,12 @@
-// Unigram: of all ways to cut a piece into vocabulary pieces, the one with the highest sum of scores (Viterbi, from
-// left to right).
+// Unigram: of all segmentations of a piece into vocabulary pieces, the one with the highest sum of scores (Viterbi,
+// from left to right).
 //
-//     place      0   1   2   3   4           node[e]: best known way to reach e, by its last piece [start, e)
-//     "▁cat"     |---▁c--|-a-|-t-|           starts are visited in rising order and only a strictly better way replaces one,
-//                |-▁-|-cat-------|           so among equals the earlier start, the longer last piece, stays
+//     position   0   1   2   3   4           node[e]: the best segmentation up to e, by its last piece [start, e)
+//     "▁cat"     |---▁c--|-a-|-t-|           starts are visited in rising order and only a strictly better score
+//                |-▁-|-cat-------|           replaces a node: among equals the longer last piece stays
 //
-// A character that no piece covers alone gets an unknown edge, 10 worse than the worst piece. Neighbouring unknowns
-// become one id.
+// A character that is not itself a piece gets an unknown edge, whose score is 10 below that of the worst piece.
+// Adjacent unknown characters become one id.
 #include "base/assert.h"
 #include "text/tokenizer_parts.h"
 
@@ -23,8 +23,8 @@ static void offer(node* end, double score, uint32_t start, uint32_t id)
     if (end->start == NONE || score > end->score) { *end = (node){score, start, id}; }
 }
 
-// One id, or several with byte fallback, for a stretch that no piece covers. The stretch as a whole may still be a
-// token: the reference looks.
+// Writes the ids of a run of unknown characters: one id, or several with byte fallback. As in the reference, the run as
+// a whole may still be a token.
 static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, size_t bytes, sumi_ids* out,
                                sumi_error* error)
 {
@@ -38,7 +38,7 @@ static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, si
         static const char s_digits[] = "0123456789ABCDEF";
         char name[6] = {'<', '0', 'x', '0', '0', '>'};
         size_t found = 0;
-        // all bytes have tokens, or none is used
+        // byte fallback is used only if every byte has a token
         for (int32_t pass = 0; pass < 2 && (pass == 0 || found == bytes); pass++) {
             for (size_t i = 0; i < bytes; i++) {
                 name[3] = s_digits[(unsigned char)text[i] >> 4];
@@ -71,10 +71,10 @@ sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, su
     node* nodes = scratch->nodes;
     nodes[0] = (node){0.0, 0, 0};
     for (size_t i = 1; i <= bytes; i++) { nodes[i].start = NONE; }
-    // every character boundary is reached: by a piece or an unknown edge
+    // every character boundary is reached, by a piece or by an unknown edge
     for (size_t start = 0, length; start < bytes; start += length) {
         length = sumi_utf8_length(piece + start);
-        SUMI_ASSERT(start + length <= bytes && nodes[start].start != NONE); // reached
+        SUMI_ASSERT(start + length <= bytes && nodes[start].start != NONE); // the start is reached
         bool covered = false;
         sumi_vocabulary_walk walk = {0};
         while (sumi_vocabulary_next(&unigram->vocabulary, &walk, piece + start, bytes - start)) {
@@ -87,12 +87,12 @@ sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, su
             offer(&nodes[start + length], nodes[start].score + unknown_score, (uint32_t)start, unigram->unknown_id);
         }
     }
-    // The way back gives the pieces in reverse: turn the links around, then walk forward.
+    // Following the starts gives the pieces in reverse: reverse the links, then follow them forwards.
     uint32_t end = (uint32_t)bytes, next = NONE;
     while (end != 0) {
         uint32_t start = nodes[end].start;
         SUMI_ASSERT(start < end);
-        nodes[end].start = next; // from now on: the end of the piece after this one
+        nodes[end].start = next; // from now on: the end of the next piece
         next = end;
         end = start;
     }

@@ -2,8 +2,8 @@
 #include "base/assert.h"
 #include <string.h>
 
-// FNV-1a over the bytes, so that the hash of a prefix is a step on the way to the hash of the whole; its weak bits are
-// mixed afterwards.
+// FNV-1a over the bytes, so that the hash of a text is computed from the hash of its prefix. hash_mix afterwards
+// strengthens the weak bits.
 #define HASH_BEGIN 0xCBF29CE484222325u
 
 static uint64_t hash_step(uint64_t hash, char byte) { return (hash ^ (unsigned char)byte) * 0x100000001B3u; }
@@ -22,7 +22,7 @@ static uint64_t hash_text(const char* text, size_t bytes)
     return hash;
 }
 
-// A slot is the top byte of the mixed hash and entry + 1; the place comes from the low bits.
+// A hash slot holds the top byte of the mixed hash and entry + 1. Its position in the table comes from the low bits.
 static uint32_t slot_of(uint64_t mixed, size_t entry)
 {
     SUMI_ASSERT(entry < SUMI_VOCABULARY_MAX_COUNT);
@@ -72,7 +72,8 @@ sumi_result sumi_vocabulary_begin(sumi_vocabulary* vocabulary, sumi_heap* heap, 
         return sumi_out_of_memory(error, vocabulary->slot_count * sizeof *vocabulary->slots, "a vocabulary");
     }
     if (with_prefixes) {
-        uint32_t log2_bits = 15; // about 16 bits per token: a quarter of them set with the 250,002 tokens of XLM-R
+        // about 16 bits per token; with the 250,002 tokens of XLM-R a quarter of the bits are set
+        uint32_t log2_bits = 15;
         while (log2_bits < 28 && ((size_t)1 << log2_bits) < expected_count * 16) { log2_bits++; }
         vocabulary->prefix_shift = 64 - log2_bits;
         vocabulary->prefixes = sumi_alloc_zero(heap, ((size_t)1 << log2_bits) / 8);
@@ -119,7 +120,7 @@ bool sumi_vocabulary_is_joined(const sumi_vocabulary* vocabulary, uint32_t entry
 
 static uint32_t find_hashed(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint64_t mixed)
 {
-    SUMI_ASSERT(vocabulary->count < vocabulary->slot_count); // an empty slot ends every search
+    SUMI_ASSERT(vocabulary->count < vocabulary->slot_count); // an empty hash slot ends every search
     for (size_t place = (size_t)mixed & (vocabulary->slot_count - 1);;
          place = (place + 1) & (vocabulary->slot_count - 1)) {
         uint32_t slot = vocabulary->slots[place];
@@ -274,7 +275,7 @@ void sumi_merges_destroy(sumi_merges* merges)
     *merges = (sumi_merges){0};
 }
 
-// The slot that holds the pair, or the empty one where it belongs.
+// The hash slot that holds the pair, or the empty one where the pair belongs.
 static uint32_t* merge_slot(const sumi_merges* merges, uint32_t left, uint32_t right, uint64_t mixed)
 {
     SUMI_ASSERT(merges->slots != NULL && merges->count < merges->slot_count);
@@ -296,7 +297,7 @@ static sumi_result merges_rehash(sumi_merges* merges, sumi_error* error)
     uint32_t* slots = sumi_alloc_zero(merges->heap, old_count * 2 * sizeof *slots);
     if (slots == NULL) { return sumi_out_of_memory(error, old_count * 2 * sizeof *slots, "the merges of a tokenizer"); }
     const sumi_merge* list = merges->list;
-    for (size_t i = 0; i < old_count; i++) { // over the slots, not the list: replaced merges stay replaced
+    for (size_t i = 0; i < old_count; i++) { // over the hash slots, not the list: replaced merges stay replaced
         if (old[i] != 0) {
             const sumi_merge* merge = &list[slot_entry(old[i])];
             slot_put(slots, old_count * 2, hash_pair(merge->left, merge->right), slot_entry(old[i]));

@@ -1,11 +1,12 @@
-// A backtracking regex engine gives the first alternative that matches, not the longest. Written out, in order:
+// A backtracking regex engine takes the first alternative that matches, not the longest. The alternatives, in order:
 //
 //     1  's 't 're 've 'm 'll 'd    any case; U+017F folds to s
-//     2  [^\r\n L N]? L+            one character of any other kind may lead: a blank, a quote, a mark
-//     3  N                          digits stand alone
-//     4  " "? [^\s L N]+ [\r\n]*    symbols, with one blank before and line ends after
+//     2  [^\r\n L N]? L+            one other character may precede the letters: a space, a quote, a mark
+//     3  N                          each digit is a match of its own
+//     4  " "? [^\s L N]+ [\r\n]*    symbols, with one space before and line ends after
 //     5  \s* [\r\n]+                a run of white space up to its last line end
-//     6  \s+ (?!\S)                 a run of white space; its last character is left to the next word, except at the end of the text
+//     6  \s+ (?!\S)                 a run of white space without its last character, which is left to the next word;
+//                                   at the end of the text the whole run
 //     7  \s+
 #include "text/word_split.h"
 #include "base/assert.h"
@@ -13,7 +14,7 @@
 
 static bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
-// The class of the character at `at`, and its bytes; no character at the end of the text.
+// Gives the class and the length in bytes of the character at `at`. False at the end of the text.
 static bool class_at(const char* text, size_t bytes, size_t at, sumi_char_class* out_class, size_t* out_length)
 {
     SUMI_ASSERT(bytes > 0);

@@ -1,14 +1,14 @@
-// The pre-tokenizer of Qwen2 and Qwen3: where their regular expression cuts a text.
+// The pre-tokenizer of Qwen2 and Qwen3: splits a text as their regular expression does.
 #ifndef SUMI_TEXT_WORD_SPLIT_H
 #define SUMI_TEXT_WORD_SPLIT_H
 #include <stddef.h>
 
-// The pattern this file implements, as it stands in tokenizer.json.
+// The regular expression that sumi_word_split_qwen implements, as in tokenizer.json.
 #define SUMI_WORD_SPLIT_QWEN                                                                                           \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "                                              \
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-// Bytes of the match at text[0], `bytes` > 0, valid UTF-8. Every text is covered: each position matches at least one
-// character.
+// The length in bytes of the match at text[0]; requires bytes > 0 and valid UTF-8. The match has at least one
+// character, so matches cover every text.
 size_t sumi_word_split_qwen(const char* text, size_t bytes);
 #endif

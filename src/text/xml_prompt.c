@@ -1,12 +1,12 @@
-// The text is made twice: once to check every value and count bytes, and once more into a buffer that is large enough.
-// So a buffer never holds half a text.
+// The text is produced twice: the first pass checks every value and counts bytes, the second writes into a buffer of
+// sufficient size. So a buffer never holds a partial text.
 #include "text/xml_prompt.h"
 #include "text/unicode.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-// A member of a struct of texts, and its tag.
+// A text member of a struct and its tag.
 typedef struct field {
     const char *tag, *member;
     size_t offset;
@@ -17,7 +17,7 @@ typedef struct field {
     }
 
 static const field s_character_fields[] = {
-    FIELD(sumi_xml_character, "n", name), // the captions call it so
+    FIELD(sumi_xml_character, "n", name), // the tag of a name in the captions
     FIELD(sumi_xml_character, "gender", gender),
     FIELD(sumi_xml_character, "appearance", appearance),
     FIELD(sumi_xml_character, "clothing", clothing),
@@ -43,7 +43,7 @@ static const field s_tag_fields[] = {
     FIELD(sumi_xml_tags, "extra_tags", extra_tags),
 };
 #define FIELD_COUNT(fields) ((int32_t)(sizeof(fields) / sizeof((fields)[0])))
-// A member that is added without a line above would be dropped in silence.
+// Fails to compile if a struct has a member without a line above.
 _Static_assert(sizeof(s_character_fields) / sizeof(field) * sizeof(char*) == sizeof(sumi_xml_character),
                "a field each");
 _Static_assert(sizeof(s_tag_fields) / sizeof(field) * sizeof(char*) == sizeof(sumi_xml_tags), "a field each");
@@ -75,7 +75,7 @@ static void begin_line(output* out)
     if (out->bytes != 0) append_string(out, "\n");
     for (int32_t i = 0; i < out->indent; i++) append_string(out, " ");
 }
-static void end_group(output* out) // an empty line before the next one, which has no indent
+static void end_group(output* out) // leaves an empty line, without indent, before the next group
 {
     if (out->bytes != 0) append_string(out, "\n");
 }
@@ -84,15 +84,16 @@ static void end_group(output* out) // an empty line before the next one, which h
 
 typedef struct value {
     const char* text;
-    size_t bytes; // 0: there is none
+    size_t bytes; // 0: no value
 } value;
 
-// Takes white space off both ends. `where` and `member` name the value: characters[2]. and action.
+// Removes white space from both ends and checks the UTF-8. `where` and `member` name the value in messages:
+// "characters[2]." and "action".
 static sumi_result read_member(const char* text, const char* where, const char* member, value* out, sumi_error* error)
 {
     *out = (value){0};
     const size_t bytes = text == NULL ? 0 : strlen(text);
-    size_t first = bytes, end = 0; // of what is no white space
+    size_t first = bytes, end = 0; // of the text without white space at its ends
     for (size_t at = 0; at < bytes;) {
         bool valid;
         size_t length = sumi_utf8_part(text + at, bytes - at, &valid);
