@@ -1,19 +1,19 @@
-// softmax(q k^T * scale + mask) v without the score matrix (online softmax: Milakov & Gimelshein 2018; Rabe & Staats
-// 2021).
-//
-//   work item = a group of queries of one head of one sequence
+// Attention, softmax(q k^T * scale + mask) v, without the score matrix (online softmax: Milakov & Gimelshein 2018; Rabe
+// & Staats 2021). A loop item is a group of queries of one head of one sequence:
 //
 //     for each block of keys:
-//         pack k (transposed) and v into panels                                                  B of two products
-//         for each tile of queries:  S = (q * scale) k^T       14 x keys, in L1
+//         pack k (transposed) and v into panels                              operands B of the two products
+//         for each tile of queries:  S = (q * scale) k^T                     14 x keys floats, in L1
 //                                    m' = max(m, S)  P = exp(S - m')  l = l exp(m - m') + sum P
-//                                    O = O exp(m - m') + P v                                     O of the whole group stays in the worker's memory
+//                                    O = O exp(m - m') + P v                 O of the group is in the worker's memory
 //     y = O / l
 //
-// The key blocks begin at the sequence's first key, so a query's result does not depend on its group. A block whose
-// keys are all masked for a query changes nothing (its exponentials are 0, its correction 1), so skipping it is exact.
+// Key blocks are counted from the sequence's first key, so a query's result does not depend on its group. A block whose
+// keys are all masked for a query changes nothing (its exponentials are 0, its correction factor is 1), so skipping it
+// is exact.
 //
-// 1088 tokens x 16 heads x 64 reach 190 of a core's 256 GFLOP/s: 71 % of the time in the two products, 15 % in the
+// 1088 tokens x 16 heads x 64 columns reach 190 of a core's 256 GFLOP/s: 71 % of the time is in the two products, 15 %
+// in the exponentials, 5 % in scaling q and O.
 // exponentials, 5 % in scaling q and O.
 #include "base/assert.h"
 #include "base/integers.h"
@@ -21,8 +21,8 @@
 #include <math.h>
 #include <string.h>
 
-// Queries that share packed keys: more cost memory, fewer pack the keys more often. Keys per block: what S's tile
-// holds, halved for the wide heads of a VAE.
+// group_queries: queries that share packed keys. More queries take more memory; fewer pack the keys more often.
+// block_keys: keys per block, as many as a tile of S holds, half as many for the wide heads of a VAE.
 static int32_t group_queries(int32_t dim) { return dim <= 128 ? 512 : dim <= 256 ? 256 : 128; }
 static int32_t block_keys(int32_t dim) { return dim <= 256 ? 256 : 128; }
 
@@ -31,7 +31,7 @@ typedef struct attention_loop {
     const float* qkv;
     float* y;
     int64_t stride, y_stride;
-    int32_t group_parts; // parts of one head that are worked on together
+    int32_t group_parts; // consecutive work ranges (query blocks) of one head in one loop item
 } attention_loop;
 
 static int32_t sequence_rows(const sumi_sequence* sequence, int32_t span_count)
@@ -52,7 +52,7 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
                    int32_t query_end, float* memory)
 {
     SUMI_ASSERT(query_begin >= 0 && query_begin < query_end);
-    // what the worker's memory holds
+    // the capacity of the worker's memory
     SUMI_ASSERT(query_end - query_begin <= group_queries(loop->run->op->u.attention.dim));
     SUMI_ASSERT(head >= 0 && head < loop->run->op->u.attention.q_heads);
     const sumi_cpu_run* run = loop->run;
@@ -69,7 +69,7 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
     const float* k = loop->qkv + op->u.attention.k_column + kv_head * dim;
     const float* v = loop->qkv + op->u.attention.v_column + kv_head * dim;
     float* a = memory; // q tile
-    // scores, then probabilities: A of the second product
+    // scores, then probabilities: operand A of the second product
     float* s = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
     float* k_panels = s + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
     float* v_panels = k_panels + (size_t)block * (size_t)dim;
@@ -84,7 +84,7 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
     int32_t tiles = sumi_divide_up(queries, tile_rows), height = sumi_divide_up(queries, tiles);
     for (int32_t key = 0; key < key_count; key += block) {
         int32_t keys = sumi_min_int(block, key_count - key);
-        // a query at i sees keys (i - window, i] when causal, (i - window, i + window) when only windowed
+        // query i sees keys (i - window, i] if causal, (i - window, i + window) if only windowed
         if ((causal && key > query_end - 1) || (window > 0 && !causal && key >= query_end - 1 + window)) { break; }
         if (window > 0 && key + keys - 1 <= query_begin - window) { continue; }
         int32_t key_panels = sumi_divide_up(keys, tile_cols);
@@ -126,7 +126,7 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
                 float* row = s + r * SUMI_CPU_A_STRIDE;
                 int32_t query = first + r;
                 for (int32_t i = 0; window > 0 && i < keys && key + i <= query - window; i++) { row[i] = -INFINITY; }
-                // the first key that the query does not see
+                // `after` is the first key that the query does not see
                 int32_t after = causal ? query + 1 : window > 0 ? query + window : key + keys;
                 for (int32_t i = after > key ? after - key : 0; i < keys; i++) { row[i] = -INFINITY; }
                 float older = kernels->softmax(row, keys, &max[t + r], &sum[t + r]);
@@ -148,7 +148,8 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
     }
 }
 
-// Items are groups of parts in the op's order of parts; a group never crosses a head, so it is cut where heads end.
+// Loop items are groups of the op's work ranges, in their order. A group does not cross a head: the last group of a
+// head may be smaller.
 static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     SUMI_ASSERT(begin >= 0 && begin < end);
@@ -159,7 +160,7 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
     for (int32_t i = 0; i < op->u.attention.sequence_count && item < end; i++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
         int32_t queries = sumi_sequence_queries(sequence), blocks = sumi_divide_up(queries, query_block);
-        int32_t first = sequence->query_first > 0 ? sequence->span[0].count : 0; // where they begin in the sequence
+        int32_t first = sequence->query_first > 0 ? sequence->span[0].count : 0; // first query's index in the sequence
         for (int32_t head = 0; head < op->u.attention.q_heads && item < end; head++, part += blocks) {
             int32_t from = loop->run->part_begin > part ? loop->run->part_begin - part : 0,
                     to = sumi_min_int(blocks, loop->run->part_end - part);
@@ -195,7 +196,7 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
                            .y = sumi_cpu_value(run, op->out),
                            .stride = sumi_cpu_cols(run, op->in[0]),
                            .y_stride = sumi_cpu_cols(run, op->out)};
-    // a part larger than a group would not fit the worker's memory: the plan's query_block is far below
+    // a work range larger than a group would not fit the worker's memory; the plan's query_block is far smaller
     loop.group_parts = group_queries(op->u.attention.dim) / op->u.attention.query_block;
     if (loop.group_parts < 1) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a query block of %d is too large for the processor backend",

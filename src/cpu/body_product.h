@@ -1,11 +1,13 @@
-// The matrix product's inner loops over vector.h. Included by kernels_*.c only, after SUMI_TILE_ROWS and
-// SUMI_TILE_VECTORS.
+// The inner loops of the matrix product, written with vector.h. Included only by kernels_*.c, which define
+// SUMI_TILE_ROWS and SUMI_TILE_VECTORS before. For each k of the depth: 2 loads of B, one broadcast of A per row, rows
+// x 2 multiply-adds into registers.
 //
 //              tile_cols = SUMI_TILE_VECTORS vectors
-//        B     [ b0 | b1 ]            one step of depth: 2 loads of B, one broadcast of A per row, rows x 2 multiply-adds into registers
+//        B     [ b0 | b1 ]
 //   A  a(r,k)  [ acc(r,0) | acc(r,1) ]
 //
-// 14 x 2 accumulators + 2 of B + 1 broadcast = 31 of AVX-512's 32 registers; 6 x 2 of AVX2's 16; 4 x 2 of SSE's 16.
+// Registers: 14 x 2 accumulators + 2 of B + 1 broadcast = 31 of AVX-512's 32; AVX2 has 16 for 6 x 2 accumulators, SSE
+// 16 for 4 x 2.
 #ifndef SUMI_CPU_BODY_PRODUCT_H
 #define SUMI_CPU_BODY_PRODUCT_H
 #include "base/dtype.h"
@@ -51,7 +53,7 @@ static ALWAYS_INLINE void tile_rows(const int32_t rows, const int32_t vectors, i
     }
 }
 
-// A body for every height, so that a low last tile does no wasted work.
+// One specialisation for each number of rows, so that a tile with fewer rows does no wasted work.
 static ALWAYS_INLINE void tile_by_height(int32_t rows, const int32_t vectors, int32_t depth, const float* a,
                                          const float* b, float* c, ptrdiff_t c_stride, bool first)
 {
@@ -84,20 +86,21 @@ static void product_tile(int32_t rows, int32_t depth, const float* a, const floa
     tile_by_height(rows, SUMI_TILE_VECTORS, depth, a, b, c, c_stride, first);
 }
 
-// The first half of the columns: a panel that has no more of them would waste half of the work.
+// Computes the first half of the columns only, for a panel that has no more: the full tile would waste half of the
+// work.
 static void product_half_tile(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride,
                               bool first)
 {
     tile_by_height(rows, SUMI_TILE_VECTORS / 2, depth, a, b, c, c_stride, first);
 }
 
-// ---- Packing: SUMI_LANES rows x SUMI_LANES of depth are loaded as vectors and transposed in registers ---------------
+// ---- Packing: SUMI_LANES rows x SUMI_LANES of the depth are loaded as vectors and transposed in registers ----------
 #if SUMI_LANES == 16
 static ALWAYS_INLINE void transpose(vec v[16])
 {
     __m512 t[16];
     UNROLL
-    for (int32_t i = 0; i < 16; i += 4) { // 4 x 4 blocks inside the 128-bit lanes
+    for (int32_t i = 0; i < 16; i += 4) { // 4 x 4 transposes inside the 128-bit lanes
         __m512 a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpackhi_ps(v[i], v[i + 1]);
         __m512 c = _mm512_unpacklo_ps(v[i + 2], v[i + 3]), d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
         t[i] = _mm512_shuffle_ps(a, c, 0x44);
@@ -106,7 +109,7 @@ static ALWAYS_INLINE void transpose(vec v[16])
         t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
     }
     UNROLL
-    for (int32_t i = 0; i < 4; i++) { // then the 4 x 4 lanes
+    for (int32_t i = 0; i < 4; i++) { // then a 4 x 4 transpose of the 128-bit lanes
         __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x44), b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xee);
         __m512 c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x44), d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xee);
         v[i] = _mm512_shuffle_f32x4(a, c, 0x88);
@@ -214,7 +217,7 @@ static void product_pack_bf16(float* panel, const void* const* rows, int32_t cou
     pack(SOURCE_BF16, panel, rows, count, depth);
 }
 
-// ---- Few rows: W is read once, straight from where it lies, and nothing is packed -----------------------------------
+// ---- Few rows: W is read once, directly from the file's memory, and not packed -------------------------------------
 static ALWAYS_INLINE void dot_rows(source_type type, const float* x, ptrdiff_t x_stride, const int32_t rows,
                                    const void* w, int32_t depth, float* y, ptrdiff_t y_stride)
 {

@@ -1,11 +1,11 @@
-// Row operations over vector.h: activations, norms, rotary, softmax. Included by kernels_*.c only.
+// Row operations written with vector.h: activations, norms, rotary embedding, softmax. Included only by kernels_*.c.
 #ifndef SUMI_CPU_BODY_ROWS_H
 #define SUMI_CPU_BODY_ROWS_H
 #include "cpu/kernels.h"
 #include "cpu/vector.h"
 
-// The two rare activations go through the C library, lane by lane. Here as elsewhere in double, rounded once: C
-// libraries agree on that, and their float functions differ.
+// The two rare activations call the C library for each element. As everywhere in the CPU backend, they compute in
+// double and round once: the double functions of different C libraries agree, their float functions do not.
 static inline vec act_by_lane(sumi_activation activation, vec x)
 {
     float lanes[SUMI_LANES];
@@ -24,7 +24,7 @@ static inline vec act(sumi_activation activation, vec x)
     case SUMI_ACT_NONE: return x;
     case SUMI_ACT_SILU: return x * vec_sigmoid(x);
     case SUMI_ACT_QUICK_GELU: return x * vec_sigmoid(x * vec_all(1.702f));
-    case SUMI_ACT_GELU_TANH: { // (1 + tanh u) / 2 is the sigmoid of 2 u
+    case SUMI_ACT_GELU_TANH: { // (1 + tanh u) / 2 = sigmoid(2 u)
         vec u = x * vec_fma(x * x, vec_all(0.044715f * 1.59576912f), vec_all(1.59576912f));
         return x * vec_sigmoid(u);
     }
@@ -34,8 +34,8 @@ static inline vec act(sumi_activation activation, vec x)
     return act_by_lane(activation, x);
 }
 
-// Runs the statement for whole vectors with LOAD / STORE, then once for the rest with the partial ones: the rest sees
-// the same arithmetic.
+// Runs the statement for whole vectors, then once for the remaining elements, for which LOAD and STORE access part of a
+// vector. All elements get the same arithmetic.
 #define FOR_VECTORS(count, statement)                                                                                  \
     do {                                                                                                               \
         int32_t i = 0;                                                                                                 \
@@ -54,7 +54,7 @@ static inline vec act(sumi_activation activation, vec x)
 
 static void rows_activate(sumi_activation activation, float* y, const float* x, size_t count)
 {
-    for (size_t done = 0; done < count; done += 1u << 20) { // counts beyond int32 go in pieces
+    for (size_t done = 0; done < count; done += 1u << 20) { // pieces, because a count may exceed int32_t
         int32_t piece = count - done < (1u << 20) ? (int32_t)(count - done) : 1 << 20;
         const float* from = x + done;
         float* to = y + done;
@@ -89,7 +89,7 @@ static void rows_finish(const sumi_cpu_finish* finish, float* y, const float* c,
     });
 }
 
-// Four running sums hide the latency of the additions; they are joined in a fixed order.
+// Four running sums hide the latency of the additions; they are added in a fixed order.
 static float rows_sum(const float* x, int32_t count)
 {
     vec sums[4] = {vec_all(0), vec_all(0), vec_all(0), vec_all(0)};
@@ -113,7 +113,7 @@ static float rows_sum_squares(const float* x, float mean, int32_t count)
         }
     }
     const float* tail = x + at;
-    float filled[SUMI_LANES]; // the lanes beyond the end hold the mean, so that they add nothing
+    float filled[SUMI_LANES]; // lanes past the end hold the mean, so that they add 0
     FOR_VECTORS(count - at, {
         vec v = LOAD(tail);
         if (part) {

@@ -1,12 +1,12 @@
-// Convolution as a matrix product over pixels (rows) and taps x channels (depth), without writing the taps out: a tile
-// of A is gathered from the picture just before it is used. Pictures are NHWC, so each tap of a pixel is one run of
+// Convolution as a matrix product over pixels (rows) and taps x channels (depth) without storing the taps: each tile of
+// A is gathered from the picture just before use. Pictures are NHWC, so a tap of a pixel is a contiguous run of
 // channels.
 //
-//     A(pixel, tap * ci + c) = x[pixel's input row + ky][its column + kx][c], 0 outside        B(tap * ci + c, co) = weight[co][c][tap]
+//     A(pixel, tap * ci + c) = x[pixel's input row + ky][pixel's input column + kx][c], 0 outside
+//     B(tap * ci + c, co)    = weight[co][c][tap]
 //
-// The weights are reordered into panels once and shared by all workers (9.4 MB for 512 -> 512); the next slice of the
-// same op finds them ready.
-// Upsampling by 2 (nearest) is a shift of the input coordinates. A 1x1 convolution is the same with one tap.
+// The weights are reordered into panels once, for all workers (9.4 MB for 512 -> 512 channels); the next slice of the
+// same op reuses the panels. Upsampling by 2 (nearest) shifts the input coordinates. A 1x1 convolution has one tap.
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cpu/ops_cpu.h"
@@ -14,9 +14,10 @@
 
 typedef struct conv_source {
     const float* x;
-    int32_t height, width, channels; // of the input as it lies
+    int32_t height, width, channels; // of the stored input, before upsampling
     int32_t out_width, kernel, stride, pad, shift;
-    // above: first row of the output in the input, as a strip begins; pitch: floats from pixel to pixel
+    // above: input row at which the output's first row lies (an output may be a strip); pitch: floats from pixel to
+    // pixel
     int32_t above, pitch;
 } conv_source;
 
@@ -26,7 +27,7 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
     const conv_source* source = product->source;
     const int32_t channels = source->channels, kernel = source->kernel;
     const int32_t height = source->height << source->shift, width = source->width << source->shift;
-    // Where neighbours lie side by side, the taps of a row are one run.
+    // If adjacent pixels are contiguous in memory, the taps of a kernel row are one run.
     const bool has_runs = source->shift == 0 && source->pitch == channels;
     const int32_t first_tap = k / channels, first_ky = first_tap / kernel, first_kx = first_tap % kernel;
     int32_t y = row / source->out_width + (source->above << source->shift), x = row % source->out_width;
@@ -60,7 +61,7 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
     }
 }
 
-// Items are output channels' panels, or, for a narrow product, rows of B.
+// Loop items are panels of output channels, or rows of B for a narrow product (sumi_cpu_is_narrow).
 static void pack_panels(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     SUMI_ASSERT(begin >= 0 && begin < end);
@@ -146,7 +147,7 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
                                 .load = load_taps,
                                 .source = &source};
     product.y = sumi_cpu_value(run, op->out);
-    product.y_stride = sumi_cpu_pitch(run, op->out); // the residual's, too
+    product.y_stride = sumi_cpu_pitch(run, op->out); // also the residual's
     product.residual = sumi_cpu_value(run, op->in[1]);
     product.finish = (sumi_cpu_finish){op->bias == NULL ? NULL : bias, NULL, SUMI_ACT_NONE, false, 1.0f};
     sumi_cpu_product_run(&product);

@@ -1,4 +1,4 @@
-// The runner: arena and scratch, the table from op kind to function, and what the slices of a run share.
+// The runner: arena and scratch memory, the table from op kind to function, and the state that a run's slices share.
 #include "cpu/cpu.h"
 #include "base/assert.h"
 #include "base/platform.h"
@@ -7,25 +7,25 @@
 #include <string.h>
 
 typedef struct sumi_cpu {
-    sumi_runner runner; // first: the engine holds this
+    sumi_runner runner; // must be first: the engine holds its address
     sumi_heap* heap;
     sumi_workers* workers;
     const sumi_cpu_kernels* kernels;
     sumi_rates rates;
     char device[64];
     unsigned char* arena;
-    unsigned char* scratch; // shared part, then one part per worker
+    unsigned char* scratch; // the shared region, then one region per worker
     uint64_t arena_bytes, scratch_bytes;
-    // whose scratch layout is in `layout`: asked for on every op, so remembered from reserve and start
+    // plan whose scratch layout is in `layout`: every op needs the layout, so reserve and start compute it once
     const sumi_plan* layout_plan;
     sumi_cpu_scratch layout;
-    // the op whose slice ran last: what it left in the shared part is good for its next slice
+    // op of the slice that ran last: its content of the shared region is valid for its next slice
     const sumi_op* shared_owner;
 } sumi_cpu;
 
 typedef struct op_entry {
     sumi_cpu_op* run;
-    // NULL: none
+    // NULL: needs no scratch
     sumi_cpu_scratch (*scratch)(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);
 } op_entry;
 
@@ -96,7 +96,7 @@ static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* pl
     return scratch.shared_bytes + scratch.worker_bytes * (uint64_t)sumi_workers_count(cpu->workers);
 }
 
-// The old block goes first, so that the peak is not both.
+// Frees the old block first, so that the peak does not include both.
 static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
                                sumi_error* error)
 {
@@ -110,7 +110,7 @@ static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* 
 
 static sumi_result cpu_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
 {
-    SUMI_ASSERT(plan->arrange == NULL); // ops run one by one here, and every value is stored
+    SUMI_ASSERT(plan->arrange == NULL); // this backend runs ops one by one and stores every value
     sumi_cpu* cpu = (sumi_cpu*)runner;
     remember_layout(cpu, plan);
     SUMI_TRY(grow_memory(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan),
@@ -160,7 +160,7 @@ static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op
     SUMI_ASSERT(part_begin >= 0 && counter >= 0 && op->part_rows >= 1);
     SUMI_ASSERT(cpu->arena_bytes >= plan->arena_bytes);
     if (cpu->layout_plan != plan) {
-        remember_layout(cpu, plan); // two plans take turns
+        remember_layout(cpu, plan); // two plans run alternately
     }
     sumi_cpu_run run = {.kernels = cpu->kernels,
                         .workers = cpu->workers,
@@ -240,7 +240,8 @@ static const sumi_runner_functions functions = {.destroy = cpu_destroy,
                                                 .run = cpu_run,
                                                 .idle = cpu_idle};
 
-// How fast this core multiplies, measured on a tile for half a millisecond. The engine refines it while running.
+// Measures this core's speed of multiplication on a tile for half a millisecond. The engine refines the rate while
+// running.
 static sumi_rates measure_rates(const sumi_cpu* cpu, float* memory)
 {
     const sumi_cpu_kernels* kernels = cpu->kernels;
@@ -252,15 +253,15 @@ static sumi_rates measure_rates(const sumi_cpu* cpu, float* memory)
         kernels->tile(kernels->tile_rows, SUMI_CPU_DEPTH, a, b, c, SUMI_CPU_MAX_TILE_COLS, true);
         now = sumi_clock_ns();
         if (i == 0) {
-            begin = now; // the first one warms up
+            begin = now; // the first tile warms up
         } else {
             work += 2.0 * kernels->tile_rows * kernels->tile_cols * SUMI_CPU_DEPTH;
         }
     }
     double us = (double)(now - begin) / 1000.0, per_worker = us > 0.0 ? work / us : 1e4;
     int32_t workers = sumi_workers_count(cpu->workers);
-    // 0.8: packing, finishing and the last item of a loop. Memory is shared, so it does not grow with workers beyond a
-    // few.
+    // 0.8 accounts for packing, finishing rows and the last item of a loop. Workers share the memory bandwidth, so it
+    // is taken to grow with up to four workers only.
     return (sumi_rates){0.8 * per_worker * workers, 8000.0 * (workers < 4 ? workers : 4), workers > 1 ? 6.0 : 1.0};
 }
 
@@ -289,7 +290,7 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     size_t floats = SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS
                   + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_MAX_TILE_COLS;
     sumi_cpu* cpu = sumi_alloc_zero(heap, sizeof *cpu);
-    float* memory = sumi_alloc_zero(heap, floats * sizeof(float)); // of the measurement
+    float* memory = sumi_alloc_zero(heap, floats * sizeof(float)); // for the measurement
     if (cpu == NULL || memory == NULL) {
         sumi_free(heap, cpu);
         sumi_free(heap, memory);

@@ -1,8 +1,9 @@
-// The inner loops with AVX-512 (F, BW, DQ, VL). The instruction set is chosen here, not by compiler flags, so that one
-// build runs everywhere.
+// The inner loops with AVX-512 (F, BW, DQ, VL). This file selects the instruction set, not compiler flags, so that one
+// build runs on every processor.
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)) && !defined(__clang__)
-// or a tile's sums stay in memory, each access with its check: such builds are for tests, which then take twice as long
+// With the -O1 of the sanitizer builds gcc keeps a tile's accumulators in memory and checks each access, and the tests
+// take twice as long.
 #pragma GCC optimize("O2")
 #endif
 #include "base/dtype.h"
@@ -27,5 +28,5 @@ const sumi_cpu_kernels sumi_cpu_kernels_avx512 = SUMI_CPU_KERNEL_TABLE("AVX-512"
 #pragma clang attribute pop
 #endif
 #else
-typedef int sumi_cpu_kernels_avx512_is_for_x86; // C wants one declaration per file
+typedef int sumi_cpu_kernels_avx512_is_for_x86; // a C file needs at least one declaration
 #endif

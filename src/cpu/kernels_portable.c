@@ -1,6 +1,7 @@
-// The inner loops in portable C: 4-float vectors that the compiler maps to SSE2, NEON or plain floats.
+// The inner loops in portable C: vectors of 4 floats, which the compiler maps to SSE2, NEON or scalar code.
 #if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)) && !defined(__clang__)
-// or a tile's sums stay in memory, each access with its check: such builds are for tests, which then take twice as long
+// With the -O1 of the sanitizer builds gcc keeps a tile's accumulators in memory and checks each access, and the tests
+// take twice as long.
 #pragma GCC optimize("O2")
 #endif
 #define SUMI_LANES 4

@@ -1,4 +1,5 @@
-// Ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the VAE's ends.
+// Ops on latents (float, one row per channel plane): patches, noise, guidance, solver, preview, the VAE's input and
+// output.
 #include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
@@ -8,7 +9,7 @@ typedef struct latent_loop {
     sumi_cpu_run* run;
     const float *x, *y, *h, *v, *noise, *clean, *mask;
     float *out, *y_out, *h_out;
-    const float* row; // of the step table
+    const float* row; // row of the step table
     int32_t plane;    // floats per channel plane
 } latent_loop;
 
@@ -19,8 +20,8 @@ static void over_items(latent_loop* loop, sumi_loop_body* body)
 }
 
 // ---- PATCHIFY, UNPATCHIFY -------------------------------------------------------------------------------------------
-// Token (h, w), feature (ph * 2 + pw) * channels + c, by channel c * 4 + ph * 2 + pw  <->  latent[c][2 h + ph][2 w + pw].
-// An item of the loop is a sequence.
+// Token (h, w), feature (ph * 2 + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. With by_channel the feature
+// is c * 4 + ph * 2 + pw. A loop item is a sequence.
 static void move_patches(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -32,7 +33,7 @@ static void move_patches(int32_t begin, int32_t end, int32_t worker_index, void*
     int32_t cols = sumi_cpu_cols(loop->run, from_latent ? op->out : op->in[0]);
     int32_t pixel_step = op->u.patch.by_channel ? 1 : channels, channel_step = op->u.patch.by_channel ? 4 : 1;
     for (int32_t s = loop->run->row_begin + begin; s < loop->run->row_begin + end; s++) {
-        // the latent of a sequence: its item's when reading, its own when writing predictions
+        // patchify reads the latent of the sequence's item; unpatchify writes the sequence's own prediction
         int64_t latent = (int64_t)(from_latent ? op->u.patch.items[s] : s) * channels * loop->plane;
         for (int32_t t = 0; t < tokens; t++) {
             int64_t row = (int64_t)(op->u.patch.row_begin[s] + t) * cols;
@@ -62,7 +63,7 @@ sumi_result sumi_cpu_patchify(sumi_cpu_run* run)
 }
 sumi_result sumi_cpu_unpatchify(sumi_cpu_run* run) { return sumi_cpu_patchify(run); }
 
-// ---- ADD_NOISE, SOLVE: an item is a channel plane -------------------------------------------------------------------
+// ---- ADD_NOISE, SOLVE: a loop item is a channel plane ---------------------------------------------------------------
 static void add_noise(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -88,8 +89,8 @@ sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// a x + b y + c v + d h over the terms whose factor is not 0: a state that a solver never wrote may hold anything.
-// Products and sums in single steps, as the references.
+// a x + b y + c v + d h over the terms whose factor is not 0: a state that the solver has not written yet may hold
+// anything. Each product and sum is rounded on its own, as in the references.
 static float combine(const float factors[4], const float values[4])
 {
     float sum = 0.0f;
@@ -152,7 +153,7 @@ sumi_result sumi_cpu_solve(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- GUIDE, PREVIEW: an item is a picture ---------------------------------------------------------------------------
+// ---- GUIDE, PREVIEW: a loop item is a picture -----------------------------------------------------------------------
 static double length_of(const float* x, int64_t count)
 {
     double sum = 0.0;
@@ -160,7 +161,8 @@ static double length_of(const float* x, int64_t count)
     return sqrt(sum);
 }
 
-// Each token of `v` as long as that of `positive`. Channels first, then rows, then columns: the order of the GPU's sums.
+// Scales each token of `v` to the length of the same token of `positive`. Sums run over channels, then rows, then
+// columns, as on the GPU.
 static void rescale_tokens(const sumi_op_guide* guide, const float* positive, float* v, int32_t plane)
 {
     const int32_t patch = guide->patch_size, columns = guide->width / patch,

@@ -1,14 +1,14 @@
-// What the op implementations of this room share. One function per op kind, grouped by subject: product.c (LINEAR),
-// attention.c, conv.c, rows.c (norms, rotary, gating ...), latents.c (patches, guidance, solver ...), pictures.c
-// (pixels, tiles, group norm).
+// What the op implementations of the CPU backend share. One function per op kind, grouped by subject: product.c
+// (LINEAR), attention.c, conv.c, rows.c (norms, rotary, gating ...), latents.c (patches, guidance, solver ...),
+// pictures.c (pixels, tiles, group norm).
 #ifndef SUMI_CPU_OPS_CPU_H
 #define SUMI_CPU_OPS_CPU_H
 #include "base/workers.h"
 #include "cpu/kernels.h"
 #include "plan/plan.h"
 
-// One op, or a range of its parts, while it runs. rows [row_begin, row_end) are the parts' rows in the sense of
-// sumi_op.rows.
+// One op, or a range of its work ranges [part_begin, part_end), while it runs. [row_begin, row_end) are the rows of
+// these work ranges, in the sense of sumi_op.rows.
 typedef struct sumi_cpu_run {
     const sumi_cpu_kernels* kernels;
     sumi_workers* workers;
@@ -16,8 +16,8 @@ typedef struct sumi_cpu_run {
     const sumi_op* op;
     unsigned char* arena;
     float* shared;                // filled by the op before its loop, read by all workers
-    bool shared_is_ready;         // shared still holds what the same op left in the slice before
-    unsigned char* worker_memory; // worker w: worker_memory + w * worker_bytes
+    bool shared_is_ready;         // shared still holds the content of the same op's previous slice
+    unsigned char* worker_memory; // that of worker w is at worker_memory + w * worker_bytes
     uint64_t worker_bytes;
     int32_t counter, part_begin, part_end, row_begin, row_end;
     sumi_error* error;
@@ -27,17 +27,17 @@ typedef struct sumi_cpu_scratch {
     uint64_t shared_bytes, worker_bytes;
 } sumi_cpu_scratch;
 
-// Address of a value in the arena; NULL for none.
+// The value's address in the arena; NULL for no value.
 void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value);
 int32_t sumi_cpu_cols(const sumi_cpu_run* run, sumi_value value);
 int32_t sumi_cpu_pitch(const sumi_cpu_run* run, sumi_value value); // elements from row to row
-// The floats of a step table's row for this counter; NULL for none.
+// The row of a step table for this counter, from the step's column on; NULL for no table.
 const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step);
 float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index);
-// The elements of a vector (or of a matrix read as one), `count` in all, in float.
+// Converts the `count` elements of a vector (or of a matrix read as a vector) to float.
 void sumi_cpu_vector(const sumi_weight* weight, int64_t count, float* into);
-// Row of a weight where it lies in the file, if kernels can read it there: F32, F16 or BF16 without scale, change and
-// rotation. NULL: sumi_weight_to_float makes it.
+// A row of a weight in the file's memory, if the kernels can read it directly: F32, F16 or BF16 without scale, change
+// and rotation. NULL: use sumi_weight_to_float.
 const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype);
 
 // ---- The blocked matrix product, shared by LINEAR and CONV ----------------------------------------------------------
@@ -45,26 +45,27 @@ typedef struct sumi_cpu_product sumi_cpu_product;
 struct sumi_cpu_product {
     const sumi_cpu_run* run;
     int32_t row_begin, row_end, cols, depth;
-    int32_t share_begin, share_end, share_count; // of the work: shares [begin, end) of count
-    const sumi_weight* weight;                   // B, packed block by block, or
-    // B packed whole: [cols / tile_cols][depth][tile_cols], or [cols][depth] when sumi_cpu_is_narrow(cols)
+    // work ranges [share_begin, share_end) of share_count equal shares of the work
+    int32_t share_begin, share_end, share_count;
+    const sumi_weight* weight; // B, packed block by block; NULL: use `panels`
+    // all of B, packed: [cols / tile_cols][depth][tile_cols], or [cols][depth] if sumi_cpu_is_narrow(cols)
     const float* panels;
-    // Copies A's rows [row, row + rows), depth [k, k + depth), into a tile with SUMI_CPU_A_STRIDE.
+    // Copies rows [row, row + rows) and depth [k, k + depth) of A into a tile with pitch SUMI_CPU_A_STRIDE.
     void (*load)(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile);
     const void* source; // for load
     int64_t source_stride;
-    // out[row * y_stride + col], and residual at the same place
+    // out[row * y_stride + col]; the residual has the same layout
     float* y;
     const float* residual;
     int64_t y_stride;
     sumi_cpu_finish finish; // bias and gate begin at column 0
 };
-bool sumi_cpu_is_narrow(int32_t cols); // so few columns that dot products beat tiles; packed products only
+bool sumi_cpu_is_narrow(int32_t cols); // so few columns that dot products are faster than tiles; for `panels` only
 void sumi_cpu_product_run(const sumi_cpu_product* product);
 uint64_t sumi_cpu_product_worker_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t rows);
 uint64_t sumi_cpu_panel_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t depth);
 
-// ---- One function per kind: runs the rows / parts of `run` ----------------------------------------------------------
+// ---- One function per op kind: computes the rows and work ranges of `run` -------------------------------------------
 typedef sumi_result sumi_cpu_op(sumi_cpu_run* run);
 sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cpu_mean_rows, sumi_cpu_linear,
     sumi_cpu_kronecker_add, sumi_cpu_activate, sumi_cpu_gated, sumi_cpu_norm_modulate, sumi_cpu_norm_gate_add,
@@ -73,7 +74,7 @@ sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cp
     sumi_cpu_pixels_in, sumi_cpu_patches_in, sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums,
     sumi_cpu_group_norm, sumi_cpu_tile_blend, sumi_cpu_tile_place, sumi_cpu_composite, sumi_cpu_pixels_out;
 
-// Scratch of the kinds that need any.
+// Scratch memory of the op kinds that need any.
 sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);
 sumi_cpu_scratch sumi_cpu_attention_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);
 sumi_cpu_scratch sumi_cpu_conv_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);

@@ -1,4 +1,4 @@
-// Ops on pictures (NHWC): group norm, tiles, and 8-bit pixels at both ends.
+// Ops on pictures (NHWC): group norm, tiles, and 8-bit pixels in and out.
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cpu/ops_cpu.h"
@@ -6,9 +6,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// ---- GROUP_SUMS: a part is a block of rows; each block gives its mean and its squared deviations from that mean per
-// group
-enum { RUN_ROWS = 64 }; // rows summed in float before the sum goes to double
+// ---- GROUP_SUMS
+// ---------------------------------------------------------------------------------------------------------
+// A work range is a block of rows. Each block gives its mean and its sum of squared deviations from that mean for each
+// group of channels.
+enum { RUN_ROWS = 64 }; // rows that are summed in float before the sum is added in double
 
 typedef struct group_loop {
     sumi_cpu_run* run;
@@ -97,7 +99,8 @@ sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
     if (op->weight != NULL) { sumi_cpu_vector(op->weight, loop.channels, factor); }
     if (op->bias != NULL) { sumi_cpu_vector(op->bias, loop.channels, bias); }
     for (int32_t g = 0; g < groups; g++) {
-        double count = 0.0, centre = 0.0, deviation = 0.0; // joined block by block (Chan, Golub & LeVeque 1979)
+        // blocks are combined one by one (Chan, Golub & LeVeque 1979)
+        double count = 0.0, centre = 0.0, deviation = 0.0;
         for (int32_t block = 0; block < op->u.group.block_count; block++) {
             double n = (double)(sumi_min_int(op->u.group.all_rows, (block + 1) * op->u.group.block_rows)
                                 - block * op->u.group.block_rows)
@@ -128,8 +131,8 @@ sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const s
 }
 
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
-// Over the first `count` rows (or columns) of b: b[i] = a[its last ones][i] (1 - i / count) + b[i] (i / count), in
-// place. Steps are in floats.
+// Blends the first `count` rows (or columns) of b, in place: b[i] = a[its last ones][i] (1 - i / count) + b[i] (i /
+// count). Steps are in floats: *_step from one blended row to the next, *_along from pixel to pixel of it.
 static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a, int64_t a_step, int64_t a_along,
                        int32_t count, int32_t length, int32_t channels)
 {
@@ -252,7 +255,7 @@ sumi_result sumi_cpu_patches_in(sumi_cpu_run* run)
 typedef struct composite_loop {
     float* pictures;
     const uint8_t *beneath, *opacity;
-    int32_t row_begin, rows; // rows: of what is beneath
+    int32_t row_begin, rows; // rows: of `beneath`
 } composite_loop;
 
 static void composite(int32_t begin, int32_t end, int32_t worker_index, void* context)
@@ -317,7 +320,7 @@ sumi_result sumi_cpu_pixels_out(sumi_cpu_run* run)
     sumi_parallel(run->workers, run->row_end - run->row_begin, 4096, pixels_out, &loop);
     int32_t* counter = sumi_cpu_value(run, op->in[1]);
     if (counter != NULL) {
-        *counter += atomic_load(&loop.not_finite); // a count: the order of the parts does not matter
+        *counter += atomic_load(&loop.not_finite); // an integer count: the order of the work ranges does not matter
     }
     return SUMI_OK;
 }

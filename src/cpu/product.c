@@ -1,45 +1,43 @@
-// y = x W^T, blocked (Goto & van de Geijn 2008, van Zee & van de Geijn 2015), and LINEAR on top of it.
-//
-//   work item = a block of C, up to 588 rows x 256 columns, summed in the worker's own memory:
+// y = x W^T, blocked (Goto & van de Geijn 2008, van Zee & van de Geijn 2015), and LINEAR, which uses it. A loop item is
+// a block of C of up to 588 rows x 256 columns, summed in the worker's own memory:
 //
 //     for each 256 of depth:
-//         pack W's 256 columns x 256 of depth into panels of tile_cols columns, converting from the file's type       B, 256 KiB: L2
-//         for each 14 rows: copy x's 14 x 256 into a tile                                                             A, 15 KiB: L1
-//             for each panel: C[14 x 32] += A B in registers                                                          a panel streams from L2: 9 bytes a cycle
-//     finish each row: bias, activation, gate, residual                                                               C, 588 KiB: L2
+//         pack W's 256 columns x 256 of depth into panels of tile_cols columns, converted to float      B, 256 KiB: L2
+//         for each 14 rows: copy x's 14 x 256 into a tile                                               A, 15 KiB: L1
+//             for each panel: C[14 x 32] += A B in registers            the panel is read from L2: 9 bytes per cycle
+//     finish each row: bias, activation, gate, residual                                                C, 588 KiB: L2
 //
-// The depth blocks and the order inside them are fixed, so an element is the same chain of multiply-adds however rows
-// and columns are blocked or shared among workers. Copying x row by row (not k by k) costs a tenth of transposing it
-// and suits the convolution, whose rows are runs of channels; the copy itself is needed because rows that lie 4 KiB
-// apart fall into one set of the L1.
+// The depth blocks and the order inside them are fixed, so an element is the same chain of multiply-adds for any
+// blocking of rows and columns and any number of workers. Copying x row by row (not k by k) costs a tenth of
+// transposing it and suits the convolution, whose rows are runs of channels. The copy is needed because rows that are 4
+// KiB apart fall into one set of the L1.
 //
-// Two ends are different. A product of a few columns (the last convolution of a VAE has 3) would leave most of a tile
-// empty: it takes dot products of A's tile with rows of B. A product of very few rows (modulation tables, time
-// embedding) instead reads each row of W once and takes dot products. Which of them is used is decided by the op's rows
-// and columns, never by a slice's.
+// Two kinds of products are computed differently. A product of few columns (the last convolution of a VAE has 3) would
+// leave most of a tile empty: it uses dot products of A's rows with rows of B. A product of very few rows (modulation
+// tables, time embedding) reads each row of W once and uses dot products. The op's rows and columns decide between
+// them, never a slice's.
 //
-// The floor: 2 multiply-adds of 16 floats a cycle, 64 FLOP. On a Zen 5 core at 4 GHz (256 GFLOP/s) the tile alone
-// reaches 255; a product of 1088 x 3072 x 1024
-// 226, the rest being packing W (5 %), copying x (5 %) and finishing (2 %); one of 64 rows 170, a quarter of it packing
-// W.
+// The upper bound is 2 multiply-adds of 16 floats per cycle, 64 FLOP. On a Zen 5 core at 4 GHz (256 GFLOP/s) the tile
+// alone reaches 255 GFLOP/s; a product of 1088 x 3072 x 1024 reaches 226, the rest being packing W (5 %), copying x (5
+// %) and finishing (2 %); a product of 64 rows reaches 170, a quarter of its time packing W.
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cpu/ops_cpu.h"
 #include <string.h>
 
-// 588 is a multiple of every tile height: 14, 6, 4
+// 588 is a multiple of every tile height: 14, 6 and 4
 enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 7, DOT_COLS = 64 };
 
-// The work is counted in units: one panel of columns for one block of rows, all panels of a row block in turn. A slice
-// is a range of units.
+// The work is counted in units. A unit is one panel of columns for one block of rows; all panels of a row block come
+// before those of the next. A slice is a range of units:
 //
-//     row block 0   | 0 | 1 | 2 | 3 |      units 2 .. 9: two items of row block 0, some of row block 1, one of row block 2
+//     row block 0   | 0 | 1 | 2 | 3 |      units 2 .. 9: two of row block 0, all of row block 1, two of row block 2
 //     row block 1   | 4 | 5 | 6 | 7 |
 //     row block 2   | 8 | 9 | . | . |
 typedef struct product_loop {
     const sumi_cpu_product* product;
     int32_t block_rows, panels; // of the whole product
-    int32_t item_panels;        // most panels of an item
+    int32_t item_panels;        // most panels of one loop item
     int64_t unit_begin, unit_end;
 } product_loop;
 
@@ -72,7 +70,7 @@ static block find_item(const product_loop* loop, int32_t item)
     const sumi_cpu_product* product = loop->product;
     int32_t first = 0, panels = 0, tile_cols = product->run->kernels->tile_cols;
     int64_t r = loop->unit_begin / loop->panels;
-    for (; r * loop->panels < loop->unit_end; r++) { // as items are counted
+    for (; r * loop->panels < loop->unit_end; r++) { // same order as in count_items
         panels = panels_in(loop, r, &first);
         int32_t items = sumi_divide_up(panels, loop->item_panels);
         if (item < items) { break; }
@@ -87,14 +85,14 @@ static block find_item(const product_loop* loop, int32_t item)
     return b;
 }
 
-// Of where panels begin: a cache line, or a step of depth where that is shorter (4-float vectors).
+// Alignment of panels in bytes: a cache line, or tile_cols floats if that is less (4-float vectors).
 SUMI_ONLY_ASSERTED static size_t panel_alignment(const sumi_cpu_kernels* kernels)
 {
     const size_t step = (size_t)kernels->tile_cols * sizeof(float);
     return step < SUMI_ALIGNMENT ? step : SUMI_ALIGNMENT;
 }
 
-// One panel of W, depth [k, k + depth).
+// Packs one panel of W, depth [k, k + depth).
 static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t count, int32_t k, int32_t depth,
                        float* panel, float* converted)
 {
@@ -139,15 +137,14 @@ static void finish_rows(const sumi_cpu_product* product, int32_t row, int32_t ro
 
 bool sumi_cpu_is_narrow(int32_t cols) { return cols <= 8; }
 
-// The block's few columns for one step of depth; c has a row per column of the product, B is row-major: [cols][depth of
-// the product].
+// Adds one depth block of a narrow product to the sums c [rows][8]. B is row-major: [cols][depth of the product].
 static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* a,
                        float* c)
 {
     SUMI_ASSERT(sumi_cpu_is_narrow(product->cols) && depth <= SUMI_CPU_DEPTH && k + depth <= product->depth);
     const sumi_cpu_kernels* kernels = product->run->kernels;
     enum { WIDTH = 8 };
-    for (int32_t r = 0; r < rows; r += 12) { // three dot products of four rows
+    for (int32_t r = 0; r < rows; r += 12) { // 12 rows: three dot products of four rows
         int32_t tile = sumi_min_int(12, rows - r);
         float* sums = c + (size_t)r * WIDTH;
         product->load(product, row + r, tile, k, depth, a);
@@ -182,7 +179,7 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
         block at = find_item(loop, item);
         int32_t row = at.row, rows = at.rows, column = at.column, cols = at.cols;
         int32_t panels = sumi_divide_up(cols, tile_cols), c_stride = panels * tile_cols;
-        // equal heights: a last tile of 2 rows would run at a quarter of the speed
+        // tiles of equal height: a last tile of 2 rows would run at a quarter of the speed
         int32_t tiles = sumi_divide_up(rows, tile_rows), height = sumi_divide_up(rows, tiles);
         for (int32_t k = 0; k < product->depth; k += SUMI_CPU_DEPTH) {
             int32_t depth = sumi_min_int(SUMI_CPU_DEPTH, product->depth - k);
@@ -228,7 +225,7 @@ void sumi_cpu_product_run(const sumi_cpu_product* product)
     int64_t units = (int64_t)sumi_divide_up(rows, loop.block_rows) * loop.panels;
     loop.unit_begin = units * product->share_begin / product->share_count;
     loop.unit_end = units * product->share_end / product->share_count;
-    // narrower items when there would be too few to keep every worker busy to the end
+    // narrower items if there are too few to keep every worker busy to the end
     int64_t wanted = 4 * (int64_t)sumi_workers_count(product->run->workers),
             share = (loop.unit_end - loop.unit_begin + wanted - 1) / wanted;
     int32_t most = BLOCK_COLS / kernels->tile_cols;
@@ -330,8 +327,8 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
         product.row_end = run->row_end;
         sumi_parallel(run->workers, sumi_divide_up(product.cols, DOT_COLS), 1, run_dots, &product);
     } else {
-        // A slice of parts is taken as its share of the units, not as its rows: rows would pack all of W for every
-        // slice (40 % more time with slices of 1 ms).
+        // A slice computes its share of the units, not its rows: by rows, every slice would pack all of W (40 % more
+        // time with slices of 1 ms).
         product.row_end = op->rows;
         product.share_begin = run->part_begin;
         product.share_end = run->part_end;

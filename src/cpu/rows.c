@@ -1,19 +1,19 @@
-// Ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times.
+// Row by row ops on token matrices: embedding, norms, rotary embedding, gating, tables of positions and timesteps.
 #include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <string.h>
 
-// rows that are worth handing to a worker
+// the fewest rows that are worth a worker's claim
 static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (cols > 0 ? cols : 1); }
 
-// Every loop below is over rows of the op, offset by the run's first row.
+// Loop bodies get rows relative to the run's first row.
 typedef struct row_loop {
     sumi_cpu_run* run;
     const float *x, *b, *w, *k_w, *scale, *shift, *bias, *table;
     const int32_t* ids;
     float* y;
-    int32_t cols, x_cols, scale_pitch, shift_pitch; // pitches: from row to row of the tables
+    int32_t cols, x_cols, scale_pitch, shift_pitch; // pitches: floats from row to row of the step tables
 } row_loop;
 
 static void over_rows(row_loop* loop, sumi_loop_body* body)
@@ -97,7 +97,7 @@ sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// A part is a span: its rows are added one after another, whoever does it.
+// A work range is a span of rows, which are added in order, so the result does not depend on the split.
 static void mean_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -122,13 +122,14 @@ sumi_result sumi_cpu_mean_rows(sumi_cpu_run* run)
                      .x = sumi_cpu_value(run, run->op->in[0]),
                      .y = sumi_cpu_value(run, run->op->out),
                      .cols = cols,
-                     .x_cols = 4096}; // a span is worth handing to a worker
+                     .x_cols = 4096}; // makes one span the smallest range for a worker
     over_rows(&loop, mean_rows);
     return SUMI_OK;
 }
 
 // ---- KRONECKER_ADD --------------------------------------------------------------------------------------------------
-// One row of out: its a runs of b columns, each a sum of c rows of the first half, times the gate.
+// Adds to one row of out its a groups of b columns. Each group is a sum of c rows of in[0], weighted by W1 and
+// multiplied by scale and gate.
 static void kronecker_add(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     const row_loop* loop = context;
@@ -197,7 +198,7 @@ sumi_result sumi_cpu_activate(sumi_cpu_run* run)
                      .y = (float*)sumi_cpu_value(run, run->op->out) + first,
                      .cols = cols,
                      .x_cols = cols};
-    // whole vectors must not depend on the split: rows of a width that is no multiple of a vector go one by one
+    // the split does not change the result: activate gives elements past the last whole vector the same arithmetic
     over_rows(&loop, activate);
     return SUMI_OK;
 }
@@ -228,7 +229,7 @@ sumi_result sumi_cpu_gated(sumi_cpu_run* run)
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
 
-// Of a table, what a row of the op reads.
+// The row of a table that applies to `row` of the op.
 static const float* in_band(const float* table, int32_t pitch, const sumi_row_band* bands, int32_t band_count,
                             int32_t row)
 {
@@ -246,7 +247,8 @@ static int32_t step_pitch(const sumi_cpu_run* run, sumi_step_row step)
     return step.table.id != 0 ? sumi_cpu_cols(run, step.table) : 0;
 }
 
-// The weight of a norm as floats, from the op's or from the value in its place; NULL for none. It may be changed.
+// Copies the weight of a norm as floats into `into`, from the op's weight or from the value that replaces it. NULL:
+// neither. The caller may change the copy.
 static float* take_weight(const sumi_cpu_run* run, const sumi_weight* weight, sumi_value value, int32_t cols,
                           float* into)
 {
@@ -260,7 +262,7 @@ static float* take_weight(const sumi_cpu_run* run, const sumi_weight* weight, su
     return into;
 }
 
-#define ACTIVATED_TOGETHER 2048 // values: they stay in the nearest cache
+#define ACTIVATED_TOGETHER 2048 // floats: they stay in the L1 cache
 
 static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
@@ -268,7 +270,8 @@ static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void
     row_loop* loop = context;
     const sumi_op* op = loop->run->op;
     const sumi_cpu_kernels* kernels = loop->run->kernels;
-    // Narrow rows are activated together: one at a time they are a few vectors each, which wait for one another.
+    // Several narrow rows are activated at once: the few vectors of a single row do not hide the latency of the
+    // activation.
     const int32_t together = loop->cols >= ACTIVATED_TOGETHER ? 1 : ACTIVATED_TOGETHER / loop->cols;
     int32_t waiting = 0;
     for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
@@ -304,7 +307,7 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
     float* w = take_weight(run, op->weight, op->in[3], cols, run->shared);
     for (int32_t c = 0; w != NULL && op->u.norm.weight_plus_one && c < cols; c++) { w[c] += 1.0f; }
     loop.w = w;
-    if (op->bias != NULL) { // takes the place of a shift
+    if (op->bias != NULL) { // used in place of a shift
         sumi_cpu_vector(op->bias, cols, run->shared + cols);
         loop.shift = run->shared + cols;
     }
@@ -391,8 +394,8 @@ sumi_cpu_scratch sumi_cpu_rows_scratch(const sumi_cpu_kernels* kernels, const su
 }
 
 // ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------
-// As the references: frequency and product in double, the angle rounded to float, then its cosine and sine. A row is
-// (cos, sin) per pair.
+// As in the references: frequency and product in double, the angle rounded to float, then its cosine and sine. A row of
+// the table is (cos, sin) for each pair.
 static void rope_table(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -431,7 +434,7 @@ sumi_result sumi_cpu_time_embed(sumi_cpu_run* run)
     int32_t width = sumi_cpu_cols(run, op->out), half = width / 2;
     for (int32_t r = run->row_begin; r < run->row_end; r++, times++) {
         float u = times[run->row_begin] * op->u.time.scale, *row = y + (int64_t)r * width;
-        // float at every step, as the reference: u reaches 1000, so a last bit of the frequency shows
+        // float in every step, as in the reference: u reaches 1000, so the last bit of the frequency matters
         for (int32_t i = 0; i < half; i++) {
             float frequency = (float)exp((double)((float)-log((double)op->u.time.max_period) * (float)i / (float)half));
             double angle = (double)(u * frequency);

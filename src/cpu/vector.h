@@ -1,6 +1,6 @@
-// One vector of floats, SUMI_LANES of them: 16 with AVX-512, 8 with AVX2, 4 in portable C (which compilers turn into
-// SSE2 or NEON). Included by the kernels_*.c files only, after they have chosen their instruction set. + - * / work on
-// the type itself (GCC and clang vector types).
+// A vector of SUMI_LANES floats: 16 with AVX-512, 8 with AVX2, 4 in portable C (which compilers turn into SSE2 or
+// NEON). Included only by the kernels_*.c files, after they have selected their instruction set. The operators + - * /
+// work on the type itself (vector types of GCC and clang).
 #ifndef SUMI_CPU_VECTOR_H
 #define SUMI_CPU_VECTOR_H
 #include <math.h>
@@ -50,7 +50,7 @@ static inline vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c)
 static inline vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }
 static inline vec vec_min(vec a, vec b) { return _mm256_min_ps(a, b); }
 static inline vec vec_round(vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-// 2^n for n in [-252, 254], as two factors, so that neither overflows the exponent field
+// a * 2^n for n in [-252, 254]: two factors, so that neither overflows the exponent field
 static inline vec vec_times_power_of_two(vec a, vec n)
 {
     __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half),
@@ -91,12 +91,12 @@ static inline void vec_store_part(float* p, vec v, int32_t count)
 static inline vec vec_all(float x) { return (vec){x, x, x, x}; }
 static inline vec vec_choose(vec_int mask, vec a, vec b) { return (vec)(((vec_int)a & mask) | ((vec_int)b & ~mask)); }
 static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
-// b where one is NaN, as the x86 instruction
+// b if either is NaN, as the x86 instruction
 static inline vec vec_max(vec a, vec b) { return vec_choose(a > b, a, b); }
 static inline vec vec_min(vec a, vec b) { return vec_choose(a < b, a, b); }
 static inline vec vec_round(vec a)
 {
-    vec big = vec_all(12582912.0f); // 1.5 * 2^23: adding it leaves no fraction bits. |a| < 2^22
+    vec big = vec_all(12582912.0f); // 1.5 * 2^23: the sum has no fraction bits. Requires |a| < 2^22
     return (a + big) - big;
 }
 static inline vec vec_times_power_of_two(vec a, vec n)
@@ -125,13 +125,15 @@ static inline float vec_largest(vec v)
     return largest;
 }
 
-// e^x to 1e-7 relative: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor to r^7 (remainder 5e-9). Below -87.3 the result is 0,
-// above 88.7 it is infinite, so that 1 / (1 + e^x) becomes 0. NaN stays NaN.
+// e^x to a relative error of 1e-7: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor series to r^7 (remainder 5e-9). Below -87.3
+// the result is 0, above 88.7 infinite, so that 1 / (1 + e^x) becomes 0. NaN stays NaN.
 static inline vec vec_exp(vec x)
 {
-    vec limited = vec_max(vec_all(-88.0f), vec_min(vec_all(89.0f), x)); // in this order both instructions hand a NaN on
+    // with this order of operands both instructions pass NaN on
+    vec limited = vec_max(vec_all(-88.0f), vec_min(vec_all(89.0f), x));
     vec n = vec_round(limited * vec_all(1.44269504f));
-    vec r = vec_fma(n, vec_all(-0.693359375f), limited); // ln 2 in two parts, the first has 9 bits: n times it is exact
+    // ln 2 in two summands; the first has 9 bits, so n times it is exact
+    vec r = vec_fma(n, vec_all(-0.693359375f), limited);
     r = vec_fma(n, vec_all(2.12194440e-4f), r);
     vec p = vec_all(1.0f / 5040.0f);
     p = vec_fma(p, r, vec_all(1.0f / 720.0f));
