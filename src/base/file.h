@@ -25,7 +25,7 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
 void sumi_file_close(sumi_file* file); // accepts a zeroed or half-open file
 bool sumi_file_exists(const sumi_files* files, const char* path);
 
-// Stands between the host program's files and the code that opens a model or an adapter. The cache asks for each path
+// A cache between the host program's files and the code that opens a model or an adapter. The cache asks for each path
 // once, opens each file once, and reads the files that the host program cannot map in pieces. It is itself a
 // sumi_files, so the code that opens files need not know of it.
 //

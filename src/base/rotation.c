@@ -1,5 +1,5 @@
-// One pass for each factor of the Kronecker power, like a radix-4 fast Fourier transform. With half = (a + b + c + d) /
-// 2 the four rows of H give half - d, half - c, half - b and half - a.
+// One pass for each factor of the Kronecker power, like a radix-4 fast Fourier transform. With
+// half = (a + b + c + d) / 2 the four rows of H give half - d, half - c, half - b and half - a.
 #include "base/rotation.h"
 #include "base/assert.h"
 

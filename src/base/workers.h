@@ -9,8 +9,8 @@ typedef struct sumi_workers sumi_workers;
 typedef void sumi_loop_body(int32_t begin, int32_t end, int32_t worker_index, void* context);
 
 // If tasks is not NULL and its worker_count is above 0, loops run on the host program's tasks. Otherwise sumi starts
-// thread_count - 1 threads, which work beside the caller. thread_count 0: one thread per core; 1: only the caller
-// works.
+// thread_count - 1 threads, which work beside the caller. thread_count 0: the number of logical processors; 1:
+// only the caller works.
 sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_t thread_count, sumi_error* error,
                                 sumi_workers** out_workers);
 void sumi_workers_destroy(sumi_workers* workers); // accepts NULL; joins sumi's threads

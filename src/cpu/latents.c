@@ -1,5 +1,5 @@
-// Ops on latents (float, one row per channel plane): patches, noise, guidance, solver, preview, the VAE's input and
-// output.
+// Ops on latents (float, one row per channel plane): patches, noise, guidance, solver, preview, the output of
+// the VAE's encoder and the input of its decoder.
 #include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
@@ -89,8 +89,8 @@ sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// a x + b y + c v + d h over the terms whose factor is not 0: a state that the solver has not written yet may hold
-// anything. Each product and sum is rounded on its own, as in the references.
+// The sum of factors[i] * values[i] over the factors that are not 0: a state that the solver has not written yet may
+// hold anything. Each product and sum is rounded on its own, as in the references.
 static float combine(const float factors[4], const float values[4])
 {
     float sum = 0.0f;
@@ -109,7 +109,7 @@ static void solve(int32_t begin, int32_t end, int32_t worker_index, void* contex
 {
     (void)worker_index;
     latent_loop* loop = context;
-    const float* row = loop->row; // cx cy cv ch hx hv hh keeps sigma blend_sigma guidance step
+    const float* row = loop->row; // sumi_solver_row: cx cy cv ch hx hv hh keeps sigma blend_sigma guidance step
     const float next[4] = {row[0], row[1], row[2], row[3]}, history[4] = {row[4], 0.0f, row[5], row[6]};
     bool blends = loop->mask != NULL && row[9] >= 0.0f;
     for (int32_t plane = loop->run->row_begin + begin; plane < loop->run->row_begin + end; plane++) {

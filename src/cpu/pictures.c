@@ -6,8 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// ---- GROUP_SUMS
-// ---------------------------------------------------------------------------------------------------------
+// ---- GROUP_SUMS -----------------------------------------------------------------------------------------------------
 // A work range is a block of rows. Each block gives its mean and its sum of squared deviations from that mean for each
 // group of channels.
 enum { RUN_ROWS = 64 }; // rows that are summed in float before the sum is added in double
@@ -132,7 +131,7 @@ sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const s
 
 // ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
 // Blends the first `count` rows (or columns) of b, in place: b[i] = a[its last ones][i] (1 - i / count) + b[i] (i /
-// count). Steps are in floats: *_step from one blended row to the next, *_along from pixel to pixel of it.
+// count). Strides are in floats: *_step from one blended row to the next, *_along from pixel to pixel of it.
 static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a, int64_t a_step, int64_t a_along,
                        int32_t count, int32_t length, int32_t channels)
 {

@@ -1,5 +1,5 @@
 // y = x W^T, blocked (Goto & van de Geijn 2008, van Zee & van de Geijn 2015), and LINEAR, which uses it. A loop item is
-// a block of C of up to 588 rows x 256 columns, summed in the worker's own memory:
+// a block of C = y of up to 588 rows x 256 columns, summed in the worker's own memory:
 //
 //     for each 256 of depth:
 //         pack W's 256 columns x 256 of depth into panels of tile_cols columns, converted to float      B, 256 KiB: L2

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-// the fewest rows that are worth a worker's claim
+// the fewest rows per range of sumi_parallel
 static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (cols > 0 ? cols : 1); }
 
 // Loop bodies get rows relative to the run's first row.

@@ -42,7 +42,7 @@ typedef struct sumi_signature {
     // Prefixes that tensor names may have, ended by NULL, the most usual first. '*' stands for one word without a dot.
     // NULL: names have no prefix.
     const char* const* prefixes;
-    // All of these must exist behind the same prefix. Put the one that the fewest other networks have first.
+    // All of these must exist after the same prefix. Put the one that the fewest other networks have first.
     const char* tensors[SUMI_SIGNATURE_TENSORS];
     struct {
         int32_t rank;          // 0: any
@@ -135,7 +135,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
 sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, sumi_error* error);
 // 0..1 by number of files; never decreases. read: fraction of the next file that has been read, 0..1.
 float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read);
-// Begins and runs all steps. Blocks until the files are open.
+// Begins and runs all steps in one call. Blocks until the files are open.
 sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                  const sumi_checkpoint_desc* desc, sumi_error* error);
 // Opens a tokenizer without a model as tokenizers[0]. path is a tokenizer's file, or the folder with its files or with

@@ -315,7 +315,7 @@ static sumi_result read_gguf_tensor(reader* r)
     return sumi_tensor_set_add(r->set, name.data, name.bytes, &tensor, r->path, r->error);
 }
 
-// Moves the tensors' data pointers from their offsets to their positions behind the table.
+// Moves the tensors' data pointers from their offsets to their positions after the table.
 static sumi_result place_tensors(reader* r, size_t first)
 {
     SUMI_ASSERT(first <= r->set->count && (r->alignment & (r->alignment - 1)) == 0);

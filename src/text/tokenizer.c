@@ -147,7 +147,7 @@ static sumi_result split_literal(splitting* s, size_t step_index, const char* te
     SUMI_ASSERT(bytes > 0);
     const sumi_split_step* step = &s->t->split[step_index];
     size_t piece = 0, at = 0;
-    bool piece_has_pattern = false; // whether the piece's last part so far is a pattern
+    bool piece_has_pattern = false; // whether the text just before `at` is a pattern
     while (at < bytes) {
         size_t found = find_pattern(text, bytes, at, &step->pattern);
         bool is_pattern = found == at;

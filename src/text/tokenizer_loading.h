@@ -5,6 +5,7 @@
 #define SUMI_TEXT_TOKENIZER_LOADING_H
 #include "text/tokenizer_parts.h"
 
+// The phases of loading. The head of tokenizer_load.c shows their order for each form.
 typedef enum sumi_load_phase {
     SUMI_LOAD_TOP,
     SUMI_LOAD_ADDED,
@@ -30,7 +31,9 @@ typedef struct sumi_waiting_merge { // a merge whose hash slots in the vocabular
     uint64_t left_hash, right_hash;
 } sumi_waiting_merge;
 
-// The settings of a SentencePiece model.
+// The settings of a SentencePiece model. dummy_prefix: a space is added in front of a text. removes_whitespace: extra
+// spaces are dropped. escapes_whitespace: spaces are written as U+2581. whitespace_suffix: the mark of a space ends a
+// word instead of beginning it.
 typedef struct sumi_piece_spec {
     uint64_t model_type; // 1 unigram, 2 BPE
     bool byte_fallback, whitespace_suffix;
@@ -49,7 +52,8 @@ struct sumi_tokenizer_loading {
     size_t position;            // in merges.txt or the SentencePiece model, in bytes
     size_t merge_line, piece_count, unknown_count;
     sumi_piece_spec spec;
-    // has_decoder: tokenizer_config.json has added_tokens_decoder; has_bos_setting: it has add_bos_token
+    // Members of tokenizer_config.json. has_decoder: it has added_tokens_decoder; has_bos_setting: it has
+    // add_bos_token; wants_bos, wants_eos: the values of add_bos_token and add_eos_token.
     bool has_decoder, has_bos_setting, wants_bos, wants_eos;
     void* id_bits; // one bit per id, set if a token has it
     size_t id_bit_bytes, id_bit_capacity;
@@ -60,6 +64,7 @@ struct sumi_tokenizer_loading {
     sumi_text_buffer unknown; // unk_token
     int64_t unknown_id;       // unk_id; -1: none
     uint32_t last_result;     // vocabulary entry of the token that the last merge makes
+    // merges_wait: the merges precede the vocabulary in the file and are read after it; has_*: the member was seen
     bool started, merges_wait, has_type, has_vocabulary, has_merges;
     bool has_added, has_normalizer, has_pre_tokenizer, has_post_processor, has_model;
 };
@@ -88,7 +93,9 @@ sumi_result sumi_load_begin(sumi_heap* heap, sumi_tokenizer_form form, const sum
                             size_t bytes_per_token, sumi_error* error, sumi_tokenizer** out_tokenizer);
 sumi_result sumi_load_begin_vocabulary(sumi_loader* load);
 sumi_result sumi_load_unigram_piece(sumi_loader* load, const char* text, size_t bytes, double score);
+// Marks an id as used by a token. *out_taken: it was marked before.
 sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken);
+// SUMI_FILE_MALFORMED if the id is above SUMI_VOCABULARY_MAX_COUNT.
 sumi_result sumi_load_check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes);
 sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
                                 const sumi_added_token* flags);
@@ -96,13 +103,14 @@ sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t byte
 bool sumi_load_flag(sumi_loader* load, const sumi_json_text* key, sumi_added_token* flags);
 // Reads one object of added_tokens, or one of added_tokens_decoder, whose id is the key (id_of_key).
 sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key);
-// Adds a merge to the pending ones, and adds the oldest pending merge to the table if the ring buffer is full. The
-// texts must stay valid until then.
+// Puts a merge into the ring buffer of pending merges. If the ring buffer is full, first moves the oldest pending merge
+// to the table of merges. The texts must stay valid while the merge is pending.
 sumi_result sumi_load_queue_merge(sumi_loader* load, const char* left, size_t left_bytes, const char* right,
                                   size_t right_bytes);
 // Queues a merge "left right", with exactly one space. Merges stay pending while the vocabulary's memory for them is
 // prefetched.
 sumi_result sumi_load_merge_line(sumi_loader* load, const char* line, size_t bytes);
+// Moves all pending merges to the table of merges.
 sumi_result sumi_load_waiting_merges(sumi_loader* load);
 void sumi_load_free(sumi_tokenizer* t); // frees what only loading needs
 

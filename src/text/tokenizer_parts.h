@@ -47,6 +47,7 @@ typedef enum sumi_split_kind {
     SUMI_SPLIT_WHITESPACE,
     SUMI_SPLIT_METASPACE
 } sumi_split_kind;
+// What happens to a matched pattern: the behaviors of Split in huggingface/tokenizers.
 typedef enum sumi_split_behavior {
     SUMI_SPLIT_ISOLATED,
     SUMI_SPLIT_REMOVED,
@@ -86,7 +87,8 @@ typedef enum sumi_token_model {
     SUMI_TOKEN_MODEL_UNIGRAM
 } sumi_token_model;
 
-// The data of a BPE model, filled while loading and only read afterwards. An id NONE means that there is no such token.
+// The data of a BPE model, filled while loading and only read afterwards. The id SUMI_VOCABULARY_NONE means that there
+// is no such token.
 typedef struct sumi_bpe {
     sumi_vocabulary vocabulary;
     sumi_merges merges;

@@ -3,8 +3,8 @@
 //
 //     text     "!\"#$%...ĠtheĠinĠa..."                all tokens, one after another
 //     entries  {begin, id} {begin, id} ...            12.5 bytes per token of the 151,643 of Qwen, text included
-//     slots    tag:8 | entry + 1:24                   hash slots: open addressing, 0 is empty; most searches need only
-//                                                     the tags
+//     slots    tag:8 | entry + 1:24                   hash slots: open addressing, 0 is empty; the tag avoids most
+//                                                    reads of entries that do not match
 #ifndef SUMI_TEXT_VOCABULARY_H
 #define SUMI_TEXT_VOCABULARY_H
 #include "base/memory.h"

@@ -2,7 +2,7 @@
 //
 //     1  's 't 're 've 'm 'll 'd    any case; U+017F folds to s
 //     2  [^\r\n L N]? L+            one other character may precede the letters: a space, a quote, a mark
-//     3  N                          each digit is a match of its own
+//     3  N                          each number character is a match of its own
 //     4  " "? [^\s L N]+ [\r\n]*    symbols, with one space before and line ends after
 //     5  \s* [\r\n]+                a run of white space up to its last line end
 //     6  \s+ (?!\S)                 a run of white space without its last character, which is left to the next word;
