@@ -1,4 +1,5 @@
-// What all kernels share: types, bfloat16, per-step rows, sums over warps and blocks.
+// Device functions that all kernels share: bfloat16 conversion, rows of step tables, 16-byte loads and stores, and
+// sums and maxima over a warp or a block.
 #pragma once
 #include "step.h"
 #include <cuda_bf16.h>
@@ -7,20 +8,21 @@
 typedef __nv_bfloat16 bf16;
 #define SUMI_DEVICE __device__ __forceinline__
 
-// One element of either type, as a float.
+// Read and write one element, bf16 or float, as a float. set() rounds to nearest even.
 SUMI_DEVICE float value_of(bf16 v) { return __bfloat162float(v); }
 SUMI_DEVICE float value_of(float v) { return v; }
 SUMI_DEVICE void set(bf16& to, float v) { to = __float2bfloat16_rn(v); }
 SUMI_DEVICE void set(float& to, float v) { to = v; }
 
-// Element i of the row that the counter selects; the table's own type.
+// Element i of row `counter` of a step table (step.h), converted from the table's type to float.
 SUMI_DEVICE float step_at(const sumi_step& step, int32_t counter, int i)
 {
     const int64_t at = (int64_t)counter * step.stride + step.column + i;
     return step.is_float ? ((const float*)step.table)[at] : __bfloat162float(((const bf16*)step.table)[at]);
 }
 
-// 16 bytes at a time: 8 bf16 <-> 8 floats.
+// Reads 8 consecutive bf16 with one 16-byte load. `from` is 16-byte aligned. A bf16 is the upper half of a float, so
+// conversion is a shift for the even element of each word and a mask for the odd one.
 SUMI_DEVICE void load8(const bf16* from, float (&v)[8])
 {
     const uint4 raw = *(const uint4*)from;
@@ -36,8 +38,8 @@ SUMI_DEVICE uint32_t pack2_bf16(float low, float high)
     const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
     return *(const uint32_t*)&v;
 }
-// To global memory, in one piece: an assignment through a uint4* is what the compiler may take apart, and in some
-// kernels it made four stores of 4 bytes, 16 apart, of it.
+// Stores 16 bytes to global memory with one instruction. The compiler may split an assignment through a uint4*: in some
+// kernels it emitted four 4-byte stores, whose addresses in neighbouring lanes are 16 bytes apart.
 SUMI_DEVICE void store16(void* to, const uint4& v)
 {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
@@ -63,15 +65,15 @@ SUMI_DEVICE float warp_max(float v)
     for (int mask = 16; mask > 0; mask >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, mask));
     return v;
 }
-// Over a block of up to 1024 threads, in the same order every time; every thread gets it. `shared`: 32 floats, free for
-// the next use after it returns.
+// The sum of v over a block of up to 1024 threads, returned to every thread. The order of addition is fixed, so equal
+// inputs give equal bits. All threads of the block call it. `shared`: 32 floats, one per warp.
 SUMI_DEVICE float block_sum(float v, float* shared)
 {
     v = warp_sum(v);
     if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = v;
-    __syncthreads();
+    __syncthreads(); // all warp sums are written
     float sum = 0.0f;
     for (int w = 0; w < (int)(blockDim.x >> 5); w++) sum += shared[w];
-    __syncthreads();
+    __syncthreads(); // all threads have read the warp sums; the caller may reuse `shared` at once
     return sum;
 }

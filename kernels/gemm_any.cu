@@ -1,22 +1,24 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T) without conditions: any m, n, k and pitch, x bf16 or float, no alignment beyond
-// the element's. For shapes that no other kernel takes (widths that are no multiple of 8); ordinary float arithmetic,
-// so an order of magnitude slower than the tensor cores.
-//   grid (ceil(n/64), min(ceil(m/64), 65535))      block 256      static shared memory: k-blocks of 16, then the 64x64 sums
-//   swiglu: n a multiple of 16, rows of w interleaved by 8
+// y[m][n] = finish(x[m][k] w[n][k]^T) for any m, n, k and pitch. finish: sumi_gemm_finish in gemm.h.
+//   x     [m][ldx] bf16 or float, row-major      w  [n][ldw] bf16, row-major      no alignment beyond the element's own
+//   y     [m][ldy] bf16 or float                 swiglu: n a multiple of 16, rows of w interleaved by 8, y [m][n / 2]
+//   grid  (ceil(n / 64), min(ceil(m / 64), 65535))      block 256
+//   shared  static, 16640 bytes: k-blocks of 16 of both operands, later the 64 x 64 sums
+// It computes the shapes that no other kernel takes (widths that are no multiple of 8). Bound by float arithmetic: it
+// does not use the tensor cores and is an order of magnitude slower than they are.
 #include "gemm_finish.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_constant__ sumi_gemm_any_args a)
 {
-    constexpr int TILE = 64, K = 16, PITCH = TILE + 4; // rows of floats, 16-byte aligned for the fragments
+    constexpr int TILE = 64, K = 16, PITCH = TILE + 4; // PITCH: floats per row of xs and ws; rows are 16-byte aligned
     __shared__ __align__(16) float shared[TILE * (TILE + 1)];
-    float(*xs)[PITCH] = (float(*)[PITCH])shared, (*ws)[PITCH] = xs + K; // [k][row], 2 * 16 * 68 floats
+    float(*xs)[PITCH] = (float(*)[PITCH])shared, (*ws)[PITCH] = xs + K; // [k][row of x or w]
     const int t = threadIdx.x, column = t & 15, row = t >> 4, n0 = blockIdx.x * TILE;
     const finish_activation act = finish_activation_of(a.finish.activation);
     const int64_t gate_row = finish_gate_row(a.finish);
     for (int m0 = blockIdx.y * TILE; m0 < a.m; m0 += gridDim.y * TILE) {
         float sums[4][4] = {};
         for (int k0 = 0; k0 < a.k; k0 += K) {
-            const int k = k0 + column; // 16 neighbouring threads read 16 neighbouring elements of a row
+            const int k = k0 + column; // 16 neighbouring threads read 16 consecutive elements of a row
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int r = row + 16 * i;
@@ -29,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_con
                 xs[column][r] = xv;
                 ws[column][r] = wv;
             }
-            __syncthreads();
+            __syncthreads(); // the k-block is complete
 #pragma unroll
             for (int d = 0; d < K; d++) {
                 const float4 x4 = *(const float4*)&xs[d][row * 4], w4 = *(const float4*)&ws[d][column * 4];
@@ -39,14 +41,15 @@ extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_con
 #pragma unroll
                     for (int j = 0; j < 4; j++) sums[i][j] = fmaf(xv[i], wv[j], sums[i][j]);
             }
-            __syncthreads();
+            __syncthreads(); // all threads have read the k-block: the next k-block or the sums may overwrite it
         }
-        // Through shared memory, so that the gate and up columns of a pair meet and stores run along rows.
+        // The sums go through shared memory, so that one thread gets both columns of a SwiGLU pair, and neighbouring
+        // threads store neighbouring columns of a row.
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++) shared[(row * 4 + i) * (TILE + 1) + column * 4 + j] = sums[i][j];
-        __syncthreads();
+        __syncthreads(); // all sums are written
         const int width = a.swiglu ? TILE / 2 : TILE;
         for (int i = t; i < TILE * width; i += 256) {
             const int r = i / width, c = i % width;
@@ -59,6 +62,6 @@ extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_con
                 finish_one(a.finish, act, gate_row, m0 + r, n0 + c, from[c]);
             }
         }
-        __syncthreads();
+        __syncthreads(); // all sums are read: the next tile's k-blocks may overwrite them
     }
 }

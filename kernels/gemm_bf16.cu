@@ -1,15 +1,20 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T): bf16 operands, float sums; sm_80 and newer. Any m; k and the pitches of x and w
-// multiples of 8, rows 16-byte aligned.
-//   plain    y bf16, n and ldy multiples of 8, nothing but the product
-//   swiglu   weight rows interleaved by 8 (w1[0:8], w3[0:8], w1[8:16], ...), n a multiple of 16, y [m][n/2]
-//   any      whatever sumi_gemm_finish says, any n; y may be the residual
-//   grid (tiles, split)      block BM/WM * BN/WN * 32      shared memory ST * (BM + BN) * RB
-// On a GeForce (512 bf16 FLOP a clock and multiprocessor) a 64x64 warp step is 1024 clocks of tensor work against 32 of
-// ldmatrix; two blocks in 100 KiB need at most 49 KiB each.
-// Tried and slower: 64x32 warp tiles (20 %), two stages, 256x128, 128x192, 256-byte k-blocks for small m.
+// y[m][n] = finish(x[m][k] w[n][k]^T): bf16 operands, float accumulators; sm_80 and newer. The pipeline is in
+// portable_gemm.cuh, the list of tiles in gemm.h.
+//   x  [m][ldx] bf16, w [n][ldw] bf16, row-major; any m; k, ldx and ldw multiples of 8, rows 16-byte aligned
+//   plain    y = x w^T, bf16; n and ldy multiples of 8
+//   swiglu   y [m][n / 2] = silu(gate) * up; rows of w interleaved by 8 (gate 0..7, up 0..7, gate 8..15, ...), n a
+//            multiple of 16
+//   any      the epilogue of sumi_gemm_finish, any n; y may be the residual
+//   grid (tiles, split)      block BM / WM * BN / WN * 32      dynamic shared memory ST * (BM + BN) * RB bytes
+// Bound by the tensor cores: on a GeForce (512 bf16 FLOP per clock and multiprocessor) a k-step of a 64 x 64 warp tile
+// takes 1024 clocks of tensor work and 32 clocks of ldmatrix. For two blocks in 100 KiB of shared memory each may take
+// 49 KiB. Tried and slower: 64 x 32 warp tiles (20 %), two stages, tiles of 256 x 128 and 128 x 192, k-blocks of 256
+// bytes for small m.
 #include "portable_gemm.cuh"
 #define S SUMI_EPI_SWIGLU
 #define A SUMI_EPI_ANY
+// WHOLE: the kernels of a tile without split k. WHOLE_ANY: the same and an `any` kernel. SPLIT: the kernels with split
+// k.
 #define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
     SUMI_PGEMM(sumi_pgemm_bf16_plain_##tile, BM, BN, RB, ST, WM, WN, 0, 0, 0, MINB)                                    \
     SUMI_PGEMM(sumi_pgemm_bf16_swiglu_##tile, BM, BN, RB, ST, WM, WN, S, 0, 0, MINB)

@@ -1,15 +1,21 @@
-// y[m, n] = epilogue(x[m, k] w[n, k]^T): bf16 operands and result, float sums.
-//   x [m][k], w [n][k], y and resid [m][n] (SwiGLU: y [m][n/2]), row-major, rows 16-byte aligned (k, n multiples of 8; SwiGLU 16); any m; resid may be y
-//   bias: float [n]; gate: float row of a step table      grid: multiprocessors (even, at most 2 * pairs of tiles)      block 384 (three consumers: 512)      cluster 2 (in the kernel)
-//   dynamic shared memory: SUMI_GEMM_SM90_SHARED; tensor-map boxes: x {64, BM/2}, w {64, BN/2}, 128-byte swizzle; y and resid {SW, 64*WM}, swizzled when SW is 64
-// Bound by the card's power on an H200 (700 W, about 1.4-1.5 GHz under load), before that by L2 latency.
+// y[m][n] = epilogue(x[m][k] w[n][k]^T) on Hopper: bf16 operands and result, float accumulators. The pipeline is in
+// gemm_sm90.cuh, the list of tiles in gemm.h.
+//   x  [m][k], w [n][k], y and resid [m][n] (SwiGLU: y [m][n / 2]), row-major, rows 16-byte aligned; resid may be y
+//   any m; k and n multiples of 8 (SwiGLU: n of 16)      bias  float [n]      gate  a float row of a step table
+//   grid    the number of multiprocessors, even, at most 2 * pairs of tiles (pair_of)
+//   block   384 (three consumers: 512)      cluster  2 blocks, fixed in the kernel
+//   shared  dynamic, SUMI_GEMM_SM90_SHARED or SUMI_GEMM_SM90_SHARED_3
+//   boxes of the tensor maps   x {64, BM / 2}, w {64, BN / 2}, 128-byte swizzle; y and resid {SW, 64 * WM}, 128-byte
+//                              swizzle when SW is 64, otherwise none
+// Bound by the card's power on an H200 (700 W, about 1.4-1.5 GHz under load); by L2 latency below the power limit.
 //
-// Tiles: pp (ping-pong, 128x128 per consumer) where its rounds come out well (n >= 9216): it hides the epilogue; 192
-// columns otherwise; 208 fits n = 3072 at 4352 rows into four rounds; 256 for SwiGLU when pp does not fit, three
-// consumers where rows are few. At the power limit, where a model's products work, bytes from L2 cost time: gate and up
-// by pp, in as many rounds as by 256, make a forward of 2432 rows 1.4 % longer (rate_of in choose_linear.c). Tried and
-// slower: 128x240, 128x320,
-// 256x192, 256x128 without ping-pong, 192 with five stages, L2 hints and prefetch.
+// Tiles (choose_linear.c chooses by cost). pp (ping-pong, 128 x 128 for each consumer) hides the epilogue and is best
+// where the number of tiles fills whole rounds (n >= 9216). Otherwise 192 columns; 208 columns for n = 3072 at 4352
+// rows, which makes four rounds; 256 columns for SwiGLU when pp does not fill its rounds; three consumers for few rows.
+// A model's products run at the power limit, where bytes read from L2 cost time: with pp for the gate and up product
+// instead of 256 columns, in as many rounds, a forward of 2432 rows takes 1.4 % longer (rate_of in choose_linear.c).
+// Tried and slower: tiles of 128 x 240, 128 x 320, 256 x 192, 256 x 128 without ping-pong, 192 columns with five
+// stages, L2 cache hints, L2 prefetch.
 #include "gemm_sm90.cuh"
 #define KERNEL_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)
 #define KERNEL_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)

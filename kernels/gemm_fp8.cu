@@ -1,6 +1,8 @@
-// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): e4m3 operands; sm_89 and newer. k and the pitches of x and
-// w multiples of 16, n of 8; otherwise as gemm_bf16.cu. On 9.0 mma.sync converts e4m3 to f16 first (no faster than
-// bf16): a fallback there. 8.9 and 12.0 multiply e4m3 as it is.
+// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): e4m3 operands, float accumulators; sm_89 and newer.
+//   x8 [m][ldx], w8 [n][ldw] e4m3, row-major; k, ldx and ldw multiples of 16, n of 8; row_scale float [m], col_scale
+//   float [n]; the rest (epilogues, grid, block, shared memory, what bounds it) as in gemm_bf16.cu
+// Compute capability 8.9 and 12.0 multiply e4m3 directly. On 9.0 mma.sync converts e4m3 to f16 first and is no faster
+// than bf16; there these kernels are only a fallback for gemm_fp8_sm90.cu.
 #include "portable_gemm.cuh"
 #define C SUMI_EPI_SCALE
 #define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \

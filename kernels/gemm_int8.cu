@@ -1,6 +1,7 @@
-// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): int8 operands with exact sums; sm_80 and newer. k and the
-// pitches of x and w multiples of 16, n of 8; otherwise as gemm_bf16.cu. GeForce multiplies int8 at four times its bf16
-// rate on every card that this runs on, where e4m3 needs 8.9.
+// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): int8 operands, exact int accumulators; sm_80 and newer.
+//   x8 [m][ldx], w8 [n][ldw] int8, row-major; k, ldx and ldw multiples of 16, n of 8; row_scale float [m], col_scale
+//   float [n]; the rest (epilogues, grid, block, shared memory, what bounds it) as in gemm_bf16.cu
+// GeForce cards from 8.0 on multiply int8 at four times their bf16 rate; e4m3 needs 8.9.
 #include "portable_gemm.cuh"
 #define C SUMI_EPI_SCALE
 #define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \

@@ -1,8 +1,11 @@
-// y[m, n] = epilogue(row_scale[m] * col_scale[n] * x[m, k] w[n, k]^T): int8 operands (-127 .. 127), bf16 result.
-//   x [m][k], w [n][k] int8 row-major, k a multiple of 16, n of 8; row_scale float [m rounded up to 4], col_scale float [n], both 16-byte aligned
-//   boxes of x and w {128, ..}; everything else as in gemm_bf16_sm90.cu. wgmma on s8 is in PTX 8.0: unlike e4m3's, this file needs no newer driver.
-// The sums are exact and become float once, in the epilogue, so what a product loses is what its operands lost when they
-// were rotated and quantised: rotate.cuh.
+// y[m][n] = epilogue(row_scale[m] * col_scale[n] * x[m][k] w[n][k]^T) on Hopper: int8 operands (-127 .. 127), bf16
+// result.
+//   x  [m][k], w [n][k] int8, row-major, k a multiple of 16, n of 8
+//   row_scale  float [m rounded up to 4], col_scale  float [n], both 16-byte aligned
+//   boxes of the tensor maps of x and w are {128, ..}; the rest as in gemm_bf16_sm90.cu
+// wgmma on s8 is in PTX 8.0, so unlike the e4m3 kernels this file needs no newer driver than gemm_bf16_sm90.cu.
+// The sums are exact and become float once, in the epilogue. The error of a product is therefore that of rotating and
+// quantising its operands (rotate.cuh).
 #include "gemm_sm90.cuh"
 #define KERNEL_2(epilogue, tile, EPI, ...)                                                                             \
     SUMI_GEMM_KERNEL_2(sumi_gemm_int8, SUMI_OPERANDS_INT8, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)

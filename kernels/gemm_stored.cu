@@ -1,7 +1,7 @@
 // y[m][n] = finish(x[m][k] w[n][k]^T) for few rows of x, with w as its file has it: sumi_gemm_stored_<type>_<rows>. For
-// text encoders, modulation and the text's rows of a denoiser, where reading w is most of what a product costs: of 4-bit
-// weights there is a quarter to be read. On an H200, whose memory is fast for its arithmetic, unpacking costs more than
-// reading (tests/bench.md). Products of many rows unpack w first (unpack.cu).
+// text encoders, modulation and the text's rows of a denoiser, where reading w is most of what a product costs: of
+// 4-bit weights there is a quarter to be read. On an H200, whose memory is fast for its arithmetic, unpacking costs
+// more than reading (tests/bench.md). Products of many rows unpack w first (unpack.cu).
 //
 //   w is the 16-row operand of mma.m16n8k16, unpacked from shared memory into registers, where a lane needs it: the order
 //   of k does not matter to a product, so lane q of four takes 8 consecutive elements of 32 for two products, and reads

@@ -1,6 +1,6 @@
-// gemm_stored.cu for Hopper, up to a few hundred rows of x: sumi_gemm_stored_sm90_<type>_<rows>. The weights are wgmma's
-// first operand, which may come from registers: each lane unpacks its own elements there, while the tensor cores work on
-// the ones before. x is the second, in shared memory.
+// gemm_stored.cu for Hopper, up to a few hundred rows of x: sumi_gemm_stored_sm90_<type>_<rows>. The weights are
+// wgmma's first operand, which may come from registers: each lane unpacks its own elements there, while the tensor
+// cores work on the ones before. x is the second, in shared memory.
 //
 //   grid (blocks, ceil(m / rows)), blocks: any number, or cluster * ceil(n / columns of a tile)
 //   shared SUMI_GEMM_STORED_SM90_SHARED

@@ -1,27 +1,42 @@
-// PTX of Hopper (sm_90a) that the GEMM and convolution kernels share: mbarriers, TMA copies, clusters, wgmma.
-// Everything here is one instruction or a few; the reasons for the order they are used in stand in gemm_sm90.cuh.
+// PTX instructions of Hopper (sm_90a) that the GEMM, convolution and attention kernels share: mbarriers, TMA copies,
+// clusters, wgmma. Each function here is one instruction or a few. gemm_sm90.cuh explains the order in which the
+// kernels use them. Shared-memory addresses (u32) are in the shared window, as smem_addr() returns them.
+//
+// The accumulator of wgmma m64nN, D[64 x N], lies in the registers of one warpgroup (128 threads = warps 0..3). Warp w
+// holds rows 16 w .. 16 w + 15. Within the warp, lane = 4 r + q (r = lane >> 2 = 0..7, q = lane & 3 = 0..3) holds, for
+// each group j of 8 columns, four values in d[4 j .. 4 j + 3]:
+//
+//     columns 8 j +         0    1    2    3    4    5    6    7
+//     row 16 w + r         d0   d1 | d0   d1 | d0   d1 | d0   d1          row r:     d0 and d1 of lane 4 r + q
+//     row 16 w + r + 8     d2   d3 | d2   d3 | d2   d3 | d2   d3          row r + 8: d2 and d3 of the same lane
+//     held by lane          4 r    | 4 r + 1 | 4 r + 2 | 4 r + 3
+//
+//     d0: (r, 2 q)   d1: (r, 2 q + 1)   d2: (r + 8, 2 q)   d3: (r + 8, 2 q + 1)
 #pragma once
 #include "operands.cuh"
 typedef unsigned int u32;
 typedef unsigned long long u64;
-// binary image of a CUtensorMap, passed by value as __grid_constant__
+// The 128 bytes of a CUtensorMap (a TMA descriptor), passed to kernels by value as __grid_constant__.
 struct __align__(64) sumi_tmap { u64 opaque[16]; };
 
 __device__ __forceinline__ u32 smem_addr(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // ---- mbarriers (64-bit objects in shared memory) --------------------------------------------------------------------
+// A phase of an mbarrier ends when `count` arrivals have happened and all announced bytes have been copied. Phases are
+// numbered from 0; waiters name the parity (0 or 1) of the phase for whose end they wait.
 __device__ __forceinline__ void mb_init(u32 bar, u32 count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
+// Arrives once and announces `bytes` of copies that signal this barrier.
 __device__ __forceinline__ void mb_expect(u32 bar, u32 bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
-// Arrives at the barrier at the same offset in block `rank` of the cluster (own block included). Without
-// .release.cluster on purpose: that form costs a GPU-wide memory barrier per arrival (MEMBAR.ALL.GPU in SASS; a fifth
-// of the GEMM's speed). What the arrival orders here are finished wgmma reads against later TMA writes, both of the
-// async proxy.
+// Arrives at the barrier at the same shared-memory offset in block `rank` of the cluster; `rank` may be the caller's
+// own block. The .release.cluster form is left out on purpose: it costs a GPU-wide memory barrier per arrival
+// (MEMBAR.ALL.GPU in SASS), a fifth of the GEMM's speed. The release is not needed: the arrival orders finished wgmma
+// reads before later TMA writes, and both belong to the async proxy.
 __device__ __forceinline__ void mb_arrive_cluster(u32 bar, u32 rank)
 {
     asm volatile(
@@ -29,7 +44,8 @@ __device__ __forceinline__ void mb_arrive_cluster(u32 bar, u32 rank)
         "r"(rank)
         : "memory");
 }
-// Waits until the phase of that parity is complete. try_wait suspends the thread in hardware: no sleep is needed.
+// Blocks the thread until the phase of this parity is complete. try_wait suspends the thread in hardware, so the loop
+// needs no sleep.
 __device__ __forceinline__ void mb_wait(u32 bar, u32 parity)
 {
     u32 ok;
@@ -42,6 +58,8 @@ __device__ __forceinline__ void mb_wait(u32 bar, u32 parity)
 }
 
 // ---- TMA: global <-> shared tiles described by a tensor map ---------------------------------------------------------
+// x, y, ... are the element coordinates of the box's first element, innermost dimension first. Loads write zeros for
+// elements outside the tensor and still count their bytes; stores drop them. A load signals `bar` with the box's bytes.
 __device__ __forceinline__ void tma_load_2d(u32 dst, const sumi_tmap* map, u32 bar, int x, int y)
 {
     asm volatile(
@@ -50,8 +68,8 @@ __device__ __forceinline__ void tma_load_2d(u32 dst, const sumi_tmap* map, u32 b
         "l"(map), "r"(bar), "r"(x), "r"(y)
         : "memory");
 }
-// Writes the same tile to the same shared offset of every block in `mask`, and signals the barrier at the same offset
-// there.
+// Loads one box into the same shared-memory offset of every block of the cluster whose bit is set in `mask` (bit =
+// rank), and signals the barrier at the same offset in each of these blocks.
 __device__ __forceinline__ void tma_load_2d_multicast(u32 dst, const sumi_tmap* map, u32 bar, int x, int y,
                                                       unsigned short mask)
 {
@@ -60,7 +78,8 @@ __device__ __forceinline__ void tma_load_2d_multicast(u32 dst, const sumi_tmap* 
                  "l"(map), "r"(bar), "r"(x), "r"(y), "h"(mask)
                  : "memory");
 }
-// Plain copy of `bytes` consecutive bytes (a multiple of 16, both ends 16-byte aligned).
+// Copies `bytes` consecutive bytes from global to shared memory without a tensor map. `bytes` is a multiple of 16; both
+// addresses are 16-byte aligned.
 __device__ __forceinline__ void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
@@ -94,24 +113,25 @@ __device__ __forceinline__ void tma_store_5d(const sumi_tmap* map, u32 src, int 
                  : "memory");
 }
 #define TMA_STORE_COMMIT() asm volatile("cp.async.bulk.commit_group;" ::: "memory")
-// shared memory may be overwritten
+// Waits until all committed stores have read their shared memory: it may be overwritten.
 #define TMA_STORE_WAIT_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")
-#define TMA_STORE_WAIT() asm volatile("cp.async.bulk.wait_group 0;" ::: "memory") // data is written
+// Waits until all committed stores have written their data.
+#define TMA_STORE_WAIT() asm volatile("cp.async.bulk.wait_group 0;" ::: "memory")
 __device__ __forceinline__ void prefetch_tmap(const sumi_tmap* map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// One lane of a converged warp. Unlike `lane == 0`, ptxas knows that a branch on elect.sync leaves one thread: without
-// it, every TMA instruction is wrapped in a loop over possibly different operands, and the producer becomes the
-// bottleneck.
+// True in one lane of a converged warp. ptxas knows that a branch on elect.sync leaves one thread; it does not know
+// this of `lane == 0`, and then wraps every TMA instruction in a loop over possibly different operands, which makes the
+// producer the bottleneck.
 __device__ __forceinline__ bool elect_one()
 {
     u32 p;
     asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0,1,0,p;}" : "=r"(p));
     return p;
 }
-// tells ptxas that v is the same in the warp
+// Returns v of lane 0. It tells ptxas that the value is the same in all lanes of the warp.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 
 // ---- clusters, named barriers, registers ----------------------------------------------------------------------------
@@ -125,11 +145,14 @@ __device__ __forceinline__ void cluster_sync()
 {
     asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
 }
+// Makes initialised mbarriers visible to the other blocks of the cluster and to the async proxy.
 #define FENCE_MBAR_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
-// ordinary shared stores before TMA reads
+// Orders ordinary stores to shared memory before later reads by TMA or wgmma (the async proxy).
 #define FENCE_PROXY_ASYNC() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
-// One immediate barrier id per consumer warpgroup: an id in a register makes ptxas reserve all sixteen.
-// NC: how many there are; the third one's barrier is ping-pong's in other kernels
+// Waits for the 128 threads of consumer warpgroup `wg`, by named barrier 1 + wg. The barrier ids are immediates: an id
+// in a register makes ptxas reserve all sixteen barriers. NC: the number of consumer warpgroups of the kernel.
+// Ping-pong kernels use barriers 3 and 4 for another purpose (mainloop in gemm_sm90.cuh); they have NC == 2, so barrier
+// 3 is free for the third consumer elsewhere.
 template <int NC = 2> __device__ __forceinline__ void wg_sync(int wg)
 {
     if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
@@ -138,6 +161,9 @@ template <int NC = 2> __device__ __forceinline__ void wg_sync(int wg)
 }
 
 // ---- fragments ------------------------------------------------------------------------------------------------------
+// Two bf16 in a word: the lower column is in the lower half. stmatrix4 and ldmatrix4 move four 8x8 matrices of 16-bit
+// elements: lanes 8 i .. 8 i + 7 give the addresses of the eight 16-byte rows of matrix i, and register i of lane
+// 4 r + q holds elements 2 q and 2 q + 1 of row r of matrix i.
 __device__ __forceinline__ u32 pack_bf16(float lo, float hi)
 {
     u32 r;
@@ -166,17 +192,22 @@ __device__ __forceinline__ float tanh_fast(float x)
 }
 
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
-// Shared-memory operand: K-major tile of 128-byte rows (64 bf16, 128 e4m3 or int8), 128-byte swizzle (layout type 1), 8-row
-// groups
-// 1024 bytes apart; the leading offset is ignored in this layout. Tile bases are 1024-byte aligned; a k-step of 32
-// bytes (16 bf16, 32 of the others) inside the row is added to the address as it is.
-// shared memory ends below 2^18: adding to
+// The matrix descriptor of an operand in shared memory: K-major rows of 128 bytes (64 bf16, or 128 e4m3 or int8), in
+// the 128-byte swizzle (layout type 1, bits 62..63), groups of 8 rows 1024 bytes apart (the stride offset, in units of
+// 16 bytes from bit 32 on). This layout ignores the leading offset (1, at bit 16). Tile bases are 1024-byte aligned.
+// The next k-step inside a row is 32 bytes further (16 bf16, or 32 e4m3 or int8): 2 is added to the descriptor's low
+// word.
+//
+// The low word holds address / 16 in bits 0..13. Shared memory ends below 2^18, so adding an offset inside shared
+// memory to the low word never carries into bit 16.
 __device__ __forceinline__ u32 wg_desc_lo(u32 addr) { return (addr & 0x3FFFF) >> 4 | 1 << 16; }
-// the low word never carries into bit 16
 __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >> 4) << 32 | lo; }
+// WG_FENCE orders register accesses before the wgmma that follow; WG_COMMIT closes a group of wgmma; WG_WAIT(n) waits
+// until at most n groups are in flight.
 #define WG_FENCE() asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
 #define WG_COMMIT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WG_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
+// SUMI_R<n>: the names of n accumulator registers in the asm text. SUMI_D<n>: their operand list.
 #define SUMI_R64                                                                                                       \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
     "30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%" \
@@ -190,7 +221,7 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
 #define SUMI_R112 SUMI_R104 ",%104,%105,%106,%107,%108,%109,%110,%111"
 #define SUMI_R120 SUMI_R112 ",%112,%113,%114,%115,%116,%117,%118,%119"
 #define SUMI_R128 SUMI_R120 ",%120,%121,%122,%123,%124,%125,%126,%127"
-// C: the constraint of a register, "+f" of float sums, "+r" of int ones
+// C: the asm constraint of an accumulator register, "+f" for float or "+r" for int.
 #define SUMI_D8(C, d, i)                                                                                               \
     C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
 #define SUMI_D32(C, d, i) SUMI_D8(C, d, i), SUMI_D8(C, d, i + 8), SUMI_D8(C, d, i + 16), SUMI_D8(C, d, i + 24)
@@ -203,7 +234,10 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
 #define SUMI_D120(C, d) SUMI_D112(C, d), SUMI_D8(C, d, 112)
 #define SUMI_D128(C, d) SUMI_D120(C, d), SUMI_D8(C, d, 120)
 
-// d[64 x N] (+)= A[64 x 32 bytes] B[N x 32 bytes]^T by one warpgroup. `acc` 0 overwrites d: no zeroing pass is needed.
+// d[64 x N] = A[64 x 32 bytes of k] B[N x 32 bytes of k]^T + (acc ? d : 0), by one warpgroup; a and b are descriptors.
+// acc == 0 overwrites d, so the accumulators need not be zeroed first. IA, IB, IP: the asm operand numbers of a, b and
+// acc. SIGNS: the immediates that the instruction takes behind the predicate: scale-a and scale-b (1: not negated), and
+// for bf16 the two transpose flags (0: K-major).
 template <int N, int OPERANDS> struct wgmma_t;
 #define SUMI_WGMMA_OF(N, R, IA, IB, IP, OPERANDS, SUM, C, TYPES, SIGNS)                                                \
     template <> struct wgmma_t<N, OPERANDS> {                                                                          \
@@ -218,7 +252,7 @@ template <int N, int OPERANDS> struct wgmma_t;
 #define SUMI_WGMMA(N, R, IA, IB, IP)                                                                                   \
     SUMI_WGMMA_OF(N, R, IA, IB, IP, SUMI_OPERANDS_BF16, float, "+f", "k16.f32.bf16.bf16", ",1,1,0,0")                  \
     SUMI_WGMMA_OF(N, R, IA, IB, IP, SUMI_OPERANDS_E4M3, float, "+f", "k32.f32.e4m3.e4m3", ",1,1")
-// int8 has no negated operands, and above 32 columns only multiples of 16.
+// The int8 instruction has no scale-a and scale-b, and above N = 32 takes only multiples of 16.
 #define SUMI_WGMMA_INT8(N, R, IA, IB, IP)                                                                              \
     SUMI_WGMMA_OF(N, R, IA, IB, IP, SUMI_OPERANDS_INT8, int, "+r", "k32.s32.s8.s8", "")
 SUMI_WGMMA(128, 64, 64, 65, 66)

@@ -1,5 +1,5 @@
-// What the tensor cores multiply, and what they add in. The sums of int8 are exact: 127 * 127 * k stays below 2^31 up to
-// k = 133144.
+// The operand types of a matrix product on the tensor cores, and the type of its accumulators: float for bf16 and e4m3,
+// int for int8. An int sum is exact: 127 * 127 * k stays below 2^31 for k up to 133144.
 #pragma once
 enum { SUMI_OPERANDS_BF16, SUMI_OPERANDS_E4M3, SUMI_OPERANDS_INT8 };
 template <int OPERANDS> struct sumi_sum {

@@ -1,5 +1,23 @@
-// PTX wrappers of the portable kernels (sm_80 and newer: ldmatrix, cp.async, mma.sync; e4m3 needs sm_89). Driver API
-// only, no headers.
+// PTX instructions of the portable kernels (sm_80 and newer: ldmatrix, cp.async, mma.sync; e4m3 needs sm_89), and the
+// swizzle of their tiles in shared memory. It includes no CUDA header.
+//
+// Fragments of mma.sync, D[16 x 8] += A[16 rows x 32 bytes of k] B[8 rows x 32 bytes of k]^T. lane = 4 r + q, with
+// r = lane >> 2 = 0..7 and q = lane & 3 = 0..3. A register holds 4 bytes of k of one row: two bf16, or four e4m3 or
+// int8.
+//
+//     A (a0..a3)        bytes of k   4 q .. 4 q + 3     16 + 4 q .. 16 + 4 q + 3
+//                       row r        a0                 a2
+//                       row r + 8    a1                 a3
+//
+//     B (b0, b1)        bytes of k   4 q .. 4 q + 3     16 + 4 q .. 16 + 4 q + 3
+//                       row r        b0                 b1                                (row of B = column of D)
+//
+//     D (d0..d3)        columns 2 q, 2 q + 1       so each row of a quad's four lanes, from left to right:
+//                       row r        d0, d1          lane     4 r    | 4 r + 1 | 4 r + 2 | 4 r + 3
+//                       row r + 8    d2, d3          columns  0   1  | 2   3   | 4   5   | 6   7
+//
+// ldmatrix.x4 (ldm4) reads four 8x8 matrices of 16-bit elements, that is 8 rows of 16 bytes each. Lanes 8 i .. 8 i + 7
+// give the row addresses of matrix i, and register i receives bytes 4 q .. 4 q + 3 of row r of matrix i.
 #pragma once
 #include "operands.cuh"
 #include "quads.cuh"
@@ -9,11 +27,15 @@ typedef unsigned char u8;
 typedef unsigned long long u64;
 #define SUMI_DEV __device__ __forceinline__
 
-// 16 bytes global -> shared; bytes = 0 writes zeros and reads nothing
+// Copies 16 bytes from global memory `s` to shared memory `d`, asynchronously. bytes = 0 writes zeros and reads
+// nothing. .cg bypasses L1, since the block keeps its copy in shared memory. L2::128B prefetches the surrounding 128
+// bytes into L2: neighbouring lanes and the next k-blocks read them.
 SUMI_DEV void cp16(u32 d, const void* s, int bytes)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(d), "l"(s), "r"(bytes) : "memory");
 }
+// cp_commit closes a group of copies. cp_wait<N> waits until at most N groups of this thread are in flight; a
+// __syncthreads() after it makes the other threads' copies visible too.
 SUMI_DEV void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> SUMI_DEV void cp_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 SUMI_DEV void ldm4(u32 (&r)[4], u32 p)
@@ -23,6 +45,7 @@ SUMI_DEV void ldm4(u32 (&r)[4], u32 p)
                  : "r"(p)
                  : "memory");
 }
+// ldmatrix with each 8x8 matrix transposed.
 SUMI_DEV void ldm4t(u32 (&r)[4], u32 p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -30,7 +53,7 @@ SUMI_DEV void ldm4t(u32 (&r)[4], u32 p)
                  : "r"(p)
                  : "memory");
 }
-// d[16][8] += a[16][32 bytes of k] b[8][32 bytes of k]^T
+// d[16][8] += a[16][32 bytes of k] b[8][32 bytes of k]^T; the fragments are drawn at the top of this file.
 template <int OPERANDS> SUMI_DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {
     if (OPERANDS == SUMI_OPERANDS_E4M3)
@@ -48,6 +71,7 @@ template <int OPERANDS> SUMI_DEV void mma(int (&d)[4], const u32 (&a)[4], u32 b0
         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+// 2^x, approximate; subnormal numbers are flushed to zero.
 SUMI_DEV float ex2(float x)
 {
     float y;
@@ -60,6 +84,7 @@ SUMI_DEV float tanh_fast(float x)
     asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+// Two floats to two bf16, rounded to nearest even, `lo` in the lower half; and back.
 SUMI_DEV u32 pack2(float lo, float hi)
 {
     u32 r;
@@ -68,26 +93,38 @@ SUMI_DEV u32 pack2(float lo, float hi)
 }
 SUMI_DEV float lo2(u32 v) { return __uint_as_float(v << 16); }
 SUMI_DEV float hi2(u32 v) { return __uint_as_float(v & 0xffff0000u); }
+// GELU in its tanh form: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
 SUMI_DEV float gelu_tanh(float x)
 {
     float h = 0.5f * x;
     return fmaf(h, tanh_fast(x * fmaf(0.0356774081f, x * x, 0.7978845608f)), h);
 }
+// x * sigmoid(x), by sigmoid(x) = (1 + tanh(x / 2)) / 2.
 SUMI_DEV float silu(float x)
 {
     float h = 0.5f * x;
     return fmaf(h, tanh_fast(h), h);
 }
 
-// Shared tiles: rows of RB bytes (64, 128, 160, 192, 256 or 512) in 16-byte chunks; chunk c of row r sits at
-// c ^ key(r). Every 8 rows that an ldmatrix or a group of cp.async touch fall into different banks. RB 64 and 192 swap
-// only within four chunks, RB 160 within two: four of its rows begin at four different quarters of the banks.
+// The swizzle of tiles in shared memory. A row has RB bytes (64, 128, 160, 192, 256 or 512), in 16-byte chunks. Chunk c
+// of row r is stored at place c ^ swizzle_key(r) of the row, so that the 8 rows that one ldmatrix or one group of
+// cp.async touches fall into different banks. For RB 128, 256 and 512 a row begins at bank 0, and the key permutes the
+// chunks of each group of eight. For RB 64 and 192 two rows begin at different halves of the banks, and the key
+// permutes groups of four. For RB 160 four rows begin at four different quarters of the banks, and the key permutes
+// groups of two.
+//
+//     RB 128, place:    0 1 2 3 4 5 6 7
+//     row 0   chunk     0 1 2 3 4 5 6 7
+//     row 1             1 0 3 2 5 4 7 6
+//     row 2             2 3 0 1 6 7 4 5
+//     row 7             7 6 5 4 3 2 1 0
 template <int RB> SUMI_DEV int swizzle_key(int row)
 {
     return RB % 64 ? (row >> 2) & 1 : RB % 128 ? (row >> 1) & 3 : row & 7;
 }
+// The byte offset of chunk c of a row in a tile.
 template <int RB> SUMI_DEV u32 at(int row, int c) { return row * RB + ((c ^ swizzle_key<RB>(row)) << 4); }
-// Address of 32-byte step t, given the one of step 0 of the same row
+// The address of k-step t of a row (32 bytes, two chunks), given the address `a` of k-step 0 of the same row.
 template <int RB> SUMI_DEV u32 step(u32 a, int t)
 {
     return RB % 64 ? a + t * 32 : RB % 128 ? (a ^ ((t & 1) << 5)) + (t >> 1) * 64 : a ^ (t << 5);

@@ -1,14 +1,14 @@
-// The types of stored.h, eight elements at a time. The layouts stand in src/base/dtype.c, and so does why the results are
-// its results bit for bit: a product of a scale and an integer is exact, so that there is one rounding, of the sum.
+// The types of stored.h, eight elements at a time. The layouts stand in src/base/dtype.c, and so does why the results
+// are its results bit for bit: a product of a scale and an integer is exact, so that there is one rounding, of the sum.
 //
 //   stored<TYPE> chunk(bytes, i);       256 elements of a row, or a row's last
 //   chunk.floats(group, v);             v: eight of the elements 32 * group to 32 * group + 31
 //
-// Which eight: i to i + 7, i a multiple of 8. Or, as the lanes of a matrix product want them (IS_SPREAD), i is twice the
-// lane's place among four, and they are i, i + 1, i + 8, i + 9, i + 16, i + 17, i + 24, i + 25.
+// Which eight: i to i + 7, i a multiple of 8. Or, as the lanes of a matrix product want them (IS_SPREAD), i is twice
+// the lane's place among four, and they are i, i + 1, i + 8, i + 9, i + 16, i + 17, i + 24, i + 25.
 //
-// The chunk's first byte is aligned as the chunk's length is, at most to 16 bytes. What all of a thread's elements share
-// is read when the chunk is made. `group` should be known to the compiler where speed matters.
+// The chunk's first byte is aligned as the chunk's length is, at most to 16 bytes. What all of a thread's elements
+// share is read when the chunk is made. `group` should be known to the compiler where speed matters.
 #pragma once
 #include "common.cuh"
 #include "stored.h"
@@ -64,8 +64,8 @@ template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_bytes(const uint8_t
 
 // ---- Integers to floats ---------------------------------------------------------------------------------------------
 // A half whose bits are an integer below 1024 has the value 2^-24 times it: halves so small have no exponent. So two
-// integers become two floats in two instructions, and bits that stand further up need no shift: what they are multiplied
-// by is smaller. All of that are powers of two, so that no bit of a product changes.
+// integers become two floats in two instructions, and bits that stand further up need no shift: what they are
+// multiplied by is smaller. All of that are powers of two, so that no bit of a product changes.
 
 #define STORED_ONE 0x1p24f // times a factor: what integers that stand in the lowest bits are multiplied by
 
@@ -79,8 +79,8 @@ template <int BIAS> SUMI_DEVICE float2 stored_floats(uint32_t w)
     }
     return __half22float2(pair);
 }
-// The bits that MASK has of COUNT pairs, less BIAS, times a factor, to v[first] and on. A zero has the factor's sign, as the
-// definition has it, unless IS_OPERAND: to the sum of a product it makes no difference.
+// The bits that MASK has of COUNT pairs, less BIAS, times a factor, to v[first] and on. A zero has the factor's sign,
+// as the definition has it, unless IS_OPERAND: to the sum of a product it makes no difference.
 template <int MASK, int BIAS, int COUNT, bool IS_OPERAND>
 SUMI_DEVICE void stored_products(const uint32_t* q, float factor, float (&v)[8], int first)
 {
@@ -108,8 +108,8 @@ template <int BIAS> SUMI_DEVICE float stored_integer(uint32_t w, int i)
     return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7440u + (uint32_t)i)) - (8388608.0f + BIAS);
 }
 
-// Blocks of 32 elements whose codes are the nibbles of 16 bytes at p: the low ones are the first 16 elements'. q: pairs of
-// the bytes, the codes in the lowest bits; when IS_SPREAD those of q[2] and q[3] stand four bits further up.
+// Blocks of 32 elements whose codes are the nibbles of 16 bytes at p: the low ones are the first 16 elements'. q: pairs
+// of the bytes, the codes in the lowest bits; when IS_SPREAD those of q[2] and q[3] stand four bits further up.
 template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_nibbles(const uint8_t* p, int i, uint32_t (&q)[4])
 {
     if (IS_SPREAD) {
@@ -414,8 +414,8 @@ template <bool IS_SPREAD> struct stored<STORED_e4m3, IS_SPREAD> {
             v[2 * k] = f.x, v[2 * k + 1] = f.y;
         }
 #else
-        // The exponent and the mantissa move to their places in a half, and one factor corrects the exponent's bias: exact,
-        // for subnormal numbers too.
+        // The exponent and the mantissa move to their places in a half, and one factor corrects the exponent's bias:
+        // exact, for subnormal numbers too.
         uint32_t q[4];
         stored_bytes<8, IS_SPREAD>(p + group * 32, i, q);
 #pragma unroll

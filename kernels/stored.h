@@ -95,7 +95,8 @@ typedef struct sumi_gemm_stored_args {
     uint64_t from[SUMI_GEMM_STORED_PARTS];
     int32_t end[SUMI_GEMM_STORED_PARTS];
     float scale[SUMI_GEMM_STORED_PARTS];
-    // split > 1: float [tiles][split][rows * 64]; uint32 [tiles], zero before and after. Hopper: float [blocks][2][rows * cols]
+    // split > 1: float [tiles][split][rows * 64]; uint32 [tiles], zero before and after. Hopper: float [blocks][2][rows
+    // * cols]
     uint64_t parts, arrivals;
     int32_t m, n, k, ldx, row_bytes;
     int32_t is_gated; // column c of y is the row that FORM_GATED has there

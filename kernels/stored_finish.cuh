@@ -1,5 +1,5 @@
-// The end of a product of few rows: a lane has values of two neighbouring columns, so that what belongs to the columns is
-// read once, and residuals are read together before anything is written.
+// The end of a product of few rows: a lane has values of two neighbouring columns, so that what belongs to the columns
+// is read once, and residuals are read together before anything is written.
 #pragma once
 #include "gemm_finish.cuh"
 
@@ -20,8 +20,8 @@ SUMI_DEVICE stored_columns stored_columns_of(const sumi_gemm_finish& f, int64_t 
     }
     return r;
 }
-// COUNT rows from `row` on, `step` apart, of which those below m are there, and `width` columns, 1 or 2. value(i): the sums,
-// or what was gated.
+// COUNT rows from `row` on, `step` apart, of which those below m are there, and `width` columns, 1 or 2. value(i): the
+// sums, or what was gated.
 template <int COUNT, class F>
 SUMI_DEVICE void stored_finish(const sumi_gemm_finish& f, const finish_activation& act, const stored_columns& columns,
                                int width, int m, int row, int step, F&& value)

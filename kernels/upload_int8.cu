@@ -1,4 +1,5 @@
-// Weights to rotated int8 with a float scale per row (output channel): (w / balance) R = int8 * scale, R as in rotate.cuh, in floats.
+// Weights to rotated int8 with a float scale per row (output channel): (w / balance) R = int8 * scale, R as in
+// rotate.cuh, in floats.
 //
 //   to [stack_rows][pitch] int8, pitch a multiple of 256, columns from `cols` on zero before the rotation; scales [stack_rows] float, in the rows' new order when they are interleaved
 //   grid: a block per row of the piece, block SUMI_UPLOAD_THREADS, static shared memory. Two passes over the row; the second reads L2.
