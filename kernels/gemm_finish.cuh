@@ -1,12 +1,13 @@
-// sumi_gemm_finish carried out: bias, activation, scale, gate and residual chosen at run time, bf16 or float results,
-// any alignment. One such epilogue serves the products that have no epilogue compiled for them; the branches are the
-// same for a whole launch.
+// The epilogue that sumi_gemm_finish (gemm.h) describes: bias, activation, scale, gate and residual chosen at run time,
+// bf16 or float results, any alignment. It serves the products for which no epilogue is compiled. All branches on the
+// struct go the same direction in a whole launch. The accumulator layout of a tile is drawn in portable_sm80.cuh
+// (mma.sync m16n8) and hopper.cuh (wgmma m64nN).
 #pragma once
 #include "common.cuh"
 #include "gemm.h"
 #include "quads.cuh"
 
-// Column of y for column c of the product.
+// The column of y for column c of the product. With f.half: columns of [gate | up], interleaved by 8.
 SUMI_DEVICE int finish_column(const sumi_gemm_finish& f, int c)
 {
     c += f.column;
@@ -17,9 +18,9 @@ SUMI_DEVICE int finish_column(const sumi_gemm_finish& f, int c)
     return c;
 }
 
-// All activations but GELU with erf are x * sigmoid(x (a + b x^2)), or 2 sigmoid(2 x) - 1 for tanh: coefficients
-// instead of a branch for each.
-// The numbers are those of sumi_activation.
+// An activation as two coefficients, instead of a branch for each: SiLU, GELU (tanh form) and QuickGELU are
+// x * sigmoid(x (a + b x^2)); tanh is 2 * sigmoid(2 x) - 1; only GELU with erf is computed differently. The parameter
+// `activation` is a sumi_activation (src/plan/ops.h).
 struct finish_activation {
     float a, b;
     int kind;
@@ -35,7 +36,7 @@ SUMI_DEVICE finish_activation finish_activation_of(int activation)
     return r;
 }
 SUMI_DEVICE float finish_sigmoid(float u) { return __fdividef(1.0f, 1.0f + __expf(-u)); }
-// erfc by Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, a fifth of erff's instructions
+// x * Phi(x), with erfc by Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, a fifth of erff's instructions.
 SUMI_DEVICE float finish_gelu_erf(float x)
 {
     const float z = fabsf(x) * 0.707106781f, t = __fdividef(1.0f, fmaf(0.3275911f, z, 1.0f));
@@ -54,6 +55,7 @@ SUMI_DEVICE float finish_activate(const finish_activation& act, float x)
     if (act.kind == 0) return x;
     return act.kind == 3 ? finish_gelu_erf(x) : finish_by_sigmoid(act, x);
 }
+// The gate of column c. gate_row is finish_gate_row()'s result: the index of the row's first element in the step table.
 SUMI_DEVICE float finish_gate(const sumi_gemm_finish& f, int64_t gate_row, int c)
 {
     const int64_t at = gate_row + c;
@@ -64,9 +66,9 @@ SUMI_DEVICE int64_t finish_gate_row(const sumi_gemm_finish& f)
     return f.gate == 0 ? 0 : (int64_t) * (const int32_t*)f.counter * f.gate_stride + f.gate_column;
 }
 
-// What multiplies two of each of N groups of 8 columns, from column c on: scale and gate. The gates are read at once:
-// with the branch over their type inside of the loop every read was waited for, 32 round trips one after another for a
-// tile of 128 columns.
+// factor[i][e] = scale * gate of column c + 8 i + e of the product: the two columns that a lane holds of each of N
+// groups of 8 columns; c is its first. All gates are read before one is used. With the branch on their type inside the
+// loop the kernel waited for every read: 32 round trips one after another for a tile of 128 columns.
 template <int N>
 SUMI_DEVICE void finish_factors(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, float (&factor)[N][2])
 {
@@ -92,7 +94,7 @@ SUMI_DEVICE void finish_factors(const sumi_gemm_finish& f, int64_t gate_row, int
     for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] *= f.scale;
 }
 
-// One finished value (column c of the product, column `at` of y): the residual, rounding, the store.
+// Adds the residual to one finished value v, rounds the sum and stores it in column `at` of y.
 SUMI_DEVICE void finish_store(const sumi_gemm_finish& f, int row, int at, float v)
 {
     const int64_t i = (int64_t)row * f.ldy + at;
@@ -103,8 +105,8 @@ SUMI_DEVICE void finish_store(const sumi_gemm_finish& f, int row, int at, float 
     }
 }
 
-// One sum from shared memory or a register, for the kernels whose epilogue is not on tiles of the tensor cores. act and
-// gate_row are the launch's.
+// Finishes one sum v of column c of the product. For kernels that do not finish whole tensor-core tiles. act and
+// gate_row come from finish_activation_of() and finish_gate_row(), once per launch.
 SUMI_DEVICE void finish_one(const sumi_gemm_finish& f, const finish_activation& act, int64_t gate_row, int row, int c,
                             float v)
 {
@@ -113,19 +115,21 @@ SUMI_DEVICE void finish_one(const sumi_gemm_finish& f, const finish_activation& 
     if (f.gate) v *= finish_gate(f, gate_row, c);
     finish_store(f, row, finish_column(f, c), v);
 }
+// SwiGLU: silu(a) * b, a from a gate row of w and b from the matching up row. c: the column among the n / 2 results.
 SUMI_DEVICE float finish_swiglu(float a, float b) { return a * finish_sigmoid(a) * b; }
 SUMI_DEVICE void finish_one_swiglu(const sumi_gemm_finish& f, int row, int c, float a, float b)
 {
     finish_store(f, row, f.column + c, finish_swiglu(a, b));
 }
 
-// finish_tile for what most products ask: aligned bf16, no activation, no scales of rows and columns. Code of its own,
-// for the general case is long and full of branches: on an H200 a tile of 128 x 128 took 10 us longer with it than with
-// an epilogue fixed when it was compiled.
+// finish_tile (below) for the most frequent case: aligned bf16, no activation, no row or column scales. It is separate
+// because the general case is long and full of branches: on an H200 a tile of 128 x 128 took 10 us longer with the
+// general case than with a compiled epilogue.
 template <int MT, int NT, class F>
 SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
 {
-    // groups of 8 columns: stored in one round; of which the residual is read at once
+    // Counts of 8-column groups. G: groups stored together, with 4 as 16 bytes per lane. AHEAD: groups whose residual
+    // is read before the first of them is finished.
     constexpr int G = NT % 4 == 0 ? 4 : 2, AHEAD = MT * NT <= 16 ? NT : G;
     static_assert(NT % G == 0, "whole rounds");
     const int lane = threadIdx.x & 31, q = lane & 3;
@@ -189,8 +193,9 @@ SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int 
     }
 }
 
-// finish_activate of all of v: one branch for them, and four at a time, for eight need more registers than the main
-// loop. Four are done, then the array moves on by four.
+// finish_activate() of all of v, with one branch on the kind. Four values at a time: eight need more registers than the
+// main loop. The loop always works on v[0..3] and then rotates the array by four, because a loop that is not unrolled
+// cannot index registers.
 template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& act, float (&v)[N])
 {
     constexpr int PART = N < 4 ? N : 4;
@@ -212,8 +217,9 @@ template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& a
     }
 }
 
-// Without alignment: a lane's two of each of G groups of 8 columns, c0 is its first. T: y's type. All residuals are
-// read before the first store.
+// Stores a lane's values of one row without assuming alignment: two columns of each of G groups of 8; c0 is the first.
+// T: the type of y. All residuals are read before the first store, since a read between two stores waits for a round
+// trip.
 template <int G, class T>
 SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
 {
@@ -235,37 +241,41 @@ SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, i
     }
 }
 
-// A warp's tile of MT * 16 rows from m0 and NT * 8 columns from n0. sum(i, j, e): the lane's e-th value of the m16n8
-// accumulator (i, j), rows lane / 4 (e < 2) and lane / 4 + 8, columns lane % 4 * 2 and the next. Aligned results are
-// transposed in quads so that every lane stores 16 bytes; residuals are read ahead of the arithmetic, since a read
-// between two stores waits for a round trip. SWIGLU: pairs of 8-column groups (gate, up) give one; no bias, gate or
-// residual.
+// Finishes a warp's tile of MT * 16 rows from m0 on and NT * 8 columns from n0 on, of a product of m rows and n
+// columns. All lanes of the warp call it.
+//   sum(i, j, e)  the lane's value e (0..3) of the m16n8 accumulator of rows 16 i .. 16 i + 15 and columns
+//                 8 j .. 8 j + 7: row lane / 4 for e < 2, else lane / 4 + 8; column lane % 4 * 2 + e % 2
+//   SWIGLU        two groups of 8 columns (gate, up) give one group of y; no bias, gate or residual
+//   SCALED        there may be row and column scales
+// Aligned results are transposed within quads, so that every lane stores 16 bytes. Residuals are read before the
+// arithmetic, since a read between two stores waits for a round trip.
 //
-// What follows the plain case is loops of rounds (8 rows, G output groups), not unrolled: that was up to sixteen times
-// the code, two thirds of ptxas's time for all kernels. The sums are in registers, which a loop cannot index, so a
-// switch copies a round's. Tried for registers, which have to suffice for the main loop's values too: two loops need
-// fewer than one with everything in it; where a tile has one pair of rows (MT 1) the inner one is better unrolled;
-// empty asm keeps what a round computes cheaply from being held outside of it.
-// SCALED: there may be scales of rows and columns.
+// Apart from the plain case the work is a loop over rounds; a round is 8 rows of G output groups. The loops are not
+// unrolled: unrolled they were up to sixteen times the code and took two thirds of ptxas's time for all kernels. The
+// sums are in registers, which such a loop cannot index, so a switch copies the sums of the current round. Registers
+// are scarce, because the values of the main loop are live as well. Three measures reduced their number: two nested
+// loops need fewer than one loop over everything; with one pair of row groups (MT == 1) the inner loop is better
+// unrolled by 2; empty asm statements keep the compiler from computing cheap values of a round early and holding them
+// in registers.
 template <int MT, int NT, bool SWIGLU, bool SCALED, class F>
 SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
 {
-    // accumulators per output group; output groups per round
+    // W: accumulator groups per output group; G: output groups per round
     constexpr int W = SWIGLU ? 2 : 1, G = NT / W % 4 == 0 ? 4 : NT / W % 2 == 0 ? 2 : 1;
     constexpr int ROUNDS = NT / (G * W) * MT * 2;
-    // the residuals of all rows are read at once; without scales a product with an aligned residual is plain, unless it
-    // has an activation
+    // AHEAD: the residuals of all rows are read at the start of a column group. Kernels without scales do not need
+    // that: a product with an aligned residual takes the plain case there, unless it has an activation.
     constexpr bool AHEAD = SCALED && !SWIGLU;
     static_assert(ROUNDS <= 16, "the switch");
     if (!SWIGLU && f.is_aligned && f.activation == 0 && (!SCALED || (f.row_scale == 0 && f.col_scale == 0)))
         return finish_plain_tile<MT, NT>(f, m, n, m0, n0, sum);
     int lane = threadIdx.x & 31;
-    asm volatile("" : "+r"(lane)); // what follows from it is not for the main loop to hold
+    asm volatile("" : "+r"(lane)); // values derived from lane are not computed before the main loop
     const int q = lane & 3, outputs = n / W;
     const finish_activation act = finish_activation_of(f.activation);
     const int64_t gate_row = SWIGLU ? 0 : finish_gate_row(f);
     const bool has_aligned_residual = !SWIGLU && f.is_aligned && f.residual;
-    const auto read = [&](uint32_t(&to)[G], int h, int n1) { // aligned residuals of a round, zeros if there are none
+    const auto read = [&](uint32_t(&to)[G], int h, int n1) { // two bf16 of the residual per group of a round, or 0
         const int row = m0 + h * 8 + (lane >> 2);
 #pragma unroll
         for (int j = 0; j < G; j++) to[j] = 0u;
@@ -298,9 +308,10 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
             for (int h = 0; h < MT * 2; h++) read(residual[h], h, n1);
         }
 #pragma unroll MT == 1 ? 2 : 1
-        for (int h = 0; h < MT * 2; h++) { // rows h * 8 to h * 8 + 7
+        for (int h = 0; h < MT * 2; h++) { // rows m0 + h * 8 to m0 + h * 8 + 7
             float s[G * W * 2], v[G * 2];
-            uint32_t base[G]; // two bf16 of the residual
+            uint32_t base[G]; // two bf16 of the residual per group
+            // Copies the sums of round r = (column group) * MT * 2 + h; r is a constant in each case of the switch.
             const auto take = [&](int r) {
 #pragma unroll
                 for (int j = 0; j < G * W; j++)
@@ -318,7 +329,7 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
             }
 // clang-format on
 #undef TAKE
-            const int row = m0 + h * 8 + (lane >> 2), c0 = n1 / W; // of y
+            const int row = m0 + h * 8 + (lane >> 2), c0 = n1 / W; // c0: column of y, before finish_column
             const float row_scale = SCALED && f.row_scale && row < m ? ((const float*)f.row_scale)[row] : 1.0f;
             if (SCALED) {
 #pragma unroll
@@ -327,7 +338,7 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
             if (SWIGLU) {
 #pragma unroll
                 for (int j = 0; j < G * 2; j++) {
-                    const int at = j / 2 * W * 2 + j % 2; // of the gate
+                    const int at = j / 2 * W * 2 + j % 2; // the gate column's index in s
                     const float a = SCALED ? s[at] * scale[at / 2][j % 2] : s[at],
                                 b = SCALED ? s[at + W * 2 - 2] * scale[at / 2 + W - 1][j % 2] : s[at + W * 2 - 2];
                     v[j] = __fmul_rn(a * finish_sigmoid(a), b);
@@ -338,7 +349,7 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
                     v[j] = SCALED ? fmaf(s[j], scale[j / 2][j % 2], bias[j / 2][j % 2]) : s[j] + bias[j / 2][j % 2];
                 finish_activate_all(act, v);
 #pragma unroll
-                // rounded: not contracted with the residual's addition
+                // __fmul_rn: the product is rounded and not contracted with the residual's addition
                 for (int j = 0; j < G * 2; j++) v[j] = __fmul_rn(v[j], factor[j / 2][j % 2]);
             }
             if (f.is_aligned) {
@@ -363,7 +374,7 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
                 }
             } else if (row < m) {
                 int c = c0 + q * 2;
-                asm volatile("" : "+r"(c)); // nor are its eight places in y for the loop to hold
+                asm volatile("" : "+r"(c)); // the eight addresses in y are not computed before the loop
                 if (f.is_float) finish_store_each<G, float>(f, row, c, outputs, v);
                 else finish_store_each<G, bf16>(f, row, c, outputs, v);
             }

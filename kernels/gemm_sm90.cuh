@@ -1,52 +1,63 @@
-// Core of the Hopper matrix kernels: a persistent, warp-specialised TMA + wgmma pipeline for clusters of two blocks.
+// The pipeline of the Hopper GEMM and convolution kernels: persistent, warp-specialised, TMA and wgmma, in clusters of
+// two blocks. The accumulator layout of wgmma is drawn in hopper.cuh.
 //
-//   block = 384 threads: warpgroup 0 copies (one thread of it works), warpgroups 1 and 2 multiply 64*WM rows x BN columns each.
-//   (NC consumers instead of two: 128 * (1 + NC) threads.)
+//   block = 384 threads: warpgroup 0 is the producer, one thread of which issues all copies; warpgroups 1 and 2 are the
+//   consumers, each of which multiplies 64 * WM rows x BN columns. (With NC consumers: 128 * (1 + NC) threads.)
 //
-//      global --TMA--> stage 0..ST-1 [A: 128*WM rows x 128 B | B: BN rows x 128 B] --wgmma--> registers
-//                                                                                               | epilogue in float
-//      global <--TMA-- staging (one per consumer warpgroup, bf16)  <--stmatrix------------------+
+//      global --TMA--> stage 0..ST-1 [A: BM rows x 128 B | B: BN rows x 128 B] --wgmma--> registers
+//                                                                                            | epilogue in float
+//      global <--TMA-- staging memory (one per consumer warpgroup, bf16)  <--stmatrix--------+
 //
-// The two blocks of a cluster work on two tiles that share one operand: each loads half of the shared tile and
-// multicasts it to both. That saves a third of the L2 traffic (B shared: 48 -> 32 KiB a k-block of a 128x256 tile).
+// A stage holds one k-block: 128 bytes of k (64 bf16, or 128 e4m3 or int8) of both operands. The two blocks of a
+// cluster compute two tiles that share one operand. Each block loads half of the shared operand's tile and multicasts
+// it to both blocks. That saves a third of the L2 traffic (with B shared: 32 KiB per k-block of a 128 x 256 tile
+// instead of 48).
 //
-// Invariants
-//   full[s]   1 arrival (the own producer, which announces STAGE bytes) + the bytes; a peer's multicast may land before
-//             the announcement: the count of pending bytes may be negative for a while, the phase cannot end before the
-//             arrival.
-//   empty[s]  2 * NC arrivals: all consumers of both blocks, because a producer overwrites the stage in both
-//             (ping-pong: 2, as one consumer of each block uses the stage).
-//   resid[w]  1 arrival per phase of consumer w's epilogue: its part of the residual, copied into the staging memory.
-//   No block of a cluster leaves before the other: its shared memory and barriers are targets (cluster_sync at the end).
+// The mbarriers and their invariants
+//   full[s]   The data of stage s is complete: 1 arrival (the block's own producer, which announces STAGE bytes) and
+//             the bytes. The peer's multicast may arrive before the announcement. Then the count of pending bytes is
+//             negative for a while; the phase cannot end before the arrival.
+//   empty[s]  Stage s may be overwritten. 2 * NC arrivals: all consumers of both blocks, because a producer writes the
+//             stage in both blocks. (Ping-pong: 2 arrivals, since one consumer of each block uses the stage.)
+//   resid[w]  The residual of consumer w is in its staging memory. 1 arrival for each phase of its epilogue.
+// No block exits before its peer is done (cluster_sync at the end), because the peer writes to its shared memory and
+// arrives at its barriers.
+//
+// Layout of the dynamic shared memory (byte offsets OFF_* of sumi_tile)
+//   0         ST stages                            OFF_VEC   VBUFS buffers: bias, gate, column scales, row scales
+//   OFF_C     staging memory of NC consumers       OFF_BAR   full[ST], empty[ST], resid[NC], 8 bytes each
 #pragma once
 #include "gemm.h"
 #include "hopper.cuh"
 
-// PP: ping-pong. The consumers work on different tiles (64*WM x BN each) and take turns in the main loop, so that one's
-// epilogue runs under the other's products. Otherwise the NC consumers share a tile of 64*WM*NC rows.
+// The constants of a kernel. PP: ping-pong: each of the two consumers has its own tile of 64 * WM x BN, and they take
+// turns in the main loop, so that the epilogue of one overlaps the products of the other. Without ping-pong the NC
+// consumers share a tile of 64 * WM * NC rows. A tile is stored in PH phases, and in each phase as SLABS slabs of SW
+// columns; a slab is one TMA store.
 template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int OP_, int PP_ = 0, int NC_ = 2> struct sumi_tile {
     static constexpr int PP = PP_, VBUFS = PP ? 4 : 2, NC = NC_;
-    static constexpr int WM = WM_, BN = BN_, ST = ST_, EPI = EPI_, OP = OP_; // OP: SUMI_OPERANDS_*
+    static constexpr int WM = WM_, BN = BN_, ST = ST_, EPI = EPI_, OP = OP_; // EPI: SUMI_EPI_*, OP: SUMI_OPERANDS_*
     typedef typename sumi_sum<OP>::type sum;
-    static constexpr int PH = PH_; // phases in which the staging memory is used per tile
-    // columns of one store slab; 64 = 128-byte swizzle, else unswizzled
+    static constexpr int PH = PH_; // how often a tile fills the staging memory
+    // Columns of a slab. 64 columns (128 bytes) use the 128-byte swizzle; other widths are not swizzled.
     static constexpr int SW = SW_;
     static constexpr int BM = (PP ? 1 : NC) * 64 * WM;
     static constexpr u32 A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE = A_BYTES + B_BYTES;
     static constexpr int OUT_N = (EPI & SUMI_EPI_SWIGLU) ? BN / 2 : BN;
     static constexpr int SLABS = OUT_N < SW * PH ? 1 : OUT_N / SW / PH; // slabs per phase
-    // Columns from one phase to the next. Where the phases do not divide the columns they overlap, and what is in two
-    // of them is stored twice.
+    // Columns from the start of one phase to the start of the next. Where PH phases do not divide the columns evenly,
+    // the phases overlap, and the columns in the overlap are stored twice.
     static constexpr int STEP = PH > 1 ? (OUT_N - SLABS * SW) / (PH - 1) : 0;
     static constexpr bool OVERLAPS = OUT_N != SLABS * SW * PH;
     static constexpr u32 SLAB_BYTES = WM * 64 * SW * 2, STAGING = SLABS * SLAB_BYTES;
     static constexpr bool SWZ = SW == 64;
+    // float vectors of BN columns that the epilogue reads: bias, gate, column scales
     static constexpr int VECS =
         ((EPI & SUMI_EPI_BIAS) ? 1 : 0) + ((EPI & SUMI_EPI_GATE) ? 1 : 0) + ((EPI & SUMI_EPI_SCALE) ? 1 : 0);
     static constexpr u32 OFF_C = ST * STAGE, OFF_VEC = OFF_C + NC * STAGING,
                          VEC_BYTES = VECS * BN * 4 + ((EPI & SUMI_EPI_SCALE) ? BM * 4 : 0),
                          OFF_BAR = OFF_VEC + VBUFS * VEC_BYTES;
-    static constexpr u32 SMEM = OFF_BAR + (2 * ST + NC) * 8; // dynamic shared bytes of the launch
+    static constexpr u32 SMEM = OFF_BAR + (2 * ST + NC) * 8; // dynamic shared memory of the launch, in bytes
     static_assert(OUT_N == SLABS * SW + STEP * (PH - 1) && STEP <= SLABS * SW && STEP % 16 == 0 && SW % 16 == 0
                       && BN % 16 == 0,
                   "slabs");
@@ -56,14 +67,15 @@ template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int OP_, int PP
     static_assert(SMEM <= 232448, "shared memory");
 };
 
-// Registers: 168 per thread at entry (65536 / 384); 128*56 + 256*224 = 64512 after the split. Three consumers: 128 at
-// entry, 128*56 + 384*152 = 65536 after.
+// Registers per thread: a multiprocessor has 65536. With two consumers all 384 threads start with 168; then the
+// producer keeps 56 and consumers get 224: 128 * 56 + 256 * 224 = 64512. With three consumers 512 threads start with
+// 128; then 128 * 56 + 384 * 152 = 65536.
 #define SUMI_REGS_PRODUCER() asm volatile("setmaxnreg.dec.sync.aligned.u32 56;")
 #define SUMI_REGS_CONSUMER() asm volatile("setmaxnreg.inc.sync.aligned.u32 224;")
 #define SUMI_REGS_CONSUMER3() asm volatile("setmaxnreg.inc.sync.aligned.u32 152;")
 
-// The swizzles are functions of address bits, so the base must be 1024-byte aligned. With no static shared memory it
-// is.
+// The address of the dynamic shared memory. The swizzles are functions of address bits, so it must be 1024-byte
+// aligned. It is when the kernel has no static shared memory.
 __device__ __forceinline__ u32 smem_base()
 {
     extern __shared__ __align__(1024) unsigned char raw[];
@@ -72,6 +84,7 @@ __device__ __forceinline__ u32 smem_base()
     return b;
 }
 
+// Initialises the mbarriers. All threads of both blocks call it.
 template <class T> __device__ __forceinline__ void barriers_init(u32 base)
 {
     if (threadIdx.x == 0) {
@@ -82,14 +95,15 @@ template <class T> __device__ __forceinline__ void barriers_init(u32 base)
         for (int w = 0; w < T::NC; w++) mb_init(base + T::OFF_BAR + 16 * T::ST + 8 * w, 1);
         FENCE_MBAR_INIT();
     }
-    // also orders the peers: they arrive at these barriers
+    // The peer arrives at these barriers too, so both blocks wait.
     cluster_sync();
 }
 
-// Main loop of a consumer warpgroup: kblocks stages of 128 bytes of k. One wgmma group stays in flight, so a stage is
-// given back one k-block after its own. halfway() runs once, under the products: there the residual is fetched (the
-// previous tile's stores have left the staging memory by then; waiting for them at the loop's start cost 1-2 %) and the
-// divisions of the tile's coordinates are hidden.
+// The main loop of consumer warpgroup wg: multiplies kblocks stages into acc. `stage` and `phase` are the next stage
+// and the parity of its full barrier, and are advanced. One wgmma group stays in flight, so a stage is released one
+// k-block after it was read. halfway() is called once, in the middle of the loop, while products run. There the caller
+// fetches the residual: by then the stores of the previous tile have read the staging memory (to wait for them at the
+// start of the loop cost 1-2 %). The divisions for the tile's coordinates are hidden there too.
 template <class T, class F>
 __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks,
                                          int& stage, u32& phase, F&& halfway)
@@ -98,7 +112,8 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
     const u32 a0 = wg_desc_lo(base + (T::PP ? 0 : wg * 64 * T::WM * 128)), b0 = wg_desc_lo(base + T::A_BYTES);
     const int t = threadIdx.x & 127;
     int prev = 0;
-    // my turn
+    // Ping-pong: wait for this consumer's turn. Named barrier 3 gives consumer 0 its turn, barrier 4 consumer 1. 256:
+    // this warpgroup waits, and the other consumer arrives.
     if (T::PP) {
         if (wg == 0) asm volatile("bar.sync 3, 256;" ::: "memory");
         else asm volatile("bar.sync 4, 256;" ::: "memory");
@@ -115,7 +130,8 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
         WG_COMMIT();
         if (kb > 0) {
             WG_WAIT(1);
-            if (t < 2) mb_arrive_cluster(empty + 8 * prev, t); // thread 0 tells block 0, thread 1 block 1
+            if (t < 2)
+                mb_arrive_cluster(empty + 8 * prev, t); // releases the stage: thread 0 to block 0, thread 1 to block 1
         }
         if (kb == kblocks / 2) halfway();
         prev = stage;
@@ -124,7 +140,7 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
             phase ^= 1;
         }
     }
-    // the other's
+    // Ping-pong: all wgmma of this tile are issued, and it is the other consumer's turn.
     if (T::PP) {
         if (wg == 0) asm volatile("bar.arrive 4, 256;" ::: "memory");
         else asm volatile("bar.arrive 3, 256;" ::: "memory");
@@ -133,10 +149,12 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
     if (t < 2) mb_arrive_cluster(empty + 8 * prev, t);
 }
 
-// Column vectors (and the row scales) of a tile: the producer copies them into shared memory beside the tile's first
-// stage and on its barrier. Two buffers, by parity of the tile: with kblocks >= ST, a producer that fills the buffer of
-// tile i again (for i + 2) has seen a stage of tile i + 1 given back, so every reader of tile i is through. In
-// ping-pong the epilogue of tile i runs beside tile i + 1: three buffers would do, four are used.
+// The bias, gate, column scales and row scales of a tile. The producer copies them into shared memory together with the
+// tile's first stage, and they signal the full barrier of that stage. There are two buffers, and tiles alternate
+// between them. With kblocks >= ST no buffer is overwritten too early: before the producer fills the buffer of tile i
+// again, for tile i + 2, it waits for a stage of tile i + 1 to be released, and by then all consumers have finished
+// tile i. In ping-pong the epilogue of tile i overlaps the main loop of tile i + 1; there three buffers would be
+// enough, and four are used, a power of two.
 template <class T> __device__ __forceinline__ u32 vecs_bytes(int cols, int rows)
 {
     return T::VECS * cols * 4 + ((T::EPI & SUMI_EPI_SCALE) ? rows * 4 : 0);
@@ -161,8 +179,8 @@ __device__ __forceinline__ void vecs_load(u32 dst, u32 bar, const float* bias, c
         bulk_load(d, row_scale + row0, rows * 4, bar);
     }
 }
-// Not volatile, so that the compiler may issue these loads early; after_sync() keeps them behind the barrier that makes
-// the data visible: their address depends on it.
+// Loads from shared memory. They are not volatile, so that the compiler may issue them early. after_sync() keeps them
+// behind the barrier that makes the data visible: it is volatile, and the address of the loads depends on its result.
 __device__ __forceinline__ float2 lds2(u32 a)
 {
     float2 v;
@@ -182,6 +200,7 @@ __device__ __forceinline__ u32 after_sync(u32 a)
     return r;
 }
 
+// GELU in its tanh form: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
 __device__ __forceinline__ float gelu_tanh(float x)
 {
     const float h = 0.5f * x;
@@ -194,19 +213,20 @@ __device__ __forceinline__ float silu(float x)
     return fmaf(h, tanh_fast(h), h);
 }
 
-// Accumulators -> epilogue -> bf16 staging -> TMA stores. store(slab address, first column of the slab in the tile's
-// output). Accumulator layout of m64nN: thread t of the warpgroup holds, for 8-column block j, rows (t/32)*16 +
-// (t%32)/4 (+8) and columns j*8 + (t%4)*2 (+1) in registers 4j (row, col), 4j+1 (row, col+1), 4j+2 (row+8, col), 4j+3.
-// each(m64 block, 8-column output block, the thread's four float results) sees every result before it is rounded.
-// fetch(phase) brings the residual of a phase into the staging memory; phase 0 was fetched during the main loop. count:
-// tiles this warpgroup has finished.
+// The epilogue of consumer warpgroup wg: accumulators -> float epilogue -> bf16 in the staging memory -> TMA stores.
+//   vbuf, count  the buffer of the tile's vectors; how many tiles this warpgroup has finished before
+//   store        store(slab address, first column of the slab in the tile's output) issues one TMA store
+//   each         each(64-row block, 8-column output group, float[4]) sees the thread's four results before rounding
+//   fetch        fetch(phase) copies a phase's residual to the staging memory; phase 0 was fetched in the main loop
+// A thread's accumulators: acc[i][4 j .. 4 j + 3] are group j of 8 columns (drawn in hopper.cuh).
 template <class T, class S, class E, class F>
 __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int vbuf,
                                          int count, S&& store, E&& each, F&& fetch)
 {
     const int t = threadIdx.x & 127, lane = t & 31, warp = uniform(t >> 5);
     const u32 stg = base + T::OFF_C + wg * T::STAGING;
-    // 16-column chunks of a phase; residual chunks read ahead
+    // CH: chunks of 16 columns in a phase; CG: chunks of the residual that are read ahead. KG, KS: the place of the
+    // gate and of the column scales among the vectors.
     constexpr int CH = T::SLABS * T::SW / 16, CG = 4;
     constexpr int KG = (T::EPI & SUMI_EPI_BIAS) ? 1 : 0, KS = KG + ((T::EPI & SUMI_EPI_GATE) ? 1 : 0);
 #pragma unroll
@@ -215,6 +235,7 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
             if (!(T::EPI & SUMI_EPI_RESID)) TMA_STORE_WAIT_READ();
             else if (ph) fetch(ph);
         }
+        // The stores of the phase before have read the staging memory: all warps may write it.
         wg_sync<T::NC>(wg);
         if (T::EPI & SUMI_EPI_RESID) mb_wait(base + T::OFF_BAR + 16 * T::ST + 8 * wg, (count * T::PH + ph) & 1);
         const u32 vec = after_sync(base + T::OFF_VEC + vbuf * T::VEC_BYTES), vb = vec + (lane & 3) * 8,
@@ -222,26 +243,27 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
 #pragma unroll
         for (int i = 0; i < T::WM; i++) {
             const int row = i * 64 + warp * 16 + (lane & 15);
-            // address of chunk c for stmatrix/ldmatrix
+            // The address that this lane gives stmatrix or ldmatrix for chunk c: row lane & 15 of the warp's 16 rows,
+            // and columns 0..7 of the chunk in lanes 0..15, columns 8..15 in lanes 16..31.
             auto at = [&](int c) {
                 const int col = c * 16 + (lane >> 4) * 8, in = col % T::SW;
                 return sb + (col / T::SW) * T::SLAB_BYTES + row * T::SW * 2
                      + (T::SWZ ? ((in * 2) ^ ((row & 7) << 4)) : in * 2);
             };
-            float rs[2];
+            float rs[2]; // the scales of the lane's rows r and r + 8
             if (T::EPI & SUMI_EPI_SCALE) {
                 const u32 r =
                     vec + T::VECS * T::BN * 4 + ((T::PP ? 0 : wg * 64 * T::WM) + i * 64 + warp * 16 + (lane >> 2)) * 4;
                 rs[0] = lds1(r);
                 rs[1] = lds1(r + 32);
             }
-            // read CG chunks ahead of the writes (other chunks' addresses)
+            // The residual, read CG chunks before the results overwrite the chunk.
             u32 ahead[CG][4];
 #pragma unroll
             for (int c = 0; c < CG && c < CH; c++)
                 if (T::EPI & SUMI_EPI_RESID) ldmatrix4(at(c), ahead[c][0], ahead[c][1], ahead[c][2], ahead[c][3]);
 #pragma unroll
-            for (int c = 0; c < CH; c++) { // 16 output columns: one stmatrix.x4
+            for (int c = 0; c < CH; c++) { // 16 output columns, one stmatrix.x4
                 const u32 ad = at(c);
                 u32 out[4], res[4];
                 if (T::EPI & SUMI_EPI_RESID) {
@@ -251,8 +273,8 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
                         ldmatrix4(at(c + CG), ahead[c % CG][0], ahead[c % CG][1], ahead[c % CG][2], ahead[c % CG][3]);
                 }
 #pragma unroll
-                for (int b = 0; b < 2; b++) {                   // two 8-column output blocks
-                    const int o = ph * T::STEP / 8 + c * 2 + b; // output block in the tile
+                for (int b = 0; b < 2; b++) {                   // two 8-column output groups
+                    const int o = ph * T::STEP / 8 + c * 2 + b; // output group in the tile
                     float x[2][4];
 #pragma unroll
                     for (int g = 0; g < ((T::EPI & SUMI_EPI_SWIGLU) ? 2 : 1); g++) {
@@ -295,6 +317,7 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
                 stmatrix4(ad, out[0], out[1], out[2], out[3]);
             }
         }
+        // Every thread's stmatrix must be visible to TMA, and all warps be done, before one thread issues the stores.
         FENCE_PROXY_ASYNC();
         wg_sync<T::NC>(wg);
         if (warp == 0 && elect_one()) {
@@ -306,25 +329,29 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
 }
 
 // ---- GEMM: y[m, n] = epilogue(x[m, k] w[n, k]^T) --------------------------------------------------------------------
+// A block's tile: row m and column n, in tiles. share_a: the cluster shares A, otherwise B. idle: the tile is computed
+// but not stored.
 struct sumi_pair {
     int m, n;
     bool share_a, idle;
 };
 
-// Work item p -> tile of this block. Items are pairs of tiles, one above the other (sharing B), in groups of rows that
-// stay in the L2 cache while all columns pass. When the number of tile rows is odd, the last row is walked in pairs
-// side by side (sharing A), an odd last column there computed twice, stored once; each such pair comes right behind the
-// last group's of the same two columns, whose weights it would otherwise read from memory again.
+// The tile of block `rank` for work item p, in a grid of tm x tn tiles. An item is a pair of tiles, normally one above
+// the other (sharing B). The pairs of rows form groups of `group`; within a group all rows of a column come first, then
+// the next column, so that the group's rows of x stay in L2 while all of w is read. When tm is odd, the last row is
+// divided into pairs side by side (sharing A). If tn is odd too, both blocks compute the last tile of that row and one
+// stores it. Each side-by-side pair comes directly after the last group's pairs of the same two columns, because its
+// weights would otherwise be read from memory again.
 __device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, int rank)
 {
-    // items before the last group
+    // pm: pairs of rows. last: the index of the last group. whole: the number of items before the last group.
     sumi_pair r;
     const int pm = tm >> 1, last = pm > 0 ? (pm - 1) / group : 0, whole = last * group * tn;
     const bool is_last = p >= whole;
     const int first = is_last ? last * group : p / (group * tn) * group, rows = is_last ? pm - first : group;
     int q = p - first * tn, n0 = 0;
     if (is_last && (tm & 1)) {
-        // of two columns
+        // items of two columns: their pairs of rows and one pair side by side
         const int items = 2 * rows + 1;
         n0 = q / items * 2;
         q -= n0 / 2 * items;
@@ -344,6 +371,8 @@ __device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, i
     return r;
 }
 
+// The kernel. Tensor maps: mx of x, mw of w, my of y, mr of the residual. The grid is a multiple of 2 and smaller grids
+// are allowed: cluster c does items c, c + grid / 2, ...
 template <class T>
 __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
                                      const sumi_gemm_sm90_args& ar)
@@ -353,7 +382,7 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
     const int tm = (ar.m + T::BM - 1) / T::BM, tn = (ar.n + T::BN - 1) / T::BN,
               pairs = (tm >> 1) * tn + ((tm & 1) ? (tn + 1) / 2 : 0);
     constexpr int KE = T::OP == SUMI_OPERANDS_BF16 ? 64 : 128; // elements in 128 bytes of k
-    const int kblocks = max((ar.k + KE - 1) / KE, T::ST);      // past k, TMA fills zeros; ST at least: see vecs_load
+    const int kblocks = max((ar.k + KE - 1) / KE, T::ST);      // TMA fills zeros beyond k. At least ST: see vecs_load.
     int stage = 0;
     u32 phase = 0;
     barriers_init<T>(base);
@@ -363,8 +392,8 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
             const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
             const int step = gridDim.x >> 1;
             int vbuf = 0;
-            // The gate is a row of a step table; the counter is read here, so that a captured launch is right for every
-            // step.
+            // The gate is a row of a step table. The kernel reads the counter itself, so that a launch captured in a
+            // CUDA graph is right for every step.
             const float* gate =
                 (T::EPI & SUMI_EPI_GATE)
                     ? (const float*)ar.gate + (long long)*(const int*)ar.counter * ar.gate_stride + ar.gate_column
@@ -376,7 +405,7 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
                 for (int kb = 0; kb < kblocks; kb++) {
                     const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
                     const int x = kb * KE;
-                    mb_wait(empty + 8 * stage, phase ^ 1); // ^1: the first round finds the stages empty
+                    mb_wait(empty + 8 * stage, phase ^ 1); // ^ 1: in the first round the stages are empty
                     if (T::VEC_BYTES && kb == 0) {
                         const int cols = min(T::BN, ar.n - n0), rows = min(T::BM, (ar.m - m0 + 3) & ~3);
                         mb_expect(bar, T::STAGE + vecs_bytes<T>(cols, rows));
@@ -392,7 +421,8 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
                         tma_load_2d(b, &mw, bar, x, n0);
                         tma_load_2d(b + T::B_BYTES / 2, &mw, bar, x, n0 + T::BN / 2);
                     }
-                    // the divisions for the next tile, while there is time
+                    // The divisions for the next tile, while the copies of this k-block are in flight. The empty asm
+                    // keeps the compiler from moving them.
                     if (kb == 0) {
                         next = pair_of(p + step, tm, tn, ar.group, rank);
                         asm volatile("" : "+r"(next.m), "+r"(next.n));
@@ -410,7 +440,8 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
         const int warp = uniform((threadIdx.x & 127) >> 5), step = gridDim.x >> 1;
         int tile = 0, count = 0;
         typename T::sum acc[T::WM][T::BN / 2];
-        // the first turn is consumer 0's, the second tile is mine
+        // Ping-pong: consumer 0 has the first turn, so consumer 1 gives it. Consumer 1 begins with the cluster's second
+        // tile, whose first stage follows the kblocks stages of the first tile.
         if (T::PP && wg == 1) {
             asm volatile("bar.arrive 3, 256;" ::: "memory");
             tile = 1;
@@ -431,9 +462,9 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
                 const sumi_pair w = pair_of(p, tm, tn, ar.group, rank);
                 row0 = w.m * T::BM + (T::PP ? 0 : wg * 64 * T::WM);
                 out0 = w.n * T::OUT_N;
-                // A tile computed twice is stored once: the other store goes past the last row, where TMA drops it. (A
-                // branch around the store was tried: ptxas 13.0 then skips the move of a coordinate into its uniform
-                // register in some kernels.)
+                // Of a tile that both blocks compute, the idle block's store goes past the last row, where TMA drops
+                // it. (With a branch around the store ptxas 13.0 omits, in some kernels, the move of a coordinate into
+                // its uniform register.)
                 row_store = w.idle ? 1 << 30 : row0;
                 asm volatile("" : "+r"(row0), "+r"(out0), "+r"(row_store));
                 if ((T::EPI & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
@@ -443,19 +474,19 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
                 [&](u32 src, int col) { tma_store_2d(&my, src, out0 + col, row_store); }, [](int, int, float*) {},
                 fetch);
             tile += T::PP ? 2 : 1;
-            // over the other consumer's tile
+            // Ping-pong: skip the stages of the other consumer's tile.
             if (T::PP) {
                 stage += kblocks;
                 phase ^= stage / T::ST & 1;
                 stage %= T::ST;
             }
         }
-        if (warp == 0 && elect_one()) TMA_STORE_WAIT();
+        if (warp == 0 && elect_one()) TMA_STORE_WAIT(); // the block exits only after its stores
     }
-    cluster_sync();
+    cluster_sync(); // the peer no longer writes to this block's shared memory or arrives at its barriers
 }
 
-// Kernels of one kind of operands, PREFIX_epilogue_tile, from the lists of gemm.h: two consumers, and three.
+// Define a kernel PREFIX_epilogue_tile from a row of the lists in gemm.h: with two consumers, and with three.
 #define SUMI_GEMM_KERNEL_2(PREFIX, OP, epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                    \
     namespace {                                                                                                        \
     typedef sumi_tile<WM, BN, ST, PH, SW, EPI, OP, PP> t_##epilogue##_##tile;                                          \

@@ -1,12 +1,27 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (_16): modulation, time embeddings.
-// Bound by reading w once (3.2 TB/s of 4.8 on an H200).
-//   The weights are the 16-row operand of mma.m16n8k16 and go from memory to registers without shared memory: the order of k does not matter to a
-//   product, so one 16-byte load of a row feeds two products and x is loaded in the same pattern. Eight warps share k; their sums meet in shared memory in a fixed order.
-//   swiglu: a block's 16 rows of w are 8 of the gate and 8 of the other half.
-//   grid (ceil(n/16), split)      block 256      no dynamic shared memory      k a multiple of 8; pitches of x and w multiples of 8; any n
+// y[m][n] = finish(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (sumi_gemv_bf16_16): modulation, time
+// embeddings. finish: sumi_gemm_finish in gemm.h.
+//   x  [m][ldx] bf16, w [n][ldw] bf16, row-major, rows 16-byte aligned; k, ldx, ldw multiples of 8; any n
+//   y  [m][ldy] bf16 or float; swiglu: y [m][n / 2], and a block's 16 rows of w are 8 gate rows and 8 up rows
+//   grid (ceil(n / 16), split)      block 256      shared static: 8 x NB x 128 floats (NB = 1 or 2: groups of 8 rows of x)
+// Bound by reading w once: 3.2 TB/s of the 4.8 TB/s of an H200.
+//
+// The weights are the 16-row operand A of mma.m16n8k16, x is the 8-row operand B. Both go from global memory to
+// registers without shared memory. The order of k does not matter to a product, as long as both operands have the same.
+// So lane q of a quad loads 16 consecutive bytes, 8 elements, of each 32 elements of a row, which are fragments of two
+// products:
+//
+//     k of a group of 32     0 .. 7         8 .. 15        16 .. 23       24 .. 31
+//     lane of the quad       q = 0          q = 1          q = 2          q = 3
+//
+//     elements of a lane     0, 1           2, 3           4, 5           6, 7
+//     their registers        a0 (a1), b0    a2 (a3), b1    a0 (a1), b0    a2 (a3), b1      a1, a3: row r + 8 of w
+//                            of the first product          of the second product
+//
+// Eight warps share the k of a block. Their sums are added through shared memory in a fixed order.
 #include "gemm_finish.cuh"
 #include "portable_sm80.cuh"
-// w is read once: it need not stay in L1
+// Loads 16 bytes of w, or zeros. w is read once, so it is not kept in L1; L2 prefetches the 128 bytes around it, which
+// the warp reads next.
 SUMI_DEV uint4 stream16(const u16* p, bool ok)
 {
     uint4 v = make_uint4(0, 0, 0, 0);
@@ -16,10 +31,12 @@ SUMI_DEV uint4 stream16(const u16* p, bool ok)
             : "l"(p));
     return v;
 }
+// Loads 16 bytes of x, or zeros. Every block reads x, so it may stay in L1.
 SUMI_DEV uint4 plain16(const u16* p, bool ok) { return ok ? __ldg((const uint4*)p) : make_uint4(0, 0, 0, 0); }
+// NB: groups of 8 rows of x. U: k-steps of 32 elements whose loads a warp has in flight.
 template <int NB, int U> SUMI_DEV void gemv(const sumi_gemv_args& a)
 {
-    __shared__ float red[8][NB * 128];
+    __shared__ float red[8][NB * 128]; // [warp][row of x][row of w]
     __shared__ u32 flag;
     const int t = threadIdx.x, warp = t >> 5, l = t & 31, r = l >> 2, q = l & 3, n0 = blockIdx.x * 16, chunks = a.k / 8,
               steps = (chunks + 3) / 4;
@@ -61,29 +78,30 @@ template <int NB, int U> SUMI_DEV void gemv(const sumi_gemv_args& a)
     for (int b = 0; b < NB; b++)
 #pragma unroll
         for (int e = 0; e < 4; e++) red[warp][(b * 8 + q * 2 + (e & 1)) * 16 + r + (e >> 1) * 8] = acc[b][e];
-    __syncthreads();
+    __syncthreads(); // the sums of all warps are written
     float s = 0.f;
     if (t < NB * 128)
 #pragma unroll
         for (int i = 0; i < 8; i++) s += red[i][t];
-    // the last part to arrive adds all of them in the order of k
+    // Split k: the block that arrives last adds the partial sums in the order of k. __stcg and __ldcg bypass L1, which
+    // is not coherent between multiprocessors.
     if (a.split > 1) {
         float* p = (float*)a.parts + (u64)blockIdx.x * a.split * NB * 128 + t;
         u32* arrivals = (u32*)a.arrivals + blockIdx.x;
         if (t < NB * 128) __stcg(p + blockIdx.y * NB * 128, s);
-        __threadfence();
-        __syncthreads();
+        __threadfence(); // this thread's partial sum is visible to all blocks
+        __syncthreads(); // every thread's is
         if (t == 0) flag = atomicAdd(arrivals, 1u);
-        __syncthreads();
+        __syncthreads(); // the flag is written
         if (flag != (u32)a.split - 1) return;
-        __threadfence();
+        __threadfence(); // no partial sum is read before the counter was
         s = 0.f;
         if (t < NB * 128)
             for (int i = 0; i < a.split; i++) s += __ldcg(p + i * NB * 128);
         if (t == 0) *arrivals = 0;
     }
-    const int m = t >> 4, n = n0 + (t & 15); // t < 128 NB: row m < 8 NB
-    // the other half's column of the same row
+    const int m = t >> 4, n = n0 + (t & 15); // for t < 128 NB: row m < 8 NB
+    // swiglu: the up column of the same row, eight lanes further
     const float pair = __shfl_down_sync(~0u, s, 8);
     if (t >= NB * 128 || m >= a.m || n >= a.n) return;
     if (a.swiglu) {

@@ -1,21 +1,27 @@
-// The portable GEMM: y = epilogue(x w^T) with both operands K-contiguous, bf16 or e4m3 with float sums,
-// or int8 with int sums. The convolutions of
-// conv.cu have its main loop with a loader of their own. Block tile BM x BN, warp tile WM x WN, k-blocks of BKB bytes
-// (64 or 128), ST stages of cp.async, fragments double-buffered in registers.
+// The pipeline of the portable GEMM: y = epilogue(x w^T), both operands row-major with k contiguous; bf16 or e4m3 with
+// float accumulators, or int8 with int accumulators. conv.cu uses its main loop with a loader of its own.
+//
+//   A block computes a tile of BM x BN, each warp WM x WN of it. A k-block is RB bytes of k (64 or 128). cp.async fills
+//   a ring buffer of ST stages in shared memory. A stage holds one k-block of BM rows of x, then of BN rows of w,
+//   swizzled by at() of portable_sm80.cuh. ldmatrix reads fragments of 32 bytes of k (a k-step) into one of two register
+//   buffers, while the tensor cores multiply the fragments of the other. The fragments are drawn in portable_sm80.cuh.
+//
+//      global --cp.async--> stage 0..ST-1 --ldmatrix--> af, bf[2] --mma.sync--> acc --> epilogue --> global
 #pragma once
 #include "gemm_finish.cuh"
 #include "portable_sm80.cuh"
 
-struct sumi_gemm_args { // 128 bytes, passed by value; the beginning of sumi_pgemm_args
+// 128 bytes, passed by value: the beginning of sumi_pgemm_args (gemm.h).
+struct sumi_gemm_args {
     const void *x, *w;
     u16* y;
     const u16* resid;
     const float *bias, *gate, *row_scale, *col_scale;
-    // split k: [tiles][split][BM*BN] sums; [tiles] words, zero before and after
+    // Split k: partial sums [tiles][split][BM * BN]; counters [tiles], zero before and after the launch.
     void* parts;
     u32* arrivals;
     int m, n, k, ldx, ldw, ldy, ldr, group; // pitches in elements; group: tile rows walked together
-    int split, reserved[3];                 // split: parts of k (grid.y)
+    int split, reserved[3];                 // split: blocks that share a tile's k (grid.y)
 };
 struct sumi_gemm_any_epilogue_args {
     sumi_gemm_args gemm;
@@ -24,6 +30,9 @@ struct sumi_gemm_any_epilogue_args {
 static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_args) == sizeof(sumi_pgemm_args),
               "the launcher's struct");
 
+// The constants of a kernel. OP: SUMI_OPERANDS_*. MT, NT: m16n8 accumulators of a warp in rows and columns. KS: k-steps
+// of a k-block. CH: 16-byte chunks in a row of a stage. ES: bytes of an element. ROWS: rows that one cp.async of every
+// thread fills. XC, WC: how often a thread copies 16 bytes of x and of w for a stage.
 template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int OP_ = 0, int SPLIT_ = 0, int MINB_ = 1>
 struct sumi_ptile {
     enum {
@@ -34,7 +43,7 @@ struct sumi_ptile {
         WM = WM_,
         WN = WN_,
         EPI = EPI_,
-        OP = OP_, // SUMI_OPERANDS_*
+        OP = OP_,
         SPLIT = SPLIT_,
         MINB = MINB_,
         WARPS = (BM / WM) * (BN / WN),
@@ -55,8 +64,8 @@ struct sumi_ptile {
                   "tile");
 };
 
-// Moves one k-block of both operands. Row numbers past the end read the last row (their results are dropped); k past
-// the end is zero.
+// Copies k-blocks of both operands into stages. Rows past the end of x or w read the last row, and their results are
+// dropped. Elements past the end of k are zero. xo, wo: offsets of the thread's rows, in 16-byte units.
 template <class T> struct sumi_loader {
     const u8 *x, *w;
     u32 xo[T::XC], wo[T::WC], dst;
@@ -79,7 +88,7 @@ template <class T> struct sumi_loader {
         w += (u64)kb0 * T::RB;
     }
     SUMI_DEV void fetch(int stage)
-    { // called for consecutive k-blocks
+    { // each call copies the next k-block
         const u32 d = dst + stage * T::STAGE;
         const int bytes = chunk < chunks ? 16 : 0;
 #pragma unroll
@@ -92,12 +101,22 @@ template <class T> struct sumi_loader {
     }
 };
 
+// acc = the product of `count` k-blocks, for the warp whose tile begins at row wm and column wn of the block's tile.
+// All threads of the block call it.
 template <class T>
 SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][T::NT][4], u32 smem, int count, int wm,
                             int wn)
 {
     const int l = threadIdx.x & 31;
     u32 af[2][T::MT][4], bf[2][T::NT / 2][4];
+    // The row addresses that this lane gives ldmatrix, for k-step 0 of stage 0 (chunk 0 or 1 of a row):
+    //   lanes             0..7    8..15   16..23  24..31
+    //   x: row of 16      0..7    8..15   0..7    8..15
+    //      chunk          0       0       1       1
+    //      register       a0      a1      a2      a3
+    //   w: row of 16      0..7    0..7    8..15   8..15
+    //      chunk          0       1       0       1
+    //      register       b0      b1      b0      b1          rows 0..7: accumulator group 2 j, rows 8..15: 2 j + 1
     const u32 pa = smem + at<T::RB>(wm + (l & 15), l >> 4),
               pb = smem + T::BM * T::RB + at<T::RB>(wn + (l & 7) + ((l >> 4) << 3), (l >> 3) & 1);
 #pragma unroll
@@ -120,23 +139,28 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][
         for (int i = 0; i < T::MT; i++)
 #pragma unroll
             for (int j = 0; j < T::NT; j++) {
+                // Every second row of accumulators runs backwards, so that each product shares a fragment with the one
+                // before.
                 const int jj = i & 1 ? T::NT - 1 - j : j;
                 mma<T::OP>(acc[i][jj], af[buf][i], bf[buf][jj / 2][jj % 2 * 2], bf[buf][jj / 2][jj % 2 * 2 + 1]);
             }
     };
-    int rs = 0, ws = T::ST - 1;
+    int rs = 0, ws = T::ST - 1; // the stages that are read and written
+    // Fetches k-block kb + ST - 1. A group is committed even when there is nothing left to fetch, so that cp_wait
+    // counts.
     auto next = [&](int kb) {
         if (kb + T::ST - 1 < count) load.fetch(ws);
         cp_commit();
         ws = ws + 1 == T::ST ? 0 : ws + 1;
     };
     cp_wait<T::ST - 2>();
-    __syncthreads();
+    __syncthreads(); // stage 0 is complete
     frags(0, 0, 0);
     for (int kb = 0; kb < count; kb++) {
 #pragma unroll
         for (int t = 0; t < T::KS; t++) {
-            // the next stage must have landed; this one is free after the barrier
+            // The next stage is complete after this barrier. All warps have also read the last fragments of the current
+            // stage, so next() may overwrite it.
             if (t == T::KS - 1) {
                 cp_wait<T::ST - 2>();
                 __syncthreads();
@@ -150,11 +174,12 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][
     cp_wait<0>();
 }
 
-// Writes the warp's tile: four column groups of 8 at a time, transposed within quads so that each lane stores 16 bytes.
+// Finishes and stores the warp's tile, from row m0 and column n0 of the product on, with the epilogue T::EPI. It works
+// on four groups of 8 columns at a time, transposed within quads so that each lane stores 16 bytes.
 template <class T>
 SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::MT][T::NT][4], int m0, int n0)
 {
-    // accumulator groups per output group; output groups per round
+    // W: accumulator groups per output group; G: output groups per round
     constexpr int W = T::EPI & SUMI_EPI_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4 : T::NT / W % 2 == 0 ? 2 : 1;
     const int l = threadIdx.x & 31, q = l & 3;
 #pragma unroll
@@ -173,7 +198,7 @@ SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::M
             if (T::EPI & SUMI_EPI_GATE) ga[j][0] = ok ? a.gate[c] : 0.f, ga[j][1] = ok ? a.gate[c + 1] : 0.f;
             if (T::EPI & SUMI_EPI_SCALE) cs[j][0] = ok ? a.col_scale[c] : 0.f, cs[j][1] = ok ? a.col_scale[c + 1] : 0.f;
         }
-        long long rows[T::MT][2]; // row of y, or -1
+        long long rows[T::MT][2]; // the lane's rows of y, -1 past the end
 #pragma unroll
         for (int i = 0; i < T::MT; i++)
 #pragma unroll
@@ -232,6 +257,8 @@ SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::M
     }
 }
 
+// The kernel. Tiles are numbered in groups of `group` tile rows: within a group all rows of a column come first, then
+// the next column, so that the rows of x of a group stay in L2 while all of w is read.
 template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const sumi_gemm_finish* finish = nullptr)
 {
     extern __shared__ __align__(128) u8 shared[];
@@ -251,7 +278,8 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
         sumi_loader<T> load(a, m0, n0, smem, kb0);
         sumi_mainloop<T>(load, acc, smem, blocks, wm, wn);
     }
-    // parts to memory; the last block of a tile adds them in order
+    // Split k: every block writes its partial sum, and the block that arrives last at the tile's counter adds all of
+    // them in the order of k. __stcg and __ldcg bypass L1, which is not coherent between multiprocessors.
     if constexpr (T::SPLIT != 0)
         if (a.split > 1) {
             typedef sumi_four<typename T::sum> four;
@@ -263,13 +291,13 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
                 typename T::sum(&v)[4] = acc[i / T::NT][i % T::NT];
                 __stcg(p + blockIdx.y * pitch + i * T::THREADS, four::of(v[0], v[1], v[2], v[3]));
             }
-            __threadfence();
-            __syncthreads();
+            __threadfence(); // this thread's part of the partial sum is visible to all blocks
+            __syncthreads(); // every thread's part is; the stages in `shared` are no longer read
             u32* flag = (u32*)shared;
             if (threadIdx.x == 0) *flag = atomicAdd(a.arrivals + blockIdx.x, 1u);
-            __syncthreads();
+            __syncthreads(); // the flag is written
             if (*flag != (u32)a.split - 1) return;
-            __threadfence();
+            __threadfence(); // no partial sum is read before the counter was
 #pragma unroll
             for (int i = 0; i < T::MT * T::NT; i++)
                 acc[i / T::NT][i % T::NT][0] = acc[i / T::NT][i % T::NT][1] = acc[i / T::NT][i % T::NT][2] =
@@ -292,6 +320,7 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
             *finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return (float)acc[i][j][e]; });
     else sumi_epilogue<T>(a, acc, m0 + wm, n0 + wn);
 }
+// Defines a kernel `name`; the arguments are those of sumi_ptile.
 #define SUMI_PGEMM(name, ...)                                                                                          \
     namespace {                                                                                                        \
     typedef sumi_ptile<__VA_ARGS__> t_##name;                                                                          \
@@ -301,7 +330,7 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
     {                                                                                                                  \
         sumi_gemm_body<t_##name>(a);                                                                                   \
     }
-// With SUMI_EPI_ANY: the epilogue is read from the launch's sumi_gemm_finish.
+// The same for SUMI_EPI_ANY: the epilogue is read from the launch's sumi_gemm_finish.
 #define SUMI_PGEMM_ANY(name, ...)                                                                                      \
     namespace {                                                                                                        \
     typedef sumi_ptile<__VA_ARGS__> t_##name;                                                                          \

@@ -1,11 +1,13 @@
-// Weights that lie on the device as their file has them, unpacked for each product: launch parameters and types, shared
-// by the kernels and src/cuda.
+// Products that read weights in device memory in their file's own type and layout ("stored" weights), and unpack them
+// for each product: types and launch parameters, shared by the kernels and src/cuda. A chunk is 256 elements of a row,
+// or the rest of a row after its last whole chunk. A weight may be a stack of several tensors of the file, one above
+// the other (stacked tensors), each with its own address and scale.
 #ifndef SUMI_KERNELS_STORED_H
 #define SUMI_KERNELS_STORED_H
 #include "gemm.h"
 
-// X(name, number, bytes): bytes of 256 elements. The layouts stand in src/base/dtype.c. Rows are whole multiples of 32
-// elements, those of the K types and of IQ4_XS of 256.
+// X(name, number, bytes): bytes of a chunk. The layouts are described in src/base/dtype.c. A row has a multiple of 32
+// elements; in the K types and IQ4_XS a multiple of 256.
 #define SUMI_STORED_TYPES(X)                                                                                           \
     X(q8_0, 0, 272)                                                                                                    \
     X(q4_0, 1, 144)                                                                                                    \
@@ -22,7 +24,8 @@
     X(e4m3, 12, 256)                                                                                                   \
     X(e5m2, 13, 256)
 #define SUMI_STORED_TYPE_COUNT 14
-// Those that Hopper has kernels of its own for: what most files hold. For each of the others they would be 230 KB.
+// The types that have Hopper kernels (gemm_stored_sm90.cu): those of most files. The Hopper kernels of each further
+// type would add 230 KB.
 #define SUMI_STORED_SM90_TYPES(X)                                                                                      \
     X(q8_0, 0, 272)                                                                                                    \
     X(q4_0, 1, 144)                                                                                                    \
@@ -34,25 +37,29 @@
 
 #define SUMI_UNPACK_THREADS 256
 
-// Rows of one part of a weight to bfloat16: sumi_unpack_<type>.
+// Unpacks the rows of one stacked tensor to bf16: sumi_unpack_<type>.
 typedef struct sumi_unpack_args {
-    uint64_t from; // the part's first byte, aligned to 16
-    uint64_t to;   // bf16 [stack_rows][cols], aligned to 16
-    int64_t elements;
-    // is_gated: row row_begin + r of the stack goes where FORM_GATED has it
+    uint64_t from;    // the tensor's first byte, 16-byte aligned
+    uint64_t to;      // the whole weight, bf16 [stack_rows][cols], 16-byte aligned
+    int64_t elements; // of the tensor
+    // row_begin: the tensor's first row in the stack. is_gated: rows of `to` are interleaved as SUMI_CUDA_FORM_GATED
+    // says (src/cuda/launch.h)
     int32_t cols, row_begin, stack_rows, is_gated;
-    float scale; // of the part: fp8 files
+    float scale; // of the tensor, in fp8 files; otherwise 1
     int32_t reserved;
 } sumi_unpack_args;
 
-// y = finish(x w^T) for few rows: sumi_gemm_stored_<type>_<rows>.
-#define SUMI_GEMM_STORED_COLS 64     // of a block: rows of w
-#define SUMI_GEMM_STORED_THREADS 128 // four warps, each has 16 rows of w and all of x's
-#define SUMI_GEMM_STORED_PARTS 4
-// X(rows, x stages, w stages): rows of x in a block's tile; stages of 64 elements of k of x and of 256 of w.
+// y = finish(x w^T) for few rows of x: sumi_gemm_stored_<type>_<rows> (gemm_stored.cu).
+#define SUMI_GEMM_STORED_COLS 64     // rows of w (columns of the product) of a block
+#define SUMI_GEMM_STORED_THREADS 128 // four warps; each has 16 rows of w and all rows of x of the block
+#define SUMI_GEMM_STORED_PARTS 4     // most stacked tensors of a weight
+// X(rows, x stages, w stages): rows of x in a block's tile; ring slots for k-blocks of x (64 elements of k) and for
+// chunks of w (256 elements of k).
 #define SUMI_GEMM_STORED_TILES(X) X(16, 4, 3) X(64, 4, 3)
-// Bytes from row to row of w in shared memory: whole 16 bytes around what a row has, which begins anywhere when its
-// length is no multiple of 16; four rows begin at different quarters of the banks.
+// NEED: bytes of shared memory for one row's chunk of w. Copies are whole 16-byte units. When the chunk's length is no
+// multiple of 16, a chunk may begin at any even byte, and up to 14 bytes in front of it are copied with it.
+// PITCH: bytes from row to row in shared memory, at least NEED. PITCH % 128 is 32 or 96, so that four consecutive rows
+// begin at different quarters of the banks.
 #define SUMI_GEMM_STORED_NEED(BYTES) ((BYTES) % 16 == 0 ? (BYTES) : ((BYTES) + 14 + 15) / 16 * 16)
 #define SUMI_GEMM_STORED_PITCH(BYTES)                                                                                  \
     (SUMI_GEMM_STORED_NEED(BYTES)                                                                                      \
@@ -60,6 +67,7 @@ typedef struct sumi_unpack_args {
         : SUMI_GEMM_STORED_NEED(BYTES) % 64 == 16 ? 16                                                                 \
         : SUMI_GEMM_STORED_NEED(BYTES) % 64 == 0  ? 32                                                                 \
                                                   : 48))
+// Dynamic shared memory in bytes: the ring buffers, or the block's sums, which replace them at the end.
 #define SUMI_GEMM_STORED_RING(BYTES, ROWS, XS, WS)                                                                     \
     ((XS) * (ROWS)*128 + (WS)*SUMI_GEMM_STORED_COLS * SUMI_GEMM_STORED_PITCH(BYTES))
 #define SUMI_GEMM_STORED_SUMS(ROWS) ((ROWS) * (SUMI_GEMM_STORED_COLS + 4) * 4)
@@ -68,11 +76,12 @@ typedef struct sumi_unpack_args {
          ? SUMI_GEMM_STORED_RING(BYTES, ROWS, XS, WS)                                                                  \
          : SUMI_GEMM_STORED_SUMS(ROWS))
 
-// On Hopper: sumi_gemm_stored_sm90_<type>_<rows>, which takes a tensor map of x first. X(rows, groups, x stages):
-// warpgroups that have 64 rows of w each. Three stages of w where they fit, else two.
+// On Hopper: sumi_gemm_stored_sm90_<type>_<rows> (gemm_stored_sm90.cu), whose first parameter is a tensor map of x.
+// X(rows, groups, x stages): rows of x in a tile; warpgroups, each of which has 64 rows of w; ring slots for k-blocks
+// of x. The ring buffer of w has three slots if all buffers then fit into 196 KiB, else two.
 #define SUMI_GEMM_STORED_SM90_TILES(X) X(64, 3, 5) X(128, 3, 5) X(256, 2, 3)
 #define SUMI_GEMM_STORED_SM90_THREADS(GROUPS) (128 * (GROUPS) + 128)
-// From row to row of w: an odd number of 16 bytes, so that eight rows begin at different banks.
+// Bytes from row to row of w in shared memory: an odd multiple of 16, so that eight rows begin at different banks.
 #define SUMI_GEMM_STORED_SM90_PITCH(BYTES) (SUMI_GEMM_STORED_NEED(BYTES) | 16)
 #define SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, WS)                                                      \
     ((XS) * (ROWS)*128 + (WS)*64 * (GROUPS)*SUMI_GEMM_STORED_SM90_PITCH(BYTES))
@@ -80,7 +89,8 @@ typedef struct sumi_unpack_args {
     (SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, 3) <= 196 * 1024 ? 3 : 2)
 #define SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, XS)                                                            \
     SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, SUMI_GEMM_STORED_SM90_W_STAGES(BYTES, ROWS, GROUPS, XS))
-#define SUMI_GEMM_STORED_SM90_CLUSTER 8 // most blocks of one; there the sums of all lie in the ring's place
+#define SUMI_GEMM_STORED_SM90_CLUSTER 8 // most blocks of a cluster
+// Bytes of the partial sums that a block of a cluster receives. They replace the ring buffers.
 #define SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS) (((ROWS) / 8 + SUMI_GEMM_STORED_SM90_CLUSTER - 1) * (GROUPS)*128 * 16)
 #define SUMI_GEMM_STORED_SM90_SHARED(BYTES, ROWS, GROUPS, XS)                                                          \
     (16 * (XS) + 8 * 4 * (GROUPS)*3                                                                                    \
@@ -90,18 +100,22 @@ typedef struct sumi_unpack_args {
 
 typedef struct sumi_gemm_stored_args {
     uint64_t x; // bf16 [m][ldx], aligned to 16
-    // Parts of w, all of the kernel's type: their first bytes, aligned to 16; the row of the stack behind each one's
-    // last; the factor of fp8 files. 16 bytes behind the last row may be read.
+    // The stacked tensors of w, all of the kernel's type. from: the first byte of each, 16-byte aligned. end: the row
+    // of the stack after the tensor's last. scale: the scale of fp8 files, otherwise 1. The kernels may read up to 16
+    // bytes beyond the last row.
     uint64_t from[SUMI_GEMM_STORED_PARTS];
     int32_t end[SUMI_GEMM_STORED_PARTS];
     float scale[SUMI_GEMM_STORED_PARTS];
-    // split > 1: float [tiles][split][rows * 64]; uint32 [tiles], zero before and after. Hopper: float [blocks][2][rows
-    // * cols]
+    // parts: partial sums. split > 1: float [tiles][split][rows * 64]. Hopper: float [grid.y][grid.x][2][rows * cols],
+    // where rows and cols are those of a tile.
+    // arrivals: uint32 [tiles] counters, zero before and after the launch. Hopper: [grid.y][tiles of w].
     uint64_t parts, arrivals;
-    int32_t m, n, k, ldx, row_bytes;
-    int32_t is_gated; // column c of y is the row that FORM_GATED has there
-    int32_t swiglu, split;
-    int32_t cluster, reserved; // Hopper: blocks of a cluster, which share a tile; 1: parts and arrivals are used
+    int32_t m, n, k, ldx, row_bytes; // row_bytes: of a row of w
+    // Column c of the product is the row of w that SUMI_CUDA_FORM_GATED has at place c: w itself is not interleaved.
+    int32_t is_gated;
+    int32_t swiglu, split; // split: blocks that share a tile's k (grid.z); Hopper does not read it
+    int32_t cluster,
+        reserved; // Hopper: blocks of a cluster, which share a tile; 1: no cluster, partial sums in `parts`
     sumi_gemm_finish finish;
 } sumi_gemm_stored_args;
 #endif

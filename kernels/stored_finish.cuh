@@ -1,13 +1,16 @@
-// The end of a product of few rows: a lane has values of two neighbouring columns, so that what belongs to the columns
-// is read once, and residuals are read together before anything is written.
+// The epilogue of the products of few rows (gemm_stored.cu, gemm_stored_sm90.cu): a lane finishes two neighbouring
+// columns of several rows. So bias, gate and column numbers are read once per lane, and the residuals of all its rows
+// are read before anything is written.
 #pragma once
 #include "gemm_finish.cuh"
 
+// What the epilogue needs of a lane's two columns.
 struct stored_columns {
     float bias[2], factor[2];
-    int at[2]; // of y; where f.is_aligned they are neighbours there, too
+    int at[2]; // columns of y; neighbours where f.is_aligned
 };
-// Columns c and c + 1 of the product, or of the gated one; they may lie outside. c is even.
+// For columns c and c + 1 of the result (of the n / 2 results with SwiGLU, is_gated). n: the number of columns of the
+// result; c and c + 1 may lie beyond it. c is even.
 SUMI_DEVICE stored_columns stored_columns_of(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, bool is_gated)
 {
     stored_columns r;
@@ -20,14 +23,14 @@ SUMI_DEVICE stored_columns stored_columns_of(const sumi_gemm_finish& f, int64_t 
     }
     return r;
 }
-// COUNT rows from `row` on, `step` apart, of which those below m are there, and `width` columns, 1 or 2. value(i): the
-// sums, or what was gated.
+// Finishes COUNT rows: row, row + step, ...; rows from m on are skipped. width: how many of the two columns exist, 1 or
+// more. value(i): the two sums of row `row + i * step`, or with SwiGLU the two gated values.
 template <int COUNT, class F>
 SUMI_DEVICE void stored_finish(const sumi_gemm_finish& f, const finish_activation& act, const stored_columns& columns,
                                int width, int m, int row, int step, F&& value)
 {
     const int64_t first = (int64_t)row * f.ldy, stride = (int64_t)step * f.ldy;
-    if (!f.is_aligned) { // seldom: short rather than fast
+    if (!f.is_aligned) { // rare, so the code is short rather than fast
 #pragma unroll 1
         for (int i = 0; i < COUNT && row + i * step < m; i++) {
             const float2 sums = value(i);

@@ -1,8 +1,11 @@
-// Weights as their file has them to bfloat16, in front of a product of many rows: sumi_unpack_<type>. What bounds it is
-// memory: each element is two bytes written, and half a byte to one read.
+// Unpacks a weight from its file's type to bf16, before a product of many rows: sumi_unpack_<type>, the types of
+// stored.h.
+//   from  the rows of one stacked tensor, [rows][cols] in the file's type      to  bf16 [stack_rows][cols]
+//   grid  any number of blocks      block SUMI_UNPACK_THREADS      no shared memory
+// Bound by memory: of each element two bytes are written, and half a byte to one byte is read.
 //
-//   grid: any number of blocks      block SUMI_UNPACK_THREADS      no shared memory
-//   A part's rows are whole blocks of its type, so they are one array: a warp takes 256 elements of it, a lane 8 of them.
+// The rows of a stacked tensor are whole quantisation blocks of its type, so they are read as one array: a warp unpacks
+// 256 elements of it at a time (a chunk), a lane 8 of them.
 #include "stored.cuh"
 
 template <int TYPE> SUMI_DEVICE void unpack(const sumi_unpack_args& a)
@@ -14,8 +17,8 @@ template <int TYPE> SUMI_DEVICE void unpack(const sumi_unpack_args& a)
         if (at >= a.elements) break;
         const stored<TYPE> chunk((const uint8_t*)a.from + first / 256 * stored_layout<TYPE>::BYTES, 8 * lane % 32);
         int64_t to = (int64_t)a.row_begin * a.cols + at;
-        if (a.is_gated) { // as upload_row in upload.cuh
-            // a weight has fewer than 2^32 elements
+        if (a.is_gated) { // the interleaved row, as upload_row() in upload.cuh
+            // 32-bit division is enough: a weight has fewer than 2^32 elements
             const uint32_t part_row = (uint32_t)at / (uint32_t)a.cols, col = (uint32_t)at - part_row * (uint32_t)a.cols;
             const int row = a.row_begin + (int)part_row, half = a.stack_rows / 2, in = row < half ? row : row - half;
             to = ((int64_t)(in / 8) * 16 + (row < half ? 0 : 8) + in % 8) * a.cols + col;

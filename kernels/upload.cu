@@ -1,12 +1,13 @@
-// Weights from their file's type and layout to what the kernels read: bf16 matrices with padded and interleaved rows,
-// float vectors, permuted and folded convolutions.
-//
-//   all     grid: a block per row of the piece (vectors: any number), block SUMI_UPLOAD_THREADS, no shared memory. What
-//           bounds them is the bus that brings the piece, so one plain pass, element by element, is enough.
-//   float -> bf16 rounds to nearest even, once.
+// Converts a piece of a weight from its file's type to what the other kernels read: bf16 matrices with padded and
+// interleaved rows, float vectors, permuted and folded convolutions.
+//   from   [row_count][cols] in the type args.type, dense      to  see each kernel; pitches in elements
+//   grid   one block per row of the piece (vectors: any number of blocks)      block SUMI_UPLOAD_THREADS
+//   shared none
+// Bound by the bus that brings the piece to the device, so one plain pass, element by element, is enough. Floats are
+// rounded to bf16 once, to nearest even.
 #include "upload.cuh"
 
-// to [stack_rows][pitch] bf16, columns from `cols` on zero.
+// A matrix: to [stack_rows][pitch] bf16, columns from `cols` on zero.
 extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_rows(const sumi_upload_args a)
 {
     bf16* to = (bf16*)a.to + upload_row(a, a.row_begin + (int)blockIdx.x) * a.pitch;
@@ -15,7 +16,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
         to[c] = __float2bfloat16_rn(c < a.cols ? upload_at(a, from + c) : 0.0f);
 }
 
-// to [pitch] float, times balance where there is one. The piece with the last row also writes the padding.
+// A vector: to [pitch] float, multiplied by balance if there is one. The piece with the last row also writes zeros into
+// the padding.
 extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_vector(const sumi_upload_args a)
 {
     const int64_t first = (int64_t)a.row_begin * a.cols, count = (int64_t)a.row_count * a.cols;
@@ -26,7 +28,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ve
         to[i] = i < count ? upload_at(a, i) * (a.balance != 0 ? ((const float*)a.balance)[first + i] : 1.0f) : 0.0f;
 }
 
-// [co][ci][3][3] -> [co][tap][pitch] bf16, channels from ci on zero.
+// A 3x3 convolution: from [co][ci][3][3], to [co][tap][pitch] bf16, channels from ci on zero. co, ci: output and input
+// channels.
 extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_conv(const sumi_upload_args a)
 {
     const int channels = a.cols / SUMI_UPLOAD_TAPS, count = SUMI_UPLOAD_TAPS * a.pitch;
@@ -38,19 +41,20 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_co
     }
 }
 
-// A 3x3 convolution of a picture that was upsampled to twice its size (nearest) is four 2x2 convolutions of the small
-// one, one per output parity (a, b):
-// taps that fall on the same small pixel are added. Rows of taps, columns alike with b:
+// A 3x3 convolution folded with the nearest upsampling in front of it. A 3x3 convolution of an image that was upsampled
+// to twice its size is four 2x2 convolutions of the small image, one for each parity (a, b) of the output's row and
+// column. Taps that fall on the same pixel of the small image are added. For the rows of taps (the columns likewise,
+// with b):
 //     a = 0: tap 0 <- w0, tap 1 <- w1 + w2        a = 1: tap 0 <- w0 + w1, tap 1 <- w2
-// [co][ci][3][3] -> [2 a + b][co][2 * 2][pitch] bf16. The sums are taken in float, in the order of the taps, and
-// rounded once.
+// from [co][ci][3][3], to [2 a + b][co][2 * 2][pitch] bf16, channels from ci on zero. The sums are taken in float, in
+// the order of the taps, and rounded once.
 extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_conv_up(const sumi_upload_args a)
 {
     const int channels = a.cols / SUMI_UPLOAD_TAPS, count = 4 * a.pitch;
     const int64_t from = (int64_t)blockIdx.x * a.cols;
     for (int i = (int)threadIdx.x; i < 4 * count; i += SUMI_UPLOAD_THREADS) {
         const int parity = i / count, tap = i % count / a.pitch, c = i % a.pitch;
-        // taps below it fall on the first small pixel
+        // taps of the 3x3 kernel below split_y and split_x fall on the first pixel of the small image
         const int split_y = (parity >> 1) ? 2 : 1, split_x = (parity & 1) ? 2 : 1;
         const int y0 = (tap >> 1) ? split_y : 0, y1 = (tap >> 1) ? 3 : split_y, x0 = (tap & 1) ? split_x : 0,
                   x1 = (tap & 1) ? 3 : split_x;

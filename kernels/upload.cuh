@@ -1,11 +1,11 @@
-// Reading an element of a weight's piece, and where a row of it goes. For upload.cu and upload_fp8.cu.
+// Reads an element of a piece of a weight, and finds the place of a row. For the upload*.cu files.
 #pragma once
 #include "common.cuh"
 #include "upload.h"
 #include <cuda_fp16.h>
 
-// Small floats by hand: cuda_fp8.h's conversions are functions of the host's bit tricks on 8.0, and these two are as
-// short. Exact; the same rules as src/base/dtype.c.
+// The value of an 8-bit float. Exact, with the rules of src/base/dtype.c. On 8.0 the conversions of cuda_fp8.h are the
+// bit operations that it uses on CPUs; these two functions are as short.
 SUMI_DEVICE float e5m2_value(uint32_t bits) { return __half2float(__ushort_as_half((unsigned short)(bits << 8))); }
 SUMI_DEVICE float e4m3_value(uint32_t bits)
 {
@@ -16,6 +16,7 @@ SUMI_DEVICE float e4m3_value(uint32_t bits)
     return (bits & 0x80) ? -v : v;
 }
 
+// Element i of the piece, as a float, times the tensor's scale.
 SUMI_DEVICE float upload_at(const sumi_upload_args& a, int64_t i)
 {
     float v;
@@ -26,10 +27,11 @@ SUMI_DEVICE float upload_at(const sumi_upload_args& a, int64_t i)
     case SUMI_UPLOAD_E4M3: v = e4m3_value(((const uint8_t*)a.from)[i]); break;
     default: v = e5m2_value(((const uint8_t*)a.from)[i]); break;
     }
-    return v * a.scale; // 1 for all but fp8 files: exact
+    return v * a.scale; // the scale is 1 except for fp8 files, and multiplying by 1 is exact
 }
 
-// gate 0..7, up 0..7, gate 8..15 ...: both halves of a gated pair land in one thread of a matrix product.
+// The row of the destination for row r of the stack. Gated: gate 0..7, up 0..7, gate 8..15, ...: then one thread of a
+// matrix product holds both sums of a SwiGLU pair.
 SUMI_DEVICE int64_t upload_row(const sumi_upload_args& a, int r)
 {
     if (!a.is_gated) return r;

@@ -1,9 +1,11 @@
-// Weights quantised to e4m3 with a float scale per row (output channel): scale = largest magnitude / 448, the largest
-// e4m3; w = e4m3 * scale.
-//
-//   to [stack_rows][pitch] e4m3, columns from `cols` on zero; scales [stack_rows] float, in the rows' new order when they are interleaved
-//   grid: a block per row of the piece, block SUMI_UPLOAD_THREADS, static shared memory. Two passes over the row; the second reads L2.
-// From the file's own precision, not by way of bf16: one rounding less.
+// Quantises a piece of a weight to e4m3 with a float scale per row (output channel): w = e4m3 * scale, scale = largest
+// magnitude of the row / 448. 448 is the largest e4m3.
+//   from   [row_count][cols] in the type args.type, dense
+//   to     [stack_rows][pitch] e4m3, columns from `cols` on zero
+//   scales [stack_rows] float, in the order of the rows of `to` (interleaved when is_gated)
+//   grid   one block per row of the piece      block SUMI_UPLOAD_THREADS      shared static, 32 bytes
+// Bound by the bus that brings the piece. Two passes over the row; the second reads L2. The row is quantised from the
+// file's own precision, not from bf16, which saves one rounding.
 #include "upload.cuh"
 #include <cuda_fp8.h>
 
@@ -16,10 +18,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
         most = fmaxf(most, fabsf(upload_at(a, from + c)));
     most = warp_max(most);
     if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = most;
-    __syncthreads();
+    __syncthreads(); // the maxima of all warps are written
     most = shared[0];
     for (int w = 1; w < SUMI_UPLOAD_THREADS / 32; w++) most = fmaxf(most, shared[w]);
-    const bool is_zero = !(most > 1e-30f); // or so small that the inverse would overflow
+    const bool is_zero = !(most > 1e-30f); // also a row so small that the inverse would overflow
     const float scale = is_zero ? 1.0f : most / 448.0f, inverse = is_zero ? 0.0f : 448.0f / most;
     if (threadIdx.x == 0) ((float*)a.scales)[row] = scale;
     uint8_t* to = (uint8_t*)a.to + row * a.pitch;

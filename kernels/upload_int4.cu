@@ -1,11 +1,15 @@
-// Weights to 4-bit codes in blocks of 32 elements with a half-precision scale: the layout of IQ4_NL (src/base/dtype.c).
-//
-//   to [stack_rows][cols / 32][18 bytes]      grid: a block per row of the piece, block SUMI_UPLOAD_THREADS, no shared memory
-//   A thread makes a block: of scales around the one that fits the largest element, the one whose codes, with the best
-//   scale for these codes (least squares), leave the least error. What bounds loading is the bus, not this.
+// Quantises a piece of a weight to 4-bit codes in quantisation blocks of 32 elements with a half-precision scale: the
+// layout of IQ4_NL (src/base/dtype.c).
+//   from   [row_count][cols] in the type args.type, dense, cols a multiple of 32
+//   to     [stack_rows][cols / 32][18 bytes]: the scale, then 16 bytes of codes
+//   grid   one block per row of the piece      block SUMI_UPLOAD_THREADS      no shared memory
+// Bound by the bus that brings the piece. A thread makes a whole quantisation block. It tries 15 scales around the one
+// that maps the largest element to the end of the codebook. For the codes of each, the best scale follows by least
+// squares. The pair of codes and scale with the least squared error is kept; the elements are then coded with that
+// scale.
 #include "upload.cuh"
 
-// The code of the nearest value. Middles between neighbours, times two.
+// The code (0..15) of the codebook value nearest to v. `middles`: twice the midpoints between neighbouring values.
 SUMI_DEVICE int int4_code(float v)
 {
     constexpr int middles[15] = {-231, -187, -148, -114, -84, -57, -32, -9, 14, 38, 63, 91, 122, 158, 202};
@@ -15,9 +19,10 @@ SUMI_DEVICE int int4_code(float v)
     for (int i = 0; i < 15; i++) code += twice > (float)middles[i] ? 1 : 0;
     return code;
 }
+// The codebook value of a code.
 SUMI_DEVICE float int4_value(int code)
 {
-    // -127 -104 -83 -65   -49 -35 -22 -10   1 13 25 38   53 69 89 113, each 128 more
+    // -127 -104 -83 -65   -49 -35 -22 -10   1 13 25 38   53 69 89 113, stored with 128 added, as unsigned bytes
     const uint32_t at = (uint32_t)code & 7u, low = __byte_perm(0x3f2d1801u, 0x766a5d4fu, at),
                    high = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, at);
     return (float)(int)((code < 8 ? low : high) & 255u) - 128.0f;
@@ -25,7 +30,7 @@ SUMI_DEVICE float int4_value(int code)
 
 extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_rows_int4(const sumi_upload_args a)
 {
-    enum { STEPS = 7 }; // on both sides
+    enum { STEPS = 7 }; // scales that are tried on each side of the first
     const int blocks = a.cols / 32;
     for (int b = (int)threadIdx.x; b < blocks; b += SUMI_UPLOAD_THREADS) {
         const int64_t from = (int64_t)blockIdx.x * a.cols + 32 * b;
@@ -35,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
             v[i] = upload_at(a, from + i);
             most = fabsf(v[i]) > fabsf(most) ? v[i] : most;
         }
-        // Nothing, or so small that no half is its scale.
+        // All zero, or so small that the scale would be no half-precision number above zero.
         const bool is_zero = !(fabsf(most) > 1e-7f);
         for (int step = -STEPS; step <= STEPS && !is_zero; step++) {
             const float inverse = (step - 127.0f) / most;
@@ -45,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
                 const float value = int4_value(int4_code(v[i] * inverse));
                 products += v[i] * value, squares += value * value;
             }
-            // the square of what the codes take away
+            // The squared error is sum(v^2) - products^2 / squares: the largest `gain` has the least error.
             if (squares > 0.0f && products * products > gain * squares)
                 gain = products * products / squares, d = products / squares;
         }

@@ -1,12 +1,17 @@
-// Weights to rotated int8 with a float scale per row (output channel): (w / balance) R = int8 * scale, R as in
-// rotate.cuh, in floats.
-//
-//   to [stack_rows][pitch] int8, pitch a multiple of 256, columns from `cols` on zero before the rotation; scales [stack_rows] float, in the rows' new order when they are interleaved
-//   grid: a block per row of the piece, block SUMI_UPLOAD_THREADS, static shared memory. Two passes over the row; the second reads L2.
-// From the file's own precision, not by way of bf16: one rounding less.
+// Rotates and quantises a piece of a weight to int8 with a float scale per row (output channel): (w / balance) R = int8
+// * scale, with R as in rotate.cuh, computed in float.
+//   from   [row_count][cols] in the type args.type, dense
+//   to     [stack_rows][pitch] int8, pitch a multiple of 256; columns from `cols` on are zero before the rotation
+//   scales [stack_rows] float, in the order of the rows of `to` (interleaved when is_gated)
+//   grid   one block per row of the piece      block SUMI_UPLOAD_THREADS      shared static, 8 KiB + 32 bytes
+// Bound by the bus that brings the piece. Two passes over the row; the second reads L2. The row is quantised from the
+// file's own precision, not from bf16, which saves one rounding.
 #include "upload.cuh"
 
-// A warp's block of 256 columns from c0 on, rotated in its part of shared memory; v: of columns c0 + lane + 32 i.
+// Rotates the 256 columns of a row from c0 on, by one warp. `from`: index of the row's first element in the piece. x:
+// 256 floats of shared memory that belong to the warp. v[i] is column c0 + lane + 32 i. The four passes (strides 1, 4,
+// 16, 64) are the four factors H4 of R; each lane transforms two groups of four columns per pass. The __syncwarp()
+// separate the warp's writes to x from other lanes' reads.
 SUMI_DEVICE void rotated_block(const sumi_upload_args& a, int64_t from, int c0, float* x, float (&v)[8])
 {
     const int lane = (int)threadIdx.x & 31;
@@ -50,10 +55,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
     }
     most = warp_max(most);
     if (lane == 0) partial[warp] = most;
-    __syncthreads();
+    __syncthreads(); // the maxima of all warps are written
     most = partial[0];
     for (int w = 1; w < WARPS; w++) most = fmaxf(most, partial[w]);
-    const bool is_zero = !(most > 1e-30f); // or so small that the inverse would overflow
+    const bool is_zero = !(most > 1e-30f); // also a row so small that the inverse would overflow
     const float scale = is_zero ? 1.0f : most / 127.0f, inverse = is_zero ? 0.0f : 127.0f / most;
     if (threadIdx.x == 0) ((float*)a.scales)[row] = scale;
     int8_t* to = (int8_t*)a.to + row * a.pitch;
