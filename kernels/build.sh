@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
-# Compiles kernels/*.cu and packs them into OUT/kernel_images.c; the build calls it every time, and it does only what has changed. usage: kernels/build.sh NVCC PACK OUT
+# Compiles kernels/*.cu and packs them into OUT/kernel_images.c. The build runs it every time; only sources that have
+# changed are compiled.
 #
-# By its name a source says what it is for (target, and the PTX version that is written into it: the oldest driver that takes it):
+#   usage: kernels/build.sh NVCC PACK OUT      NVCC: the compiler; PACK: the program built of pack.c; OUT: a folder
+#
+# The name of a source determines its target (compute capability) and the PTX version that is written into its PTX, and
+# so the oldest driver that accepts it:
 #
 #   *_fp8_sm90.cu   9.0a   PTX 8.4   wgmma on e4m3             CUDA 12.4, r550
 #   *_sm90.cu       9.0a   PTX 8.0   wgmma, TMA                CUDA 12.0, r525
 #   *_fp8.cu        8.9    PTX 8.4   mma on e4m3               CUDA 12.4, r550
 #   *.cu            8.0    PTX 7.4   everything else           CUDA 11.4
 #
-# nvcc writes its own newest version into PTX, which older drivers refuse; the code itself does not need it. So the line is rewritten, and ptxas, which checks every
-# instruction against the line, must take the result for each device it is for. Machine code for 9.0a is made of every source, so that Hopper compiles nothing at run time.
-# A warning of ptxas that wgmma is serialised (C75xx) is an error: the kernel would be several times slower.
+# nvcc writes its own PTX version into the .version line. Older drivers refuse it, although the code does not need it.
+# So the line is rewritten, and ptxas, which checks every instruction against that version, must accept the result for each
+# of the target's devices. Every source is also compiled to machine code for 9.0a, so that a Hopper driver compiles
+# nothing at run time. The warning of ptxas that wgmma is serialised (C75xx) is an error, because the kernel would be
+# several times slower.
 #
-# One OUT serves all configurations and compilers. What the compilers said of each source (registers, spills) is in OUT/<source>.log. JOBS: how many at once.
+# One OUT serves all build configurations and host compilers. OUT/<source>.log has the messages of nvcc and ptxas for a
+# source (registers, spills). The environment variable JOBS limits how many sources are compiled at once.
 set -uo pipefail
 nvcc=$1 pack=$2
 mkdir -p "$3"
@@ -20,23 +27,23 @@ out=$(cd "$3" && pwd)
 cd "$(dirname "$0")"
 jobs=${JOBS:-$(nproc)}
 
-# Two builds that share OUT take turns.
+# Two builds that share OUT run one after the other.
 exec 9>"$out/lock"
 if command -v flock >/dev/null; then flock 9; fi
 
 version="$nvcc $("$nvcc" --version | tail -n 1)" || { echo "kernels: $nvcc does not run" >&2; exit 1; }
 if [ -e "$out/kernel_images.c" ] && [ "$(cat "$out/checked" 2>/dev/null)" = "$version" ] && [ -z "$(find . -newer "$out/checked" -print -quit)" ]; then exit 0; fi
-echo "$version" >"$out/checking" # becomes `checked` at the end: its time is from before anything was read
+echo "$version" >"$out/checking" # renamed to `checked` at the end; its time is before the sources are read
 
 ptxas=$(dirname "$nvcc")/ptxas
 [ -x "$ptxas" ] || ptxas=ptxas
 knows_120=$("$ptxas" --help | grep -c 'sm_120' || true)
 includes=(-I.)
 include=$(dirname "$nvcc")/../include
-[ ! -d "$include/cccl" ] || includes+=("-I$include" "-I$include/cccl") # the compiler from PyPI does not find its own
+[ ! -d "$include/cccl" ] || includes+=("-I$include" "-I$include/cccl") # nvcc from PyPI does not find its own headers
 
-# What a source is made of: itself and the headers it includes from here, each once.
-parts() { # file [file ...]: files to look into
+# Prints the files themselves and all headers of this folder that they include, each once.
+parts() { # file [file ...]
     local seen=" " queue=("$@") file found
     while [ ${#queue[@]} -gt 0 ]; do
         file=${queue[0]} queue=("${queue[@]:1}")
@@ -48,7 +55,7 @@ parts() { # file [file ...]: files to look into
     echo "$seen"
 }
 
-describe() { # stem -> target, virtual architecture, PTX version, devices to check
+describe() { # stem; prints target, virtual architecture, PTX version, devices to check
     local newest=
     [ "$knows_120" -eq 0 ] || newest=sm_120
     case $1 in
@@ -59,7 +66,7 @@ describe() { # stem -> target, virtual architecture, PTX version, devices to che
     esac
 }
 
-check() { # PTX, devices: whether it is legal there, no more, so without the time for optimising
+check() { # PTX, devices: fails if the PTX is illegal for one; -O0: only the check counts
     local ptx=$1 device; shift
     for device in "$@"; do "$ptxas" -O0 -arch="$device" "$ptx" -o "$ptx.checked" || return 1; done
 }
@@ -68,13 +75,15 @@ compile() { # stem
     local stem=$1 target arch floor checks device key log=$out/$1.log
     read -r target arch floor checks <<<"$(describe "$stem")"
     local ptx=$out/$stem.$target.ptx binary=$out/$stem.cubin
-    key=$({ echo "$version"; declare -f describe check compile; sha256sum $(parts "$stem.cu"); } | sha256sum) # how it is made, and of what
+    # The key changes with the compiler, with these functions and with the sources.
+    key=$({ echo "$version"; declare -f describe check compile; sha256sum $(parts "$stem.cu"); } | sha256sum)
     if [ "$key" = "$(cat "$out/$stem.key" 2>/dev/null)" ] && [ -e "$ptx" ] && [ -e "$binary" ]; then return 0; fi
     echo "kernels/$stem.cu: $arch"
     rm -f "$out/$stem.key"
     {
         "$nvcc" -ptx -gencode="arch=$arch,code=$arch" -O3 -std=c++17 -Werror all-warnings "${includes[@]}" "$stem.cu" -o "$ptx" &&
-            sed -i -e '/used_bytes_mask/d' -e "s/^\.version .*/.version $floor/" "$ptx" && # the deleted line: a hint that only the newest version knows
+            # used_bytes_mask is a hint that only the newest PTX version has.
+            sed -i -e '/used_bytes_mask/d' -e "s/^\.version .*/.version $floor/" "$ptx" &&
             check "$ptx" $checks &&
             "$ptxas" -v -arch=sm_90a "$ptx" -o "$binary"
     } >"$log" 2>&1
@@ -101,6 +110,7 @@ for stem in ${stems[@]+"${stems[@]}"}; do
     arguments+=("$stem" "$target" "$out/$stem.$target.ptx" "$out/$stem.cubin")
 done
 "$pack" "$out/kernel_images.new" ${arguments[@]+"${arguments[@]}"} || exit 1
-# Only a new content gets a new time: otherwise every configuration would compile it again.
+# The file is replaced only when its content has changed: a new time alone would make every configuration compile it
+# again.
 if cmp -s "$out/kernel_images.new" "$out/kernel_images.c"; then rm -f "$out/kernel_images.new"; else mv "$out/kernel_images.new" "$out/kernel_images.c"; fi
 mv "$out/checking" "$out/checked"

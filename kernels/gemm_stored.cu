@@ -1,24 +1,34 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T) for few rows of x, with w as its file has it: sumi_gemm_stored_<type>_<rows>. For
-// text encoders, modulation and the text's rows of a denoiser, where reading w is most of what a product costs: of
-// 4-bit weights there is a quarter to be read. On an H200, whose memory is fast for its arithmetic, unpacking costs
-// more than reading (tests/bench.md). Products of many rows unpack w first (unpack.cu).
+// y[m][n] = finish(x[m][k] w[n][k]^T) for few rows of x, with w in its file's own type: sumi_gemm_stored_<type>_<rows>.
+// finish: sumi_gemm_finish in gemm.h. The types and struct are in stored.h.
+//   x   [m][ldx] bf16, row-major, rows 16-byte aligned; k a multiple of 64
+//   w   [n][row_bytes], up to four stacked tensors of one type      y  [m][ldy] bf16 or float; swiglu: [m][n / 2]
+//   grid (ceil(n / 64), ceil(m / rows), split)      block 128      shared dynamic, SUMI_GEMM_STORED_SHARED
+// For text encoders, modulation and the text rows of a denoiser. Bound by reading w, which is most of the cost of such
+// a product; 4-bit weights have a quarter of the bytes of bf16. On an H200, whose memory is fast relative to its
+// arithmetic, unpacking costs more than reading (tests/bench.md). For products of many rows, unpack.cu unpacks w first.
 //
-//   w is the 16-row operand of mma.m16n8k16, unpacked from shared memory into registers, where a lane needs it: the order
-//   of k does not matter to a product, so lane q of four takes 8 consecutive elements of 32 for two products, and reads
-//   x in the same order, 16 bytes at a time.
+//   w is the 16-row operand A of mma.m16n8k16 and x the 8-row operand B (drawn in portable_sm80.cuh). w is unpacked
+//   from shared memory into the registers of the lane that needs it. The order of k does not matter to a product, as
+//   long as both operands have the same. So lane q of a quad takes 8 consecutive elements of each 32, which are the
+//   fragments of two products, and reads x in the same order, 16 bytes at a time:
 //
-//     k of a group of 32     0 1 2 3 4 5 6 7 | 8 .. 15 | 16 .. 23 | 24 .. 31
-//     lane q                 0               | 1       | 2        | 3
-//     product, slot          0a0a 0b0b 1a1a 1b1b          a: k 2q, 2q + 1 of the instruction; b: 2q + 8, 2q + 9
+//     k of a group of 32     0 .. 7         8 .. 15        16 .. 23       24 .. 31
+//     lane of the quad       q = 0          q = 1          q = 2          q = 3
 //
-//   grid (ceil(n / 64), ceil(m / rows), split)      block 128      shared SUMI_GEMM_STORED_SHARED
-//   Warp i has rows 16 i to 16 i + 15 of the block's 64 of w, and all of its rows of x. Rings of cp.async: x in stages of
-//   64 elements of k, w in stages of 256. k is a multiple of 64; parts of k (split) are whole stages of w.
-//   Sums leave through shared memory, where they are turned; parts of k are added in order by the block that comes last.
+//     elements of a lane     0, 1           2, 3           4, 5           6, 7
+//     their registers        a0 (a1), b0    a2 (a3), b1    a0 (a1), b0    a2 (a3), b1      a1, a3: row r + 8 of w
+//                            of the first product          of the second product
+//
+//   A block has 64 rows of w and `rows` rows of x; warp i has rows 16 i .. 16 i + 15 of w and all rows of x. cp.async
+//   fills two ring buffers: x in k-blocks of 64 elements, w in chunks of 256 elements of k. With split > 1 the k range
+//   of each block of a tile is a number of whole chunks. At the end the sums are transposed through shared memory, and
+//   the block that arrives last adds the partial sums of its tile in the order of k.
 #include "portable_sm80.cuh"
 #include "stored.cuh"
 #include "stored_finish.cuh"
 
+// The constants of a kernel. XS, WS: ring slots of x and of w. NT: accumulators of a warp. BYTES: of a chunk. PIECES:
+// 16-byte pieces of a row's chunk. X_STAGE, W_STAGE: bytes of a ring slot.
 template <int TYPE, int ROWS_, int XS_, int WS_> struct stored_tile {
     enum {
         ROWS = ROWS_,
@@ -32,18 +42,19 @@ template <int TYPE, int ROWS_, int XS_, int WS_> struct stored_tile {
         PIECES = SUMI_GEMM_STORED_NEED(BYTES) / 16,
         X_STAGE = ROWS * 128,
         W_STAGE = COLS * PITCH,
-        SUMS = COLS + 4 // floats from row to row
+        SUMS = COLS + 4 // floats from row to row of the transposed sums
     };
     static_assert(XS <= 5, "a stage of w is there when its first stage of x is");
     static_assert(PITCH % 16 == 0 && (PITCH % 128 == 32 || PITCH % 128 == 96), "banks");
 };
 
-// Where a block's row of w begins, and its factor.
+// The first byte of a row of w, and its scale.
 struct stored_row {
     const uint8_t* from;
     float scale;
     uint32_t reserved;
 };
+// Row v of the product's n columns; with is_gated the row of w that is interleaved to place v.
 SUMI_DEVICE stored_row stored_row_of(const sumi_gemm_stored_args& a, int v)
 {
     int row = min(v, a.n - 1);
@@ -53,12 +64,14 @@ SUMI_DEVICE stored_row stored_row_of(const sumi_gemm_stored_args& a, int v)
     return {(const uint8_t*)a.from[part] + (int64_t)(row - begin) * a.row_bytes, a.scale[part], 0};
 }
 
+// Copies w and x into ring slots, by all threads of the block.
 template <class T> struct stored_loader {
     const sumi_gemm_stored_args& a;
     const stored_row* rows;
     uint32_t smem;
     int m0;
-    // chunk: 256 elements of k; past a row's end nothing is read
+    // Chunk `chunk` of all 64 rows to slot `stage`. A copy begins at the 16-byte boundary at or before the row's chunk.
+    // Beyond the row's end zeros are written.
     SUMI_DEVICE void fetch_w(int chunk, int stage) const
     {
         const uint32_t to = smem + T::XS * T::X_STAGE + stage * T::W_STAGE;
@@ -70,7 +83,8 @@ template <class T> struct stored_loader {
             cp16(to + row * T::PITCH + piece * 16, from - before + piece * 16, piece * 16 < before + bytes ? 16 : 0);
         }
     }
-    // Chunk c of row r, 8 elements, lies at c ^ 4 (r % 2): what eight lanes read at once is in different banks.
+    // K-block `block` (64 elements) of all rows of x to slot `stage`. The 16-byte unit c of row r is at place c ^ 4 (r
+    // % 2) of the row, so that the units that eight lanes read at once are in different banks.
     SUMI_DEVICE void fetch_x(int block, int stage) const
     {
         const uint32_t to = smem + stage * T::X_STAGE;
@@ -92,13 +106,14 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
     const int n0 = (int)blockIdx.x * T::COLS, m0 = (int)blockIdx.y * T::ROWS, chunks = (a.k + 255) / 256;
     const int c0 = (int)((int64_t)chunks * blockIdx.z / a.split),
               c1 = (int)((int64_t)chunks * (blockIdx.z + 1) / a.split);
-    const int b0 = c0 * 4, b1 = min(c1 * 4, a.k / 64); // blocks of 64
+    const int b0 = c0 * 4, b1 = min(c1 * 4, a.k / 64); // k-blocks of 64 elements
     for (int i = (int)threadIdx.x; i < T::COLS; i += T::THREADS) rows[i] = stored_row_of(a, n0 + i);
-    __syncthreads();
+    __syncthreads(); // `rows` is complete
     const stored_loader<T> load = {a, rows, (uint32_t)__cvta_generic_to_shared(shared), m0};
     const float scale[2] = {rows[warp * 16 + r].scale, rows[warp * 16 + r + 8].scale};
 
-    // Of one group: stage j of x, and the stage of w that begins WS - 1 stages ahead of it.
+    // Fetches k-block b of x and closes the group of copies. A chunk of w that was fetched just before is in the same
+    // group.
     const auto fetch = [&](int b) {
         if (b < b1) load.fetch_x(b, (b - b0) % T::XS);
         cp_commit();
@@ -120,7 +135,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
             w + ((uint32_t)(uint64_t)(rows[warp * 16 + r].from + chunk * T::BYTES) & 15u),
             w + 8 * T::PITCH + ((uint32_t)(uint64_t)(rows[warp * 16 + r + 8].from + chunk * T::BYTES) & 15u)};
         cp_wait<T::XS - 2>();
-        __syncthreads();
+        __syncthreads(); // this chunk of w and its first k-block of x are complete; the last ones are read
         const stored<TYPE> upper(mine[0], 8 * q), lower(mine[1], 8 * q);
 #pragma unroll
         for (int part = 0; part < 4; part++) {
@@ -128,9 +143,9 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
             if (b >= b1) break;
             if (part > 0) {
                 cp_wait<T::XS - 2>();
-                __syncthreads();
+                __syncthreads(); // k-block b of x is complete; all warps are done with the one before
             }
-            // what the barrier has freed
+            // The copies go to the ring slots that all warps have read before the barrier.
             if (part == 0 && chunk + T::WS - 1 < c1)
                 load.fetch_w(chunk + T::WS - 1, w_stage == 0 ? T::WS - 1 : w_stage - 1);
             fetch(b + T::XS - 1);
@@ -152,29 +167,30 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
         w_stage = w_stage + 1 == T::WS ? 0 : w_stage + 1;
     }
     cp_wait<0>();
-    __syncthreads();
+    __syncthreads(); // no copy is in flight and no warp reads the ring buffers: the sums overwrite them
 
-    // Turned: [rows of x][rows of w].
+    // The sums, transposed to [row of x][row of w].
     float* sums = (float*)shared;
 #pragma unroll
     for (int j = 0; j < T::NT; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             sums[(j * 8 + 2 * q + (i & 1)) * T::SUMS + warp * 16 + r + (i >> 1) * 8] = acc[j][i];
-    __syncthreads();
+    __syncthreads(); // all sums are written
     if (a.split > 1) {
         const int tile = (int)(blockIdx.x + gridDim.x * blockIdx.y);
-        constexpr int COUNT = T::ROWS * T::COLS / 4; // of 16 bytes
+        constexpr int COUNT = T::ROWS * T::COLS / 4; // float4 of a partial sum
+        // __stcg and __ldcg bypass L1, which is not coherent between multiprocessors.
         float4* const parts = (float4*)a.parts + (int64_t)tile * a.split * COUNT;
         for (int i = (int)threadIdx.x; i < COUNT; i += T::THREADS)
             __stcg(parts + (int64_t)blockIdx.z * COUNT + i,
                    *(const float4*)(sums + i / (T::COLS / 4) * T::SUMS + i % (T::COLS / 4) * 4));
-        __threadfence();
-        __syncthreads();
+        __threadfence(); // this thread's part of the partial sum is visible to all blocks
+        __syncthreads(); // every thread's part is
         if (threadIdx.x == 0) is_last = atomicAdd((uint32_t*)a.arrivals + tile, 1u) == (uint32_t)a.split - 1;
-        __syncthreads();
+        __syncthreads(); // is_last is written
         if (!is_last) return;
-        __threadfence();
+        __threadfence(); // no partial sum is read before the counter was
         for (int i = (int)threadIdx.x; i < COUNT; i += T::THREADS) {
             float4 sum = __ldcg(parts + i);
             for (int s = 1; s < a.split; s++) {
@@ -184,10 +200,11 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
             *(float4*)(sums + i / (T::COLS / 4) * T::SUMS + i % (T::COLS / 4) * 4) = sum;
         }
         if (threadIdx.x == 0) ((uint32_t*)a.arrivals)[tile] = 0;
-        __syncthreads();
+        __syncthreads(); // the added sums are written
     }
 
-    // The epilogue of tiles (finish_tile) made these kernels twice as large; few rows leave little to write.
+    // Each thread finishes two neighbouring columns of several rows. finish_tile() instead made these kernels twice as
+    // large, and few rows leave little to write.
     const finish_activation act = finish_activation_of(a.swiglu ? 0 : a.finish.activation);
     const int pairs = T::COLS / (a.swiglu ? 4 : 2), step = T::THREADS / pairs, out_n = a.swiglu ? a.n / 2 : a.n,
               c = (int)threadIdx.x % pairs * 2, n1 = a.swiglu ? n0 / 2 : n0;

@@ -1,28 +1,40 @@
-// gemm_stored.cu for Hopper, up to a few hundred rows of x: sumi_gemm_stored_sm90_<type>_<rows>. The weights are
-// wgmma's first operand, which may come from registers: each lane unpacks its own elements there, while the tensor
-// cores work on the ones before. x is the second, in shared memory.
+// The products of gemm_stored.cu for Hopper, for up to a few hundred rows of x: sumi_gemm_stored_sm90_<type>_<rows>.
+//   x, w, y  as in gemm_stored.cu; mx: a tensor map of x, boxes {64, rows}, 128-byte swizzle
+//   grid     (blocks, ceil(m / rows)); blocks: any number, or a.cluster * ceil(n / columns of a tile) in clusters
+//   block    SUMI_GEMM_STORED_SM90_THREADS: two or three warpgroups with 64 rows of w each, and one of which a single
+//            thread copies x by TMA
+//   shared   dynamic, SUMI_GEMM_STORED_SM90_SHARED; static, 2560 bytes per warp
+// Bound by unpacking and by the tensor cores together (tests/bench.md has their cycles).
 //
-//   grid (blocks, ceil(m / rows)), blocks: any number, or cluster * ceil(n / columns of a tile)
-//   shared SUMI_GEMM_STORED_SM90_SHARED
-//   block: two to four warpgroups that have 64 rows of w each, and one of which a lane fetches x by TMA
+//   The weights are wgmma's first operand, which may come from registers: each lane unpacks its own elements there,
+//   while the tensor cores multiply the ones before. x is the second operand, in shared memory. The fragments of 64
+//   rows of w and of the sums are distributed as hopper.cuh draws them for the accumulator: warp w of a warpgroup has
+//   rows 16 w and on; lane 4 r + q has rows r and r + 8. Of 16 elements of k the lane holds 2 q, 2 q + 1, 2 q + 8 and 2
+//   q + 9.
 //
-//   All the work of `rows` rows of x, tiles of 64 rows of w for each warpgroup in stages of 256 elements of k, is one
-//   list: tile by tile, each along k. Every block takes an equal stretch of it, whatever the number of tiles is. What a
-//   block does of a tile that it does not do alone goes to memory as float; the block that comes last adds the parts, in
-//   the order of the list.
+//   A tile is COLS rows of w (64 for each warpgroup) and `rows` rows of x. Its work is a sequence of chunks: 256
+//   elements of k each. All chunks of all tiles, tile by tile and each along k, form one list, and every block takes an
+//   equal stretch of it, whatever the number of tiles is. A block that does only some chunks of a tile writes its
+//   partial sum to memory as float. The block that arrives last at a tile's counter adds the partial sums in the order
+//   of the list.
 //
 //     tile       0           1           2           3
-//     stages     |-----------|-----------|-----------|
+//     chunks     |-----------|-----------|-----------|
 //     blocks     0       1       2       3       4
 //
-//   Few tiles with many stages would have many such parts, and one block would add them all. There the blocks of a cluster
-//   share a tile's stages. Each sends the others their rows of x of what it has, adds what it gets, and finishes that.
+//   With few tiles of many chunks there would be many partial sums for a tile, and one block would add all of them.
+//   Then the blocks of a cluster share the chunks of one tile instead (a.cluster > 1). Each block finishes some of the
+//   rows of x: it receives the partial sums of these rows from the other blocks, through shared memory, and adds them.
 //
-//   A warp brings the 16 rows of w that it unpacks itself, so that nothing but x is waited for together.
+//   Each warp copies the 16 rows of w that it unpacks into a ring buffer of its own. So the warps of a block wait for
+//   common data only for x.
 #include "hopper.cuh"
 #include "stored.cuh"
 #include "stored_finish.cuh"
 
+// The constants of a kernel. XS, WS: ring slots for x (k-blocks of 64 elements) and for w (chunks). REGISTERS: per
+// thread of the unpacking warps; with the 24 of the TMA warpgroup they fit the 65536 of a multiprocessor. BYTES: of a
+// row's chunk.
 template <int TYPE, int ROWS_, int GROUPS_, int XS_> struct stored_sm90_tile {
     enum {
         ROWS = ROWS_,
@@ -32,17 +44,17 @@ template <int TYPE, int ROWS_, int GROUPS_, int XS_> struct stored_sm90_tile {
         REGISTERS = GROUPS_ == 3 ? 160 : 240,
         BYTES = stored_layout<TYPE>::BYTES,
         WS = SUMI_GEMM_STORED_SM90_W_STAGES(BYTES, ROWS_, GROUPS_, XS_),
-        IS_EVEN = BYTES % 16 == 0, // rows and their chunks begin at multiples of 16 bytes
-        IS_WHOLE = TYPE >= STORED_q2_k && TYPE <= STORED_q6_k || TYPE == STORED_iq4_xs, // rows are chunks of 256
+        IS_EVEN = BYTES % 16 == 0, // every row's chunks begin at multiples of 16 bytes
+        IS_WHOLE = TYPE >= STORED_q2_k && TYPE <= STORED_q6_k || TYPE == STORED_iq4_xs, // a row has whole chunks only
         PITCH = SUMI_GEMM_STORED_SM90_PITCH(BYTES),
         PIECES = SUMI_GEMM_STORED_NEED(BYTES) / 16,
         X_STAGE = ROWS * 128,
-        W_STAGE = 16 * PITCH, // of a warp
+        W_STAGE = 16 * PITCH, // bytes of a ring slot of one warp
         BARRIERS = XS * X_STAGE + WARPS * WS * W_STAGE
     };
 };
 
-// d[64 x N] += a[64 x 16] b[N x 16]^T: a in registers, b in shared memory.
+// d[64 x N] = a[64 x 16] b[N x 16]^T + (acc ? d : 0), bf16: a in registers, b by its descriptor in shared memory.
 template <int N> struct wgmma_registers;
 #define STORED_D32(C, d) SUMI_D32(C, d, 0)
 #define STORED_D64(C, d) SUMI_D64(C, d)
@@ -64,7 +76,7 @@ WGMMA(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA(128, 64, 64, 65, 66, 67, 68, 69)
 WGMMA(256, 128, 128, 129, 130, 131, 132, 133)
 
-// To `address` in the shared memory of block `rank` of the cluster.
+// Stores v at the shared-memory address `address` of block `rank` of the cluster.
 SUMI_DEVICE void st_cluster(u32 address, int rank, float4 v)
 {
     asm volatile(
@@ -77,11 +89,14 @@ SUMI_DEVICE void st_cluster(u32 address, int rank, float4 v)
 template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& mx, const sumi_gemm_stored_args& a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
-    __shared__ __align__(16) float turned[T::WARPS][32][20]; // the pitch keeps eight rows and four pairs apart
+    __shared__ __align__(
+        16) float turned[T::WARPS][32][20]; // [row of x][row of w]; the pitch of 20 avoids bank conflicts
     __shared__ uint32_t is_last;
     const u32 smem = smem_addr(shared), full = smem + T::BARRIERS, empty = full + 8 * T::XS;
     const int warp = uniform((int)threadIdx.x >> 5), lane = (int)threadIdx.x & 31;
-    const u32 w_full = empty + 8 * (T::XS + warp * T::WS); // of the warp
+    const u32 w_full =
+        empty + 8 * (T::XS + warp * T::WS); // this warp's barriers: the chunk in a ring slot of w is complete
+    // stages: chunks of a tile. all: chunks of all tiles. begin, end: this block's chunks of the list.
     const int stages = (a.k + 255) / 256, tiles = (a.n + T::COLS - 1) / T::COLS, all = tiles * stages,
               m0 = (int)blockIdx.y * T::ROWS, blocks = (int)gridDim.x, block = (int)blockIdx.x;
     const bool is_clustered = a.cluster > 1;
@@ -98,9 +113,9 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         for (int i = 0; i < T::WARPS * T::WS; i++) mb_init(empty + 8 * (T::XS + i), 16);
         FENCE_MBAR_INIT();
     }
-    __syncthreads();
+    __syncthreads(); // the barriers are initialised
 
-    if (warp >= T::WARPS) { // x; beyond the end of k are zeros
+    if (warp >= T::WARPS) { // copies x; TMA writes zeros beyond the end of k
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         if (warp != T::WARPS || !elect_one()) return;
         int slot = 0, phase = 0;
@@ -119,7 +134,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 
     const int r = lane >> 2, q = lane & 3;
-    // Where row `in` of the warp's 16 of a tile begins, and its factor.
+    // The first byte of row `in` of the warp's 16 rows of a tile, and its scale. Rows beyond n read the last row.
     const auto row_of = [&](int tile, int in, float* scale) {
         int row = min(tile * T::COLS + warp * 16 + in, a.n - 1);
         if (a.is_gated) row = (row >> 4) * 8 + (row & 7) + (row & 8 ? a.n / 2 : 0);
@@ -131,12 +146,14 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
     uint8_t* const ring = shared + T::XS * T::X_STAGE + warp * T::WS * T::W_STAGE;
     const u32 ring_smem = smem_addr(ring);
     if (!T::IS_WHOLE && a.k % 256 != 0) {
-        // Beyond a row's end x is zero, and w is what lies here: weights of a stage before, or this. It must be finite.
+        // Beyond a row's end x is zero. w is then what the ring slot holds: weights of an earlier chunk, or these
+        // zeros. It must be finite, because NaN and infinity times zero are NaN.
         for (int i = lane; i < T::WS * T::W_STAGE / 16; i += 32) *(uint4*)(ring + i * 16) = make_uint4(0, 0, 0, 0);
         FENCE_PROXY_ASYNC();
         __syncwarp();
     }
-    // Each of 16 lanes brings a row: the whole 16 bytes that it lies in.
+    // Copies the next chunk of the warp's 16 rows, one row for each of 16 lanes: all 16-byte units that the row's chunk
+    // lies in. next, next_slot, next_stage: its place in the list, in the ring buffer and in the tile.
     int next = begin, next_slot = 0, next_stage = begin % stages;
     const uint8_t* from = nullptr;
     float unused;
@@ -159,7 +176,9 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
     for (int i = 0; i < T::WS - 1; i++) fetch();
 
     float acc[T::ROWS / 2];
-    int slot = 0, phase = 0, w_slot = 0, w_phase = 0, last_slot = -1; // last_slot: of x, whose products may not be done
+    int slot = 0, phase = 0, w_slot = 0, w_phase = 0,
+        last_slot = -1; // last_slot: of x, whose products may still be in flight
+    // Releases the ring slot of x whose products are done.
     const auto leave = [&] {
         if (last_slot >= 0 && lane == 0)
             asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(empty + 8 * last_slot) : "memory");
@@ -168,6 +187,8 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         const int tile = at / stages, first_stage = at % stages, last_stage = min(stages, first_stage + end - at);
         at += last_stage - first_stage;
         float scale[2];
+        // Low address bits of the lane's two rows: with IS_EVEN false they say where a row begins in its first 16
+        // bytes.
         const u32 low[2] = {(u32)(uint64_t)row_of(tile, r, &scale[0]), (u32)(uint64_t)row_of(tile, r + 8, &scale[1])};
 #pragma unroll
         for (int i = 0; i < T::ROWS / 2; i++) acc[i] = 0.0f;
@@ -180,7 +201,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
             const u32 shift[2] = {T::IS_EVEN ? 0u : (low[0] + (u32)(stage * T::BYTES)) & 15u,
                                   T::IS_EVEN ? 0u : (low[1] + (u32)(stage * T::BYTES)) & 15u};
             const stored<TYPE, true> upper(w + shift[0], 2 * q), lower(w + 8 * T::PITCH + shift[1], 2 * q);
-            fetch(); // over the stage before this one: all lanes are done with it
+            fetch(); // overwrites the chunk before this one, which all lanes have read
             u32 operands[2][4][4];
 #pragma unroll
             for (int b = 0; b < 4; b++) {
@@ -209,20 +230,22 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         leave();
         last_slot = -1;
 
-        // 32 rows of x at a time, or fewer, turned in the warp's own memory: `row` and on, below `end_row`.
+        // The end of the block's share of a tile. The warp finishes up to 32 rows of x at a time, transposed through
+        // its own memory `turned`: then a lane has two neighbouring columns of y, which are two rows of w.
         const finish_activation act = finish_activation_of(a.swiglu ? 0 : a.finish.activation);
         const int pairs = a.swiglu ? 4 : 8, step = 32 / pairs, c = lane % pairs * 2, n = a.swiglu ? a.n / 2 : a.n,
                   n0 = (tile * T::COLS + warp * 16) / (a.swiglu ? 2 : 1);
         const stored_columns columns = stored_columns_of(a.finish, finish_gate_row(a.finish), n, n0 + c, a.swiglu != 0);
-        const auto turn = [&](int i, int at, float value) { // value i & 3 of lines 8 at to 8 at + 7
+        const auto turn = [&](int i, int at,
+                              float value) { // value i & 3 of the accumulator of rows 8 at .. 8 at + 7 of x
             turned[warp][at * 8 + 2 * q + (i & 1)][r + (i >> 1 & 1) * 8] = value;
         };
-        constexpr int COUNT = T::ROWS / 8; // of 16 bytes, for each thread: those of rows 8 i to 8 i + 7
+        constexpr int COUNT = T::ROWS / 8; // float4 of a thread's sums; number i: rows 8 i .. 8 i + 7 of x
         const int most = (COUNT + a.cluster - 1) / a.cluster;
         int begin_count = 0, end_count = COUNT;
-        if (is_clustered) { // block b finishes COUNT b / cluster and on, up to the next block's
+        if (is_clustered) { // block b finishes numbers COUNT b / cluster .. COUNT (b + 1) / cluster - 1
             begin_count = COUNT * rank / a.cluster, end_count = COUNT * (rank + 1) / a.cluster;
-            cluster_sync(); // all are done with what lies where the sums go
+            cluster_sync(); // all blocks are done with their ring buffers, which the sums overwrite
             int to = 0, to_first = 0, to_next = COUNT / a.cluster;
 #pragma unroll
             for (int i = 0; i < COUNT; i++) {
@@ -231,14 +254,14 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                     st_cluster(smem + (((rank * most + i - to_first) * threads + (int)threadIdx.x) << 4), to,
                                make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]));
             }
-            cluster_sync();
+            cluster_sync(); // all partial sums have arrived
         }
 
-        // The end of a tile, or of what is done of it here.
         const bool is_whole = is_clustered || (first_stage == 0 && last_stage == stages);
         bool finishes = is_whole;
         if (!is_whole) {
-            // two places for each block: its first tile and its last
+            // The partial sums of block `its`. Each block has memory for two: one for its first tile and one for its
+            // last. It does all chunks of the tiles between them.
             const auto place = [&](int its) {
                 const int first = (int)((int64_t)all * its / blocks) / stages == tile ? 0 : 1;
                 return (float4*)a.parts + (((int64_t)blockIdx.y * blocks + its) * 2 + first) * COUNT * threads
@@ -251,16 +274,17 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                 if (m0 + 8 * i < a.m)
                     __stcg(mine + i * threads, make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]));
             }
-            // blocks that have a share of the tile
+            // The first and the last block that do chunks of the tile.
             const int first = (int)((((int64_t)tile * stages + 1) * blocks - 1) / all),
                       last = (int)((((int64_t)tile + 1) * stages * blocks - 1) / all);
-            __threadfence();
-            asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+            // Named barrier 1 holds the unpacking warps only: the TMA warpgroup has left the kernel or still copies.
+            __threadfence(); // this thread's part of the partial sum is visible to all blocks
+            asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory"); // every thread's part is
             if (threadIdx.x == 0) is_last = atomicAdd(arrivals, 1u) == (uint32_t)(last - first);
-            asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+            asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory"); // is_last is written
             finishes = is_last != 0;
             if (finishes) {
-                __threadfence();
+                __threadfence(); // no partial sum is read before the counter was
 #pragma unroll
                 for (int i = 0; i < T::ROWS / 2; i++) acc[i] = 0.0f;
 #pragma unroll T::ROWS <= 64 ? 2 : 1
@@ -275,7 +299,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                 }
                 if (threadIdx.x == 0) *arrivals = 0;
             }
-            asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory"); // before is_last is written again
+            asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory"); // all have read is_last
         }
         if (!finishes) continue;
 #pragma unroll 1
@@ -291,7 +315,8 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                     turn(0, j, sum.x), turn(1, j, sum.y), turn(2, j, sum.z), turn(3, j, sum.w);
                 }
             } else {
-                // A loop cannot index registers, and unrolled it is several times the code.
+                // A loop that is not unrolled cannot index registers, and the unrolled outer loop is several times the
+                // code. So this inner loop is unrolled and selects the registers by comparison.
 #pragma unroll
                 for (int k = 0; k < COUNT; k += 4) {
                     if (k != i) continue;
@@ -299,7 +324,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                     for (int j = 0; j < 16; j++) turn(j, j / 4, acc[4 * k + j]);
                 }
             }
-            __syncwarp();
+            __syncwarp(); // `turned` is written
             const int row = m0 + 8 * i, end_row = min(a.m, m0 + 8 * end_count);
 #pragma unroll 1
             for (int line = lane / pairs; line < 32 && row + line < end_row && n0 + c < n; line += 4 * step)
@@ -309,7 +334,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                     return a.swiglu ? make_float2(finish_swiglu(first.x, second.x), finish_swiglu(first.y, second.y))
                                     : first;
                 });
-            __syncwarp();
+            __syncwarp(); // `turned` is read and may be overwritten
         }
     }
 }

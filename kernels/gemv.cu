@@ -1,8 +1,8 @@
 // y[m][n] = finish(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (sumi_gemv_bf16_16): modulation, time
 // embeddings. finish: sumi_gemm_finish in gemm.h.
-//   x  [m][ldx] bf16, w [n][ldw] bf16, row-major, rows 16-byte aligned; k, ldx, ldw multiples of 8; any n
+//   x  [m][ldx] bf16, w [n][ldw] bf16, row-major, rows 16-byte aligned; k, ldx and ldw multiples of 8; any n
 //   y  [m][ldy] bf16 or float; swiglu: y [m][n / 2], and a block's 16 rows of w are 8 gate rows and 8 up rows
-//   grid (ceil(n / 16), split)      block 256      shared static: 8 x NB x 128 floats (NB = 1 or 2: groups of 8 rows of x)
+//   grid (ceil(n / 16), split)      block 256      shared static, 4 KiB for each 8 rows of x
 // Bound by reading w once: 3.2 TB/s of the 4.8 TB/s of an H200.
 //
 // The weights are the 16-row operand A of mma.m16n8k16, x is the 8-row operand B. Both go from global memory to

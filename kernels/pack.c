@@ -1,12 +1,14 @@
-// Packs the kernels' images into C: run by kernels/build.sh, part of no product.
+// Packs the compiled kernels ("images": PTX, and machine code for 9.0a) into a C file. kernels/build.sh runs it; it is
+// not part of the library.
 //
-//     pack OUT.c { STEM TARGET PTX BINARY }...        BINARY: machine code of 9.0a, or -
+//     pack OUT.c { STEM TARGET PTX BINARY }...        BINARY: machine code for 9.0a, or -
 //
-// Arrays and not string literals, in short lines: compilers limit both. Of eight bytes a number, in this machine's
-// order: a compiler takes three times as long for a number of each.
+// STEM: the source's name without .cu. TARGET: the compute capability of the PTX, 80, 89 or 90.
 //
-// What is for 9.0a alone can be left out when the C is compiled, with SUMI_WITHOUT_HOPPER: one output serves both kinds
-// of build.
+// Images are compressed and written as arrays of uint64_t in this machine's byte order, in short lines. String literals
+// and long lines exceed limits of compilers. An array of bytes takes a compiler three times as long.
+//
+// What is for 9.0a alone is compiled only without SUMI_WITHOUT_HOPPER, so one output serves both kinds of build.
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdbool.h>
@@ -29,7 +31,7 @@ static void give_up(const char* what, const char* which)
     exit(1);
 }
 
-// The whole file, with a zero behind it that *out_bytes does not count.
+// Reads the whole file and appends a zero byte, which *out_bytes does not count. The caller frees the result.
 static unsigned char* read_file(const char* path, size_t* out_bytes)
 {
     FILE* file = fopen(path, "rb");
@@ -51,6 +53,7 @@ static unsigned char* read_file(const char* path, size_t* out_bytes)
     return data;
 }
 
+// Writes the compressed data as array s_<name>_<index>. *out_packed: compressed bytes.
 static void write_array(FILE* out, const char* name, int index, const unsigned char* data, size_t bytes,
                         size_t* out_packed)
 {
@@ -69,7 +72,7 @@ static void write_array(FILE* out, const char* name, int index, const unsigned c
     *out_packed = packed_bytes;
 }
 
-// The names after ".entry" in PTX; returns how many.
+// Writes the names of the kernels, which follow ".entry" in PTX, as array s_kernels_<index>. Returns their number.
 static int write_kernels(FILE* out, const char* stem, int index, const char* ptx)
 {
     int count = 0;
@@ -120,7 +123,7 @@ int main(int argc, char** argv)
         int kernel_count = write_kernels(out, source[0], index, (const char*)ptx);
         char kernels[32] = "NULL";
         if (kernel_count > 0) snprintf(kernels, sizeof kernels, "s_kernels_%d", index);
-        write_array(out, "ptx", index, ptx, bytes + 1, &packed); // with the zero that the driver wants
+        write_array(out, "ptx", index, ptx, bytes + 1, &packed); // with the terminating zero that the driver expects
         fprintf(table, "    {\"%s\", %s, false, (const unsigned char*)s_ptx_%d, %zuu, %zuu, %s, %d},\n", source[0],
                 source[1], index, packed, bytes + 1, kernels, kernel_count);
         image_count++;
@@ -141,7 +144,8 @@ int main(int argc, char** argv)
     rewind(table);
     for (int c; (c = fgetc(table)) != EOF;) fputc(c, out);
     fclose(table);
-    // counted by the compiler, which sees what is left out; the row of an empty table does not count
+    // The compiler counts the rows, because SUMI_WITHOUT_HOPPER may leave some out. C allows no empty array, so an
+    // empty table has one row, and its count is 0.
     fprintf(out, "};\nconst int32_t sumi_cuda_image_count = ");
     if (image_count == 0) fprintf(out, "0;\n");
     else fprintf(out, "(int32_t)(sizeof sumi_cuda_images / sizeof *sumi_cuda_images);\n");

@@ -3,8 +3,8 @@
 //
 //   A block computes a tile of BM x BN, each warp WM x WN of it. A k-block is RB bytes of k (64 or 128). cp.async fills
 //   a ring buffer of ST stages in shared memory. A stage holds one k-block of BM rows of x, then of BN rows of w,
-//   swizzled by at() of portable_sm80.cuh. ldmatrix reads fragments of 32 bytes of k (a k-step) into one of two register
-//   buffers, while the tensor cores multiply the fragments of the other. The fragments are drawn in portable_sm80.cuh.
+//   swizzled by at() of portable_sm80.cuh. ldmatrix reads fragments of 32 bytes of k (a k-step) into one of two sets of
+//   registers, while the tensor cores multiply the fragments of the other set. portable_sm80.cuh draws the fragments.
 //
 //      global --cp.async--> stage 0..ST-1 --ldmatrix--> af, bf[2] --mma.sync--> acc --> epilogue --> global
 #pragma once

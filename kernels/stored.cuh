@@ -1,14 +1,18 @@
-// The types of stored.h, eight elements at a time. The layouts stand in src/base/dtype.c, and so does why the results
-// are its results bit for bit: a product of a scale and an integer is exact, so that there is one rounding, of the sum.
+// Unpacks weights of the types of stored.h, eight elements at a time. src/base/dtype.c describes the layouts, and the
+// results here equal its results bit for bit: a product of a scale and a code is exact in float, so there is only one
+// rounding, that of the sum.
 //
-//   stored<TYPE> chunk(bytes, i);       256 elements of a row, or a row's last
-//   chunk.floats(group, v);             v: eight of the elements 32 * group to 32 * group + 31
+//   stored<TYPE> chunk(bytes, i);       a chunk: 256 elements of a row, or the rest of a row after its last whole chunk
+//   chunk.floats(group, v);             v: eight of the elements 32 * group .. 32 * group + 31 of the chunk
 //
-// Which eight: i to i + 7, i a multiple of 8. Or, as the lanes of a matrix product want them (IS_SPREAD), i is twice
-// the lane's place among four, and they are i, i + 1, i + 8, i + 9, i + 16, i + 17, i + 24, i + 25.
+// i says which eight elements of each group of 32:
+//   IS_SPREAD false   i .. i + 7; i is 0, 8, 16 or 24
+//   IS_SPREAD true    i, i + 1, i + 8, i + 9, i + 16, i + 17, i + 24, i + 25 with i = 2 * (lane & 3): the elements that
+//                     a lane holds of two consecutive A fragments of 16 elements of k (portable_sm80.cuh)
 //
-// The chunk's first byte is aligned as the chunk's length is, at most to 16 bytes. What all of a thread's elements
-// share is read when the chunk is made. `group` should be known to the compiler where speed matters.
+// `bytes` is aligned to the largest power of 2, up to 16, that divides the length of a whole chunk (ALIGN). The
+// constructor reads what all of a thread's elements share. `group` should be a compile-time constant where speed
+// matters. d is the half-precision scale of a quantisation block; a code is the integer stored for an element.
 #pragma once
 #include "common.cuh"
 #include "stored.h"
@@ -32,7 +36,7 @@ template <int TYPE, bool IS_SPREAD = false> struct stored;
 
 SUMI_DEVICE float stored_half(const uint8_t* p) { return __half2float(__ushort_as_half(*(const unsigned short*)p)); }
 SUMI_DEVICE uint32_t stored_pair(const uint8_t* p) { return *(const unsigned short*)p; }
-// Four and eight bytes at an address that is a multiple of ALIGN.
+// Reads four or eight bytes at an address that is a multiple of ALIGN.
 template <int ALIGN> SUMI_DEVICE uint32_t stored_word(const uint8_t* p)
 {
     return ALIGN >= 4 ? *(const uint32_t*)p : stored_pair(p) | stored_pair(p + 2) << 16;
@@ -46,9 +50,10 @@ template <int ALIGN> SUMI_DEVICE void stored_words(const uint8_t* p, uint32_t (&
         w[0] = stored_word<ALIGN>(p), w[1] = stored_word<ALIGN>(p + 4);
     }
 }
-// Two bytes, one in each half of the result.
+// The two low bytes of `bytes`, one in each 16-bit half of the result.
 SUMI_DEVICE uint32_t stored_apart(uint32_t bytes) { return __byte_perm(bytes, 0, 0x4140); }
-// Of 32 bytes at p, one for each element, those of the thread's eight: two in the halves of each word.
+// Of the 32 bytes at p, one per element, those of the thread's eight elements. q[k]: elements 2 k and 2 k + 1 of the
+// eight, one byte in each 16-bit half.
 template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_bytes(const uint8_t* p, int i, uint32_t (&q)[4])
 {
     if (IS_SPREAD) {
@@ -63,13 +68,14 @@ template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_bytes(const uint8_t
 }
 
 // ---- Integers to floats ---------------------------------------------------------------------------------------------
-// A half whose bits are an integer below 1024 has the value 2^-24 times it: halves so small have no exponent. So two
-// integers become two floats in two instructions, and bits that stand further up need no shift: what they are
-// multiplied by is smaller. All of that are powers of two, so that no bit of a product changes.
+// A half-precision number whose 16 bits are an integer n below 1024 is subnormal and has the value n * 2^-24. So two
+// integers, one in each half of a word, become two floats in two instructions. An integer that is s bits further up
+// needs no shift: it is multiplied by a factor that is 2^s times smaller. All these factors are powers of two, so the
+// result is exact.
 
-#define STORED_ONE 0x1p24f // times a factor: what integers that stand in the lowest bits are multiplied by
+#define STORED_ONE 0x1p24f // multiplies the factor of integers that are in the lowest bits
 
-// The integers in the halves of w, less BIAS, in units of 2^-24.
+// The integers in the two halves of w, less BIAS, times 2^-24.
 template <int BIAS> SUMI_DEVICE float2 stored_floats(uint32_t w)
 {
     __half2 pair = *(const __half2*)&w;
@@ -79,8 +85,9 @@ template <int BIAS> SUMI_DEVICE float2 stored_floats(uint32_t w)
     }
     return __half22float2(pair);
 }
-// The bits that MASK has of COUNT pairs, less BIAS, times a factor, to v[first] and on. A zero has the factor's sign,
-// as the definition has it, unless IS_OPERAND: to the sum of a product it makes no difference.
+// v[first + 2 k], v[first + 2 k + 1] = factor * 2^-24 * (((half of q[k]) & MASK) - BIAS), for COUNT words. IS_OPERAND
+// false: a zero has the sign of the factor, as the definition in dtype.c gives it. IS_OPERAND true: one instruction
+// less; a zero is positive, which makes no difference in the sum of a matrix product.
 template <int MASK, int BIAS, int COUNT, bool IS_OPERAND>
 SUMI_DEVICE void stored_products(const uint32_t* q, float factor, float (&v)[8], int first)
 {
@@ -92,7 +99,7 @@ SUMI_DEVICE void stored_products(const uint32_t* q, float factor, float (&v)[8],
         v[first + 2 * k + 1] = IS_OPERAND ? fmaf(factor, f.y, offset) : factor * f.y;
     }
 }
-// The bits of all halves of `mask`, times a factor, plus an offset.
+// The same for formats with an offset: factor * 2^-24 * (half of (q[k] & mask)) + offset.
 template <int COUNT>
 SUMI_DEVICE void stored_sums(const uint32_t* q, uint32_t mask, float factor, float offset, float (&v)[8], int first)
 {
@@ -102,14 +109,15 @@ SUMI_DEVICE void stored_sums(const uint32_t* q, uint32_t mask, float factor, flo
         v[first + 2 * k] = fmaf(factor, f.x, offset), v[first + 2 * k + 1] = fmaf(factor, f.y, offset);
     }
 }
-// Byte i of w, less BIAS: as the last digits of 2^23.
+// Byte i of w, less BIAS, as a float: the byte becomes the lowest mantissa bits of 2^23.
 template <int BIAS> SUMI_DEVICE float stored_integer(uint32_t w, int i)
 {
     return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7440u + (uint32_t)i)) - (8388608.0f + BIAS);
 }
 
-// Blocks of 32 elements whose codes are the nibbles of 16 bytes at p: the low ones are the first 16 elements'. q: pairs
-// of the bytes, the codes in the lowest bits; when IS_SPREAD those of q[2] and q[3] stand four bits further up.
+// The codes of a quantisation block of 32 elements that are the nibbles of the 16 bytes at p: low nibbles are the first
+// 16 elements, high nibbles the last 16. q: as in stored_bytes(), the codes in the lowest four bits of each half; the
+// bits above them are undefined. When IS_SPREAD, the codes of q[2] and q[3] are four bits further up.
 template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_nibbles(const uint8_t* p, int i, uint32_t (&q)[4])
 {
     if (IS_SPREAD) {
@@ -123,7 +131,7 @@ template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_nibbles(const uint8
         for (int k = 0; k < 4; k++) q[k] = __byte_perm(w[k / 2] >> shift, 0, k % 2 == 0 ? 0x4140 : 0x4342);
     }
 }
-// Of the values that the IQ4 types' codes stand for, 128 more than they are, those of four codes in 16 bits.
+// The codebook values of the IQ4 types for four codes in the low 16 bits, each as a byte with 128 added.
 SUMI_DEVICE uint32_t stored_iq4(uint32_t codes)
 {
     const uint32_t at = codes & 0x7777u, high = codes >> 1 & 0x4444u;
@@ -131,7 +139,7 @@ SUMI_DEVICE uint32_t stored_iq4(uint32_t codes)
     const uint32_t a = __byte_perm(0x3f2d1801u, 0x766a5d4fu, at), b = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, at);
     return __byte_perm(a, b, 0x3210u | high);
 }
-// stored_nibbles() for the IQ4 types: q has the values, 128 more than they are.
+// stored_nibbles() for the IQ4 types: q has the codebook values, with 128 added.
 template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_iq4_values(const uint8_t* p, int i, uint32_t (&q)[4])
 {
     uint32_t w[2];
@@ -139,7 +147,7 @@ template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_iq4_values(const ui
     else stored_words<ALIGN>(p + i % 16, w);
     const bool is_high = !IS_SPREAD && i >= 16;
 #pragma unroll
-    for (int k = 0; k < (IS_SPREAD ? 2 : 4); k++) { // two bytes: low, high, low, high
+    for (int k = 0; k < (IS_SPREAD ? 2 : 4); k++) { // `four`: of two bytes low, high, low, high nibble
         const uint32_t four =
             IS_SPREAD ? stored_iq4(w[0] >> (16 * k) & 0xffffu) : stored_iq4(w[k / 2] >> (k % 2 * 16) & 0xffffu);
         if (IS_SPREAD) q[k] = four & 0x00ff00ffu, q[k + 2] = four >> 8 & 0x00ff00ffu;
@@ -159,12 +167,13 @@ template <bool IS_SPREAD> struct stored<STORED_q8_0, IS_SPREAD> {
         uint32_t q[4];
         stored_bytes<2, IS_SPREAD>(block + 2, i, q);
 #pragma unroll
-        for (int k = 0; k < 4; k++) q[k] ^= 0x00800080u; // from -128 on
+        for (int k = 0; k < 4; k++) q[k] ^= 0x00800080u; // signed bytes to unsigned: 128 is added
         stored_products<255, 128, 4, IS_SPREAD>(q, stored_half(block) * STORED_ONE, v, 0);
     }
 };
 
-// Codes of four bits and perhaps a fifth, with an offset or around the middle.
+// Q4_0, Q4_1, Q5_0, Q5_1: codes of four bits, with HAS_FIFTH of five, in blocks of BYTES bytes. HAS_MINIMUM: value = d
+// * code + minimum; otherwise d * (code - 8) or d * (code - 16). FIFTH, CODES: where these bits begin in a block.
 template <int BYTES, bool HAS_MINIMUM, bool HAS_FIFTH, bool IS_SPREAD> struct stored_blocks {
     const uint8_t* p;
     int i;
@@ -180,7 +189,7 @@ template <int BYTES, bool HAS_MINIMUM, bool HAS_FIFTH, bool IS_SPREAD> struct st
             const uint32_t high = stored_word<2>(block + FIFTH) >> i;
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                // two bits, to bit 4 of each half
+                // The fifth bits of two elements, moved to bit 4 of each half.
                 const uint32_t two = (high >> (IS_SPREAD ? 8 * k : 2 * k) & 3u) * 0x00080010u & 0x00100010u;
                 q[k] = (q[k] >> (IS_SPREAD && k >= 2 ? 4 : 0) & 0x000f000fu) | two;
             }
@@ -223,7 +232,7 @@ template <bool IS_SPREAD> struct stored<STORED_iq4_nl, IS_SPREAD> {
 
 // ---- Types of 256 elements ------------------------------------------------------------------------------------------
 
-// The scale of 16 elements that a thread's first four (h 0) or last four belong to.
+// The index of the scale, of 16 elements each, of a thread's first four elements (h = 0) or last four (h = 1).
 template <bool IS_SPREAD> SUMI_DEVICE int stored_sixteenth(int group, int i, int h)
 {
     return group * 2 + (IS_SPREAD ? h : i / 16);
@@ -231,7 +240,7 @@ template <bool IS_SPREAD> SUMI_DEVICE int stored_sixteenth(int group, int i, int
 
 template <bool IS_SPREAD> struct stored<STORED_q2_k, IS_SPREAD> {
     const uint8_t* p;
-    float d, minimum; // 2^24 times as large
+    float d, minimum; // times 2^24
     int i;
     SUMI_DEVICE stored(const uint8_t* chunk, int i_)
         : p(chunk), d(stored_half(chunk + 80) * STORED_ONE), minimum(stored_half(chunk + 82) * STORED_ONE), i(i_)
@@ -245,7 +254,8 @@ template <bool IS_SPREAD> struct stored<STORED_q2_k, IS_SPREAD> {
         for (int h = 0; h < 2; h++) {
             const uint32_t packed = p[stored_sixteenth<IS_SPREAD>(group, i, h)];
             const float2 both = stored_floats<0>((packed & 15u) | (packed & 240u) << 12);
-            // d and the scale, 2^24 and 2^-24 times as large; codes as well, and two bits up for each group
+            // d has a factor of 2^24 and the scale one of 2^-24, which cancel. The codes have a factor of 2^-24 and are
+            // two bits further up in each group of four, which 2^(24 - 2 * (group % 4)) cancels.
             const float factor = d * both.x * __uint_as_float((127u + 24 - group % 4 * 2) << 23);
             stored_sums<2>(q + 2 * h, 0x00030003u << (group % 4 * 2), factor, -(minimum * both.y), v, 4 * h);
         }
@@ -254,8 +264,8 @@ template <bool IS_SPREAD> struct stored<STORED_q2_k, IS_SPREAD> {
 
 template <bool IS_SPREAD> struct stored<STORED_q3_k, IS_SPREAD> {
     const uint8_t* p;
-    uint32_t third[4], low[2], high; // of the elements; of the scales
-    float d;
+    uint32_t third[4], low[2], high; // third: the third bits of the codes. low, high: of the scales.
+    float d;                         // times 2^24
     int i;
     SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk), d(stored_half(chunk + 108) * STORED_ONE), i(i_)
     {
@@ -280,10 +290,10 @@ template <bool IS_SPREAD> struct stored<STORED_q3_k, IS_SPREAD> {
     }
 };
 
-// What Q4_K and Q5_K have in common: the first 16 bytes.
+// The first 16 bytes of a chunk of Q4_K and Q5_K: d, minimum, and the 6-bit scales and minima of 8 groups.
 struct stored_k_scales {
-    float d, minimum; // 2^24 times as large
-    uint32_t s[3];
+    float d, minimum; // times 2^24; minimum with its sign changed
+    uint32_t s[3];    // the packed scales and minima
     SUMI_DEVICE explicit stored_k_scales(const uint8_t* chunk)
     {
         const uint4 head = *(const uint4*)chunk;
@@ -291,13 +301,13 @@ struct stored_k_scales {
         minimum = -__half2float(__ushort_as_half((unsigned short)(head.x >> 16))) * STORED_ONE;
         s[0] = head.y, s[1] = head.z, s[2] = head.w;
     }
-    // factor: for codes that stand `shift` bits up, 0 or 4.
+    // The factor and offset of a group, for codes that are `shift` bits up (0 or 4).
     SUMI_DEVICE void of(int group, int shift, float* factor, float* offset) const
     {
-        // Of four groups at once: what a thread needs of the others costs nothing more.
+        // Scales and minima of four groups at once; a thread that needs several of them shares the work.
         const uint32_t scales = group < 4 ? s[0] & 0x3f3f3f3fu : (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u),
                        minima = group < 4 ? s[1] & 0x3f3f3f3fu : (s[2] >> 4 & 0x0f0f0f0fu) | (s[1] >> 2 & 0x30303030u);
-        const int at = group % 4; // the byte of both, which go apart
+        const int at = group % 4; // the byte of both words; one goes into each half
         const float2 both = stored_floats<0>(__byte_perm(scales, minima, at + (at + 4) * 256) & 0x00ff00ffu);
         *factor = (shift == 0 ? d * STORED_ONE : d * (STORED_ONE / 16)) * both.x;
         *offset = minimum * both.y;
@@ -310,7 +320,7 @@ template <bool IS_SPREAD> struct stored<STORED_q4_k, IS_SPREAD> {
     SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk + 16), scales(chunk), i(i_) {}
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        const int shift = group % 2 * 4; // nibbles
+        const int shift = group % 2 * 4; // odd groups are the high nibbles
         uint32_t q[4];
         float factor, offset;
         stored_bytes<8, IS_SPREAD>(p + group / 2 * 32, i, q);
@@ -329,7 +339,7 @@ template <bool IS_SPREAD> struct stored<STORED_q5_k, IS_SPREAD> {
     }
     SUMI_DEVICE void floats(int group, float (&v)[8]) const
     {
-        const int shift = group % 2 * 4; // nibbles; the fifth bit goes behind theirs
+        const int shift = group % 2 * 4; // odd groups are the high nibbles; the fifth bit goes above the code
         uint32_t q[4];
         float factor, offset;
         stored_bytes<8, IS_SPREAD>(p + group / 2 * 32, i, q);
@@ -346,7 +356,7 @@ template <bool IS_SPREAD> struct stored<STORED_q5_k, IS_SPREAD> {
 
 template <bool IS_SPREAD> struct stored<STORED_q6_k, IS_SPREAD> {
     const uint8_t* p;
-    float d; // 2^48 times as large
+    float d; // times 2^48: codes and scales have a factor of 2^-24 each
     int i;
     SUMI_DEVICE stored(const uint8_t* chunk, int i_)
         : p(chunk), d(stored_half(chunk + 208) * STORED_ONE * STORED_ONE), i(i_)
@@ -414,8 +424,8 @@ template <bool IS_SPREAD> struct stored<STORED_e4m3, IS_SPREAD> {
             v[2 * k] = f.x, v[2 * k + 1] = f.y;
         }
 #else
-        // The exponent and the mantissa move to their places in a half, and one factor corrects the exponent's bias:
-        // exact, for subnormal numbers too.
+        // Exponent and mantissa move to their places in a half-precision number, and a factor of 256 corrects the bias
+        // of the exponent. This is exact, also for subnormal numbers. 127: NaN.
         uint32_t q[4];
         stored_bytes<8, IS_SPREAD>(p + group * 32, i, q);
 #pragma unroll
@@ -437,7 +447,7 @@ template <bool IS_SPREAD> struct stored<STORED_e5m2, IS_SPREAD> {
         uint32_t q[4];
         stored_bytes<8, IS_SPREAD>(p + group * 32, i, q);
 #pragma unroll
-        for (int k = 0; k < 4; k++) { // the upper bytes of halves
+        for (int k = 0; k < 4; k++) { // an e5m2 is the upper byte of a half-precision number
             const uint32_t w = q[k] << 8;
             const float2 f = __half22float2(*(const __half2*)&w);
             v[2 * k] = f.x, v[2 * k + 1] = f.y;
@@ -445,7 +455,7 @@ template <bool IS_SPREAD> struct stored<STORED_e5m2, IS_SPREAD> {
     }
 };
 
-// Eight elements as bfloat16. scale: fp8 files' own, 1 for the others.
+// Eight elements of a group as bf16, two in each word. scale: of fp8 files, used for e4m3 and e5m2 only.
 template <int TYPE, bool IS_SPREAD>
 SUMI_DEVICE uint4 stored_bf16(const stored<TYPE, IS_SPREAD>& chunk, int group, float scale)
 {
