@@ -13,8 +13,8 @@
 #   *.cu            8.0    PTX 7.4   everything else           CUDA 11.4
 #
 # nvcc writes its own PTX version into the .version line. Older drivers refuse it, although the code does not need it.
-# So the line is rewritten, and ptxas, which checks every instruction against that version, must accept the result for each
-# of the target's devices. Every source is also compiled to machine code for 9.0a, so that a Hopper driver compiles
+# So the line is rewritten, and ptxas, which checks every instruction against that version, must accept the result for
+# each of the target's devices. Every source is also compiled to machine code for 9.0a, so that a Hopper driver compiles
 # nothing at run time. The warning of ptxas that wgmma is serialised (C75xx) is an error, because the kernel would be
 # several times slower.
 #

@@ -20,7 +20,7 @@ SUMI_DEVICE int finish_column(const sumi_gemm_finish& f, int c)
 
 // An activation as two coefficients, instead of a branch for each: SiLU, GELU (tanh form) and QuickGELU are
 // x * sigmoid(x (a + b x^2)); tanh is 2 * sigmoid(2 x) - 1; only GELU with erf is computed differently. The parameter
-// `activation` is a sumi_activation (src/plan/ops.h).
+// `activation` is a sumi_activation (src/plan/ops.h). 1.59576912 is 2 sqrt(2 / pi).
 struct finish_activation {
     float a, b;
     int kind;

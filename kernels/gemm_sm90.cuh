@@ -64,7 +64,7 @@ template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int OP_, int PP
     static_assert(!(OVERLAPS && (EPI & SUMI_EPI_RESID)),
                   "a residual that y overwrites would be read after its first store");
     static_assert(!PP || NC == 2, "two take turns");
-    static_assert(SMEM <= 232448, "shared memory");
+    static_assert(SMEM <= 232448, "shared memory"); // 227 KiB, the most that a block may have on 9.0
 };
 
 // Registers per thread: a multiprocessor has 65536. With two consumers all 384 threads start with 168; then the
@@ -130,8 +130,8 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
         WG_COMMIT();
         if (kb > 0) {
             WG_WAIT(1);
-            if (t < 2)
-                mb_arrive_cluster(empty + 8 * prev, t); // releases the stage: thread 0 to block 0, thread 1 to block 1
+            // Releases the stage: thread 0 to block 0 of the cluster, thread 1 to block 1.
+            if (t < 2) mb_arrive_cluster(empty + 8 * prev, t);
         }
         if (kb == kblocks / 2) halfway();
         prev = stage;
@@ -371,8 +371,8 @@ __device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, i
     return r;
 }
 
-// The kernel. Tensor maps: mx of x, mw of w, my of y, mr of the residual. The grid is a multiple of 2 and smaller grids
-// are allowed: cluster c does items c, c + grid / 2, ...
+// The kernel. Tensor maps: mx of x, mw of w, my of y, mr of the residual. The grid is even and may be
+// smaller than twice the number of items: cluster c computes items c, c + grid / 2, c + grid, ...
 template <class T>
 __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
                                      const sumi_gemm_sm90_args& ar)

@@ -12,12 +12,12 @@
 //   long as both operands have the same. So lane q of a quad takes 8 consecutive elements of each 32, which are the
 //   fragments of two products, and reads x in the same order, 16 bytes at a time:
 //
-//     k of a group of 32     0 .. 7         8 .. 15        16 .. 23       24 .. 31
-//     lane of the quad       q = 0          q = 1          q = 2          q = 3
+//     k of a group of 32        0 .. 7 | 8 .. 15 | 16 .. 23 | 24 .. 31
+//     held by lane of the quad  q = 0  | q = 1   | q = 2    | q = 3
 //
-//     elements of a lane     0, 1           2, 3           4, 5           6, 7
-//     their registers        a0 (a1), b0    a2 (a3), b1    a0 (a1), b0    a2 (a3), b1      a1, a3: row r + 8 of w
-//                            of the first product          of the second product
+//     the lane's 8 elements     0, 1      2, 3      4, 5      6, 7
+//     first product             a0, b0    a2, b1
+//     second product                                a0, b0    a2, b1        (a1 and a3: the same, of row r + 8 of w)
 //
 //   A block has 64 rows of w and `rows` rows of x; warp i has rows 16 i .. 16 i + 15 of w and all rows of x. cp.async
 //   fills two ring buffers: x in k-blocks of 64 elements, w in chunks of 256 elements of k. With split > 1 the k range
@@ -83,8 +83,8 @@ template <class T> struct stored_loader {
             cp16(to + row * T::PITCH + piece * 16, from - before + piece * 16, piece * 16 < before + bytes ? 16 : 0);
         }
     }
-    // K-block `block` (64 elements) of all rows of x to slot `stage`. The 16-byte unit c of row r is at place c ^ 4 (r
-    // % 2) of the row, so that the units that eight lanes read at once are in different banks.
+    // K-block `block` (64 elements) of all rows of x to slot `stage`. The 16-byte unit c is at place c of even rows and
+    // at place c ^ 4 of odd rows, so that the units that eight lanes read at once are in different banks.
     SUMI_DEVICE void fetch_x(int block, int stage) const
     {
         const uint32_t to = smem + stage * T::X_STAGE;

@@ -7,10 +7,10 @@
 // Bound by unpacking and by the tensor cores together (tests/bench.md has their cycles).
 //
 //   The weights are wgmma's first operand, which may come from registers: each lane unpacks its own elements there,
-//   while the tensor cores multiply the ones before. x is the second operand, in shared memory. The fragments of 64
-//   rows of w and of the sums are distributed as hopper.cuh draws them for the accumulator: warp w of a warpgroup has
-//   rows 16 w and on; lane 4 r + q has rows r and r + 8. Of 16 elements of k the lane holds 2 q, 2 q + 1, 2 q + 8 and 2
-//   q + 9.
+//   while the tensor cores multiply the ones before. x is the second operand, in shared memory. The sums
+//   are distributed as hopper.cuh draws the accumulator, and the 64 rows of w in the same manner: warp i of a warpgroup
+//   has rows 16 i .. 16 i + 15, and lane 4 r + q has rows r and r + 8 of these. Of each 16 elements of k the lane holds
+//   elements 2 q, 2 q + 1, 2 q + 8, 2 q + 9.
 //
 //   A tile is COLS rows of w (64 for each warpgroup) and `rows` rows of x. Its work is a sequence of chunks: 256
 //   elements of k each. All chunks of all tiles, tile by tile and each along k, form one list, and every block takes an
@@ -23,8 +23,9 @@
 //     blocks     0       1       2       3       4
 //
 //   With few tiles of many chunks there would be many partial sums for a tile, and one block would add all of them.
-//   Then the blocks of a cluster share the chunks of one tile instead (a.cluster > 1). Each block finishes some of the
-//   rows of x: it receives the partial sums of these rows from the other blocks, through shared memory, and adds them.
+//   In that case the blocks of a cluster share the chunks of one tile instead (a.cluster > 1). Each block finishes some
+//   of the rows of x: it receives the partial sums of these rows from the other blocks, through shared memory, and adds
+//   them.
 //
 //   Each warp copies the 16 rows of w that it unpacks into a ring buffer of its own. So the warps of a block wait for
 //   common data only for x.
@@ -89,13 +90,14 @@ SUMI_DEVICE void st_cluster(u32 address, int rank, float4 v)
 template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& mx, const sumi_gemm_stored_args& a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
-    __shared__ __align__(
-        16) float turned[T::WARPS][32][20]; // [row of x][row of w]; the pitch of 20 avoids bank conflicts
+    // Each warp's [row of x][row of w]. The pitch of 20 floats avoids bank conflicts.
+    __shared__ __align__(16) float turned[T::WARPS][32][20];
     __shared__ uint32_t is_last;
     const u32 smem = smem_addr(shared), full = smem + T::BARRIERS, empty = full + 8 * T::XS;
     const int warp = uniform((int)threadIdx.x >> 5), lane = (int)threadIdx.x & 31;
-    const u32 w_full =
-        empty + 8 * (T::XS + warp * T::WS); // this warp's barriers: the chunk in a ring slot of w is complete
+    // Barriers. full, empty: a ring slot of x is complete, or may be overwritten. w_full: this warp's ring slots of w
+    // are complete. A warp needs no barrier to overwrite its own slots.
+    const u32 w_full = empty + 8 * (T::XS + warp * T::WS);
     // stages: chunks of a tile. all: chunks of all tiles. begin, end: this block's chunks of the list.
     const int stages = (a.k + 255) / 256, tiles = (a.n + T::COLS - 1) / T::COLS, all = tiles * stages,
               m0 = (int)blockIdx.y * T::ROWS, blocks = (int)gridDim.x, block = (int)blockIdx.x;
@@ -176,9 +178,9 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
     for (int i = 0; i < T::WS - 1; i++) fetch();
 
     float acc[T::ROWS / 2];
-    int slot = 0, phase = 0, w_slot = 0, w_phase = 0,
-        last_slot = -1; // last_slot: of x, whose products may still be in flight
-    // Releases the ring slot of x whose products are done.
+    // The ring slots that are read next, and the parities of their barriers. last_slot: the slot of x whose products
+    // may still be in flight, -1: none. leave() releases it once its products are done.
+    int slot = 0, phase = 0, w_slot = 0, w_phase = 0, last_slot = -1;
     const auto leave = [&] {
         if (last_slot >= 0 && lane == 0)
             asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(empty + 8 * last_slot) : "memory");
@@ -202,6 +204,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                                   T::IS_EVEN ? 0u : (low[1] + (u32)(stage * T::BYTES)) & 15u};
             const stored<TYPE, true> upper(w + shift[0], 2 * q), lower(w + 8 * T::PITCH + shift[1], 2 * q);
             fetch(); // overwrites the chunk before this one, which all lanes have read
+            // Two sets of registers: wgmma reads one set while the lane unpacks into the other.
             u32 operands[2][4][4];
 #pragma unroll
             for (int b = 0; b < 4; b++) {
@@ -236,8 +239,8 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         const int pairs = a.swiglu ? 4 : 8, step = 32 / pairs, c = lane % pairs * 2, n = a.swiglu ? a.n / 2 : a.n,
                   n0 = (tile * T::COLS + warp * 16) / (a.swiglu ? 2 : 1);
         const stored_columns columns = stored_columns_of(a.finish, finish_gate_row(a.finish), n, n0 + c, a.swiglu != 0);
-        const auto turn = [&](int i, int at,
-                              float value) { // value i & 3 of the accumulator of rows 8 at .. 8 at + 7 of x
+        // Writes value i & 3 of the accumulator group of rows 8 at .. 8 at + 7 of x.
+        const auto turn = [&](int i, int at, float value) {
             turned[warp][at * 8 + 2 * q + (i & 1)][r + (i >> 1 & 1) * 8] = value;
         };
         constexpr int COUNT = T::ROWS / 8; // float4 of a thread's sums; number i: rows 8 i .. 8 i + 7 of x

@@ -10,12 +10,12 @@
 // So lane q of a quad loads 16 consecutive bytes, 8 elements, of each 32 elements of a row, which are fragments of two
 // products:
 //
-//     k of a group of 32     0 .. 7         8 .. 15        16 .. 23       24 .. 31
-//     lane of the quad       q = 0          q = 1          q = 2          q = 3
+//     k of a group of 32        0 .. 7 | 8 .. 15 | 16 .. 23 | 24 .. 31
+//     held by lane of the quad  q = 0  | q = 1   | q = 2    | q = 3
 //
-//     elements of a lane     0, 1           2, 3           4, 5           6, 7
-//     their registers        a0 (a1), b0    a2 (a3), b1    a0 (a1), b0    a2 (a3), b1      a1, a3: row r + 8 of w
-//                            of the first product          of the second product
+//     the lane's 8 elements     0, 1      2, 3      4, 5      6, 7
+//     first product             a0, b0    a2, b1
+//     second product                                a0, b0    a2, b1        (a1 and a3: the same, of row r + 8 of w)
 //
 // Eight warps share the k of a block. Their sums are added through shared memory in a fixed order.
 #include "gemm_finish.cuh"

@@ -7,11 +7,12 @@
 // each group j of 8 columns, four values in d[4 j .. 4 j + 3]:
 //
 //     columns 8 j +         0    1    2    3    4    5    6    7
-//     row 16 w + r         d0   d1 | d0   d1 | d0   d1 | d0   d1          row r:     d0 and d1 of lane 4 r + q
-//     row 16 w + r + 8     d2   d3 | d2   d3 | d2   d3 | d2   d3          row r + 8: d2 and d3 of the same lane
-//     held by lane          4 r    | 4 r + 1 | 4 r + 2 | 4 r + 3
+//     row 16 w + r         d0   d1 | d0   d1 | d0   d1 | d0   d1
+//     row 16 w + r + 8     d2   d3 | d2   d3 | d2   d3 | d2   d3
+//     held by lane           4 r   | 4 r + 1 | 4 r + 2 | 4 r + 3
 //
-//     d0: (r, 2 q)   d1: (r, 2 q + 1)   d2: (r + 8, 2 q)   d3: (r + 8, 2 q + 1)
+// Here d0 .. d3 stand for d[4 j] .. d[4 j + 3]. In (row, column): d0 is (r, 2 q), d1 (r, 2 q + 1), d2 (r + 8, 2 q) and
+// d3 (r + 8, 2 q + 1).
 #pragma once
 #include "operands.cuh"
 typedef unsigned int u32;
@@ -145,7 +146,7 @@ __device__ __forceinline__ void cluster_sync()
 {
     asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
 }
-// Makes initialised mbarriers visible to the other blocks of the cluster and to the async proxy.
+// Makes initialised mbarriers visible to the other blocks of the cluster. A cluster_sync() must follow.
 #define FENCE_MBAR_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
 // Orders ordinary stores to shared memory before later reads by TMA or wgmma (the async proxy).
 #define FENCE_PROXY_ASYNC() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")

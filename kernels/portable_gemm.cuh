@@ -171,7 +171,7 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][
             products(t & 1);
         }
     }
-    cp_wait<0>();
+    cp_wait<0>(); // no copy is in flight: the caller may use the shared memory after its next barrier
 }
 
 // Finishes and stores the warp's tile, from row m0 and column n0 of the product on, with the epilogue T::EPI. It works

@@ -8,8 +8,8 @@
 // files, whose weights are stored rotated by R. scale = max |R x| / 127, and the stored value is R x / scale, rounded.
 // Columns up to the next multiple of 256 are zero before the rotation, in both operands.
 //
-// One warp rotates one block of 256 columns by four products of 16 x 16 matrices on the tensor cores. A butterfly
-// between the lanes takes four times as many instructions. H4 is Sylvester's Hadamard matrix,
+// One warp rotates one block of 256 columns by two products of 16 x 16 matrices on the tensor cores (four mma.sync). A
+// butterfly between the lanes takes four times as many instructions. H4 is Sylvester's Hadamard matrix,
 // S4[i][j] = (-1)^popcount(i & j), with the signs of row 3 and column 3 changed and rows 1 and 2 exchanged. So R x is,
 // in this order: a change of signs, S256 = S16 (x) S16, a change of signs, and a permutation of the columns. With the
 // block seen as a matrix X[k][n] of 16 x 16, S256 x is S16 X S16. Any four of the eight bits of a column may be the
@@ -46,7 +46,7 @@ struct sumi_rotation {
     SUMI_DEV sumi_rotation() : lane(threadIdx.x & 31)
     {
         const u32 l = lane, l0 = l & 1, l1 = l >> 1 & 1, l2 = l >> 2 & 1, l3 = l >> 3 & 1, l4 = l >> 4;
-        // plus: two bf16 of 1.0. low: the parity of popcount(r & 2 q), that is the sign of S16[r][2 q].
+        // plus: two bf16 of 1.0. low: 1 where S16[r][2 q] is -1.
         const u32 plus = 0x3f803f80u, low = (l3 & l0) ^ (l4 & l1), sign = (l1 & l2) ^ (l3 & l4);
         matrix = plus ^ (low << 15) ^ ((low ^ l2) << 31);
         before = sign << 15 ^ (sign ^ l0) << 31;

@@ -264,7 +264,7 @@ template <bool IS_SPREAD> struct stored<STORED_q2_k, IS_SPREAD> {
 
 template <bool IS_SPREAD> struct stored<STORED_q3_k, IS_SPREAD> {
     const uint8_t* p;
-    uint32_t third[4], low[2], high; // third: the third bits of the codes. low, high: of the scales.
+    uint32_t third[4], low[2], high; // third: the third bits of the codes; low, high: bits of the scales
     float d;                         // times 2^24
     int i;
     SUMI_DEVICE stored(const uint8_t* chunk, int i_) : p(chunk), d(stored_half(chunk + 108) * STORED_ONE), i(i_)
@@ -304,7 +304,8 @@ struct stored_k_scales {
     // The factor and offset of a group, for codes that are `shift` bits up (0 or 4).
     SUMI_DEVICE void of(int group, int shift, float* factor, float* offset) const
     {
-        // Scales and minima of four groups at once; a thread that needs several of them shares the work.
+        // These words hold the scales and minima of four groups. A thread that unpacks several of the four computes
+        // them once.
         const uint32_t scales = group < 4 ? s[0] & 0x3f3f3f3fu : (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u),
                        minima = group < 4 ? s[1] & 0x3f3f3f3fu : (s[2] >> 4 & 0x0f0f0f0fu) | (s[1] >> 2 & 0x30303030u);
         const int at = group % 4; // the byte of both words; one goes into each half

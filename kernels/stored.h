@@ -78,7 +78,8 @@ typedef struct sumi_unpack_args {
 
 // On Hopper: sumi_gemm_stored_sm90_<type>_<rows> (gemm_stored_sm90.cu), whose first parameter is a tensor map of x.
 // X(rows, groups, x stages): rows of x in a tile; warpgroups, each of which has 64 rows of w; ring slots for k-blocks
-// of x. The ring buffer of w has three slots if all buffers then fit into 196 KiB, else two.
+// of x. The ring buffer of w has three slots if all ring buffers then fit into 196 KiB, else two. The rest of the 227
+// KiB that a block may have is for static shared memory (30 KiB with three warpgroups) and barriers.
 #define SUMI_GEMM_STORED_SM90_TILES(X) X(64, 3, 5) X(128, 3, 5) X(256, 2, 3)
 #define SUMI_GEMM_STORED_SM90_THREADS(GROUPS) (128 * (GROUPS) + 128)
 // Bytes from row to row of w in shared memory: an odd multiple of 16, so that eight rows begin at different banks.
@@ -114,8 +115,8 @@ typedef struct sumi_gemm_stored_args {
     // Column c of the product is the row of w that SUMI_CUDA_FORM_GATED has at place c: w itself is not interleaved.
     int32_t is_gated;
     int32_t swiglu, split; // split: blocks that share a tile's k (grid.z); Hopper does not read it
-    int32_t cluster,
-        reserved; // Hopper: blocks of a cluster, which share a tile; 1: no cluster, partial sums in `parts`
+    // Hopper: blocks of a cluster, which share a tile; 1: no cluster, and partial sums go through `parts`.
+    int32_t cluster, reserved;
     sumi_gemm_finish finish;
 } sumi_gemm_stored_args;
 #endif

@@ -7,6 +7,8 @@
 // The value of an 8-bit float. Exact, with the rules of src/base/dtype.c. On 8.0 the conversions of cuda_fp8.h are the
 // bit operations that it uses on CPUs; these two functions are as short.
 SUMI_DEVICE float e5m2_value(uint32_t bits) { return __half2float(__ushort_as_half((unsigned short)(bits << 8))); }
+// e4m3: 4 exponent bits with bias 7 and 3 mantissa bits; below 8 the magnitude is subnormal, in units of 2^-9; 0x7f is
+// NaN.
 SUMI_DEVICE float e4m3_value(uint32_t bits)
 {
     const uint32_t magnitude = bits & 0x7f;
