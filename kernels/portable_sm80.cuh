@@ -12,9 +12,12 @@
 //     B (b0, b1)        bytes of k   4 q .. 4 q + 3     16 + 4 q .. 16 + 4 q + 3
 //                       row r        b0                 b1                                (row of B = column of D)
 //
-//     D (d0..d3)        columns 2 q, 2 q + 1       so each row of a quad's four lanes, from left to right:
-//                       row r        d0, d1          lane     4 r    | 4 r + 1 | 4 r + 2 | 4 r + 3
-//                       row r + 8    d2, d3          columns  0   1  | 2   3   | 4   5   | 6   7
+//     D (d0..d3)        columns      2 q, 2 q + 1
+//                       row r        d0, d1
+//                       row r + 8    d2, d3
+//
+//     so row r of D     columns      0   1   | 2   3   | 4   5   | 6   7
+//                       in lane      4 r     | 4 r + 1 | 4 r + 2 | 4 r + 3
 //
 // ldmatrix.x4 (ldm4) reads four 8x8 matrices of 16-bit elements, that is 8 rows of 16 bytes each. Lanes 8 i .. 8 i + 7
 // give the row addresses of matrix i, and register i receives bytes 4 q .. 4 q + 3 of row r of matrix i.
