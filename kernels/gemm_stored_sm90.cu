@@ -48,7 +48,6 @@ template <int TYPE, int ROWS_, int GROUPS_, int XS_> struct stored_sm90_tile {
         IS_EVEN = BYTES % 16 == 0, // every row's chunks begin at multiples of 16 bytes
         IS_WHOLE = TYPE >= STORED_q2_k && TYPE <= STORED_q6_k || TYPE == STORED_iq4_xs, // a row has whole chunks only
         PITCH = SUMI_GEMM_STORED_SM90_PITCH(BYTES),
-        PIECES = SUMI_GEMM_STORED_NEED(BYTES) / 16,
         X_STAGE = ROWS * 128,
         W_STAGE = 16 * PITCH, // bytes of a ring slot of one warp
         BARRIERS = XS * X_STAGE + WARPS * WS * W_STAGE
