@@ -1,15 +1,19 @@
 #include "engine/accuracy.h"
 #include "base/assert.h"
 
-#define MOST_TIMES 1.75 // so that a deadline of twice the time leaves nothing out, whatever was noted
-#define LATELY 8        // predictions; older ones fade
+// The largest factor that sumi_accuracy_most_times() returns. It is below 2, so that a job whose deadline is twice its
+// time runs all its steps, whatever was noted before.
+#define MOST_TIMES 1.75
+// The moving averages cover about this many predictions: each new one has a weight of at least 1 / LATELY.
+#define LATELY 8
 
 void sumi_accuracy_note(sumi_accuracy* accuracy, float first_deviation, double came, double predicted)
 {
     SUMI_ASSERT(first_deviation > 0.0f);
     if (!(predicted > 0.0)) return;
     if (accuracy->count == 0) *accuracy = (sumi_accuracy){.mean = 1.0f, .deviation = first_deviation};
-    // A host that pauses once says little of the next time: a single one moves things so far and no further.
+    // A single outlier, for example because the host program paused once, says little about the next prediction. So the
+    // distance of one ratio from the mean is limited.
     const float most = 0.15f + 4.0f * accuracy->deviation, off = (float)(came / predicted) - accuracy->mean,
                 miss = off > most  ? most
                      : off < -most ? -most

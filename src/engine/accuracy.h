@@ -1,20 +1,25 @@
+// Learns how accurate one kind of time prediction is, so that deadlines can add a margin that fits.
+//
+// A sumi_accuracy belongs to the struct that contains it: sumi_pace (deadline.h) or a plan entry (plan_cache.h). The
+// caller holds the work (engine.h), because both structs are protected by it. None of the functions blocks or fails.
 #ifndef SUMI_ENGINE_ACCURACY_H
 #define SUMI_ENGINE_ACCURACY_H
 #include <stdint.h>
 
-// How far predictions of a kind were from what came: what came, by what was predicted.
+// Statistics of the ratio actual time / predicted time.
 typedef struct sumi_accuracy {
-    float mean, deviation; // its mean and its mean deviation from that, lately
-    int32_t count;         // of predictions that were noted; 0: the two are not set yet
+    float mean, deviation; // the ratio's moving mean, and its moving mean absolute deviation from that mean
+    int32_t count;         // predictions noted so far; while this is 0, mean and deviation are not set
 } sumi_accuracy;
 
-// Notes what came of a prediction; without a prediction nothing. first_deviation: what to think before anything was
-// noted.
+// Notes how long something took (`came`) and how long it had been predicted to take, both in the same unit. Does nothing
+// if `predicted` is not positive. first_deviation is the deviation to assume before the first prediction was noted.
 void sumi_accuracy_note(sumi_accuracy* accuracy, float first_deviation, double came, double predicted);
 double sumi_accuracy_deviation(const sumi_accuracy* accuracy, float first_deviation);
-// Times what was predicted: longer than that it hardly takes.
+// Returns the factor by which a prediction must be multiplied to get a time that is hardly ever exceeded.
 double sumi_accuracy_most_times(const sumi_accuracy* accuracy, float first_deviation);
 
-// Mean deviations between what is predicted and what is counted on: of a bell curve, 99 in 100 are below.
+// How many mean deviations the deadline code adds to the mean. Of a normal distribution 98 in 100 values lie below that:
+// 2.5 mean absolute deviations are 2 standard deviations.
 #define SUMI_ACCURACY_MARGIN 2.5
 #endif

@@ -6,7 +6,7 @@ sumi_result sumi_block_reserve(sumi_heap* heap, sumi_block* block, uint64_t byte
 {
     SUMI_ASSERT(what != NULL && (block->data == NULL) == (block->bytes == 0));
     if (bytes <= block->bytes) return SUMI_OK;
-    sumi_block_free(heap, block); // first, so that the peak is not both
+    sumi_block_free(heap, block); // before the allocation, so that the old and the new memory are never held together
     if (bytes < SIZE_MAX / 2) block->data = sumi_alloc(heap, (size_t)bytes);
     if (block->data == NULL) return sumi_out_of_memory(error, (size_t)bytes, what);
     block->bytes = (size_t)bytes;
@@ -33,7 +33,7 @@ static void* allocate_temporary(size_t bytes, size_t alignment, void* user_data)
     SUMI_ASSERT(bytes % SUMI_ALIGNMENT == 0 && alignment == SUMI_ALIGNMENT);
     sumi_temporary* temporary = user_data;
     SUMI_ASSERT(temporary->used <= temporary->block->bytes);
-    (void)alignment; // blocks and sizes are multiples of SUMI_ALIGNMENT already
+    (void)alignment; // only the assertion reads it: blocks and sizes are multiples of SUMI_ALIGNMENT
     temporary->wanted += bytes;
     if (temporary->block->bytes - temporary->used >= bytes) {
         void* memory = (unsigned char*)temporary->block->data + temporary->used;
@@ -49,7 +49,8 @@ static void release_temporary(void* memory, size_t bytes, void* user_data)
     (void)bytes;
     uintptr_t at = (uintptr_t)memory, begin = (uintptr_t)temporary->block->data;
     bool is_ours = temporary->block->data != NULL && at >= begin && at < begin + temporary->block->bytes;
-    if (!is_ours) sumi_free(temporary->parent, memory); // what lies in the block is given back all at once
+    // Memory inside the block is not freed one by one: sumi_temporary_begin() makes all of it available again.
+    if (!is_ours) sumi_free(temporary->parent, memory);
 }
 
 void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_block* block)

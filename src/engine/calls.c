@@ -1,5 +1,5 @@
-// What every public function does first and last: who may come in, what the log is told, whether a desc was made by its
-// defaults function.
+// What every public function does first and last: it refuses calls from callbacks and forked processes, logs failures,
+// and checks that a desc was made by its defaults function.
 #include "engine/calls.h"
 #include "base/assert.h"
 #include "engine/engine.h"
@@ -11,7 +11,8 @@ bool sumi_call_is_foreign(const sumi_engine* engine) { return engine->callers.pr
 
 static void keep_error(sumi_engine* engine, sumi_result result, const char* text)
 {
-    // Before the locks are made nobody can ask, and in a child after a fork the lock may be held by nobody who is there.
+    // Before the locks exist no thread can ask for the error. In a child process after a fork, the lock may be held by a
+    // thread that exists only in the parent.
     if (!engine->has_locks || sumi_call_is_foreign(engine)) return;
     sumi_mutex_lock(&engine->table);
     engine->callers.last_error.result = result;
@@ -24,7 +25,7 @@ sumi_result sumi_engine_last_error(const sumi_engine* asked, char* into, size_t 
     if (into != NULL && capacity > 0) into[0] = '\0';
     if (asked == NULL || (into == NULL && capacity > 0)) return SUMI_INVALID_ARGUMENT;
     if (sumi_call_is_foreign(asked)) return SUMI_WRONG_STATE;
-    sumi_engine* engine = (sumi_engine*)asked; // the lock is not part of what a host sees as the engine's state
+    sumi_engine* engine = (sumi_engine*)asked; // for the host program the engine is const; the lock is not part of that
     sumi_mutex_lock(&engine->table);
     const sumi_result result = engine->callers.last_error.result;
     if (capacity > 0) snprintf(into, capacity, "%s", engine->callers.last_error.text);
@@ -42,7 +43,7 @@ void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result
     uintptr_t thread = sumi_this_thread();
     const bool is_outermost = atomic_exchange(&inside->callers.logger, thread) != thread;
     log->write(level, result, text, log->user_data);
-    // another thread that logs at this time takes itself away
+    // If another thread has begun to log meanwhile, `logger` is that thread, which clears the member itself.
     if (is_outermost) (void)atomic_compare_exchange_strong(&inside->callers.logger, &thread, 0);
 }
 
@@ -54,9 +55,10 @@ sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
     return error->result;
 }
 
-// ---- Who is inside --------------------------------------------------------------------------------------------------
+// ---- Calls from callbacks -------------------------------------------------------------------------------------------
 
-// Threads that run callbacks: those that are inside of a call, the pump's, and the one that loads kernels.
+// Whether the thread may be inside a callback of the host program: callbacks run on a thread that is inside a call, on
+// the pump's thread, and on the thread that loads kernels.
 static bool is_inside(sumi_engine* engine, uintptr_t thread)
 {
     return atomic_load(&engine->callers.caller) == thread || atomic_load(&engine->callers.logger) == thread
@@ -65,7 +67,8 @@ static bool is_inside(sumi_engine* engine, uintptr_t thread)
 
 sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
 {
-    sumi_engine* engine = (sumi_engine*)asked; // who is inside is not part of what a host sees as the engine's state
+    sumi_engine* engine =
+        (sumi_engine*)asked; // for the host program the engine is const; `callers` is not part of that
     const uintptr_t thread = sumi_this_thread();
     const bool is_foreign = sumi_call_is_foreign(engine);
     SUMI_ASSERT(thread != 0 && function != NULL);
@@ -73,7 +76,8 @@ sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
         atomic_store(&engine->callers.caller, thread);
         return SUMI_OK;
     }
-    // A log that calls the engine again is told of it by the result alone: it would be told without end.
+    // The log callback itself made this call. Logging this failure would call it again, without end, so only the result
+    // reports it.
     if (atomic_load(&engine->callers.logger) == thread) return SUMI_WRONG_STATE;
     char text[256];
     if (is_foreign)
@@ -95,7 +99,8 @@ sumi_result sumi_call_end(const sumi_engine* asked, sumi_result result, const su
 {
     sumi_engine* engine = (sumi_engine*)asked;
     if (result != SUMI_OK && error != NULL && error->result != SUMI_OK) sumi_log_failure(engine, error);
-    // A host that makes two calls at a time has put another thread there, which takes itself away.
+    // If the host program makes two calls at the same time, against the rules, `caller` may be the other thread, which
+    // clears the member itself.
     uintptr_t thread = sumi_this_thread();
     (void)atomic_compare_exchange_strong(&engine->callers.caller, &thread, 0);
     return result;

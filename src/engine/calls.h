@@ -1,38 +1,43 @@
 // What every public function does first and last, and the log.
+//
+// The functions may run on any thread, with or without the work (engine.h), but never while the thread holds `table`,
+// which they may lock for a moment.
 #ifndef SUMI_ENGINE_CALLS_H
 #define SUMI_ENGINE_CALLS_H
 #include "base/result.h"
 #include <stdatomic.h>
 #include <sumi.h>
 
-// The threads that are inside of the engine, and what was told last.
+// The threads that are inside the engine, and its newest failure. A part of the engine.
 typedef struct sumi_callers {
-    // sumi_this_thread() of who is inside; 0: nobody. A callback of the host's is on one of these threads
-    atomic_uintptr_t caller, logger; // in a call that others may not be made beside; in the host's log
-    atomic_uintptr_t pump, loader;   // of the pump's thread and of the one that loads kernels, while they run
-    uint64_t process;                // that made the engine
-    sumi_error last_error;           // what sumi_engine_last_error tells; under `table`
+    // Threads on which callbacks of the host program run, as sumi_this_thread() returns them; 0: none. `caller` is inside
+    // a public function that may not be called beside others; `logger` is inside the host program's log callback.
+    atomic_uintptr_t caller, logger;
+    atomic_uintptr_t pump, loader; // the pump's thread, and the thread that loads kernels, while they run
+    uint64_t process;              // the process that created the engine; never changes
+    sumi_error last_error;         // what sumi_engine_last_error returns; protected by `table`
 } sumi_callers;
 
-// Tells the host's log. Not while holding `table`.
+// Calls the host program's log, and keeps an error for sumi_engine_last_error. Do not hold `table`.
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text);
-// The same for a failure, which it returns: the end of every public function.
+// Logs a failure as an error and returns its result. Do not hold `table`.
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error);
 
-// The first and the last thing in every public function but those that may be called beside others. begin refuses with
-// SUMI_WRONG_STATE what comes from inside of a callback, or from another process; there is no end then. end logs the
-// error of a call that has failed, and returns the result.
+// Every public function begins and ends with these two, except those that may be called beside any other call.
+// sumi_call_begin returns SUMI_WRONG_STATE for a call from inside a callback or from another process; the function then
+// returns without sumi_call_end. sumi_call_end logs the error of a failed call, and returns `result`.
 sumi_result sumi_call_begin(const sumi_engine* engine, const char* function);
 sumi_result sumi_call_end(const sumi_engine* engine, sumi_result result, const sumi_error* error);
-bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the one that made the engine
+bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the one that created the engine
 
-// One line per rule in the checks of descs.
+// Returns a failure from the enclosing function when the condition is true. That function has a parameter `error`. Used
+// in the checks of descs, one statement per rule.
 #define SUMI_REFUSE(condition, result, ...)                                                                            \
     do {                                                                                                               \
         if (condition) return sumi_fail(error, result, __VA_ARGS__);                                                   \
     } while (0)
 
-// "this desc was made by its defaults function"
+// The values of `cookie` that the defaults functions write. A desc with another value was not made by its function.
 #define SUMI_COOKIE_ENGINE 0x53754531u
 #define SUMI_COOKIE_MODEL 0x53754d31u
 #define SUMI_COOKIE_PROMPT 0x53755031u
@@ -40,6 +45,7 @@ bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the
 #define SUMI_COOKIE_IMAGE 0x53754931u
 #define SUMI_COOKIE_ENCODE 0x53754331u
 #define SUMI_COOKIE_XML_PROMPT 0x53755831u
+// Returns SUMI_DESC_NOT_INITIALIZED if `cookie` is not `right`. The text names the desc's type and defaults function.
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function,
                               sumi_error* error);
 #endif

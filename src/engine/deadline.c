@@ -11,19 +11,22 @@
 #include "sampling/presets.h"
 #include <math.h>
 
-#define FEWEST_STEPS 4       // below, pictures fall apart
-#define MEASURE_NS 10000000u // a shorter time says more about the scheduler than about the host's budgets
-#define FOLLOW_NS 25e6       // a measurement that takes as long counts for half; a longer one for no more
-#define LEAST_SHARE 1e-4     // a pause
-#define WHOLE_OP_US 5000.0   // as sumi_frame_budget_piece_us
+#define FEWEST_STEPS 4 // a deadline leaves at least so many steps: with fewer, pictures fall apart
+// The shortest interval over which the share is measured. A shorter one shows the operating system's scheduling more
+// than the host program's budgets.
+#define MEASURE_NS 10000000u
+#define FOLLOW_NS 25e6     // an interval of this length or longer has a weight of one half in the moving average
+#define LEAST_SHARE 1e-4   // the least share that is measured, for example while the host program pauses
+#define WHOLE_OP_US 5000.0 // predicted length of a slice where slices are whole ops, as in sumi_frame_budget_piece_us
 
-// Before anything was noted. Decoders that were guessed took 0.7 to 1.2 of the guess (the demonstration model on two
-// cores); those that had been measured are off by a tenth where others work too.
+// Deviations to assume before anything was noted. Decoders whose time was guessed took 0.7 to 1.2 of the guess (the
+// demonstration model on two cores). Decoders that had been measured differ by a tenth while other programs work too.
 #define FIRST_DEVIATION 0.05f
 #define FIRST_GUESS_DEVIATION 0.2f
 #define FIRST_STEP_DEVIATION 0.1f
 
-static bool can_skip(sumi_solver solver) { return sumi_solver_most_rows(solver) == 1; } // an evaluation is a step
+// Steps can be left out while the job runs if each step is one evaluation.
+static bool can_skip(sumi_solver solver) { return sumi_solver_most_rows(solver) == 1; }
 
 double sumi_deadline_left(const sumi_slot* slot)
 {
@@ -35,8 +38,8 @@ void sumi_deadline_note(sumi_engine* engine, double us) { engine->pace.work_us +
 static double all_us(const sumi_work_us* work) { return work->known + work->guessed; }
 static bool is_guess(const sumi_work_us* work) { return work->guessed > work->known; }
 
-// What budgets and the time between them leave of the wall's time; 1 where they are not known. An update does one slice
-// however small its budget is.
+// The share of the wall-clock time that the host program's budgets give to the work: budget / time between updates. 1
+// while either is not known. An update runs at least one slice, however small its budget is.
 static double budgeted_share(const sumi_engine* engine)
 {
     const sumi_pace* pace = &engine->pace;
@@ -50,7 +53,8 @@ static double known_share(const sumi_engine* engine)
     return engine->pace.share > 0.0 ? engine->pace.share : budgeted_share(engine);
 }
 
-// Loads change from one moment to the next: measurements of some frames together count as much as all before them.
+// Measures the share of the wall-clock time that went into work, and begins the next measurement. Returns the share to
+// plan with. The load changes quickly, so a measurement over a few frames counts as much as all earlier ones together.
 static double measure_share(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
@@ -72,13 +76,13 @@ static double measure_share(sumi_engine* engine)
     return known_share(engine);
 }
 
-#define PAUSE_US 250000.0 // updates that lie further apart are none of a rhythm
+#define PAUSE_US 250000.0 // a longer time between two updates is a pause, and is left out of the average
 
 void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_ns)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
     sumi_pace* pace = &engine->pace;
-    if (engine->runner->functions->finished != NULL) return; // it works between updates too
+    if (engine->runner->functions->finished != NULL) return; // a GPU works between updates too
     if (budget_us == SUMI_FOREVER) {
         pace->budget_us = pace->apart_us = 0.0;
         pace->update_ns = 0;
@@ -94,11 +98,11 @@ void sumi_deadline_begin(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     SUMI_ASSERT(slot->u.plan.batch_count >= 0 && slot->u.plan.run_steps >= 0);
-    // Nobody was at work before. A device's first slices end after its first step was submitted, so that until then
-    // there is nothing to measure by.
+    // On a processor the measurement of the share begins here. On a GPU it begins with the second step: the first slices
+    // end only after the first step was submitted, so there is nothing to measure before.
     engine->pace.begin_ns = engine->runner->functions->finished == NULL ? sumi_clock_ns() : 0;
     engine->pace.work_us = 0.0;
-    // the budgets may have become smaller since the last job
+    // The host program's budgets may have become smaller since the last job, so the measured share is limited by them.
     if (engine->pace.share > budgeted_share(engine)) engine->pace.share = budgeted_share(engine);
     slot->u.plan.adaption = (sumi_adaption){.next = 0};
     slot->u.plan.forecast.begin_ns = 0;
@@ -125,8 +129,7 @@ void sumi_deadline_end(sumi_engine* engine, sumi_slot* slot)
 
 // ---- How many steps -------------------------------------------------------------------------------------------------
 
-// The items may be run in several batches, each of which has to have its share of the time: how many there are, this one
-// included.
+// How many batches of the job's items are left, the current one included. Each gets an equal part of the time left.
 static int32_t batches_left(const sumi_plan_job* job)
 {
     return (job->item_count - job->batch_begin + job->batch_count - 1) / job->batch_count;
@@ -137,8 +140,9 @@ static int32_t fewest_steps(const sumi_plan_job* job)
     return job->run_steps < FEWEST_STEPS ? job->run_steps : FEWEST_STEPS;
 }
 
-// This thread's own pieces, in the time that slices are counted in: a host that paces a device leaves them less of each
-// of its frames.
+// Converts time of this thread's own work (noise, outputs) to the time in which slices are counted. When the host program
+// gives budgets to a GPU, each frame has less time for this thread's own work than for slices, so the time grows by the
+// ratio of the two limits.
 static double overhead_us_in_frames(const sumi_engine* engine, double us)
 {
     const double factor =
@@ -163,7 +167,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_slot* slot, int
         if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;
         else fixed_us += us;
     }
-    // nothing is looked at again, so that the margin is for all of it
+    // The step count is not changed later, so the margin covers the whole job.
     const double most = sumi_accuracy_most_times(&engine->pace.whole, FIRST_GUESS_DEVIATION);
     const double left = sumi_deadline_left(slot) * share / batches_left(job) / most;
     int32_t allowed =
@@ -172,12 +176,12 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_slot* slot, int
     job->forecast.planned_ns = sumi_clock_ns();
     job->forecast.whole_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->run_steps) / share;
     if (allowed >= job->run_steps) return step_count;
-    // strength runs the same share of fewer steps
+    // With a strength below 1 only run_steps of step_count steps run; the same ratio holds for the smaller step count.
     int32_t steps = (int32_t)((int64_t)step_count * allowed / job->run_steps);
     return steps > 1 ? steps : 1;
 }
 
-// Notes what came of the step before and what is predicted for the one that begins.
+// Notes how long the step before took, and predicts the step that begins and the rest of the job.
 static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_work_left* out_left, double* out_share)
 {
     const double share = measure_share(engine);
@@ -191,14 +195,16 @@ static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_work_left* 
     }
     forecast->begin_ns = now;
     forecast->step_seconds = is_guess(&left.evaluation) ? 0.0 : 1e-6 * all_us(&left.evaluation) / share;
-    left.end.known /= left.end_fill, left.end.guessed /= left.end_fill; // in the steps' share of the wall's time
+    // Slices of the end fill the frames' budgets to another degree than slices of steps do. After this division the end
+    // is in the same unit: divided by `share` it is wall-clock time.
+    left.end.known /= left.end_fill, left.end.guessed /= left.end_fill;
     forecast->end_seconds = 0.0;
     forecast->is_guess = is_guess(&left.end);
     *out_left = left;
     *out_share = share;
 }
 
-// How many evaluations, this one included, the time that is left is good for.
+// How many evaluations, this one included, fit into the time that is left.
 static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* slot, int32_t counter,
                                    const sumi_work_left* work, double share)
 {
@@ -209,8 +215,9 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* s
     const int32_t fewest = fewest_steps(job) > done + 1 ? fewest_steps(job) - done : 1;
     double step_us = work->average_us, end_us = all_us(&work->end);
     if (is_guess(&work->evaluation) && fewest >= 2) {
-        // Nothing of the size was measured. This step and the next one are run whatever comes, so that it costs no time
-        // to let this one tell: until it has, steps are left out only if half of the guess is too long.
+        // No evaluation of this size was measured yet. At least two more steps run in any case, so this step can be
+        // measured before many steps are left out: until then, steps are left out only if half of the guessed time is
+        // too long.
         step_us *= 0.5;
         end_us *= 0.5;
     } else {
@@ -223,8 +230,8 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* s
                                fewest < left ? fewest : left, left, 1.0);
 }
 
-// This evaluation's row for a step from its sigma to another one than the schedule's next, or behind a step that was
-// longer.
+// Writes a new solver row for evaluation `counter`, whose step leads to the sigma of evaluation `next`. It is needed when
+// `next` is not counter + 1, and for multistep solvers when the step before was longer than in the schedule.
 static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_solver_row* out_row)
 {
     SUMI_ASSERT(counter >= 0 && counter < next && next <= job->evaluation_count);
@@ -255,13 +262,14 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
         const int32_t left = job->evaluation_count - counter,
                       allowed = allowed_evaluations(engine, slot, counter, &work, share);
         SUMI_ASSERT(allowed >= 1 && allowed <= left);
-        stride = (2 * left + allowed) / (2 * allowed); // evenly over what is left; the next step looks again
-        // guidance that begins or ends there is another part of the plan
+        // Spread the allowed evaluations evenly over those that are left. The next step decides again.
+        stride = (2 * left + allowed) / (2 * allowed);
+        // A step must not skip over the end of its section: where guidance begins or ends, another section follows.
         if (stride > left_in_section) stride = left_in_section;
     }
     SUMI_ASSERT(stride >= 1 && counter + stride <= job->evaluation_count);
     const bool skips = stride > 1;
-    if (skips || job->adaption.is_changed) { // a multistep solver's row depends on the step before
+    if (skips || job->adaption.is_changed) { // is_changed: a multistep solver's row depends on the step before
         sumi_solver_row row;
         write_row(job, counter, counter + stride, &row);
         engine->runner->functions->write(engine->runner, &job->entry->plan, job->entry->pipeline.solver,

@@ -1,4 +1,5 @@
-// Checks and copies that several descs share.
+// Checks and copies that several kinds of descs share. The functions run inside public calls on the thread of the host
+// program, take no lock and do not block. Checks return SUMI_INVALID_ARGUMENT; the text names the member.
 #ifndef SUMI_ENGINE_DESC_CHECKS_H
 #define SUMI_ENGINE_DESC_CHECKS_H
 #include "engine/buffers.h"
@@ -6,10 +7,11 @@
 
 sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error);
 sumi_result sumi_check_size(const sumi_model* model, int32_t width, int32_t height, sumi_error* error);
-// values NULL: nothing to check
+// Refuses NaN and infinity among `count` values. NULL passes.
 sumi_result sumi_check_finite(const float* values, uint64_t count, const char* member, sumi_error* error);
-// row_bytes 0 becomes what it means.
+// Returns the desc with row_bytes 0 replaced by the value that 0 stands for: width * channel_count, rows without gaps.
 sumi_pixels sumi_pixels_settled(const sumi_pixels* pixels);
-// The pixels a job reads, rows packed tightly; pass 1 measures.
+// Copies pixels into the packer's block, with no gaps between rows. While the packer measures (buffers.h), the returned
+// `data` is NULL.
 sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels);
 #endif

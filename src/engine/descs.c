@@ -1,4 +1,4 @@
-// Every default in one place.
+// The defaults functions of all descs. They keep no state: any thread may call them at any time.
 #include "engine/calls.h"
 #include "engine/models.h"
 
@@ -34,7 +34,7 @@ sumi_lora_desc sumi_lora_defaults(sumi_model* model)
 
 static const sumi_preset_values* preset_of(const sumi_model* model, sumi_preset preset)
 {
-    // may come from a host's cast
+    // The host program may have cast any number to sumi_preset.
     return &model->info.presets[(int)preset < 0 || (int)preset >= SUMI_PRESET_COUNT ? SUMI_PRESET_MODEL : preset];
 }
 
@@ -44,7 +44,8 @@ sumi_encode_desc sumi_encode_defaults(sumi_model* model)
     if (model == NULL) return desc;
     desc.width = preset_of(model, SUMI_PRESET_MODEL)->width;
     desc.height = preset_of(model, SUMI_PRESET_MODEL)->height;
-    if (desc.width == 0) desc.width = desc.height = model->info.sample_size; // of models whose sizes follow references
+    // The presets of models whose picture size follows the references have the size 0 x 0.
+    if (desc.width == 0) desc.width = desc.height = model->info.sample_size;
     return desc;
 }
 
