@@ -4,12 +4,14 @@
 #include "engine/engine.h"
 #include <stdio.h>
 
-// A sixteenth of what there is for us stays free, at most 64 MiB: graphs, the kernels' local memory and the driver's
-// rounding to pages take some, and other programs are never quite still.
+// A limit leaves a sixteenth of the memory that sumi could have free, but at most 64 MiB: CUDA graphs, the kernels' local
+// memory and the driver's rounding to pages take some of it, and the use by other programs varies.
 #define MARGIN_SHARE 16
 #define MOST_MARGIN (64ull << 20)
 
-#define FIRST_GUESS_DISTANCE 4 // jobs between two tries where nobody can be asked
+// How many jobs pass between two attempts to raise the limit, where the free memory cannot be asked for. The distance
+// doubles after each failed attempt, up to MOST_DISTANCE.
+#define FIRST_GUESS_DISTANCE 4
 #define MOST_DISTANCE 256
 
 uint64_t sumi_engine_budget(const sumi_engine* engine)
@@ -21,8 +23,9 @@ uint64_t sumi_engine_budget(const sumi_engine* engine)
 
 static double mb(uint64_t bytes) { return 1e-6 * (double)bytes; }
 
-// What jobs may count on: what we hold and what is free beside it, less a margin. In steps of about a hundredth: a
-// shortage that stays as it is must not mean another limit, and so other plans, each time.
+// The bytes that jobs may use: what sumi holds plus what is free, less a margin. The result is rounded down to a multiple
+// of a power of two that is about a hundredth of it, so that a shortage of nearly constant size gives the same limit, and
+// so the same plans, each time.
 static uint64_t usable(const sumi_device_room* room)
 {
     const uint64_t all = room->held + room->free, share = all / MARGIN_SHARE;
@@ -33,7 +36,7 @@ static uint64_t usable(const sumi_device_room* room)
     return (all - margin) / step * step;
 }
 
-// The least total that is known not to be there.
+// The smallest total of device bytes that is known to be unavailable.
 static uint64_t refused_total(const sumi_device_room* room)
 {
     return room->is_known ? room->held + room->free + 1 : room->short_held + room->short_wanted;
@@ -42,7 +45,7 @@ static uint64_t refused_total(const sumi_device_room* room)
 static void set(sumi_engine* engine, uint64_t bytes)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    engine->limit.bytes = bytes > 0 ? bytes : 1; // 0 would be no limit
+    engine->limit.bytes = bytes > 0 ? bytes : 1; // 0 would mean no limit
     engine->limit.is_short = false;
 }
 
@@ -54,6 +57,7 @@ void sumi_limit_note(sumi_engine* engine, sumi_result result)
     engine->limit.is_short = true;
 }
 
+// Notes how many device bytes the plan needs when nothing limits it.
 static void note_wanted(sumi_engine* engine, const sumi_plan* plan)
 {
     sumi_device_need need = {0};
@@ -62,12 +66,14 @@ static void note_wanted(sumi_engine* engine, const sumi_plan* plan)
     if (need.device > engine->limit.wanted) engine->limit.wanted = need.device;
 }
 
+// A limit where the free memory is not known: seven eighths of the budget, or of the total that was refused if that is
+// less.
 static uint64_t guess(const sumi_device_room* room, uint64_t budget)
 {
     SUMI_ASSERT(!room->is_known);
     const uint64_t refused = refused_total(room);
     const uint64_t top = budget != 0 && (budget < refused || refused == 0) ? budget : refused, lower = top / 8 * 7;
-    const bool had_more = room->short_held > lower && room->short_held < top; // that much is known to be there
+    const bool had_more = room->short_held > lower && room->short_held < top; // short_held is known to be available
     return had_more ? room->short_held : lower;
 }
 
@@ -113,8 +119,9 @@ bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan)
     return true;
 }
 
-// Without a limit when there is as much as was wanted, or as the host allows; else with one that is worth new plans.
-// False: neither.
+// Removes the limit if the device has as much memory as the job wanted or as the host program's budget allows, or if the
+// free memory is not known. Otherwise raises the limit if the usable memory is more than `worth` bytes: a smaller
+// gain does not justify new plans. Returns false if the limit stays.
 static bool raise_to(sumi_engine* engine, const sumi_device_room* room, uint64_t worth)
 {
     SUMI_ASSERT(engine->limit.bytes != 0);

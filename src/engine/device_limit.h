@@ -1,40 +1,52 @@
-// How much of a device jobs may hold when it has less than they want, because other programs have the rest. Nobody says
-// so: it shows when an allocation fails, and it passes.
+// A limit on the device memory that jobs may hold, for times when the device has less than they need because other
+// programs use the rest. Such a shortage is noticed only when an allocation fails, and it can end at any time.
 //
-//   a job's allocation fails   note: weights of others go, half of the batch waits; then lower: the job tries again
-//                              under a limit, and the jobs behind it keep to that
-//   a job begins               review: is there more by now? The limit rises or goes. A job that finds out that there
-//                              is not brings it back, and the next review is twice as many jobs away
+//   a job's allocation fails   sumi_limit_note. The job first evicts weights of other jobs and runs half of its batch at
+//                              a time (job_shortage.h). If that is not enough, sumi_limit_lower sets a limit; the job
+//                              tries again under it, and later jobs keep to it too.
+//   a job begins               sumi_limit_review: if the device has more memory now, the limit is raised or removed. If
+//                              an allocation then fails again, a limit returns, and the next review comes after 4 jobs,
+//                              then after twice as many each time (at most 256).
 //
-// Where the driver has the memory, it knows how much is free. A host's device_allocator cannot be asked: there the
-// limit is a guess between what was held and what was refused, and a review is a try.
+// If the driver allocates the memory, the driver knows how much is free, and at first every job reviews the limit. If the
+// host program's device_allocator does, the free memory cannot be asked for: the limit is then a guess between the bytes
+// that were held and the bytes that were refused, a review takes place every 4 jobs at first, and it removes the limit to
+// see whether the next job succeeds.
+//
+// All functions are called by the thread that holds the work (engine.h). They do nothing on the processor. Changes of
+// the limit are logged.
 #ifndef SUMI_ENGINE_DEVICE_LIMIT_H
 #define SUMI_ENGINE_DEVICE_LIMIT_H
 #include "base/result.h"
 #include "plan/runner.h"
 
-#define SUMI_MOST_LOWERED 8 // of one job: each takes an eighth away, so a third is left after the last
+// How often one job may lower the limit. Usually each time takes an eighth away, so about a third is left after the last.
+#define SUMI_MOST_LOWERED 8
 
+// A part of the engine; touched by whoever holds the work.
 typedef struct sumi_device_limit {
-    uint64_t bytes;         // jobs keep to it as to a budget; 0: none
-    uint64_t wanted;        // what the job that met the shortage would hold without any limit; 0: unknown
-    uint64_t before;        // the limit that a review raised, until a picture has had all that it wants; 0: none was
-    uint64_t refused;       // what the newest plan that did not fit needs in its smallest form
-    int32_t jobs, distance; // jobs that began since the newest review; how many there are between two, 0: every job
-    sumi_device_room room;  // when the newest allocation failed
-    bool is_short;          // one has failed, and the job has not tried again since
+    uint64_t bytes;         // the limit; jobs keep to it as to a memory budget. 0: none
+    uint64_t wanted;        // device bytes that the job that met the shortage needs without a limit; 0: unknown
+    uint64_t before;        // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
+    uint64_t refused;       // device bytes that the newest plan that did not fit needs in its smallest form
+    int32_t jobs, distance; // jobs that began since the newest review; jobs between two reviews, 0: every job reviews
+    sumi_device_room room;  // the state of the device when the newest allocation failed
+    bool is_short;          // an allocation has failed, and the job has not been retried since
 } sumi_device_limit;
 
-// All hold the work. Nothing to do on the processor.
-// Bytes that jobs keep to: the host's, or what the device had; 0: no limit
+// Bytes that jobs keep to: the host program's memory budget or the limit, whichever is less; 0: no limit.
 uint64_t sumi_engine_budget(const sumi_engine* engine);
-void sumi_limit_note(sumi_engine* engine, sumi_result result); // after a failure of the runner
-// After such a failure: a lower limit, worth a try. False: there is none. Says so in the log, as all of these do.
-// plan: what was to be run, NULL: unknown.
+// Called with every result of the runner that may be an out-of-memory failure; records the state of the device.
+void sumi_limit_note(sumi_engine* engine, sumi_result result);
+// After such a failure: sets a lower limit. False: there is no lower one. `plan` is the plan that was to run; NULL:
+// unknown.
 bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan);
-// After a plan that did not fit the limit: whether it may be higher; whether the plan's smallest form is worth a try.
+// After a plan that did not fit the limit: raises or removes the limit if the device has more memory now. False: the
+// limit stays.
 bool sumi_limit_raise(sumi_engine* engine);
+// After a plan that did not fit the limit: raises the limit to what the smallest form of the plan needs, unless that is
+// more than is available. False: the limit stays.
 bool sumi_limit_try_least(sumi_engine* engine);
-void sumi_limit_review(sumi_engine* engine);  // a job begins, and nothing runs
-void sumi_limit_confirm(sumi_engine* engine); // a picture has all memory that it wants
+void sumi_limit_review(sumi_engine* engine);  // called when a job begins and nothing runs
+void sumi_limit_confirm(sumi_engine* engine); // called when an image job got all its memory: a raised limit is right
 #endif

@@ -1,4 +1,4 @@
-// Pictures to latents.
+// Encoding jobs: a picture becomes latents. The public functions submit and fetch; job_phases.h runs the job.
 #include "engine/buffers.h"
 #include "engine/calls.h"
 #include "engine/desc_checks.h"

@@ -1,4 +1,4 @@
-// Creating and destroying an engine, its log, its memory.
+// Creates and destroys an engine.
 #include "engine/engine.h"
 #include "base/assert.h"
 #include "cpu/cpu.h"
@@ -60,7 +60,7 @@ static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
     return SUMI_OK;
 }
 
-// What only a GPU can use.
+// Refuses members that only a GPU can use.
 static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->device_allocator.allocate != NULL, SUMI_NOT_SUPPORTED,
@@ -80,7 +80,7 @@ static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error
     return SUMI_OK;
 }
 
-// AUTO takes the processor when there is no GPU that this build can use, and says why in the log.
+// SUMI_BACKEND_AUTO takes the processor if there is no GPU that this build can use, and logs the reason.
 static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
 {
     const sumi_engine_desc* desc = &engine->desc;
@@ -144,7 +144,9 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
     sumi_error error = {SUMI_OK, {0}};
     sumi_engine* engine = NULL;
     if (check_desc(desc, &error) == SUMI_OK) {
-        sumi_heap first; // the engine holds the heap that it lies in itself
+        // The engine is allocated from the heap that is one of its members: this temporary heap makes the first
+        // allocation, and its counts are then copied into the engine's.
+        sumi_heap first;
         sumi_heap_init(&first, &desc->allocator);
         engine = sumi_alloc_zero(&first, sizeof *engine);
         if (engine == NULL) {
@@ -169,7 +171,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
         }
     }
     if (engine == NULL) {
-        // such a desc's pointers may be anything
+        // The pointers of a desc that was not made by the defaults function may be garbage.
         bool may_log = error.result != SUMI_DESC_NOT_INITIALIZED && desc->log.write != NULL;
         if (may_log) desc->log.write(SUMI_LOG_ERROR, error.result, error.text, desc->log.user_data);
         return error.result;
@@ -212,9 +214,9 @@ void sumi_engine_destroy(sumi_engine* engine)
         sumi_mutex_destroy(&engine->text);
         sumi_mutex_destroy(&engine->table);
     }
-    sumi_heap last; // outlives the block that the engine's heap is in
+    sumi_heap last; // the engine's own heap lies in the block that is freed last
     sumi_heap_init(&last, &engine->desc.allocator);
     atomic_store(&last.held, atomic_load(&heap->held));
     sumi_free(&last, engine);
-    SUMI_ASSERT(atomic_load(&last.held) == 0); // all that was taken has been given back
+    SUMI_ASSERT(atomic_load(&last.held) == 0); // all memory was freed
 }

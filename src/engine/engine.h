@@ -1,24 +1,32 @@
-// The engine from inside: who owns what, and which thread may touch it.
+// The engine's state: which struct owns what, which lock protects it, and which thread may touch it.
 //
-//   host's calls                     the pump (whoever holds the work)              other threads
+//   calls of the host program        the pump (the thread that holds the work)      other threads
 //   submit -> slot QUEUED  ------->  slot RUNNING, one slice at a time  ------->    poll, cancel, preview, info
 //   fetch, discard <---------------  slot DONE / FAILED / CANCELLED                 (read what the pump published)
 //
-// Two locks, both short in different ways:
-//   table   a mutex around slots' states, published statuses, lists and pool. Never held while anything is computed,
-//           allocated or logged.
-//   work    a flag under that mutex (work.h): who has it may run slices, and touch runner, cache and workspace. Held for
-//           one slice by the pump, and by the calls that take something away from running jobs: close, release, destroy.
-//           The memory query does without: it writes a plan of its own, from what the last holder left under `table`.
-// Order: work before table. Nobody waits for the work while holding the table.
+// "slot" here is a job slot (job.h). The pump is the code in pump.c that runs slices of jobs. Depending on
+// sumi_engine_desc.pump it runs inside the host program's calls (sumi_engine_update, sumi_job_wait) or on sumi's own
+// thread.
 //
-// Jobs run one after the other, so everything a job needs only while it runs exists once, here, and is reused by the
-// next one. On a GPU the next one begins while the one before it drains: its last slices are in flight, and then its
-// pictures are read. It does so if its plan is ready as it is: nothing is allocated, moved or given back then, and what
-// both use is used in order.
+// There are two locks:
+//   table   A mutex. It protects the states and published statuses of job slots, the lists of objects, and the pool of
+//           pictures. Never held while anything is computed, allocated or logged.
+//   work    A flag, itself protected by `table` (work.h). Only one thread at a time holds the work. That thread may run
+//           slices, and touch the runner, the plan cache and the workspace. The pump's own thread holds it for one
+//           slice at a time, sumi_engine_update and sumi_job_wait for the whole call. Calls that take something away
+//           from running jobs also hold it: close, release, destroy. The memory query does not hold it: it writes a
+//           plan of its own, from the copy in plan_inputs.
+// Order of locks: first the work, then table. A thread that holds table never waits for the work.
 //
-//   running   TEXT PLAN .. RUN ..  all submitted -> draining  last slices end, OUTPUT
-//                                                   running   TEXT PLAN READY INPUT RUN ..             first fetch: when nothing drains any more
+// Jobs run one after the other, so what a job needs only while it runs exists once, here, and the next job uses it again.
+// On a GPU the next job may begin while the one before it drains: all slices of the draining job are submitted, the last
+// of them are in flight, and then its pictures are read. The next job begins beside it only if its plan can run with what
+// is in place (can_follow in job_phases.c): then nothing is allocated, moved or freed, and the device uses what both jobs
+// share in the order of submission.
+//
+//   job 1   running: TEXT PLAN .. RUN .. all submitted | draining: last slices end, OUTPUT |
+//   job 2                                              | running:  TEXT PLAN READY INPUT RUN ..
+//                                                        job 2 fetches nothing from the device until job 1 has ended
 #ifndef SUMI_ENGINE_ENGINE_H
 #define SUMI_ENGINE_ENGINE_H
 #include "base/platform.h"
@@ -42,7 +50,8 @@
 #include "engine/work.h"
 #include "plan/runner.h"
 
-// Work of this thread that is no slice of a plan. Its times are measured, so that it fits into a host's budget too.
+// Kinds of work that the pump's thread does itself, other than slices of a plan. The times are measured, so that a piece
+// of this work fits into the host program's budget too.
 typedef enum sumi_overhead {
     SUMI_OVERHEAD_LOAD,
     SUMI_OVERHEAD_TEXT,
@@ -61,9 +70,11 @@ struct sumi_engine {
     sumi_runner* runner;
 
     sumi_mutex table;
-    sumi_condition changed; // the work is free, a job was queued, a job has ended, the engine closes
-    // Of the tokenizers, whose scratch jobs and memory queries share. Held while one prompt is split, by who holds the
-    // work or does not; never while holding `table`.
+    // Used with `table`. Signalled when the work becomes free, a job is queued, paused, resumed or ended, a job slot
+    // becomes free, or the pump's thread must end.
+    sumi_condition changed;
+    // Protects the tokenizers: jobs and memory queries share their scratch memory. Locked while one prompt is tokenised,
+    // by a thread that may or may not hold the work; never while holding `table`.
     sumi_mutex text;
     bool has_locks;
 
@@ -72,16 +83,16 @@ struct sumi_engine {
     sumi_pump_state pump;
     sumi_job_table jobs;
 
-    // under `table`
+    // Protected by `table`.
     sumi_model* models;
     sumi_prompt* prompts;
     sumi_lora* loras;
     sumi_external* externals;
     sumi_picture* pictures;
     uint64_t next_serial;
-    sumi_plan_inputs plan_inputs; // as they were when the work was given back last
+    sumi_plan_inputs plan_inputs; // a copy of the inputs of plans, made each time the work is released
 
-    // whoever holds the work
+    // Touched only by the thread that holds the work, except atomic members.
     sumi_kernel_loading kernels;
     sumi_engine_memory memory;
     sumi_device_limit limit;
@@ -91,11 +102,11 @@ struct sumi_engine {
     sumi_frame_budget frame;
     sumi_pace pace;
     sumi_tempo tempo;
-    double overhead_us[SUMI_OVERHEAD_COUNT]; // moving averages, guesses at first
-    uint64_t traced_ns;                      // where the newest span of the device's track ended
+    double overhead_us[SUMI_OVERHEAD_COUNT]; // moving averages of the time of one piece; guesses at first
+    uint64_t traced_ns;                      // end of the newest trace span of the device (steady clock)
 };
 
-// By this thread. For assertions: only checked builds know.
+// Whether the calling thread holds the work. For assertions only: builds without SUMI_CHECKED always return true.
 static inline bool sumi_work_is_held(const sumi_engine* engine)
 {
 #if defined(SUMI_CHECKED)

@@ -42,8 +42,8 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     uint64_t arena = entry->plan.arena_bytes > held_arena ? entry->plan.arena_bytes : held_arena;
     uint64_t scratch = entry->scratch_bytes > held_scratch ? entry->scratch_bytes : held_scratch;
     bool grows = arena > held_arena || scratch > held_scratch;
-    // Under a budget the old blocks go first: both at once, or one job's arena with another's scratch, may be more than
-    // it allows.
+    // Under a memory budget the old blocks are freed before larger ones are allocated. Old and new blocks together, or
+    // the arena of one job with the scratch memory of another, could exceed the budget.
     if (grows && engine->memory.budget_bytes != 0) {
         sumi_engine_release(engine);
         arena = entry->plan.arena_bytes;
@@ -52,7 +52,9 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
         sumi_limit_note(engine, result);
-        // half of it may be new; beside a job that leaves nothing was to be made, and its results are there
+        // The failure may have left the arena grown and the scratch memory not, or the reverse, so both are freed. While
+        // a job drains, its results are in the arena, so the arena must stay; a job that begins beside it needs no new
+        // memory (can_follow in job_phases.c).
         if (engine->jobs.draining == NULL) sumi_engine_release(engine);
         return result;
     }
@@ -86,7 +88,7 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     sumi_work_lock(engine);
     engine->memory.budget_bytes = bytes;
     engine->limit = (sumi_device_limit){0};
-    // a running job keeps what it has until it ends
+    // A running job keeps its memory until it ends.
     if (engine->jobs.running == NULL && engine->jobs.draining == NULL) sumi_engine_trim(engine);
     sumi_work_unlock(engine);
     return sumi_call_end(engine, SUMI_OK, NULL);

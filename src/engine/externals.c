@@ -1,4 +1,4 @@
-// Textures of the host's that pictures go to.
+// Textures of the host program that pictures are copied to.
 #include "engine/externals.h"
 #include "base/assert.h"
 #include "engine/calls.h"
@@ -57,7 +57,7 @@ void sumi_external_free(sumi_external* external)
     sumi_free(&engine->heap, external);
 }
 
-// Jobs that are done and were not fetched keep their other pictures, but have no texture any more.
+// A job that is done but not fetched keeps its other pictures; its target is no longer this texture.
 static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));

@@ -4,13 +4,17 @@
 #include <stdatomic.h>
 #include <sumi.h>
 
+// An imported texture of the host program, and the linear device memory in which a picture waits for the copy into the
+// texture. The host program owns the object and releases it with sumi_external_release; the engine frees objects that are
+// left when it is destroyed. Everything but next, link and is_used is constant after the import.
 struct sumi_external {
     sumi_engine* engine;
-    sumi_external *next, **link;
+    sumi_external *next, **link; // the engine's list (object_list.h); protected by `table`
     sumi_import import;
-    int32_t width, height;
-    atomic_bool is_used; // by a job that was neither fetched nor discarded
+    int32_t width, height; // pixels
+    atomic_bool is_used;   // the target of a job that was neither fetched nor discarded
 };
 
-void sumi_external_free(sumi_external* external); // no job uses it. Holds the work
+// The caller holds the work, and no job uses the texture. Locks `table` for a moment.
+void sumi_external_free(sumi_external* external);
 #endif
