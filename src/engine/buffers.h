@@ -1,8 +1,8 @@
 // Host memory that is kept from job to job, so that a job allocates nothing after warm-up.
 //
-// Each object here belongs to the struct that contains it, and its owner's rules apply: engine.workspace is touched only
-// while the work is held (engine.h), a job slot's blocks only by the slot's current owner (job.h). The functions take no
-// lock and do not wait; they call the host program's allocator.
+// Each object here belongs to the struct that contains it, and its owner's rules apply: engine.workspace is touched
+// only while the work is held (engine.h), a job slot's blocks only by the slot's current owner (job.h). The functions
+// take no lock and do not wait; they call the host program's allocator.
 #ifndef SUMI_ENGINE_BUFFERS_H
 #define SUMI_ENGINE_BUFFERS_H
 #include "base/memory.h"
@@ -37,7 +37,8 @@ typedef struct sumi_temporary {
     size_t used, wanted; // bytes allocated from the block; bytes requested in all
 } sumi_temporary;
 void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_block* block);
-// Grows the block to the size that was requested. A failure to grow is ignored: the next call then uses the parent heap.
+// Grows the block to the size that was requested. A failure to grow is ignored: the next call then uses the parent
+// heap.
 void sumi_temporary_end(sumi_temporary* temporary);
 
 // Memory that a job needs only while it runs. There is one workspace in the engine, for the job that runs, and one in

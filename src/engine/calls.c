@@ -11,8 +11,8 @@ bool sumi_call_is_foreign(const sumi_engine* engine) { return engine->callers.pr
 
 static void keep_error(sumi_engine* engine, sumi_result result, const char* text)
 {
-    // Before the locks exist no thread can ask for the error. In a child process after a fork, the lock may be held by a
-    // thread that exists only in the parent.
+    // Before the locks exist no thread can ask for the error. In a child process after a fork, the lock may be held by
+    // a thread that exists only in the parent.
     if (!engine->has_locks || sumi_call_is_foreign(engine)) return;
     sumi_mutex_lock(&engine->table);
     engine->callers.last_error.result = result;

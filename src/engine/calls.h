@@ -10,8 +10,9 @@
 
 // The threads that are inside the engine, and its newest failure. A part of the engine.
 typedef struct sumi_callers {
-    // Threads on which callbacks of the host program run, as sumi_this_thread() returns them; 0: none. `caller` is inside
-    // a public function that may not be called beside others; `logger` is inside the host program's log callback.
+    // Threads on which callbacks of the host program run, as sumi_this_thread() returns them; 0: none. `caller` is
+    // inside a public function that may not be called beside others; `logger` is inside the host program's log
+    // callback.
     atomic_uintptr_t caller, logger;
     atomic_uintptr_t pump, loader; // the pump's thread, and the thread that loads kernels, while they run
     uint64_t process;              // the process that created the engine; never changes

@@ -98,8 +98,8 @@ void sumi_deadline_begin(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     SUMI_ASSERT(slot->u.plan.batch_count >= 0 && slot->u.plan.run_steps >= 0);
-    // On a processor the measurement of the share begins here. On a GPU it begins with the second step: the first slices
-    // end only after the first step was submitted, so there is nothing to measure before.
+    // On a processor the measurement of the share begins here. On a GPU it begins with the second step: the first
+    // slices end only after the first step was submitted, so there is nothing to measure before.
     engine->pace.begin_ns = engine->runner->functions->finished == NULL ? sumi_clock_ns() : 0;
     engine->pace.work_us = 0.0;
     // The host program's budgets may have become smaller since the last job, so the measured share is limited by them.
@@ -140,9 +140,9 @@ static int32_t fewest_steps(const sumi_plan_job* job)
     return job->run_steps < FEWEST_STEPS ? job->run_steps : FEWEST_STEPS;
 }
 
-// Converts time of this thread's own work (noise, outputs) to the time in which slices are counted. When the host program
-// gives budgets to a GPU, each frame has less time for this thread's own work than for slices, so the time grows by the
-// ratio of the two limits.
+// Converts time of this thread's own work (noise, outputs) to the time in which slices are counted. When the host
+// program gives budgets to a GPU, each frame has less time for this thread's own work than for slices, so the time
+// grows by the ratio of the two limits.
 static double overhead_us_in_frames(const sumi_engine* engine, double us)
 {
     const double factor =
@@ -230,8 +230,8 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* s
                                fewest < left ? fewest : left, left, 1.0);
 }
 
-// Writes a new solver row for evaluation `counter`, whose step leads to the sigma of evaluation `next`. It is needed when
-// `next` is not counter + 1, and for multistep solvers when the step before was longer than in the schedule.
+// Writes a new solver row for evaluation `counter`, whose step leads to the sigma of evaluation `next`. It is needed
+// when `next` is not counter + 1, and for multistep solvers when the step before was longer than in the schedule.
 static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_solver_row* out_row)
 {
     SUMI_ASSERT(counter >= 0 && counter < next && next <= job->evaluation_count);

@@ -4,8 +4,8 @@
 #include "engine/engine.h"
 #include <stdio.h>
 
-// A limit leaves a sixteenth of the memory that sumi could have free, but at most 64 MiB: CUDA graphs, the kernels' local
-// memory and the driver's rounding to pages take some of it, and the use by other programs varies.
+// A limit leaves a sixteenth of the memory that sumi could have free, but at most 64 MiB: CUDA graphs, the kernels'
+// local memory and the driver's rounding to pages take some of it, and the use by other programs varies.
 #define MARGIN_SHARE 16
 #define MOST_MARGIN (64ull << 20)
 
@@ -23,9 +23,9 @@ uint64_t sumi_engine_budget(const sumi_engine* engine)
 
 static double mb(uint64_t bytes) { return 1e-6 * (double)bytes; }
 
-// The bytes that jobs may use: what sumi holds plus what is free, less a margin. The result is rounded down to a multiple
-// of a power of two that is about a hundredth of it, so that a shortage of nearly constant size gives the same limit, and
-// so the same plans, each time.
+// The bytes that jobs may use: what sumi holds plus what is free, less a margin. The result is rounded down to a
+// multiple of a power of two that is about a hundredth of it, so that a shortage of nearly constant size gives the same
+// limit, and so the same plans, each time.
 static uint64_t usable(const sumi_device_room* room)
 {
     const uint64_t all = room->held + room->free, share = all / MARGIN_SHARE;
@@ -119,8 +119,8 @@ bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan)
     return true;
 }
 
-// Removes the limit if the device has as much memory as the job wanted or as the host program's budget allows, or if the
-// free memory is not known. Otherwise raises the limit if the usable memory is more than `worth` bytes: a smaller
+// Removes the limit if the device has as much memory as the job wanted or as the host program's budget allows, or if
+// the free memory is not known. Otherwise raises the limit if the usable memory is more than `worth` bytes: a smaller
 // gain does not justify new plans. Returns false if the limit stays.
 static bool raise_to(sumi_engine* engine, const sumi_device_room* room, uint64_t worth)
 {

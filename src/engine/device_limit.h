@@ -1,17 +1,17 @@
 // A limit on the device memory that jobs may hold, for times when the device has less than they need because other
 // programs use the rest. Such a shortage is noticed only when an allocation fails, and it can end at any time.
 //
-//   a job's allocation fails   sumi_limit_note. The job first evicts weights of other jobs and runs half of its batch at
-//                              a time (job_shortage.h). If that is not enough, sumi_limit_lower sets a limit; the job
-//                              tries again under it, and later jobs keep to it too.
+//   a job's allocation fails   sumi_limit_note. The job first evicts weights of other jobs and runs half of its batch
+//                              at a time (job_shortage.h). If that is not enough, sumi_limit_lower sets a limit; the
+//                              job tries again under it, and later jobs keep to it too.
 //   a job begins               sumi_limit_review: if the device has more memory now, the limit is raised or removed. If
 //                              an allocation then fails again, a limit returns, and the next review comes after 4 jobs,
 //                              then after twice as many each time (at most 256).
 //
-// If the driver allocates the memory, the driver knows how much is free, and at first every job reviews the limit. If the
-// host program's device_allocator does, the free memory cannot be asked for: the limit is then a guess between the bytes
-// that were held and the bytes that were refused, a review takes place every 4 jobs at first, and it removes the limit to
-// see whether the next job succeeds.
+// If the driver allocates the memory, the driver knows how much is free, and at first every job reviews the limit. If
+// the host program's device_allocator does, the free memory cannot be asked for: the limit is then a guess between the
+// bytes that were held and the bytes that were refused, a review takes place every 4 jobs at first, and it removes the
+// limit to see whether the next job succeeds.
 //
 // All functions are called by the thread that holds the work (engine.h). They do nothing on the processor. Changes of
 // the limit are logged.
@@ -20,7 +20,8 @@
 #include "base/result.h"
 #include "plan/runner.h"
 
-// How often one job may lower the limit. Usually each time takes an eighth away, so about a third is left after the last.
+// How often one job may lower the limit. Usually each time takes an eighth away, so about a third is left after the
+// last.
 #define SUMI_MOST_LOWERED 8
 
 // A part of the engine; touched by whoever holds the work.

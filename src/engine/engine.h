@@ -18,11 +18,11 @@
 //           plan of its own, from the copy in plan_inputs.
 // Order of locks: first the work, then table. A thread that holds table never waits for the work.
 //
-// Jobs run one after the other, so what a job needs only while it runs exists once, here, and the next job uses it again.
-// On a GPU the next job may begin while the one before it drains: all slices of the draining job are submitted, the last
-// of them are in flight, and then its pictures are read. The next job begins beside it only if its plan can run with what
-// is in place (can_follow in job_phases.c): then nothing is allocated, moved or freed, and the device uses what both jobs
-// share in the order of submission.
+// Jobs run one after the other, so what a job needs only while it runs exists once, here, and the next job uses it
+// again. On a GPU the next job may begin while the one before it drains: all slices of the draining job are submitted,
+// the last of them are in flight, and then its pictures are read. The next job begins beside it only if its plan can
+// run with what is in place (can_follow in job_phases.c): then nothing is allocated, moved or freed, and the device
+// uses what both jobs share in the order of submission.
 //
 //   job 1   running: TEXT PLAN .. RUN .. all submitted | draining: last slices end, OUTPUT |
 //   job 2                                              | running:  TEXT PLAN READY INPUT RUN ..
@@ -50,8 +50,8 @@
 #include "engine/work.h"
 #include "plan/runner.h"
 
-// Kinds of work that the pump's thread does itself, other than slices of a plan. The times are measured, so that a piece
-// of this work fits into the host program's budget too.
+// Kinds of work that the pump's thread does itself, other than slices of a plan. The times are measured, so that a
+// piece of this work fits into the host program's budget too.
 typedef enum sumi_overhead {
     SUMI_OVERHEAD_LOAD,
     SUMI_OVERHEAD_TEXT,
@@ -73,8 +73,8 @@ struct sumi_engine {
     // Used with `table`. Signalled when the work becomes free, a job is queued, paused, resumed or ended, a job slot
     // becomes free, or the pump's thread must end.
     sumi_condition changed;
-    // Protects the tokenizers: jobs and memory queries share their scratch memory. Locked while one prompt is tokenised,
-    // by a thread that may or may not hold the work; never while holding `table`.
+    // Protects the tokenizers: jobs and memory queries share their scratch memory. Locked while one prompt is
+    // tokenised, by a thread that may or may not hold the work; never while holding `table`.
     sumi_mutex text;
     bool has_locks;
 

@@ -52,9 +52,9 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
         sumi_limit_note(engine, result);
-        // The failure may have left the arena grown and the scratch memory not, or the reverse, so both are freed. While
-        // a job drains, its results are in the arena, so the arena must stay; a job that begins beside it needs no new
-        // memory (can_follow in job_phases.c).
+        // The failure may have left the arena grown and the scratch memory not, or the reverse, so both are freed.
+        // While a job drains, its results are in the arena, so the arena must stay; a job that begins beside it needs
+        // no new memory (can_follow in job_phases.c).
         if (engine->jobs.draining == NULL) sumi_engine_release(engine);
         return result;
     }

@@ -5,8 +5,8 @@
 #include <sumi.h>
 
 // An imported texture of the host program, and the linear device memory in which a picture waits for the copy into the
-// texture. The host program owns the object and releases it with sumi_external_release; the engine frees objects that are
-// left when it is destroyed. Everything but next, link and is_used is constant after the import.
+// texture. The host program owns the object and releases it with sumi_external_release; the engine frees objects that
+// are left when it is destroyed. Everything but next, link and is_used is constant after the import.
 struct sumi_external {
     sumi_engine* engine;
     sumi_external *next, **link; // the engine's list (object_list.h); protected by `table`

@@ -9,12 +9,12 @@ uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
     return engine->frame.most_pending_us < most ? (uint32_t)engine->frame.most_pending_us : most;
 }
 
-// The length of slices for updates with a given budget. A call submits whole slices, so if a budget holds only one or two
-// slices, a large part of it is lost. With slices of an eighth of the budget, a sixteenth is lost on average. Slices
-// below 0.5 ms are used only where the budget holds fewer than four of 0.5 ms, because cutting ops into smaller slices
-// costs more than it saves; slices below 0.25 ms are never used. Measured on an H200: three steps of 1024x1024 pixels,
-// one update per frame of 8 ms. The table shows by how many percent the time was longer than the total work divided by
-// the budget's share of the frame (columns: length of slices, rows: budget in ms):
+// The length of slices for updates with a given budget. A call submits whole slices, so if a budget holds only one or
+// two slices, a large part of it is lost. With slices of an eighth of the budget, a sixteenth is lost on average.
+// Slices below 0.5 ms are used only where the budget holds fewer than four of 0.5 ms, because cutting ops into smaller
+// slices costs more than it saves; they are never halved to less than 0.25 ms. Measured on an H200: three steps of
+// 1024x1024 pixels, one update per frame of 8 ms. The table shows by how many percent the time was longer than the
+// total work divided by the budget's share of the frame (columns: length of slices, rows: budget in ms):
 //
 //     slices of  | 2 ms | 1 ms | 0.5 ms | 0.25 ms
 //     budget 1   |      |   16 |      9 |      -4   %

@@ -1,7 +1,7 @@
 // How long slices and other pieces of work may be, given the host program's budget per frame.
 //
-// The struct is a part of the engine. The functions are called by the thread that holds the work (engine.h); they do not
-// block or fail.
+// The struct is a part of the engine. The functions are called by the thread that holds the work (engine.h); they do
+// not block or fail.
 #ifndef SUMI_ENGINE_FRAME_BUDGET_H
 #define SUMI_ENGINE_FRAME_BUDGET_H
 #include <stdint.h>
@@ -10,13 +10,13 @@
 typedef struct sumi_frame_budget {
     // The most predicted time of slices in flight on a device: the budget of the current call, or SUMI_MOST_PENDING_US.
     double most_pending_us;
-    // On a device, during a call with a budget: the most time of this thread's own work in the call. 0: no budget, or the
-    // backend is the processor.
+    // On a device, during a call with a budget: the most time of this thread's own work in the call. 0: no budget, or
+    // the backend is the processor.
     double most_own_us;
     // Moving average of the budgets of the latest updates. 0: the latest call that worked had no budget.
     double average_us;
-    // The longest slice of plans written from now on: desc.max_slice_us, or a half, a quarter ... of it while budgets are
-    // small.
+    // The longest slice of plans written from now on: desc.max_slice_us, or a half, a quarter ... of it while budgets
+    // are small.
     uint32_t slice_us;
 } sumi_frame_budget;
 
@@ -27,7 +27,7 @@ typedef struct sumi_frame_budget {
 // Called when a call of the host program begins to work. SUMI_FOREVER: a call without a budget. On a device it adapts
 // slice_us to the budget.
 void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us);
-// How long a piece of this thread's own work may take: max_slice_us, or 5 ms where slices are whole ops, but no more than
-// the budget of the current call.
+// How long a piece of this thread's own work may take: max_slice_us, or 5 ms where slices are whole ops, but no more
+// than the budget of the current call.
 uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine);
 #endif

@@ -36,7 +36,7 @@ static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* 
     return SUMI_OK;
 }
 
-// Else nobody reads the negative prompts.
+// Whether guidance is on. If it is off, negative prompts are not used.
 static bool is_guided(const sumi_image_desc* desc) { return desc->guidance != desc->model->info.guidance_off; }
 
 static sumi_result check_image_items(const sumi_image_desc* desc, sumi_error* error)
@@ -167,7 +167,8 @@ static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
     return SUMI_OK;
 }
 
-// What the host computed: NaN would be found in the picture, where it looks like damaged weights.
+// Refuses NaN and infinity in the values that the host program computed. Without this check the job would fail later,
+// and the failure would look like damaged weights.
 static sumi_result check_values(const sumi_image_desc* desc, sumi_error* error)
 {
     const sumi_network_info* info = &desc->model->info;
@@ -248,7 +249,7 @@ static sumi_result check_targets(const sumi_engine* engine, const sumi_image_des
     return SUMI_OK;
 }
 
-// The desc's own references, or those that its first item's prompt keeps.
+// Finds the job's references: those of the desc, or else those that the encoded prompt of the first item keeps.
 static sumi_result find_references(const sumi_image_desc* desc, sumi_references* out, sumi_error* error)
 {
     SUMI_TRY(sumi_references_check(desc->model, desc->references, desc->reference_count, out, error));
@@ -257,6 +258,7 @@ static sumi_result find_references(const sumi_image_desc* desc, sumi_references*
     return SUMI_OK;
 }
 
+// Whether a text can be encoded together with the references.
 static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_references* references, int32_t item,
                                    const char* member, sumi_error* error)
 {
@@ -267,7 +269,8 @@ static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_refer
     return sumi_references_check_vision(desc->model, references, error);
 }
 
-// All prompts of a job, those encoded now and before, see the same references.
+// Refuses prompts that do not have the job's references. Texts are encoded with them; encoded prompts must have been
+// encoded with as many of the same sizes.
 static sumi_result check_image_references(const sumi_image_desc* desc, const sumi_references* references,
                                           sumi_error* error)
 {
@@ -280,7 +283,7 @@ static sumi_result check_image_references(const sumi_image_desc* desc, const sum
         snprintf(member, sizeof member, "items[%d].prompt", (int)i);
         if (item->prompt != NULL) SUMI_TRY(sumi_references_check_prompt(references, item->prompt, member, error));
         else SUMI_TRY(check_encodable(desc, references, i, "text", error));
-        if (!is_guided(desc)) continue; // nobody reads the negative ones
+        if (!is_guided(desc)) continue; // negative prompts are not used
         snprintf(member, sizeof member, "items[%d].negative_prompt", (int)i);
         if (item->negative_prompt != NULL)
             SUMI_TRY(sumi_references_check_prompt(references, item->negative_prompt, member, error));
@@ -338,13 +341,14 @@ void sumi_image_desc_tell_unused(const sumi_engine* engine, const sumi_image_des
                  "items[%d].%s is not used: guidance is %g, which is off for this model; give a larger number", (int)i,
                  item->negative_prompt != NULL ? "negative_prompt" : "negative_text", (double)desc->guidance);
         sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
-        return; // once for a job
+        return; // one warning per job
     }
 }
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
 
-// Items with the same text or the same encoded prompt share one, which is encoded once.
+// Returns the index of a prompt in the job's list, and adds the prompt if it is not there. Items with the same text, or
+// the same encoded prompt, share an entry, so each text is encoded once.
 static int32_t add_prompt(sumi_plan_job* job, const char* text, const sumi_prompt* source)
 {
     SUMI_ASSERT(source != NULL || text != NULL);
@@ -366,7 +370,7 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
         if (desc->targets == NULL) continue;
         sumi_target* target = &job->items[i].target;
         *target = desc->targets[i];
-        // from there into the texture, when it is fetched
+        // The picture is written to this device memory. sumi_fetch_images copies it into the texture.
         if (target->external != NULL) target->device_address = target->external->import.address;
     }
     for (int32_t i = 0; i < desc->item_count && is_guided(desc); i++) {
@@ -376,7 +380,8 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
     }
 }
 
-// Pass 1 measures and leaves the host's pointers where they are; pass 2 replaces them by copies.
+// Packs copies of all arrays of the desc (buffers.h). The measuring pass leaves the pointers to the texts of the host
+// program in place; the second pass replaces them by the copies.
 static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const sumi_references* references,
                        sumi_plan_job* job)
 {
@@ -413,7 +418,7 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const s
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,
                                  sumi_plan_job* job, sumi_error* error)
 {
-    SUMI_ASSERT(job->item_count == 0 && job->prompt_count == 0 && job->lora_count == 0); // zeroed
+    SUMI_ASSERT(job->item_count == 0 && job->prompt_count == 0 && job->lora_count == 0);
     const sumi_network_info* info = &desc->model->info;
     sumi_references references;
     SUMI_TRY(find_references(desc, &references, error));
@@ -457,7 +462,7 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     job->strength = desc->strength;
     job->mask_feather = desc->mask_feather;
     for (int32_t i = 0; i < desc->lora_count; i++) {
-        if (desc->loras[i].scale == 0.0f) continue; // changes nothing
+        if (desc->loras[i].scale == 0.0f) continue; // an adapter with scale 0 has no effect
         job->loras[job->lora_count] = desc->loras[i].lora;
         job->lora_scales[job->lora_count++] = desc->loras[i].scale;
     }

@@ -1,16 +1,21 @@
-// From the host's desc to a plan job: every member is looked at, and everything it points to is copied.
+// From sumi_image_desc to a plan job: every member is checked, and everything that the desc points to is copied.
+//
+// The functions run inside public calls on the thread of the host program. They take no lock except the one of the log;
+// the copy calls the host program's allocator.
 #ifndef SUMI_ENGINE_IMAGE_DESC_H
 #define SUMI_ENGINE_IMAGE_DESC_H
 #include "engine/buffers.h"
 #include "engine/plan_job.h"
 
-// Writes the desc with its size settled: 0 x 0 becomes what follows from the references. SUMI_INVALID_ARGUMENT,
-// SUMI_NOT_SUPPORTED, SUMI_DESC_NOT_INITIALIZED; the text names the member.
+// Checks a desc and copies it to *out_settled. If its size is 0 x 0, out_settled has the size that follows from the
+// references. Failures: SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED, SUMI_DESC_NOT_INITIALIZED; the text names the
+// member.
 sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* desc, sumi_image_desc* out_settled,
                                   sumi_error* error);
-// Tells the log what a desc that passed says in vain: negative prompts without guidance.
+// Logs a warning if a desc that passed the checks has members without effect: negative prompts while guidance is off.
 void sumi_image_desc_tell_unused(const sumi_engine* engine, const sumi_image_desc* desc);
-// Fills a zeroed job from a desc that passed. Arrays go into `lists` and `input`, which must outlive it.
+// Fills a zeroed job from a desc that passed the checks. The arrays are copied into the blocks `lists` and `input`,
+// which the caller owns and which must outlive the job. Fails with SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,
                                  sumi_plan_job* job, sumi_error* error);
 #endif

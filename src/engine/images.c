@@ -1,4 +1,5 @@
-// Image jobs as the host sees them: memory query, submit, fetch, previews, latents, profile.
+// The public functions of image jobs: memory query, submit, fetch, previews, latents, profile. They run on the thread
+// of the host program; job_phases.h is what the job does in between.
 #include "base/assert.h"
 #include "engine/buffers.h"
 #include "engine/calls.h"
@@ -21,10 +22,11 @@
 static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job_predict, sumi_plan_job_step,
                                                sumi_plan_job_stop, sumi_plan_job_drop,    NULL};
 
-// ---- Before ---------------------------------------------------------------------------------------------------------
+// ---- Before the job -------------------------------------------------------------------------------------------------
 
+// The objects of one call of sumi_image_memory. The call owns them and does not hold the work.
 typedef struct memory_query {
-    sumi_heap heap; // what it holds is counted apart from jobs that run meanwhile
+    sumi_heap heap; // a heap of its own, so that its bytes are counted separately from those of jobs that run meanwhile
     sumi_block lists, input;
     sumi_workspace workspace;
     sumi_plan_job job;
@@ -44,7 +46,7 @@ static void release_of_query(void* memory, size_t bytes, void* user_data)
     sumi_free(user_data, memory);
 }
 
-// The way a job goes up to its plan, on objects of its own.
+// Does what a job does up to its plan, on the query's own objects, and reads the sizes from the plan.
 static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
                               sumi_error* error)
 {
@@ -87,7 +89,7 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* aske
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
     sumi_result result = ask_memory(engine, &settled, query, out, error);
-    // also of a form that does not fit, which is the smallest one
+    // If no form of the plan fits the budget, this is what the smallest form needs.
     const uint64_t needed = query->entry.need.device;
     sumi_plan_entry_close(&query->heap, &query->entry);
     sumi_workspace_close(&query->heap, &query->workspace);
@@ -157,7 +159,7 @@ sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc,
     return sumi_call_submit(engine, "sumi_submit_images", submit_images, desc, out_job);
 }
 
-// ---- While it runs --------------------------------------------------------------------------------------------------
+// ---- While the job runs ---------------------------------------------------------------------------------------------
 
 sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity,
                              sumi_image* out_image)
@@ -192,7 +194,9 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
     return result;
 }
 
-// ---- After ----------------------------------------------------------------------------------------------------------
+// ---- After the job --------------------------------------------------------------------------------------------------
+
+// Fills the sumi_image of one item, and copies the picture to the target's host memory if the target has one.
 
 static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
 {
@@ -209,7 +213,7 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
     if (item->target.host_memory == NULL) {
         image->pixels = item->pixels;
         image->handle = item->picture->handle;
-        item->picture = NULL; // the host's from here on
+        item->picture = NULL; // the host program owns the picture from here on
         return;
     }
     unsigned char* to = item->target.host_memory;
@@ -230,7 +234,9 @@ static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* o
             return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures",
                              out_images != NULL ? (int)capacity : 0, (int)plan->item_count);
         }
-        for (int32_t i = 0; i < plan->item_count; i++) { // first what may fail: then nothing has changed
+        // Copies into textures come first, because they can fail: the job is then still complete and can be fetched
+        // again.
+        for (int32_t i = 0; i < plan->item_count; i++) {
             const sumi_external* external = plan->items[i].target.external;
             if (external == NULL) continue;
             SUMI_TRY(engine->runner->functions->show(engine->runner, &external->import, external->width,
@@ -295,7 +301,7 @@ int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_r
     (void)sumi_call_end(engine, result, NULL);
     if (result != SUMI_OK) return 0;
     sumi_profile_row* table = slot->profile;
-    // by insertion: a few dozen rows, and the library's sorts may allocate
+    // An insertion sort: there are a few dozen rows, and the C library's qsort() may allocate.
     for (size_t i = 1; i < slot->profile_count; i++) {
         sumi_profile_row row = table[i];
         size_t at = i;

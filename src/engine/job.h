@@ -1,10 +1,16 @@
-// Jobs: fixed slots, a generation in the id, and a table of functions per kind.
+// Jobs. Each job has a job slot, one of the engine's fixed records, an id, and the table of functions of its kind.
 //
-//   FREE --sumi_job_reserve--> filled by submit --sumi_job_queue--> QUEUED --pump--> RUNNING --> DONE | FAILED | CANCELLED --fetch, discard--> FREE
-//                                                                      ^--- a pause ---'
+//   FREE --sumi_job_reserve--> filled by submit --sumi_job_queue--> QUEUED --pump--> RUNNING --> DONE or FAILED
+//    ^                                                                 ^-- paused, yields --'     or CANCELLED
+//    '------------------------------------------- fetch, discard -----------------------------------------'
 //
-// An id is generation * 8192 + index of the slot. Generations never repeat, so a stale id finds a slot whose id is
-// another one.
+// An id is generation * 8192 + index of the job slot. Generations never repeat, so for a stale id the job slot has
+// another id.
+//
+// "table" and "the work" are the engine's two locks (engine.h). A function with the note "hold `table`" is called by a
+// thread that has locked it; "holds the work" means that the calling thread does. Functions without a note lock `table`
+// themselves for a moment. None of the functions waits for a device, except sumi_job_end, sumi_jobs_cancel and
+// sumi_job_free where `stop` or `drop` do.
 #ifndef SUMI_ENGINE_JOB_H
 #define SUMI_ENGINE_JOB_H
 #include "engine/plan_job.h"
@@ -23,32 +29,37 @@ typedef enum sumi_job_kind {
     SUMI_JOB_KIND_ENCODE
 } sumi_job_kind;
 
-// How a job's step ended. MORE: another one can follow at once. WAITS: nothing can be done before the device has
-// finished something. ASIDE: it gives way, and will begin again (pause.c).
+// What follows a step of a job. MORE: another step can follow at once. WAITS: nothing can be done before the device has
+// finished something. DONE: the job is complete. ASIDE: the job gives way to others and will begin again (pause.c).
 typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SUMI_STEP_ASIDE } sumi_step_end;
 
 typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
-    // Microseconds that the next step will probably take.
+    // Predicted time of the next step, in microseconds. Holds the work.
     double (*predict)(const sumi_engine* engine, const sumi_slot* slot);
-    // One slice of work; sets *out_stage to what it was and *out_end to how it goes on.
+    // Does one piece of work; sets *out_stage to the stage it belongs to and *out_end to what follows. A failure ends
+    // the job. Holds the work.
     sumi_result (*step)(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                         sumi_error* error);
-    // after the last step, whatever the end: gives back what only a running job holds. Holds the work
+    // Releases what only a running job holds. Called once after the last step, whether the job succeeded, failed, was
+    // cancelled or gives way. Holds the work. May block until the device has written the job's pictures.
     void (*stop)(sumi_engine* engine, sumi_slot* slot);
-    // frees the product that nobody fetched; nothing the second time. Of models and adapters: holds the work
+    // Frees the product if it was not fetched. A second call does nothing. For models and adapters: holds the work.
     void (*drop)(sumi_engine* engine, sumi_slot* slot);
-    // Takes out the object that a job which is done has made, for the host. NULL: jobs of this kind make none.
+    // Removes the object that a finished job has made from the job slot and returns it, for the host program. NULL:
+    // jobs of this kind make no object.
     void* (*take)(sumi_slot* slot);
 } sumi_job_functions;
 
 typedef struct sumi_model_job {
-    sumi_network_desc desc; // its texts lie in the slot's input
+    sumi_network_desc desc; // its strings lie in the job slot's block `input`
     sumi_weight_format weights, text_weights;
     sumi_model* product;
-    bool has_begun, is_open, has_reviewed; // reviewed: whether there is memory again on the device
-    int32_t lowered_limits;                // how often its weights had to do with less device memory
-    // a plan of the whole network, written so that its weights go to the device now; NULL: not yet, or over
+    // has_reviewed: the job has checked whether the device has more memory than the current limit (device_limit.h).
+    bool has_begun, is_open, has_reviewed;
+    int32_t lowered_limits; // how often the job has lowered the limit
+    // A plan of the whole network, written to copy the weights to the device while the model loads. NULL: not written
+    // yet, or freed.
     struct sumi_plan_entry* warm;
     uint64_t begin_ns;
 } sumi_model_job;
@@ -58,35 +69,38 @@ typedef struct sumi_lora_job {
     sumi_lora* product;
 } sumi_lora_job;
 
-// What the running job says of itself after a slice; the pump publishes it.
+// What a running job reports after each of its steps. The pump copies it to sumi_slot.status under `table`.
 typedef struct sumi_job_live {
-    int32_t step, step_count;
-    int32_t cut_tokens;
+    int32_t step, step_count; // denoising steps that ended, and all of them
+    int32_t cut_tokens;       // the most tokens by which a text is longer than the model reads
     float progress, seconds_left;
-    double device_us; // of what finished on a device during this step; negative: the step's own time counts
-    const char* doing;
-    int32_t doing_step; // the slice that the processor ran, for traces; NULL: something else
+    double device_us; // time of slices that ended on a device during this job step; negative: this thread's time counts
+    const char* doing;  // for traces: the op of the slice that the processor ran, or "noise"; NULL: anything else
+    int32_t doing_step; // for traces: the denoising step of that slice; -1: none
 } sumi_job_live;
 
+// A job slot. The engine owns all job slots from its creation to its end.
+
 struct sumi_slot {
-    // under `table`
-    uint64_t id; // 0: free
+    // Protected by `table`.
+    uint64_t id; // 0: the job slot is free
     sumi_job_kind kind;
     int32_t priority;
-    uint64_t order, submitted_ns; // of submission
-    sumi_job_status status;       // as poll returns it; NONE while submit fills the slot
-    bool cancel_asked, is_discarded;
-    bool pause_asked; // of a running job: it gives way when it can. A queued one is status.paused
-    bool has_begun;
-    bool is_untold; // in a final state of which the host's completion has not been told
+    uint64_t order, submitted_ns;    // position in the order of submissions; time of submission (steady clock)
+    sumi_job_status status;          // as sumi_job_poll returns it; state NONE while submit fills the job slot
+    bool cancel_asked, is_discarded; // the host program has called sumi_job_cancel; sumi_job_discard
+    bool
+        pause_asked; // the job runs, and the host program has asked to pause it. A queued job has status.paused instead
+    bool has_begun;  // the pump has begun this job at least once
+    bool is_untold;  // the job is in a final state, and the host program's completion callback was not called yet
 
-    // submit, then the pump, then fetch: one at a time
+    // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
-    sumi_model* model; // NULL: needs none any more
-    bool yields;       // pause_asked, as it was before this step
+    sumi_model* model; // NULL: the job has no model, or its model was closed
+    bool yields;       // the job must give way: a copy of pause_asked, made before each step
     sumi_error error;
-    sumi_block lists, input; // what submit copied
-    sumi_block products;     // latents, previews, pictures on their way to the host's memory
+    sumi_block lists, input; // the copies that submit made
+    sumi_block products;     // latents, previews, and pictures until they are copied to memory of the host program
     sumi_profile_row* profile;
     size_t profile_count, profile_capacity;
     sumi_job_live live;
@@ -94,55 +108,65 @@ struct sumi_slot {
     union {
         sumi_model_job model;
         sumi_lora_job lora;
-        sumi_plan_job plan; // prompts, images, encodings
+        sumi_plan_job plan; // jobs of the kinds PROMPT, IMAGES and ENCODE
     } u;
 };
 
-// Everything but the two at the end is under `table`.
+// All jobs of an engine. Everything but running and draining is protected by `table`.
 typedef struct sumi_job_table {
     sumi_slot* slots;
     int32_t slot_count;
-    int32_t* free_slots;
-    int32_t free_count; // a stack: the slot that was freed last has its buffers warm
-    int32_t queued_count;
-    int32_t untold_count; // slots with is_untold
-    bool has_running;     // `running` or `draining` is not NULL: for who may not look at that
+    int32_t*
+        free_slots; // indices of free job slots, a stack: the one freed last is used first, its blocks are allocated
+    int32_t free_count;
+    int32_t queued_count; // jobs that are queued and not paused
+    int32_t untold_count; // jobs with is_untold
+    bool has_running;     // `running` or `draining` is not NULL: a copy for threads that hold `table` but not the work
     uint64_t next_generation, next_order;
-    // whoever holds the work
+    // Touched only by the thread that holds the work.
     sumi_slot* running;
-    sumi_slot* draining; // the job before it, NULL: it has ended. All of its slices are submitted
+    sumi_slot*
+        draining; // the job before `running`: all its slices are submitted, and it has not ended (engine.h). Or NULL
 } sumi_job_table;
 
-// A free slot for submit to fill; poll does not see it yet. SUMI_QUEUE_FULL.
+// Takes a free job slot and clears it, for submit to fill. sumi_job_poll does not find it yet. Fails with
+// SUMI_QUEUE_FULL.
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
                              sumi_slot** out_slot, sumi_error* error);
-// Of the next step of a job that loads: predict, for their tables.
+// The function `predict` of jobs that load models or adapters.
 double sumi_job_predict_load(const sumi_engine* engine, const sumi_slot* slot);
+// Queues a job slot that submit has filled, and wakes threads that wait for jobs.
 void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
-// drops products; the id is stale from here on. Not while holding `table`
+// Drops the products and makes the job slot free; the id is stale from here on. Do not hold `table`. For models and
+// adapters: holds the work.
 void sumi_job_free(sumi_engine* engine, sumi_slot* slot);
 
-sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL when stale; hold `table`
-// For fetches: the slot of a job of this kind in a final state, or the failure. SUMI_STALE_HANDLE, SUMI_WRONG_STATE.
+sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL for a stale job; hold `table`
+// For fetches: finds the job slot of a job of this kind in a final state. Fails with SUMI_STALE_HANDLE, or with
+// SUMI_WRONG_STATE for another kind or a job that has not ended.
 sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot,
                               sumi_error* error);
-// of queued ones: higher priority first, then the older one; hold `table`
+// The order of queued jobs: the higher priority first, then the older job. Hold `table`.
 bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b);
-bool sumi_job_is_final(const sumi_slot* slot); // hold `table`, or own the slot
-// Whether a host may name it: submitted, neither fetched nor discarded. Hold `table`.
+bool sumi_job_is_final(const sumi_slot* slot); // DONE, FAILED or CANCELLED; hold `table`, or own the job slot
+// Whether the host program may use the job's id: the job was submitted, and neither fetched nor discarded. Hold
+// `table`.
 bool sumi_job_is_listed(const sumi_slot* slot);
-// The job goes before the host's completion was told. Hold `table`.
+// The job is freed or discarded, so the completion callback will not be called for it any more. Hold `table`.
 void sumi_job_forget_completion(sumi_engine* engine, sumi_slot* slot);
-bool sumi_job_is_load(const sumi_slot* slot); // of a model or an adapter
-// Moves a job to its final state, frees it when it was discarded, and wakes who waits. Holds the work.
+bool sumi_job_is_load(const sumi_slot* slot); // the job loads a model or an adapter
+// Moves a job to its final state, wakes the threads that wait, and calls the completion callback; a discarded job is
+// freed instead. Holds the work.
 void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error);
-// A running job gives way: it is queued again, or paused. Holds the work.
+// Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. Holds
+// the work.
 void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot);
-// Tells the host's completion of jobs that ended where no callback may be made.
+// Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). Holds the work.
 void sumi_jobs_tell(sumi_engine* engine);
-// Ends jobs from outside of their own steps. Those that have ended, or of another model, adapter or texture, are left
-// alone. NULL: any. Holds the work.
+// Cancels all queued and running jobs that use this model, this adapter or this texture; NULL: any. Jobs that have
+// ended keep their state; if their model is closed, they forget it. Holds the work.
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
                       const sumi_external* external);
-void sumi_slot_close(sumi_engine* engine, sumi_slot* slot); // its buffers, when the engine goes
+// Frees the blocks of a free job slot, when the engine is destroyed. Holds the work.
+void sumi_slot_close(sumi_engine* engine, sumi_slot* slot);
 #endif
