@@ -130,7 +130,8 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
                               sumi_error* error)
 {
     SUMI_ASSERT(out_slot != NULL);
-    sumi_engine* locked = (sumi_engine*)engine; // the lock is not part of what a host sees as the engine's state
+    sumi_engine* locked =
+        (sumi_engine*)engine; // for the host program the engine is const; the lock is not part of that
     sumi_mutex_lock(&locked->table);
     sumi_slot* slot = sumi_job_find(engine, job);
     bool is_final = slot != NULL && sumi_job_is_final(slot), is_right = slot != NULL && slot->kind == kind;
@@ -151,9 +152,9 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
     return SUMI_OK;
 }
 
-// ---- The end --------------------------------------------------------------------------------------------------------
+// ---- Ending a job ---------------------------------------------------------------------------------------------------
 
-// What the host's completion is told of a job, which may be fetched or gone by then.
+// The arguments of the completion callback, copied because another thread may fetch or discard the job before the call.
 typedef struct ended_job {
     sumi_job job;
     sumi_job_state state;
@@ -195,7 +196,8 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
         else engine->jobs.draining = NULL;
     }
     const bool has_running = engine->jobs.running != NULL || engine->jobs.draining != NULL;
-    // here, where the work is held: half a model may have weights on a device
+    // Dropped now and not at the fetch, because the work is held now: a partly loaded model may have weights on a
+    // device.
     if (state != SUMI_JOB_DONE) slot->functions->drop(engine, slot);
     slot->error = *error;
     if (slot->error.result != SUMI_OK && slot->error.text[0] == '\0') {
@@ -233,7 +235,7 @@ void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot)
     slot->status.state = SUMI_JOB_QUEUED;
     slot->status.stage = SUMI_STAGE_WAIT;
     slot->status.pending_us = 0.0f;
-    slot->status.paused = slot->pause_asked; // it may have been resumed meanwhile
+    slot->status.paused = slot->pause_asked; // false if the job was resumed meanwhile: then it is only queued
     slot->pause_asked = false;
     engine->jobs.queued_count += !slot->status.paused;
     sumi_condition_broadcast(&engine->changed);
@@ -272,7 +274,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
                            || (external != NULL && !uses_external(slot, external));
         const bool is_pending =
             !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
-        // ours from here on: sumi_job_cancel ends queued jobs itself, from any thread
+        // sumi_job_cancel ends queued jobs itself, from any thread. In state RUNNING it leaves the job to this thread.
         if (is_pending && slot->status.state == SUMI_JOB_QUEUED) {
             slot->status.state = SUMI_JOB_RUNNING;
             engine->jobs.queued_count -= !slot->status.paused;

@@ -1,4 +1,5 @@
-// What a host asks of a job, whatever its kind: its status, to cancel, to pause, to go first, to forget it.
+// Public functions for jobs of any kind: status, cancel, pause, priority, list, discard. They run on any thread of the
+// host program. All but sumi_job_discard lock `table` for a moment and never wait for the work.
 #include "base/assert.h"
 #include "engine/calls.h"
 #include "engine/engine.h"
@@ -8,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Hold `table`.
+// How many jobs come before a queued job: those that run, and the queued ones that are not paused and are before it in
+// the order. Hold `table`.
 static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && slot->status.state == SUMI_JOB_QUEUED);
@@ -40,8 +42,8 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
     return status;
 }
 
-// A queued job has taken nothing yet and ends here, where no callback may be made; a running one ends when the pump comes
-// to it.
+// A queued job holds nothing of the runner's, so it ends here. Callbacks may not be called here, so the completion
+// callback follows later (is_untold). A running job ends when the pump next looks at cancel_asked. Hold `table`.
 static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !sumi_job_is_final(slot));
@@ -104,7 +106,7 @@ sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t pri
     return is_queued ? SUMI_OK : SUMI_WRONG_STATE;
 }
 
-// Whether a list of jobs names `a` before `b`.
+// The order of sumi_job_list: running jobs, then queued ones, then those that have ended. Hold `table`.
 static bool is_listed_before(const sumi_slot* a, const sumi_slot* b)
 {
     const bool is_a_queued = a->status.state == SUMI_JOB_QUEUED, is_b_queued = b->status.state == SUMI_JOB_QUEUED;
@@ -120,7 +122,7 @@ int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity
     const int32_t room = into == NULL ? 0 : capacity;
     int32_t count = 0, written = 0;
     sumi_mutex_lock(&engine->table);
-    // Each goes to its place among those before it, so that nothing but the caller's memory is needed.
+    // An insertion sort into the caller's array, so that no other memory is needed.
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
         const sumi_slot* slot = &engine->jobs.slots[i];
         if (!sumi_job_is_listed(slot)) continue;
@@ -151,18 +153,18 @@ static void discard(sumi_engine* engine, sumi_job job)
         frees = sumi_job_is_final(slot);
         has_weights = sumi_job_is_load(slot);
         sumi_job_forget_completion(engine, slot);
-        slot->is_discarded = true; // from here on the id is stale, and a thread of ours may free the slot
+        slot->is_discarded = true; // from here on the id is stale, and the pump's thread may free the job slot
     }
     sumi_mutex_unlock(&engine->table);
     if (slot == NULL) return;
-    if (frees && has_weights) { // taken off a device while nothing else is done there
+    if (frees && has_weights) { // weights are freed on the device, which only a thread that holds the work may do
         sumi_work_lock(engine);
         sumi_job_free(engine, slot);
         sumi_work_unlock(engine);
     } else if (frees) {
         sumi_job_free(engine, slot);
     } else if (engine->desc.pump == SUMI_PUMP_UPDATE) {
-        // Between two updates nothing runs, so the slot is free at once.
+        // No other thread runs slices in this mode, so the job ends and the job slot becomes free in this call.
         sumi_work_lock(engine);
         if (engine->jobs.running == slot || engine->jobs.draining == slot) {
             sumi_error cancelled = {SUMI_CANCELLED, "discarded while it ran"};

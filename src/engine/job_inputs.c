@@ -10,7 +10,7 @@
 #include "pictures/masks.h"
 #include <string.h>
 
-// Of what reserve_mask takes.
+// Bytes of the two blocks that reserve_mask reserves.
 static uint64_t mask_value_bytes(const sumi_plan_job* job)
 {
     return sumi_plan_job_latent_size(job) * sizeof(float) + 2 * (uint64_t)job->width * (uint64_t)job->height;
@@ -43,8 +43,8 @@ static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_valu
     engine->runner->functions->write(engine->runner, &job->entry->plan, value, offset, data, bytes);
 }
 
-// Activations are float32 or bfloat16, as the runner likes; the engine's side is always float32. Conversion goes
-// through the workspace.
+// Writes float32 values to a value of activations, from element `first` on. The runner decides whether activations are
+// float32 or bfloat16; values are converted to bfloat16 in the workspace.
 static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
                                      const float* data, size_t count, sumi_error* error)
 {
@@ -61,7 +61,7 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
     return SUMI_OK;
 }
 
-// Token ids of the prompts that the plan encodes, and the steps' times and factors.
+// Writes the token ids of the prompts that the plan encodes, and the times and solver rows of all evaluations.
 static void write_ids_and_steps(sumi_engine* engine, const sumi_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
@@ -72,7 +72,9 @@ static void write_ids_and_steps(sumi_engine* engine, const sumi_slot* slot)
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
             sumi_pipeline_rows ids = pipeline->ids[p][e];
             if (prompt->text == NULL || ids.value.id == 0) continue;
-            const int32_t skipped = prompt->token_count[e] - ids.count; // they are the first prompt's
+            // The prompt's first tokens are missing here if they are equal to those of the first prompt: the plan
+            // computes shared tokens once (shared_tokens in job_request.c).
+            const int32_t skipped = prompt->token_count[e] - ids.count;
             const int32_t* from =
                 sumi_plan_job_ids(&engine->workspace, slot->model, job, job->plan_prompts[p], e) + skipped;
             write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
@@ -85,7 +87,7 @@ static void write_ids_and_steps(sumi_engine* engine, const sumi_slot* slot)
     write_value(engine, job, pipeline->solver, 0, job->rows, count * sizeof *job->rows);
 }
 
-// The next piece of the features of the prompts that were encoded before.
+// Writes the next piece of the features of prompts that the host program gave encoded.
 static sumi_result write_features(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
                                   sumi_error* error)
 {
@@ -112,7 +114,8 @@ static sumi_result write_features(sumi_engine* engine, const sumi_slot* slot, su
     return SUMI_OK;
 }
 
-// A piece of the start: latents at once, an image over several slices.
+// Writes the next piece of the start: start latents in one piece, a start image over several pieces, because of its
+// resize.
 static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
@@ -131,17 +134,17 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     const uint64_t bytes = (uint64_t)job->width * (uint64_t)job->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
     SUMI_TRY(
-        // of the right size: allocates nothing
+        // The picture has the right size already, so this allocates nothing.
         sumi_pixels_to_rgb(&engine->heap, &picture, job->width, job->height, engine->workspace.values.data, error));
     write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
     return SUMI_OK;
 }
 
-// The mask in full size and what becomes of it lie in the workspace until the last piece.
+// The mask and what is computed from it. They lie in the workspace until the last piece of the mask is written.
 typedef struct mask_blocks {
-    float* latent;
-    uint8_t *mask, *opacity;
-    uint16_t* distances; // NULL: no feather
+    float* latent;           // the mask in the latents' size
+    uint8_t *mask, *opacity; // the mask and the opacity in the picture's size
+    uint16_t* distances;     // distances to the mask's edge, in the picture's size; NULL: no feather
 } mask_blocks;
 
 static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, mask_blocks* out, sumi_error* error)
@@ -160,12 +163,14 @@ static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, m
     return SUMI_OK;
 }
 
-// The mask as the solver reads it. out_done: it is written, and in `blocks`.
+// Writes the mask in the latents' size, as the solver reads it, over one or more pieces. With *out_done the mask is
+// also in the workspace, where reserve_mask finds it.
 static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     sumi_pixels picture = job->mask;
     *out_done = true;
-    // alpha counts in a mask, and takes the way through premultiplied colours in one go
+    // The alpha channel of a mask is used, so colours must be premultiplied before the resize. sumi_pixels_to_mask does
+    // that in one piece; masks without alpha are resized here in several pieces.
     if (job->mask.channel_count != 4) {
         const sumi_resize_args resize = {&job->mask, job->width, job->height, SUMI_FILTER_LANCZOS};
         SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
@@ -185,7 +190,11 @@ static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bo
     return result;
 }
 
-#define DISTANCE_PIXELS 500000 // of a piece: about two milliseconds
+#define DISTANCE_PIXELS 500000 // pixels per piece: about two milliseconds
+
+// Writes the next piece of the mask: first the latent mask, then, if the start image is put back over the result
+// (opacity), the distances downward, the distances upward, and the opacity. job->mask_rows counts the rows of both
+// passes over the distances.
 
 static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
@@ -218,10 +227,10 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     return SUMI_OK;
 }
 
-// What is made of a reference, one after the other: references.h.
+// The pieces of a reference, in this order: see references.h.
 typedef enum reference_stage { FOR_AUTOENCODER, BEFORE_VISION, FOR_VISION, REFERENCE_STAGES } reference_stage;
 
-// A piece of a resize, and with the last one the picture in RGB, in `block` of the workspace.
+// Does the next piece of a resize. With *out_done the result is in `block` of the workspace: RGB, 3 bytes per pixel.
 static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, const sumi_resize_args* args,
                                     sumi_block* block, bool* out_done, sumi_error* error)
 {
@@ -230,12 +239,12 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference picture", error));
-    // of the right size: allocates nothing
+    // The picture has the right size already, so this allocates nothing.
     return sumi_pixels_to_rgb(&engine->heap, &picture, args->width, args->height, block->data, error);
 }
 
-// A piece of what is made of a reference. The picture for the autoencoder and the one before the vision tower lie in the
-// same block; where they are of one size they are one.
+// Does the next piece of one stage of a reference. The picture for the autoencoder and the picture before the vision
+// tower use the same block; if both have the same size, the first is used for both.
 static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
                                    bool* out_done, sumi_error* error)
 {
@@ -247,7 +256,7 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     sumi_workspace* workspace = &engine->workspace;
     const sumi_value vision = pipeline->vision_pixels[index];
     *out_done = true;
-    if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded
+    if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
     if (stage == FOR_AUTOENCODER) {
         const sumi_resize_args args = {&reference->source, read.width, read.height, SUMI_FILTER_LANCZOS};
         SUMI_TRY(resize_reference(engine, job, &args, &workspace->first, out_done, error));
@@ -271,7 +280,7 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     return SUMI_OK;
 }
 
-// The pieces of INPUT: texts, the start, the mask, then the stages of each reference.
+// job->cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each reference.
 #define FIRST_REFERENCE_PIECE 3
 
 sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
@@ -293,26 +302,28 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_slot* slot, bool
 
 // ---- Noise ----------------------------------------------------------------------------------------------------------
 
-#define NOISE_VALUES (16 * 1024)     // a piece: some dozen microseconds
-#define NOISE_VALUES_CUDA (2 * 1024) // sines in double precision
+// Values per piece of noise; a piece takes a few dozen microseconds. The noise of torch on CUDA needs sines in double
+// precision, so its pieces are smaller.
+#define NOISE_VALUES (16 * 1024)
+#define NOISE_VALUES_CUDA (2 * 1024)
 
 static size_t noise_piece(const sumi_plan_job* job)
 {
     const size_t count = sumi_plan_job_latent_values(job),
                  part = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
-    // a call's last values are drawn in another way when they are no multiple of 16
+    // If the number of values is not a multiple of 16, torch draws the last values of a call differently, so such noise
+    // is drawn in one piece.
     return count % 16 != 0 || part > count ? count : part;
 }
 
-// of an item
 size_t sumi_plan_job_noise_values(const sumi_plan_job* job)
 {
     return sumi_plan_job_latent_values(job)
          * ((sumi_plan_job_draws_posterior(job) ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0));
 }
 
-// A piece of one item's noise. One generator: the posterior's noise first, the main noise second, as the reference
-// draws them. Each item has its own, seeded with its own seed.
+// Each item has its own generator, seeded with the item's seed. The generator draws the posterior's noise first and the
+// main noise second, in the order of the reference.
 sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(job->cursor >= 0 && job->cursor < job->batch_count);

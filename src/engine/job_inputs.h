@@ -1,19 +1,23 @@
-// What a job writes into the arena: ids, features, the start picture, the mask, references and noise, in pieces.
+// What a job writes into the arena before and while it runs: token ids, features, the start image, the mask, references
+// and noise. Each call does one piece, short enough for a frame's budget.
+//
+// Functions that take an engine are called by the thread that holds the work (engine.h), for the job that runs. Writes
+// on a GPU block only if the runner's ring buffer for inputs is full. Failures: SUMI_OUT_OF_HOST_MEMORY.
 #ifndef SUMI_ENGINE_JOB_INPUTS_H
 #define SUMI_ENGINE_JOB_INPUTS_H
 #include "engine/plan_job.h"
 
 struct sumi_slot;
 
-// Bytes of the workspace that its start picture, its mask and its noise pass through, at most.
+// The most bytes of the workspace that the job's start image, mask and noise use. Any thread.
 uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job);
-// The next piece of INPUT: texts, the start, the mask, references.
+// Does the next piece of phase INPUT: texts, the start, the mask, references. *out_done: it was the last.
 sumi_result sumi_plan_job_write_input(sumi_engine* engine, struct sumi_slot* slot, bool* out_done, sumi_error* error);
 
-// Values of an item's noise, the posterior's included; 0: it has none.
+// How many noise values one item needs, the posterior's included; 0: none. Any thread.
 size_t sumi_plan_job_noise_values(const sumi_plan_job* job);
-// A piece of the noise of the item at job->cursor.
+// Draws and writes the next piece of the noise of batch item job->cursor. *out_done: it was the item's last.
 sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error);
-// Of this thread's time, for an item's noise.
+// Predicted time of the pump's thread for the noise of one item, in microseconds.
 double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job);
 #endif
