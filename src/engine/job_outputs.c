@@ -44,7 +44,7 @@ static void pack_products(sumi_packer* packer, sumi_plan_job* job)
 
 uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
 {
-    sumi_plan_job measured = *job; // the pointers that packing sets are NULL while it measures, so nothing is lost
+    sumi_plan_job measured = *job; // a copy, because packing sets pointers of the job, to NULL while it measures
     sumi_packer packer = {NULL, 0};
     if (job->goal == SUMI_GOAL_IMAGES && job->items == NULL) return 0;
     pack_products(&packer, &measured);
@@ -71,7 +71,7 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_slot* slot,
 
     for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
         sumi_job_item* item = &job->items[i];
-        // there: this is the second try
+        // A picture is there already if the job has returned to phase PLAN, for its next batch or after a shortage.
         if (item->target.host_memory != NULL || sumi_job_item_stays_on_device(item) || item->picture != NULL) continue;
         SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
         item->pixels = item->picture->pixels;
@@ -93,7 +93,7 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_slot* slot,
     return SUMI_OK;
 }
 
-// ---- Behind the last slice ------------------------------------------------------------------------------------------
+// ---- Submitted after the last slice ---------------------------------------------------------------------------------
 
 static void read_plan_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
                             void* into, uint64_t bytes)
@@ -110,7 +110,8 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
     return runner->fetch(engine->runner, &job->entry->plan, value, error);
 }
 
-// Whether a device makes four channels of an item's three: the processor would take longer for that than for the copy.
+// Whether the device converts an item's picture from three channels to four. On the processor the conversion would take
+// longer than the copy from the device.
 static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
 {
     const sumi_format format = item->target.format;
@@ -118,7 +119,8 @@ static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* ite
         && (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8);
 }
 
-// Where the four channels lie: over the item's activations, which nobody reads after the bytes were made of them.
+// The byte offset of an item's four-channel picture in the plan's value `picture`. It overwrites the item's
+// activations, which are not read after the value `bytes` was computed from them.
 static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
 {
     SUMI_ASSERT(item >= job->batch_begin && item < job->batch_begin + job->batch_count);
@@ -126,8 +128,8 @@ static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
          * (uint64_t)job->entry->plan.activation_bytes;
 }
 
-// Pictures in formats that the plan does not write, and pictures that the host wants on the device: behind the last
-// slice.
+// Submits conversions of pictures to formats that the plan does not write, and copies of pictures to device memory of
+// the host program.
 sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
 {
     SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
@@ -157,7 +159,6 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
     return SUMI_OK;
 }
 
-// What read_output will read, on its way behind the last slice.
 sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
@@ -181,7 +182,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
     return has_picture ? sumi_plan_job_fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
 }
 
-// The preview buffer that nobody reads is filled, then the two change places.
+// Fills the preview buffer that sumi_job_preview does not read, then exchanges the two buffers under `table`.
 sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -193,7 +194,7 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_slot* slot, 
     const float* rgb = engine->workspace.values.data;
     read_plan_value(engine, job, job->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
     const int32_t back = 1 - job->preview_front;
-    // those of other batches stay
+    // The previews of items in other batches are kept.
     if (job->batch_count < job->item_count)
         memcpy(job->previews[back], job->previews[job->preview_front], (size_t)job->item_count * size * 4);
     unsigned char* to = job->previews[back] + (size_t)job->batch_begin * size * 4;
@@ -208,7 +209,8 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_slot* slot, 
 
 // ---- After the run --------------------------------------------------------------------------------------------------
 
-// In pieces that stay in the first cache between the copy and the conversion.
+// Reads activations as float32, from element `first` on. bfloat16 is read and converted in pieces of 8 KiB, which stay
+// in the L1 cache between the copy and the conversion.
 static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
                              float* into, size_t count)
 {
@@ -236,13 +238,14 @@ static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t ite
     if (format == SUMI_FORMAT_RGB8) {
         read_plan_value(engine, job, pipeline->bytes, first, pixels, count * 3);
     } else if (format == SUMI_FORMAT_RGB32F) {
-        float* values = (float*)(void*)pixels; // in a block of ours, aligned
+        float* values = (float*)(void*)pixels; // aligned: `pixels` is memory of sumi
         read_activations(engine, job, pipeline->picture, first, values, count * 3);
         for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
     } else if (widens_on_device(engine, &job->items[item])) {
         read_plan_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
     } else {
-        // into the last three quarters, then spread from the front: the reader stays ahead of the writer
+        // The RGB bytes are read into the last three quarters of the rows, then widened to four channels from the
+        // front. The read position stays ahead of the write position.
         const unsigned char* rgb = pixels + count;
         read_plan_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
         for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
@@ -253,7 +256,8 @@ static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t ite
     }
 }
 
-// The same into the picture, whose rows are one behind the other: with bottom_up the last one first.
+// Reads rows [row, row + row_count) to their places in the item's picture in host memory. Its rows have no gaps; with
+// bottom_up the last row comes first.
 static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
 {
     SUMI_ASSERT(item >= job->batch_begin && item < job->batch_begin + job->batch_count);
@@ -277,7 +281,7 @@ static sumi_result check_finite(const float* values, size_t count, const char* w
                      what);
 }
 
-// The next piece of the features that were encoded.
+// Reads the next piece of the encoded features into the prompt object.
 static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
@@ -300,6 +304,8 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
     return SUMI_OK;
 }
 
+// Reads an item's latents. For the first item of a batch of pictures it also reads the plan's count of values that are
+// not finite, which covers the whole batch.
 static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t index, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
@@ -325,7 +331,8 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
     return SUMI_OK;
 }
 
-// a piece: some dozen microseconds of copying, three times that where the processor converts
+// Pixels per piece of output. Copying a piece takes a few dozen microseconds, and three times as long where the
+// processor converts the format.
 #define OUTPUT_PIXELS (32 * 1024)
 
 static int32_t output_rows(const sumi_plan_job* job)

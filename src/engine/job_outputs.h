@@ -1,28 +1,35 @@
-// What a job reads from the arena: previews, features, latents and pictures; and the memory that they wait in.
+// What a job reads from the arena: previews, features, latents and pictures; and the host memory in which they wait for
+// the fetch.
+//
+// Functions that take an engine are called by the thread that holds the work (engine.h). None of them waits for the
+// device: reads take place after the slices and copies have ended. Failures: SUMI_OUT_OF_HOST_MEMORY, SUMI_NOT_FINITE,
+// failures of the device.
 #ifndef SUMI_ENGINE_JOB_OUTPUTS_H
 #define SUMI_ENGINE_JOB_OUTPUTS_H
 #include "engine/plan_job.h"
 
 struct sumi_slot;
 
-int32_t sumi_format_bytes(sumi_format format); // of a pixel; 0: no such format
-// Bytes of the things a finished job keeps until its fetch: latents, previews, pictures.
+int32_t sumi_format_bytes(sumi_format format); // bytes per pixel; 0: no such format. Any thread
+// Bytes of host memory for the latents, previews and pictures that a finished job keeps until its fetch. Any thread.
 uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);
-// Takes the memory for them.
+// Reserves that memory; for prompt jobs it creates the prompt object.
 sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, struct sumi_slot* slot, sumi_error* error);
 
-// Copies of a value to the host, behind what was submitted. Nothing to do on the processor.
+// Submits a copy of a value to host memory, after the slices submitted so far. Does nothing on the processor.
 sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value,
                                       sumi_error* error);
-// Behind the last slice: pictures to where the host wants them on the device, and the copies that read_output reads.
+// Both are called when the last slice was submitted. The first submits the copies of pictures to device memory of the
+// host program, and the format conversions on the device. The second submits the copies to host memory that
+// sumi_plan_job_read_output reads.
 sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error);
 sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error);
-// A preview that has been fetched: what sumi_job_preview shows from now on.
+// Called when a preview has arrived in host memory: converts it for sumi_job_preview. Locks `table` for a moment.
 sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, struct sumi_slot* slot, sumi_error* error);
 
-// The next piece of OUTPUT.
+// Does the next piece of phase OUTPUT. *out_done: it was the last.
 sumi_result sumi_plan_job_read_output(sumi_engine* engine, const struct sumi_slot* slot, sumi_plan_job* job,
                                       bool* out_done, sumi_error* error);
-// Of this thread's time for an item's picture, the longest among its items.
+// Predicted time of the pump's thread for the output of one item, in microseconds: the longest of the job's items.
 double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job);
 #endif

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
+// Finds or writes the plan, for fewer steps if the deadline requires it.
 static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -33,7 +34,8 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     job->has_reviewed = true;
     if (engine->runner->functions->set_budget != NULL)
         engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
-    const bool is_new = job->batch_begin == 0 && job->kept_at == 0; // otherwise the steps are settled
+    // The number of steps is decided with the first batch, and not again when a paused job goes on.
+    const bool is_new = job->batch_begin == 0 && job->kept_at == 0;
     if (is_new) job->settled_steps = job->step_count;
     SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request,
                                    error));
@@ -64,7 +66,8 @@ static sumi_result reserve_memory(sumi_engine* engine, sumi_slot* slot, sumi_err
     return SUMI_OK;
 }
 
-// Weights and graphs, a piece at a time; nothing to do on the processor.
+// Does the next piece of copying weights and making graphs (nothing on the processor). After the last piece the run
+// begins.
 static sumi_result prepare_device(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
@@ -85,7 +88,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_slot* slot, bool* ou
     return SUMI_OK;
 }
 
-// After some of the items: whether there are others.
+// Called when a batch has ended. If items are left, sets up the next batch, returns to phase PLAN and returns true.
 static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
@@ -95,20 +98,21 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
     const int32_t left = job->item_count - job->batch_begin;
     if (left <= 0) return false;
     if (job->batch_count > left) job->batch_count = left;
-    engine->runs.current = (sumi_run){.entry = NULL}; // its plan may go
+    engine->runs.current = (sumi_run){.entry = NULL}; // the plan cache may now drop the batch's plan
     job->entry = NULL;
     sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
     return true;
 }
 
-// Whether a job may take its plan beside the one that drains: it is there, and the device has all of it.
+// Whether the job may take its plan while another job drains: the plan is in the cache, and the device has everything
+// that the plan needs.
 static bool can_follow(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && engine->jobs.draining != NULL);
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_request request;
     sumi_error none = {SUMI_OK, {0}};
-    // a deadline may mean a plan that is not there yet
+    // With a deadline the job may need another plan, for fewer steps.
     if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false;
     if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none)
         != SUMI_OK)
@@ -116,11 +120,13 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
     if (entry == NULL) return false;
     const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed > 0 || entry->tile_latent > 0);
-    if (is_cut_short && !job->has_reviewed) return false; // once nothing runs, it asks whether there is more memory
+    // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
+    // whether the device has more memory again.
+    if (is_cut_short && !job->has_reviewed) return false;
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
-// Once per job, when the tokens of all its texts are known.
+// Logs a warning if a text was cut off. Called when the tokens of all the job's texts are known.
 static void tell_cut_tokens(sumi_engine* engine, sumi_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
@@ -159,12 +165,13 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
-        // Slices of a cancelled job, or of one that drains: their plan, weights and arena are not ours to change yet.
+        // Slices of a job that drains or was cancelled may be in flight. Until they end, this job must not change the
+        // arena, weights or plans that they use.
         if (engine->jobs.draining != NULL ? !can_follow(engine, slot) : !sumi_run_is_idle(engine)) {
             *out_end = SUMI_STEP_WAITS;
             return SUMI_OK;
         }
-        // a millisecond or two each
+        // Each of the two pieces takes a millisecond or two.
         result = job->cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
         if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
         if (job->cursor++ == 0) return SUMI_OK;
@@ -188,9 +195,9 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         }
         return SUMI_OK;
     case SUMI_PHASE_OUTPUT:
-        *out_stage = SUMI_STAGE_TRANSFER; // the last slice was over when the copies behind it were
+        *out_stage = SUMI_STAGE_TRANSFER; // the copies that follow the last slice have ended too
         SUMI_TRY(sumi_plan_job_read_output(engine, slot, job, &is_over, error));
-        // reading may have failed, and cannot say so
+        // Reads from the runner report no failure, so the device is checked here.
         if (engine->runner->functions->health != NULL)
             SUMI_TRY(engine->runner->functions->health(engine->runner, error));
         if (is_over && job->goal == SUMI_GOAL_IMAGES) sumi_deadline_end(engine, slot);
@@ -217,11 +224,12 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
 void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && (slot == engine->jobs.running || slot == engine->jobs.draining));
-    // after a job's end nothing of ours touches the host's memory
+    // After a job's end the device must not write to memory of the host program. This blocks until its copies have
+    // ended.
     if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner);
     slot->u.plan.is_publishing = false;
     if (slot == engine->jobs.draining) {
-        engine->runs.draining.entry = NULL; // its slices are still in order before others
+        engine->runs.draining.entry = NULL; // slices still in flight stay in runs.draining until they are reported
     } else {
         engine->runs.current = (sumi_run){.entry = NULL};
     }
@@ -233,7 +241,8 @@ void sumi_plan_job_claim(sumi_plan_job* job, bool is_used)
 {
     for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
         if (job->items[i].target.external != NULL) atomic_store(&job->items[i].target.external->is_used, is_used);
-        if (!is_used) job->items[i].target.external = NULL; // it may go before the slot does
+        // The host program may release the texture while the job slot still exists.
+        if (!is_used) job->items[i].target.external = NULL;
     }
 }
 

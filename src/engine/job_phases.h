@@ -1,17 +1,27 @@
-// How a job that runs a plan goes on, a piece at a time:
+// The phases of a job that runs a plan. Each call of sumi_plan_job_step does one piece of the current phase:
 //
-//   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> READY (weights, graphs; a GPU) -> INPUT -> RUN (slices of the plan, noise) -> OUTPUT (some rows a slice)
-//                                 ^------ a device without memory for the whole batch: some of its items at a time, from PLAN to OUTPUT ------'
+//   TEXT     tokenises one prompt per step
+//   PLAN     makes the schedule and the plan, reserves the arena   <---------.
+//   READY    on a GPU: copies weights to the device, makes graphs            |
+//   INPUT    writes the inputs into the arena                                |  the next batch, if the device does not
+//   RUN      submits and collects slices of the plan, draws noise            |  have the memory for all items at once
+//   OUTPUT   reads a few rows of pictures per step                 ----------'
+//
+// All functions are called by the thread that holds the work (engine.h), except sumi_plan_job_drop for jobs that have
+// ended and sumi_plan_job_claim(job, true), which run on the thread of the host program that fetches or submits.
+// sumi_plan_job_stop blocks until the device has written the job's pictures to device memory of the host program; the
+// others do not wait for the device.
 #ifndef SUMI_ENGINE_JOB_PHASES_H
 #define SUMI_ENGINE_JOB_PHASES_H
 #include "engine/job.h"
 
-// As members of sumi_job_functions, for prompts, images and encodings.
+// The members of sumi_job_functions (job.h) for prompt, image and encoding jobs.
 double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot);
 sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                sumi_error* error);
 void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot);
 
-void sumi_plan_job_claim(sumi_plan_job* job, bool is_used); // the externals of its targets
+// Marks the textures of the job's targets as used by a job, or as not used any more.
+void sumi_plan_job_claim(sumi_plan_job* job, bool is_used);
 #endif

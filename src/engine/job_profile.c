@@ -5,7 +5,8 @@
 #include "engine/run.h"
 #include <string.h>
 
-// "layers.3.attention.qkv" of any layer is "attention.qkv"; other numbers between dots go too.
+// Writes an op's label without a leading "layers." and without the numbers between dots, so that all layers have the
+// same name: "layers.3.attention.qkv" becomes "attention.qkv".
 static void plain_label(const char* label, char* out, size_t out_bytes)
 {
     SUMI_ASSERT(out_bytes > 0);
@@ -17,7 +18,7 @@ static void plain_label(const char* label, char* out, size_t out_bytes)
         bool starts = at == label || at[-1] == '.', is_number = starts && end > at && *end == '.';
         if (is_number) {
             at = end + 1;
-            label = at; // what follows starts again
+            label = at; // a number right after this one is removed too
             continue;
         }
         out[used++] = *at++;

@@ -1,10 +1,12 @@
-// What sumi_job_profile shows: the time of ops of the same name, all layers together.
+// The table that sumi_job_profile returns: the time of all ops with the same name, summed over the layers. The table
+// belongs to the job slot.
 #ifndef SUMI_ENGINE_JOB_PROFILE_H
 #define SUMI_ENGINE_JOB_PROFILE_H
 #include "engine/job.h"
 #include "engine/run.h"
 
-// Adds a slice that has ended to the row of its stage and its op's name.
+// Adds a slice that has ended to the table's row for its stage and its op's name. The caller holds the work (engine.h).
+// Fails with SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step,
                                        sumi_error* error);
 #endif
