@@ -44,7 +44,8 @@ typedef struct sumi_job_functions {
     // Releases what only a running job holds. Called once after the last step, whether the job succeeded, failed, was
     // cancelled or gives way. Holds the work. May block until the device has written the job's pictures.
     void (*stop)(sumi_engine* engine, sumi_slot* slot);
-    // Frees the product if it was not fetched. A second call does nothing. For models and adapters: holds the work.
+    // Frees the product if it was not fetched. A second call does nothing. Holds the work if the job slot may still
+    // have a model or an adapter.
     void (*drop)(sumi_engine* engine, sumi_slot* slot);
     // Removes the object that a finished job has made from the job slot and returns it, for the host program. NULL:
     // jobs of this kind make no object.
@@ -137,8 +138,8 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
 double sumi_job_predict_load(const sumi_engine* engine, const sumi_slot* slot);
 // Queues a job slot that submit has filled, and wakes threads that wait for jobs.
 void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
-// Drops the products and makes the job slot free; the id is stale from here on. Do not hold `table`. For models and
-// adapters: holds the work.
+// Drops the products and makes the job slot free; the id is stale from here on. Do not hold `table`. Holds the work if
+// the job slot may still have a model or an adapter.
 void sumi_job_free(sumi_engine* engine, sumi_slot* slot);
 
 sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL for a stale job; hold `table`

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-// The most ids that a prompt of the job has: of its text, and of the pictures in it.
+// The most token ids that a prompt of the job can have: those of its text and those of the references.
 static int32_t most_ids(const sumi_model* model, const sumi_plan_job* job)
 {
     return model->info.max_prompt_tokens + sumi_references_tokens(&job->references);
@@ -30,7 +30,8 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
 {
     SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
     const int32_t encoder_count = model->info.text_encoder_count, most = most_ids(model, job);
-    // the same for every prompt, so nothing moves
+    // The size is the same for every prompt of the job, so the block grows at most with the first one and keeps its
+    // content.
     uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t);
     SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
     sumi_job_prompt* p = &job->prompts[prompt];
@@ -46,7 +47,7 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
     p->cut_tokens = 0;
     sumi_mutex_lock(&model->engine->text);
     for (int32_t e = 0; p->text != NULL && e < encoder_count && result == SUMI_OK; e++) {
-        // pictures stand among the ids of the first encoder
+        // Only the ids of the first encoder have places for the references.
         result = sumi_network_tokenise_pictures(model->network, e, &text,
                                                 sumi_plan_job_ids(workspace, model, job, prompt, e), most,
                                                 &p->token_count[e], e == 0 ? p->picture_row : rows, error);
@@ -56,11 +57,12 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
     return result;
 }
 
-// A float that stands for a decimal number: 0.2f is 0.200000003, and the reference compares with 0.2.
+// The decimal number that a float was written as, rounded to 6 digits after the point. 0.2f is 0.200000003, but the
+// reference compares with 0.2.
 static double as_written(float value) { return floor((double)value * 1e6 + 0.5) / 1e6; }
 
-// The reference works in model time t = 1 - sigma, by way of 1000 sigma in float32, and turns guidance off while t >
-// cfg_truncation.
+// The guidance at a sigma. The reference computes with the model time t = 1 - sigma, where 1000 * sigma is rounded to
+// float32 in between, and turns guidance off while t > cfg_truncation.
 static float guidance_at(const sumi_plan_job* job, float sigma)
 {
     const float timestep = 1000.0f * sigma;
@@ -80,10 +82,12 @@ typedef struct request_tables {
     int32_t* plan_prompts;
 } request_tables;
 
+// Packs the tables of a plan request (buffers.h): the same code measures and fills in the addresses.
 static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
 {
     SUMI_ASSERT(step_count >= 0 && job->prompt_count >= 0 && job->item_count >= 0);
-    const uint64_t most = (uint64_t)sumi_solver_most_rows(job->solver) * (uint64_t)step_count; // evaluations
+    // the most evaluations
+    const uint64_t most = (uint64_t)sumi_solver_most_rows(job->solver) * (uint64_t)step_count;
     out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
     out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
     out->rows = sumi_pack(packer, NULL, most * sizeof *out->rows);
@@ -94,6 +98,7 @@ static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t s
     out->plan_prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->plan_prompts);
 }
 
+// Returns the index of a prompt of the job in the plan's list of prompts, and adds it if it is not there.
 static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt)
 {
     SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count && job->plan_prompt_count <= job->prompt_count);
@@ -104,8 +109,8 @@ static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt
     return job->plan_prompt_count++;
 }
 
-// The batch's items and the prompts that they use, positive ones first; of all items those are all, in their own
-// order.
+// Lists the batch's items and the prompts that they use: first the positive prompts, then, with guidance, the negative
+// ones. If the batch is the whole job, these are all the job's prompts in the job's order.
 static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tables* tables, sumi_pipeline_request* p)
 {
     SUMI_ASSERT(job->batch_begin >= 0 && job->batch_count >= 1
@@ -114,7 +119,7 @@ static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tab
     job->plan_prompt_count = 0;
     for (int32_t i = 0; i < job->batch_count; i++)
         tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
-    for (int32_t i = 0; i < job->batch_count && is_guided; i++) { // nobody reads the negative ones otherwise
+    for (int32_t i = 0; i < job->batch_count && is_guided; i++) { // without guidance negative prompts are not used
         if (items[i].negative >= 0)
             tables->items[i].negative = add_plan_prompt(job, tables->plan_prompts, items[i].negative);
     }
@@ -122,7 +127,7 @@ static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tab
     p->item_count = job->batch_count;
 }
 
-// The model's own schedule, or the static shift that the job asks for instead.
+// Writes step_count + 1 sigmas: the model's own schedule, or the static shift that the job asks for.
 static sumi_result write_sigmas(const sumi_network_info* info, const sumi_plan_job* job, int32_t step_count,
                                 float* sigmas, sumi_error* error)
 {
@@ -132,7 +137,8 @@ static sumi_result write_sigmas(const sumi_network_info* info, const sumi_plan_j
     return sumi_schedule_write(job->shift > 0.0f ? &asked : &info->sigmas, tokens, step_count, sigmas, error);
 }
 
-// Sigmas, solver rows, guidance: fills the tables and what the pipeline must know of them.
+// Fills the tables of sigmas, solver rows, guidance and times, and the members of the pipeline request that depend on
+// them.
 static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
                                   const request_tables* tables, sumi_pipeline_request* p, sumi_error* error)
 {
@@ -161,14 +167,16 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
     job->evaluation_count = count;
     p->evaluation_count = count;
     p->guided = is_guided ? tables->guided : NULL;
-    p->guidance_rule = is_guided ? job->guidance_rule : SUMI_GUIDANCE_PLAIN; // unguided plans are one plan
+    // Without guidance the rule and the norm limit have no effect. Fixed values let all such jobs share one plan.
+    p->guidance_rule = is_guided ? job->guidance_rule : SUMI_GUIDANCE_PLAIN;
     p->norm_limit = is_guided ? job->norm_limit : 0.0f;
     sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
     choose_prompts(job, is_guided, tables, p);
     return SUMI_OK;
 }
 
-// Of each reference the sizes that the plan has a use for, so that plans without that use are one plan.
+// Lists the sizes of each reference. Sizes that the plan does not use are 0, so that jobs that differ only in them
+// share one plan.
 static void list_references(const sumi_plan_job* job, bool encodes_text, sumi_pipeline_request* p,
                             sumi_pipeline_reference* list)
 {
@@ -189,7 +197,8 @@ static void list_references(const sumi_plan_job* job, bool encodes_text, sumi_pi
     p->reference_count = job->references.count;
 }
 
-// What the plan may compute once for all of its prompts: as much as pays, if their ids agree so far.
+// The number of first tokens that the plan computes once for all its prompts. It is the number for which this pays off,
+// or 0 if the prompts' ids differ within these tokens.
 static int32_t shared_tokens(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
                              const sumi_pipeline_request* request, int32_t encoder)
 {

@@ -1,16 +1,22 @@
-// From what a job asks for to the request of its plan.
+// From a job's members to the request for its plan (plan_key.h).
+//
+// A job calls these functions while it runs, on the thread that holds the work, with the engine's heap and workspace. A
+// memory query (images.c) calls them without the work, with its own heap, workspace and job. Failures:
+// SUMI_OUT_OF_HOST_MEMORY, SUMI_INVALID_ARGUMENT.
 #ifndef SUMI_ENGINE_JOB_REQUEST_H
 #define SUMI_ENGINE_JOB_REQUEST_H
 #include "engine/buffers.h"
 #include "engine/plan_job.h"
 
-// The two halves of the way to a plan, which the memory query goes too: token ids of one prompt into the workspace, then
-// the request for `step_count` steps.
+// Tokenises one prompt of the job into workspace->ids. Blocks while another thread uses the tokenizers (the lock
+// engine.text).
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                    int32_t prompt, sumi_error* error);
+// Writes the request for a plan of `step_count` steps, after all prompts were tokenised. The request and the job then
+// point into workspace->tables, and are valid until the next call.
 sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                   int32_t step_count, sumi_plan_request* out_request, sumi_error* error);
-// Where the ids of a prompt lie in the workspace, as one of the model's encoders reads them.
+// The token ids of a prompt for one of the model's text encoders, in workspace->ids.
 int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
                            int32_t prompt, int32_t encoder);
 #endif

@@ -8,8 +8,10 @@
 #include "engine/plan_job.h"
 #include <stdio.h>
 
-#define MOST_EVICTIONS 2 // what other jobs read once, then what their steps read
+// The first eviction removes weights that other plans read only once per job, the second those that their steps read.
+#define MOST_EVICTIONS 2
 
+// Evicts weights that the job's plan does not use. False: there are none left, or all evictions were made.
 static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 {
     if (job->evictions == MOST_EVICTIONS || job->entry == NULL) return false;
@@ -22,17 +24,18 @@ static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_count > 1);
-    sumi_plan_job_forget_kept(engine, job); // it is of other items than the next batch's
+    sumi_plan_job_forget_kept(engine, job); // states that a pause kept belong to a batch with other items
     char text[160];
     job->batch_count = (job->batch_count + 1) / 2;
-    sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
+    sumi_engine_release(engine); // the next arena is smaller, and weights may need the memory
     snprintf(text, sizeof text,
              "the device has no memory left for the batch: trying again with %d of its %d pictures at a time",
              (int)job->batch_count, (int)job->item_count);
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }
 
-// More than all the ways below together: two evictions, six halves, one raise, the smallest form, and the lowered limits.
+// A bound that is never reached: more than all tries below together, which are 2 evictions, 6 halvings, 1 raised limit,
+// 1 smallest form, and SUMI_MOST_LOWERED lowered limits.
 #define MOST_TRIES 32
 
 bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)

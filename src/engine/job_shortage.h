@@ -1,12 +1,22 @@
-// What a job does when the device has less memory than was thought (device_limit.h).
+// What a job does when the device has less memory than its plan needs (device_limit.h).
 #ifndef SUMI_ENGINE_JOB_SHORTAGE_H
 #define SUMI_ENGINE_JOB_SHORTAGE_H
 #include "engine/plan_job.h"
 
-// After a failure in PLAN or READY: true when the job is back in PLAN and is worth another try, with *error cleared.
+// Called after a failure in phase PLAN or READY. True: the job is back in phase PLAN, must be tried again, and *error
+// is cleared. False: the job fails with `result`; that is so for every result but SUMI_OUT_OF_DEVICE_MEMORY.
 //
-// Weights that this job does not use go first; then half of the pictures are run at a time; then a limit streams weights
-// in every step and has the VAE work in tiles; then the job fails. A plan that the limit, and not the device, has refused
-// first asks whether there is more by now, and in the end may have what its smallest form needs.
+// If an allocation on the device failed, each call does the first of these that is left:
+//   1. While the batch has several items: evict weights that the job does not use, twice at most.
+//   2. While the batch has several items: run half as many items at a time.
+//   3. Lower the device limit, so that weights are streamed in every step and the VAE works in tiles.
+//   4. Fail, and remove the limit.
+// If the plan did not fit into the limit, so that no allocation was tried:
+//   1. Once, and only if this job has not lowered the limit: raise it, if the device has more memory now.
+//   2. While the batch has several items: run half as many items at a time.
+//   3. Once: raise the limit to what the smallest form of the plan needs.
+//   4. Fail, and remove the limit.
+//
+// The caller holds the work (engine.h). Blocks until slices in flight have ended.
 bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error);
 #endif

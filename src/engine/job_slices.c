@@ -11,8 +11,8 @@
 #include "engine/run.h"
 #include "engine/trace.h"
 
-// Which denoising step a slice is of, whether it ends that, whether a preview follows: noted before the slice goes, for
-// the tables may be the next job's when it is over.
+// Fills in which denoising step a slice belongs to, whether it ends the step, and whether a preview follows. This
+// happens before the slice is submitted: when it ends, the tables in the workspace may be those of the next job.
 static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
 {
     step->denoising_step = -1;
@@ -21,7 +21,7 @@ static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
     SUMI_ASSERT(e >= 0 && e < job->evaluation_count && of >= 0 && of < job->run_steps);
     step->denoising_step = of;
     if (!step->ends_iteration) return;
-    // the first half of a two-stage solver's step
+    // The first of two evaluations of a step does not end the step.
     if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return;
     step->ends_step = true;
     step->shows = job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
@@ -32,7 +32,7 @@ static sumi_run* run_of(sumi_engine* engine, const sumi_slot* slot)
     return slot == engine->jobs.draining ? &engine->runs.draining : &engine->runs.current;
 }
 
-// What follows from a slice that has ended.
+// Updates the job after a slice has ended: profile, step, preview, progress, time left.
 static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run* run, const sumi_run_step* step,
                               sumi_error* error)
 {
@@ -43,7 +43,7 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
         job->preview_is_coming = false;
     }
-    // a prompt is no item
+    // Prompt jobs have no items: item_count is 0.
     const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1;
     const double share = job->batch_count > 0 ? job->batch_count / all : 1.0,
                  later = 1.0 - share - job->batch_begin / all;
@@ -52,13 +52,13 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
     slot->live.seconds_left =
         (float)((left + (left + done) * later / share + job->item_count * sumi_plan_job_output_us(engine, job)) * 1e-6);
     const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
-    // steps will be left out
+    // The job will leave out steps to end before its deadline.
     if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left)
         slot->live.seconds_left = (float)until_deadline;
     return SUMI_OK;
 }
 
-// Looks after the slices that have ended.
+// Collects all slices that have ended. *out_over: the last slice of the run is among them.
 static sumi_result collect_slices(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                   bool* out_over, sumi_error* error)
 {
@@ -84,6 +84,8 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_slot* slot, sumi_sta
     return SUMI_OK;
 }
 
+// Submits a slice. If a preview follows, also submits the preview's copy to host memory; after the last slice, the
+// copies of the products.
 static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_step* step, sumi_error* error)
 {
     SUMI_ASSERT(!job->preview_is_coming || !step->shows);
@@ -94,17 +96,19 @@ static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const s
     }
     if (!step->ends_run) return SUMI_OK;
     if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(sumi_plan_job_publish_pictures(engine, job, error));
-    return sumi_plan_job_fetch_products(engine, job, error); // behind them: when these are over, those are
+    return sumi_plan_job_fetch_products(engine, job,
+                                        error); // last: when these copies have ended, publications have too
 }
 
-// Noise is drawn while the device works on what comes before the first section that reads it.
+// Whether noise of the batch is still to be drawn. It is drawn while the device works on the sections before the first
+// one that reads noise.
 static bool lacks_noise(const sumi_plan_job* job)
 {
     return sumi_plan_job_noise_values(job) > 0 && job->cursor < job->batch_count;
 }
 
-// pieces of noise behind slices: they wait in the runner's ring of inputs, and a write that finds it full would wait
-// for the slices
+// The most pieces of noise that are written while slices are in flight. Writes wait in the runner's ring buffer for
+// inputs until earlier slices have ended; a write that finds the ring buffer full would block.
 #define MOST_BESIDE 16
 
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
@@ -118,6 +122,7 @@ bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
     return run->section >= run->entry->noise_section || !sumi_run_has_room(engine);
 }
 
+// Draws a piece of noise on this thread, usually while slices are in flight.
 static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -129,7 +134,8 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
     SUMI_TRY(sumi_plan_job_write_noise(engine, job, &is_over, error));
     const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
     engine->overhead_us[SUMI_OVERHEAD_NOISE] = 0.5 * (engine->overhead_us[SUMI_OVERHEAD_NOISE] + us);
-    // on the processor the whole step is counted
+    // With a device, only device time is counted for this job step, so the time of this thread is added here. On the
+    // processor the time of the whole job step is counted (pump.c).
     if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
     else sumi_deadline_note(engine, us);
     slot->live.doing = "noise";
@@ -170,7 +176,8 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool hol
         sumi_deadline_adapt(engine, slot);
         sumi_run_step next = sumi_run_next(engine);
         note_denoising_step(job, &next);
-        // What is fetched lies where the results of the job that drains lie.
+        // Copies to host memory use the same staging memory as the results of the job that drains, so none may be
+        // submitted until that job has ended.
         const bool may_fetch = engine->jobs.draining == NULL && !job->preview_is_coming;
         if (may_fetch || (!next.shows && !(next.ends_run && engine->jobs.draining != NULL))) {
             if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0)

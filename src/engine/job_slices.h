@@ -1,14 +1,19 @@
-// The phase RUN of a job: slices are submitted and collected, and noise is drawn meanwhile.
+// Phase RUN of a job: slices are submitted and collected, and noise is drawn meanwhile.
+//
+// The functions are called by the thread that holds the work (engine.h), for the running or the draining job. On the
+// processor a slice is computed inside the call; on a GPU none of the functions waits for the device.
 #ifndef SUMI_ENGINE_JOB_SLICES_H
 #define SUMI_ENGINE_JOB_SLICES_H
 #include "engine/job.h"
 
-// One step of RUN. Looks after what a device has finished, which makes room, and submits one slice unless the job holds
-// back, or draws a piece of noise. `holds`: it submits nothing for now, for it is about to give way.
+// Does one step of phase RUN: collects the slices that have ended, then either draws a piece of noise or submits one
+// slice. `holds`: the job is about to give way to others (pause.h) and submits nothing. *out_over: all slices have
+// ended.
 sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool holds, sumi_stage* out_stage,
                                   sumi_step_end* out_end, bool* out_over, sumi_error* error);
-// RUN: the next step is a piece of noise, not a slice
+// Whether the next step of phase RUN draws a piece of noise. False in all other phases.
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot);
-// Whether it only waits for slices to end: the next job may begin. Never on the processor.
+// Whether all slices of the running job are submitted, so that it may drain while the next job begins. False on the
+// processor.
 bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_slot* slot);
 #endif
