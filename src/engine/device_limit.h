@@ -49,5 +49,5 @@ bool sumi_limit_raise(sumi_engine* engine);
 // more than is available. False: the limit stays.
 bool sumi_limit_try_least(sumi_engine* engine);
 void sumi_limit_review(sumi_engine* engine);  // called when a job begins and nothing runs
-void sumi_limit_confirm(sumi_engine* engine); // called when an image job got all its memory: a raised limit is right
+void sumi_limit_confirm(sumi_engine* engine); // called when an image job got all its memory: a raised limit stays
 #endif

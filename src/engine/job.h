@@ -75,13 +75,14 @@ typedef struct sumi_job_live {
     int32_t step, step_count; // denoising steps that ended, and all of them
     int32_t cut_tokens;       // the most tokens by which a text is longer than the model reads
     float progress, seconds_left;
-    double device_us; // time of slices that ended on a device during this job step; negative: this thread's time counts
+    // Microseconds of slices that ended on a device during this step of the job. Negative: this was no step of phase
+    // RUN on a device, so the time of the pump's thread is counted instead.
+    double device_us;
     const char* doing;  // for traces: the op of the slice that the processor ran, or "noise"; NULL: anything else
     int32_t doing_step; // for traces: the denoising step of that slice; -1: none
 } sumi_job_live;
 
-// A job slot. The engine owns all job slots from its creation to its end.
-
+// A job slot. The engine owns all job slots from its creation to its destruction.
 struct sumi_slot {
     // Protected by `table`.
     uint64_t id; // 0: the job slot is free
@@ -90,10 +91,10 @@ struct sumi_slot {
     uint64_t order, submitted_ns;    // position in the order of submissions; time of submission (steady clock)
     sumi_job_status status;          // as sumi_job_poll returns it; state NONE while submit fills the job slot
     bool cancel_asked, is_discarded; // the host program has called sumi_job_cancel; sumi_job_discard
-    bool
-        pause_asked; // the job runs, and the host program has asked to pause it. A queued job has status.paused instead
-    bool has_begun;  // the pump has begun this job at least once
-    bool is_untold;  // the job is in a final state, and the host program's completion callback was not called yet
+    // The job runs, and the host program has asked to pause it. A queued job has status.paused instead.
+    bool pause_asked;
+    bool has_begun; // the pump has begun this job at least once
+    bool is_untold; // the job is in a final state, and the host program's completion callback was not called yet
 
     // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
@@ -117,8 +118,8 @@ struct sumi_slot {
 typedef struct sumi_job_table {
     sumi_slot* slots;
     int32_t slot_count;
-    int32_t*
-        free_slots; // indices of free job slots, a stack: the one freed last is used first, its blocks are allocated
+    // Indices of free job slots. A stack: the job slot freed last is used first, so that its blocks are used again.
+    int32_t* free_slots;
     int32_t free_count;
     int32_t queued_count; // jobs that are queued and not paused
     int32_t untold_count; // jobs with is_untold
@@ -126,8 +127,8 @@ typedef struct sumi_job_table {
     uint64_t next_generation, next_order;
     // Touched only by the thread that holds the work.
     sumi_slot* running;
-    sumi_slot*
-        draining; // the job before `running`: all its slices are submitted, and it has not ended (engine.h). Or NULL
+    // The job before `running`: all its slices are submitted, and it has not ended (engine.h). NULL: none.
+    sumi_slot* draining;
 } sumi_job_table;
 
 // Takes a free job slot and clears it, for submit to fill. sumi_job_poll does not find it yet. Fails with
