@@ -221,6 +221,8 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* s
         step_us *= 0.5;
         end_us *= 0.5;
     } else {
+        // The margin (deadline.h): the end takes as long as it hardly ever exceeds, and this step and the next one may
+        // each take longer than predicted.
         end_us = work->end.known * sumi_accuracy_most_times(&engine->pace.end, FIRST_DEVIATION)
                + work->end.guessed * sumi_accuracy_most_times(&engine->pace.guess, FIRST_GUESS_DEVIATION)
                + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;

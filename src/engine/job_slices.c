@@ -24,6 +24,7 @@ static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
     // The first of two evaluations of a step does not end the step.
     if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return;
     step->ends_step = true;
+    // A preview follows if a multiple of preview_every lies among the steps that end here, those left out included.
     step->shows = job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
 }
 
@@ -43,6 +44,7 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
         job->preview_is_coming = false;
     }
+    // Progress over all batches: `share` is this batch's share of the items, `later` that of the batches after it.
     // Prompt jobs have no items: item_count is 0.
     const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1;
     const double share = job->batch_count > 0 ? job->batch_count / all : 1.0,
@@ -96,8 +98,8 @@ static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const s
     }
     if (!step->ends_run) return SUMI_OK;
     if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(sumi_plan_job_publish_pictures(engine, job, error));
-    return sumi_plan_job_fetch_products(engine, job,
-                                        error); // last: when these copies have ended, publications have too
+    // Submitted last, so that publications have ended when these copies have.
+    return sumi_plan_job_fetch_products(engine, job, error);
 }
 
 // Whether noise of the batch is still to be drawn. It is drawn while the device works on the sections before the first
@@ -166,6 +168,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool hol
         return is_device ? runner->health(engine->runner, error) : SUMI_OK;
     }
     const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->entry->noise_section;
+    // A job that goes on after a pause writes its kept states back before its first evaluation (pause.h).
     const bool restores = slot != engine->jobs.draining && !needs_noise && sumi_plan_job_restores(engine, job);
     if (!*out_over && restores && run->pending_count == 0) {
         sumi_plan_job_restore(engine, job);
