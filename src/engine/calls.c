@@ -67,8 +67,8 @@ static bool is_inside(sumi_engine* engine, uintptr_t thread)
 
 sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
 {
-    sumi_engine* engine =
-        (sumi_engine*)asked; // for the host program the engine is const; `callers` is not part of that
+    // The engine is const for the host program. `callers` is not part of that.
+    sumi_engine* engine = (sumi_engine*)asked;
     const uintptr_t thread = sumi_this_thread();
     const bool is_foreign = sumi_call_is_foreign(engine);
     SUMI_ASSERT(thread != 0 && function != NULL);

@@ -130,8 +130,8 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
                               sumi_error* error)
 {
     SUMI_ASSERT(out_slot != NULL);
-    sumi_engine* locked =
-        (sumi_engine*)engine; // for the host program the engine is const; the lock is not part of that
+    // The engine is const for the host program. The lock is not part of that.
+    sumi_engine* locked = (sumi_engine*)engine;
     sumi_mutex_lock(&locked->table);
     sumi_slot* slot = sumi_job_find(engine, job);
     bool is_final = slot != NULL && sumi_job_is_final(slot), is_right = slot != NULL && slot->kind == kind;
