@@ -28,14 +28,6 @@ static inline unsigned char* read_whole(const char* path, size_t* out_bytes)
     return data;
 }
 
-// A tight copy, so that the address sanitizer sees a read of one byte too many.
-static inline unsigned char* tight(const void* data, size_t bytes)
-{
-    unsigned char* copy = malloc(bytes > 0 ? bytes : 1);
-    if (bytes > 0) { memcpy(copy, data, bytes); }
-    return copy;
-}
-
 // A decoded, terminated string of a JSON text, in one of a few rotating buffers.
 static inline const char* text_of(const sumi_json_text* text)
 {

@@ -6,6 +6,7 @@
 //
 // Last line of every program: "<name>: N passed, N failed, N skipped". A skip always says why. A program that ran
 // nothing, or a filter that no test's name holds, counts as a failure. --list in the filter's place prints the names.
+// A test that takes 5 seconds or more prints how long it took.
 #ifndef SUMI_TEST_H
 #define SUMI_TEST_H
 #include <math.h>
@@ -14,11 +15,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int t_passed, t_failed, t_skipped, t_errors, t_matching;
 static bool t_skip_now, t_lists;
 // t_wanted: the filter of the command line, which a program may lay aside for a while
 static const char *t_filter, *t_wanted, *t_program;
+
+static inline double t_seconds(void)
+{
+    struct timespec now;
+    (void)timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 #define TEST(name) static void test_##name(void)
 #define TEST_BEGIN(argc, argv)                                                                                         \
@@ -31,7 +40,10 @@ static const char *t_filter, *t_wanted, *t_program;
         if (t_filter && !strstr(#name, t_filter)) break;                                                               \
         t_errors = 0;                                                                                                  \
         t_skip_now = false;                                                                                            \
+        const double t_begin = t_seconds();                                                                            \
         test_##name();                                                                                                 \
+        const double t_taken = t_seconds() - t_begin;                                                                  \
+        if (t_taken >= 5.0) printf("%s took %.0f s\n", #name, t_taken);                                                \
         if (t_skip_now && !t_errors) t_skipped++;                                                                      \
         else if (t_errors) t_failed++, printf("FAILED: %s\n", #name);                                                  \
         else t_passed++;                                                                                               \
@@ -67,6 +79,14 @@ static const char *t_filter, *t_wanted, *t_program;
         if (!(fabs(t_got - t_want) <= (absolute) + (relative)*fabs(t_want)) && t_errors++ < 8)                         \
             printf("  %s:%d: %s is %.9g, want %.9g\n", __FILE__, __LINE__, #got, t_got, t_want);                       \
     } while (0)
+// A copy in a block of exactly its size, so that the address sanitizer sees a read of one byte too many. The caller
+// frees it.
+static inline void* exact_copy(const void* data, size_t bytes)
+{
+    unsigned char* copy = malloc(bytes > 0 ? bytes : 1);
+    if (bytes > 0) memcpy(copy, data, bytes);
+    return copy;
+}
 #define SKIP(why)                                                                                                      \
     do {                                                                                                               \
         printf("skip: %s: %s\n", __func__, why);                                                                       \

@@ -118,7 +118,7 @@ TEST(rows_equal_single_values_at_any_length_and_alignment)
         for (size_t count = 0; count <= 67; count++) {
             float into[68];
             into[count] = 77.0f;
-            unsigned char* row = tight(source + offset, count * 2);
+            unsigned char* row = exact_copy(source + offset, count * 2);
             sumi_dtype_to_float(SUMI_DTYPE_F16, row, into, count);
             for (size_t i = 0; i < count; i++) {
                 uint16_t bits;

@@ -623,8 +623,7 @@ TEST(malformed_saved_prompts_are_refused)
     sumi_prompt_save(prompt, saved, bytes);
     sumi_prompt* loaded = NULL;
     for (size_t cut = 0; cut < bytes; cut += cut < 600 ? 1 : 97) {
-        unsigned char* exact = malloc(cut + 1); // so that reading past the end is seen
-        memcpy(exact, saved, cut);
+        unsigned char* exact = exact_copy(saved, cut);
         sumi_result result = sumi_prompt_load(model, exact, cut, &loaded);
         CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_FILE_TRUNCATED);
         CHECK(loaded == NULL);

@@ -6,7 +6,7 @@
 
 static bool walks(const char* text, size_t bytes)
 {
-    unsigned char* copy = tight(text, bytes);
+    unsigned char* copy = exact_copy(text, bytes);
     sumi_json json;
     sumi_error error = {0};
     sumi_json_begin(&json, copy, bytes, &error);

@@ -191,7 +191,7 @@ static void run_manifest(const char* folder, bool wrapped, int want_count)
         size_t file_bytes;
         unsigned char* file = read_whole(path, &file_bytes);
         CHECK(file != NULL);
-        unsigned char* copy = tight(file, file_bytes);
+        unsigned char* copy = exact_copy(file, file_bytes);
         error = (sumi_error){0};
         sumi_tensor_set_init(&set, &s_heap, NULL);
         const sumi_result again = file_bytes >= 4 && memcmp(copy, "GGUF", 4) == 0
@@ -329,7 +329,7 @@ TEST(gguf_offsets_are_held_against_the_place_of_the_data)
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         unsigned char file[128];
         make_gguf(file, s_cases[i].offset);
-        unsigned char* copy = tight(file, (size_t)s_cases[i].bytes);
+        unsigned char* copy = exact_copy(file, (size_t)s_cases[i].bytes);
         sumi_tensor_set set = {0};
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &s_heap, NULL);
@@ -357,7 +357,7 @@ TEST(every_truncation_of_a_file_is_survived)
         unsigned char* file = read_whole(path, &bytes);
         CHECK(file != NULL);
         for (size_t n = 0; file != NULL && n < bytes; n++) {
-            unsigned char* copy = tight(file, n);
+            unsigned char* copy = exact_copy(file, n);
             sumi_tensor_set set = {0};
             sumi_error error = {0};
             sumi_tensor_set_init(&set, &s_heap, NULL);

@@ -141,12 +141,11 @@ TEST(every_truncated_file_is_refused)
     for (size_t i = 0; i < 2; i++) {
         size_t whole = strlen(s_files[i]);
         for (size_t bytes = 0; bytes < whole; bytes++) {
-            char* tight = malloc(bytes != 0 ? bytes : 1);
-            memcpy(tight, s_files[i], bytes);
+            char* copy = exact_copy(s_files[i], bytes);
             sumi_error error = {0};
-            CHECK(load_bytes(&s_heap, tight, bytes, &error) == NULL);
+            CHECK(load_bytes(&s_heap, copy, bytes, &error) == NULL);
             CHECK_NUMBER(error.result, SUMI_FILE_MALFORMED);
-            free(tight);
+            free(copy);
         }
     }
 }
@@ -236,10 +235,9 @@ static void put_small_bpe(model_writer* w)
 static sumi_result load_model(const void* data, size_t bytes, sumi_tokenizer** out, sumi_error* error)
 {
     *error = (sumi_error){0};
-    char* tight = malloc(bytes + 1); // reading behind the end shows
-    memcpy(tight, data, bytes);
-    *out = load_pieces(&s_heap, tight, bytes, NULL, error);
-    free(tight);
+    char* copy = exact_copy(data, bytes);
+    *out = load_pieces(&s_heap, copy, bytes, NULL, error);
+    free(copy);
     return error->result;
 }
 
