@@ -115,6 +115,30 @@ TEST(workers_use_the_hosts_tasks)
     sumi_workers_destroy(workers);
 }
 
+#if defined(__linux__)
+static void read_name(void* context)
+{
+    FILE* file = fopen("/proc/thread-self/comm", "r");
+    if (file == NULL) return;
+    if (fgets(context, 32, file) == NULL) ((char*)context)[0] = 0;
+    fclose(file);
+}
+#endif
+
+TEST(a_thread_has_the_name_it_was_begun_with)
+{
+#if defined(__linux__)
+    char name[32] = "";
+    sumi_thread thread;
+    const sumi_thread_start start = {.function = read_name, .context = name, .name = "fifteen letters"};
+    CHECK(sumi_thread_begin(&thread, &start));
+    sumi_thread_join(&thread);
+    CHECK_TEXT(name, "fifteen letters\n");
+#else
+    SKIP("the names of threads are read from /proc, which Linux has");
+#endif
+}
+
 TEST(workers_end_cleanly_without_work)
 {
     for (int i = 0; i < 50; i++) {
@@ -263,6 +287,7 @@ int main(int argc, char** argv)
     RUN(error_keeps_the_first_text_and_cuts_long_ones);
     RUN(workers_cover_every_item_once);
     RUN(workers_use_the_hosts_tasks);
+    RUN(a_thread_has_the_name_it_was_begun_with);
     RUN(workers_end_cleanly_without_work);
     RUN(file_maps_content_and_names_missing_paths);
     RUN(file_reads_through_the_host);

@@ -54,7 +54,7 @@ static void hammer(sumi_pump pump, int32_t threads, bool cancels)
     uint64_t whole = draw_hash(engine, &desc);
     watcher w = {.engine = engine};
     atomic_store(&w.cancels_every, cancels ? 97 : 0);
-    const sumi_thread_start start = {watch, &w, false};
+    const sumi_thread_start start = {.function = watch, .context = &w};
     sumi_thread watchers[2];
     for (int i = 0; i < 2; i++) CHECK(sumi_thread_begin(&watchers[i], &start));
     while (atomic_load(&w.watching) < 2) sumi_sleep_us(100); // a busy machine may begin them late
@@ -119,7 +119,7 @@ TEST(a_queued_job_ends_once)
         sumi_image_desc desc = small_image(model, &item);
         canceller c = {.engine = engine};
         for (int i = 0; i < QUEUED; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &c.jobs[i]), SUMI_OK);
-        const sumi_thread_start start = {cancel_all, &c, false};
+        const sumi_thread_start start = {.function = cancel_all, .context = &c};
         sumi_thread thread;
         CHECK(sumi_thread_begin(&thread, &start));
         atomic_store(&c.goes, true);
@@ -376,7 +376,7 @@ TEST(two_engines_on_two_threads_do_not_meet)
     sumi_thread_start starts[2];
     for (int i = 0; i < 2; i++) {
         both[i].threads = i + 1;
-        starts[i] = (sumi_thread_start){live, &both[i], false};
+        starts[i] = (sumi_thread_start){.function = live, .context = &both[i]};
         CHECK(sumi_thread_begin(&threads[i], &starts[i]));
     }
     for (int i = 0; i < 2; i++) {

@@ -167,9 +167,26 @@ void sumi_condition_broadcast(sumi_condition* condition)
     WakeAllConditionVariable((CONDITION_VARIABLE*)(void*)condition->storage);
 }
 
+// SetThreadDescription is in Windows 10 1607 and newer only, so it is looked up.
+static void name_this_thread(const char* name)
+{
+    typedef HRESULT(WINAPI * set_description)(HANDLE thread, PCWSTR description);
+    HMODULE kernel32 = GetModuleHandleW(L"kernel32.dll");
+    FARPROC found = kernel32 != NULL ? GetProcAddress(kernel32, "SetThreadDescription") : NULL;
+    if (found == NULL) { return; }
+    set_description set;
+    memcpy(&set, &found, sizeof set);
+    wchar_t wide[sizeof(((sumi_thread_start*)NULL)->name)];
+    size_t length = 0;
+    for (; name[length] != 0; length++) { wide[length] = (wchar_t)name[length]; } // names are ASCII
+    wide[length] = 0;
+    set(GetCurrentThread(), wide);
+}
+
 static DWORD WINAPI thread_entry(void* context)
 {
     const sumi_thread_start* start = context;
+    if (start->name[0] != 0) { name_this_thread(start->name); }
     if (start->low_priority) { SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL); }
     start->function(start->context);
     return 0;
@@ -243,7 +260,10 @@ void sumi_condition_broadcast(sumi_condition* condition) { pthread_cond_broadcas
 static void* thread_entry(void* context)
 {
     const sumi_thread_start* start = context;
-#if defined(__linux__)
+#if defined(__APPLE__)
+    if (start->name[0] != 0) { pthread_setname_np(start->name); }
+#elif defined(__linux__)
+    if (start->name[0] != 0) { pthread_setname_np(pthread_self(), start->name); }
     if (start->low_priority) {
         // on Linux the nice value is per thread; a failure is harmless
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);

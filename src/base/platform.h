@@ -51,11 +51,13 @@ typedef struct sumi_thread {
     _Alignas(16) unsigned char storage[16];
 } sumi_thread;
 typedef void sumi_thread_function(void* context);
-// The thread runs function(context). `start` must not move or be freed before sumi_thread_join.
+// The thread runs function(context). `start` must not move or be freed before sumi_thread_join. Debuggers and profilers
+// show the name; Linux has space for 15 characters. An empty name leaves the one that the system gives.
 typedef struct sumi_thread_start {
     sumi_thread_function* function;
     void* context;
     bool low_priority;
+    char name[16];
 } sumi_thread_start;
 bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start);
 void sumi_thread_join(sumi_thread* thread);

@@ -11,7 +11,7 @@
 #include "base/workers.h"
 #include "base/assert.h"
 #include "base/platform.h"
-#include <string.h>
+#include <stdio.h>
 
 #define MAX_THREADS 256
 
@@ -111,7 +111,8 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
             own_thread* thread = &workers->threads[i];
             thread->workers = workers;
             thread->index = i + 1;
-            thread->start = (sumi_thread_start){thread_main, thread, true};
+            thread->start = (sumi_thread_start){thread_main, thread, true, ""};
+            snprintf(thread->start.name, sizeof thread->start.name, "sumi worker %d", (int)thread->index);
             if (!sumi_thread_begin(&thread->thread, &thread->start)) {
                 break; // with fewer threads loops are slower, not wrong
             }

@@ -24,7 +24,7 @@ sumi_result sumi_kernels_load(sumi_engine* engine, bool* out_done, sumi_error* e
     if (!engine->kernels.has_thread) {
         engine->kernels.error = (sumi_error){SUMI_OK, {0}};
         atomic_store(&engine->kernels.is_over, false);
-        engine->kernels.start = (sumi_thread_start){load_main, engine, true};
+        engine->kernels.start = (sumi_thread_start){load_main, engine, true, "sumi kernels"};
         engine->kernels.has_thread = sumi_thread_begin(&engine->kernels.thread, &engine->kernels.start);
         if (!engine->kernels.has_thread)
             return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread to load the kernels with");

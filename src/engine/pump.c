@@ -365,7 +365,7 @@ static void pump_main(void* context)
 bool sumi_pump_start_thread(sumi_engine* engine)
 {
     SUMI_ASSERT(!engine->pump.has_thread && engine->desc.pump == SUMI_PUMP_THREAD);
-    engine->pump.start = (sumi_thread_start){pump_main, engine, true};
+    engine->pump.start = (sumi_thread_start){pump_main, engine, true, "sumi pump"};
     engine->pump.has_thread = sumi_thread_begin(&engine->pump.thread, &engine->pump.start);
     return engine->pump.has_thread;
 }
