@@ -80,6 +80,9 @@
 //             call, from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority,
 //             sumi_job_pause, sumi_job_list, sumi_engine_get_info, sumi_engine_last_error. Two engines share nothing
 //             and need no coordination. There are no process-wide settings.
+//             Threads of sumi's own have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD),
+//             "sumi worker 1" and so on (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU
+//             kernels beside the first job, then ends). All have low priority.
 // Callbacks   The services of the host program (log, allocators, files, tasks, tracer, completion) are called in the
 //             middle of a call or of a slice. A callback may call the eight functions above, the functions that need no
 //             engine, and other engines. Any other call of the same engine would wait for itself. Such a call is
@@ -539,6 +542,26 @@ SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* int
 //
 // Every job is ended by its fetch or by sumi_job_discard. A fetch also ends a job that failed or was cancelled: it
 // returns the job's result and frees its job slot.
+//
+//     submit --> QUEUED --> RUNNING --> DONE      -- fetch --> the product is yours; the handle is stale
+//                  | ^         |  |---> FAILED    -- fetch --> the result says why; the handle is stale
+//                  | |- pause -|  |---> CANCELLED -- fetch --> SUMI_CANCELLED; the handle is stale
+//                  |-- cancel ----------^
+//
+// sumi_job_discard leads from every state to a stale handle. The host program may free strings, arrays, pixels
+// and prompts of the desc right after the submit, which copies them. The memory of a sumi_target must stay until the job
+// is in a final state. Closing or releasing a model, adapter or texture cancels the jobs that use it.
+//
+// When something does not happen:
+//
+//     A job stays QUEUED    Nobody calls sumi_engine_update (SUMI_PUMP_UPDATE), or its budget is 0; or the job, or the
+//                           engine, waits: see sumi_job_status.paused and jobs_ahead.
+//     A job is slow         The budget of sumi_engine_update is the share of a frame that sumi may use. Compare
+//                           sumi_job_status.device_seconds with the time that passed: the rest was not asked for.
+//     SUMI_QUEUE_FULL       Jobs in final states keep their job slots until they are fetched or discarded.
+//     No details            Set sumi_engine_desc.log, or call sumi_engine_last_error. Messages of the level DEBUG also
+//                           name the source line that found a failure; include them in a bug report.
+//     SUMI_STALE_HANDLE     A job can be fetched once. Keep the product, not the job.
 
 typedef struct sumi_job_status {
     sumi_job_state state;
