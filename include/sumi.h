@@ -1,13 +1,14 @@
 // sumi: images from diffusion transformers, inside your program.
 //
 // sumi runs image models inside a host program: a game, a paint tool or an engine plug-in that links sumi and has other
-// work to do. sumi never blocks a frame, never prints and never ends the process. It takes memory, threads and files
-// from the host program where the host program offers them, and gives everything back.
+// work to do. In a frame sumi works about as long as the host program allows. It never prints and never ends the
+// process. It takes memory, threads and files from the host program where the host program offers them, and gives
+// everything back.
 //
 // There are two ways to use sumi. Both work with the same objects and may be mixed.
 //
 //   Jobs          Everything slow is a job. The host program submits the job, lets it work a little in every frame,
-//                 polls its progress, and fetches the product. Nothing blocks.
+//                 polls its progress, and fetches the product.
 //   Simple calls  For tools: sumi_open_model() and sumi_generate() each submit one job, wait for it and fetch it.
 //
 // A complete program with jobs:
@@ -17,31 +18,31 @@
 //
 //     int main(void)
 //     {
-//         sumi_engine_desc ed = sumi_engine_defaults();
+//         sumi_engine_desc engine_desc = sumi_engine_defaults();
 //         sumi_engine* engine;
-//         if (sumi_engine_create(&ed, &engine) != SUMI_OK) return 1;
+//         if (sumi_engine_create(&engine_desc, &engine) != SUMI_OK) return 1;
 //
-//         sumi_model_desc md = sumi_model_defaults();
-//         md.path = "models/Z-Image-Turbo";                          // a diffusers folder as released
-//         sumi_job load;
+//         sumi_model_desc model_desc = sumi_model_defaults();
+//         model_desc.path = "models/Z-Image-Turbo";                   // a diffusers folder as released
+//         sumi_job job;
 //         sumi_model* model = NULL;
-//         sumi_submit_model(engine, &md, &load);
-//         sumi_job_wait(engine, load, SUMI_FOREVER);                 // a tool waits; a game polls, see below
-//         if (sumi_fetch_model(engine, load, &model) != SUMI_OK) return 1;
+//         sumi_result result = sumi_submit_model(engine, &model_desc, &job);
+//         if (result == SUMI_OK) result = sumi_job_wait(engine, job, SUMI_FOREVER); // a game polls, as below
+//         if (result == SUMI_OK) result = sumi_fetch_model(engine, job, &model);
 //
 //         sumi_image_item item = {0};
 //         item.text = "a lighthouse at dusk, ink wash";
 //         item.seed = 7;
-//         sumi_image_desc id = sumi_image_defaults(model, SUMI_PRESET_MODEL);
-//         id.items = &item;
-//         id.item_count = 1;
-//         sumi_job job;
-//         sumi_result result = sumi_submit_images(engine, &id, &job);
-//         while (result == SUMI_OK) {                                 // the host program's own frame loop
+//         sumi_image_desc image_desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+//         image_desc.items = &item;
+//         image_desc.item_count = 1;
+//         if (result == SUMI_OK) result = sumi_submit_images(engine, &image_desc, &job);
+//         while (result == SUMI_OK) {                                 // one pass per frame of the host program
 //             sumi_engine_update(engine, 4000);                       // about 4 ms of work for this frame
 //             sumi_job_status status = sumi_job_poll(engine, job);
 //             if (status.state >= SUMI_JOB_DONE) break;
-//             printf("%3.0f %%\n", 100.0f * status.progress);         // ... or draw sumi_job_preview()
+//             fprintf(stderr, "\r%3.0f %%", 100.0f * status.progress); // or draw sumi_job_preview()
+//             // here the host program draws its frame and waits for the display
 //         }
 //         sumi_image image;
 //         if (result == SUMI_OK) result = sumi_fetch_images(engine, job, &image, 1);
@@ -60,29 +61,34 @@
 //
 // ---- How an image is made -------------------------------------------------------------------------------------------
 //
-// A checkpoint (the files of a model) has components. The text encoder turns the tokens of a prompt into features. The
-// transformer, also called the denoiser, turns noise into latents (see Latents below) in several denoising steps,
-// guided by these features. The VAE decoder turns latents into pixels; the VAE encoder turns pixels into latents. At
-// each step the solver moves the latents from one noise level, called sigma (1: pure noise, 0: no noise), to a lower
-// one. A step takes one or more evaluations: runs of the transformer, whose output is called a prediction. With
-// guidance each evaluation is made twice, with the prompt (positive) and with a negative prompt, and the combined
-// prediction is moved away from the negative one.
+// A checkpoint (the files of a model, for example a folder as the library diffusers saves it) has components. The text
+// encoder turns the tokens of a prompt into features. The transformer, also called the denoiser, turns noise into
+// latents (see Latents below) in several denoising steps, guided by these features. The VAE (variational autoencoder)
+// decoder turns latents into pixels; the VAE encoder turns pixels into latents. At each step the solver moves the
+// latents from one noise level, called sigma (1: pure noise, 0: no noise), to a lower one. A step takes one or more
+// evaluations: runs of the transformer, whose output is called a prediction. With guidance each evaluation is made
+// twice, with the prompt (positive) and with a negative prompt, and the combined prediction is moved away from the
+// negative one.
 //
 // A network is computed as a plan: a list of operations over matrices, written for one shape of job (model, sizes,
-// steps, prompt lengths, guidance, adapters). The matrices that are no weights, called intermediate values, share one
-// block of memory, the arena.
+// steps, prompt lengths, guidance, and adapters, which are small changes of the weights: LoRA and LoKr files). The
+// matrices that are no weights, called intermediate values, share one block of memory, the arena.
 //
 // ---- Rules that hold everywhere -------------------------------------------------------------------------------------
 //
 // Slices      A job is cut into slices: pieces of work that are not interrupted, of about
 //             sumi_engine_desc.max_slice_us microseconds each.
-// Threads     An engine may be used from any thread, one call at a time. Eight functions are safe beside any other
-//             call, from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority,
-//             sumi_job_pause, sumi_job_list, sumi_engine_get_info, sumi_engine_last_error. Two engines share nothing
-//             and need no coordination. There are no process-wide settings.
-//             Threads of sumi's own have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD),
-//             "sumi worker 1" and so on (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU
-//             kernels beside the first job, then ends). All have low priority.
+// Threads     The functions of an engine and of its objects may be called from any thread, but only one at a time: the
+//             host program sees to that, with a mutex if it has to. A call that waits, such as sumi_job_wait, counts
+//             until it returns. Eight functions are excepted and may be called at any time, beside any other call:
+//             sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority, sumi_job_pause, sumi_job_list,
+//             sumi_engine_get_info, sumi_engine_last_error. The functions that need no engine may be called at any time
+//             as well: sumi_engine_create, sumi_result_text, sumi_version, sumi_check_version, sumi_engine_defaults,
+//             sumi_model_defaults, sumi_xml_prompt_defaults, and sumi_xml_prompt_write. Two engines share nothing and
+//             need no coordination. There are no process-wide settings. Threads of sumi's own have names, which
+//             debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker 1" and so on
+//             (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU kernels beside the first job, then
+//             ends). All have low priority.
 // Callbacks   The services of the host program (log, allocators, files, tasks, tracer, completion) are called in the
 //             middle of a call or of a slice. A callback may call the eight functions above, the functions that need no
 //             engine, and other engines. Any other call of the same engine would wait for itself. Such a call is
@@ -93,7 +99,7 @@
 //             SUMI_JOB_NONE), and sumi_engine_destroy frees nothing. Create engines after the fork.
 // Blocking    Calls that block say so. All others return at once, or after a copy of what they are given.
 //               sumi_engine_create                          a few milliseconds, or as long as the CUDA driver takes
-//               sumi_engine_update                          about its budget
+//               sumi_engine_update                          about its time budget
 //               sumi_job_wait                               until the job is in a final state, or until the timeout
 //               sumi_open_model, sumi_generate              until they are done
 //               sumi_engine_set_memory_budget, sumi_model_close, sumi_lora_release, sumi_import_gl_texture,
@@ -101,25 +107,37 @@
 //                                                           that a GPU uses, also until the GPU has finished the
 //                                                           submitted work
 //               sumi_job_discard                            the same, for a running job with SUMI_PUMP_UPDATE, and for
-//                                                           a finished model or adapter that was not fetched
+//                                                           a finished load of a model or an adapter
 //               sumi_engine_destroy                         the same, and until a GPU's kernels are loaded
 //               sumi_image_memory                           writes a plan, which takes milliseconds; waits for no slice
 //             A slice can run beside a call of the host program only with SUMI_PUMP_THREAD. The call then waits for
 //             about max_slice_us, or for one read of the host program's files (see sumi_files).
 // Descs       A desc is a struct of parameters. Every desc is made by its ..._defaults() function, which also sets its
-//             cookie. Any other desc is refused with SUMI_DESC_NOT_INITIALIZED. Submit copies everything that a desc
-//             points to, unless a member says otherwise.
+//             cookie. Any other desc is refused with SUMI_DESC_NOT_INITIALIZED. A call copies everything that its desc
+//             points to, so that the host program may free it when the call returns. Not copied are the objects of
+//             sumi, which closing or releasing ends; what a sumi_target names (host_memory, device_address, event,
+//             external), which must live until the job has finished; and context, stream, and each user_data of
+//             sumi_engine_desc, which must live as long as the engine.
 // Failure     Every failure is a sumi_result. sumi_result_text() says in a sentence what to do. Details (file, tensor,
 //             number) go to the engine's log and, for jobs, to sumi_job_status.message. After any failure the engine
-//             still works. Out arguments are written on SUMI_OK; otherwise they are zeroed or left unchanged. With NULL
-//             for the engine a function returns SUMI_INVALID_ARGUMENT; one that returns no result does nothing.
+//             still works. Out arguments are written on SUMI_OK; otherwise they are zeroed or left unchanged, except
+//             where the function says that it writes more (sumi_image_memory, sumi_xml_prompt_write). With NULL for
+//             the engine a function returns SUMI_INVALID_ARGUMENT; one that returns no result does nothing.
 // Strings     UTF-8, zero-terminated. Invalid UTF-8 in a prompt is read as U+FFFD.
 // Images      width x height pixels, row by row from the top, sRGB.
 // Latents     The small representation of an image in which the transformer works: float32 [channel][y][x], with
 //             latent_channels channels, height / latent_factor rows and width / latent_factor columns. latent_channels
 //             and latent_factor are members of sumi_model_info. Comments here write [channel][y][x] for this shape.
-// Same bits   The same inputs give the same bits on the same backend and processor (CPU or GPU), for any budget,
-//             slice size and worker count, with previews on or off.
+// Same bits   The same inputs give the same bits on the same backend and processor (CPU or GPU), for any time budget,
+//             slice size and number of threads, with previews on or off. There are three exceptions. A job with a
+//             deadline leaves out as many steps as the time requires (sumi_image_desc.deadline_ms). Under a memory
+//             budget that is too small for a whole image the VAE works in tiles, which changes the image a little
+//             (sumi_engine_desc.memory_budget_bytes). A batch that does not fit into the memory of a GPU is divided,
+//             and batches of different size may differ in the last bits (sumi_submit_images).
+// Budgets     A time budget is what sumi_engine_update gets, in microseconds per call. A memory budget is
+//             sumi_engine_desc.memory_budget_bytes.
+// Finished    A job has finished when it is in a final state (DONE, FAILED, CANCELLED). It is freed by its fetch or by
+//             sumi_job_discard: its handle is stale from then on.
 // Files       Checkpoints are mapped into memory. The files of a model stay open while the model lives. No other
 //             program may shorten them during that time.
 //
@@ -172,7 +190,8 @@ typedef enum sumi_result {
     SUMI_INVALID_ARGUMENT = 1,     // a value is out of range, or NULL where it may not be; the log names the member
     SUMI_DESC_NOT_INITIALIZED = 2, // the desc was not made by its ..._defaults() function
     SUMI_STALE_HANDLE = 3,         // the job was fetched or discarded before, or never existed
-    // the job is not done yet, or is of another kind than this fetch; or the call came from a callback (see Callbacks)
+    // the job is not done yet, or is of another kind than this fetch; or what was asked for does not exist yet (a
+    // preview, a GL context); or the call came from a callback (see Callbacks) or a forked process (see Processes)
     SUMI_WRONG_STATE = 4,
     SUMI_QUEUE_FULL = 5,       // job_capacity jobs exist; fetch or discard one
     SUMI_NOT_SUPPORTED = 6,    // the request is valid, but this build, backend or model does not support it
@@ -225,7 +244,7 @@ typedef struct sumi_model sumi_model;       // an opened checkpoint
 typedef struct sumi_prompt sumi_prompt;     // an encoded prompt; a game can ship it instead of the text encoder
 typedef struct sumi_lora sumi_lora;         // an adapter: a low-rank change of a model's weights, applied per job
 typedef struct sumi_external sumi_external; // a texture of the host program that images are written to
-// A job (sumi_job, below) is a value with a generation. {0} is no job. The id of a job that has ended is refused; it is
+// A job (sumi_job, below) is a value with a generation. {0} is no job. The id of a job that was freed is refused; it is
 // never taken for a newer job.
 struct CUctx_st; // CUcontext, CUstream and CUevent of the CUDA driver are pointers to these three
 struct CUstream_st;
@@ -251,7 +270,9 @@ typedef enum sumi_memory_kind {
     SUMI_MEMORY_STAGING = 3 // pinned (page-locked) host memory
 } sumi_memory_kind;
 
-// Device memory, for GPU backends. Addresses are CUdeviceptr. The engine's context is current during the call. STAGING
+// Device memory, for GPU backends. Addresses are CUdeviceptr. The engine's context is current during the call. The
+// functions are called by one thread at a time: the one that runs slices, or one that is inside a call of the engine.
+// Memory is released when the GPU has finished all work that uses it. STAGING
 // is host memory that kernels can read at the same address, as cuMemHostAlloc returns it. When `allocate` returns 0 for
 // STAGING, streamed weights (weights that are copied to the device for each use) are read from the mapped files
 // instead, which is slower.
@@ -302,12 +323,13 @@ typedef struct sumi_files {
 // The job system of the host program. sumi asks for loops over items. The host program calls
 // task(begin, end, worker_index, task_context) for ranges [begin, end) that together cover every item of
 // [0, item_count) exactly once. Ranges have at least min_range items; the last one may be shorter. They may run on any
-// threads. worker_index is in [0, worker_count), and no two ranges that run at the same time have the same
+// threads. An engine has one loop at a time: `begin` and `finish` are called in turn, by the thread that runs slices.
+// worker_index is in [0, worker_count), and no two ranges that run at the same time have the same
 // worker_index.
 typedef void sumi_task(int32_t begin, int32_t end, int32_t worker_index, void* task_context);
 typedef struct sumi_tasks {
     int32_t worker_count;
-    // Returns a handle for `finish`. It may run the whole loop before it returns.
+    // Returns a handle for `finish`, which may be NULL. It may run the whole loop before it returns.
     void* (*begin)(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context, void* user_data);
     // Returns when all ranges are done.
     void (*finish)(void* handle, void* user_data);
@@ -378,14 +400,14 @@ typedef enum sumi_job_state {
     SUMI_JOB_CANCELLED = 5
 } sumi_job_state;
 
-// For host programs that prefer a callback to polling. `ended` is called once for each job that reaches a final state,
+// For host programs that prefer a callback to polling. `ended` is called when a job has finished, at most once per job,
 // after the state has changed, so that sumi_job_poll returns the final state. job_user_data is the user_data of the
 // job's desc. The call comes from the thread that runs slices: inside sumi_engine_update, sumi_job_wait, or the call
 // that ended the job (the close of its model, say), or from sumi's own thread. For a job that was cancelled before it
-// began, the call comes in the next sumi_engine_update or sumi_job_wait. There is no call for a discarded job. If
-// another thread fetches the job meanwhile, the call may come when the job is stale already, or not at all. The
-// callback may not fetch (see Callbacks): it puts the job into a queue of the host program, or wakes the thread that
-// fetches.
+// began, the call comes in the next sumi_engine_update or sumi_job_wait. There is no call for a job that was discarded
+// before it finished. If the host program sees the final state by sumi_job_poll and fetches the job first, the call may
+// come when the job is stale already, or not at all. The callback may not fetch (see Callbacks): it puts the job into a
+// queue of the host program, or wakes the thread that fetches.
 typedef struct sumi_completion {
     void (*ended)(sumi_job job, sumi_job_state state, void* job_user_data, void* user_data);
     void* user_data;
@@ -449,20 +471,26 @@ typedef struct sumi_engine_desc {
     sumi_completion completion;
     sumi_pump pump;
     int32_t job_capacity; // jobs that may exist at once, 1..4096; their job slots are allocated at creation
-    // No slice is predicted to take longer than this many microseconds. 0: operations are never cut. Smaller slices
-    // cost throughput. While the budgets of sumi_engine_update are small, a GPU's plans are made with slices of a half,
-    // a quarter or an eighth of this, but not below 250 us: an update submits whole slices, so a share of its budget
-    // stays unused where two slices do not fit together. For this choice the moving average of the budgets counts.
-    // Results do not depend on any of this.
+    // Operations are cut into slices so that no slice is predicted to take longer than this many microseconds. The
+    // prediction is made from the slices that ran before on this device. 0: operations are never cut; with
+    // sumi_image_desc.profile a slice is always a whole operation. Smaller slices cost throughput. While the budgets of
+    // sumi_engine_update are small, a GPU's plans are made with slices of a half, a quarter or an eighth of this, but
+    // not below 250 us: an update submits whole slices, so a share of its budget stays unused where two slices do not
+    // fit together. For this choice the moving average of the budgets counts. Results do not depend on any of this.
     uint32_t max_slice_us;
     // The most memory, in bytes, for intermediate values and packing buffers (CPU; operands of matrix products are
     // copied to these buffers in another order), or for everything that the engine allocates on the device (GPU). 0: no
     // limit. No job ever takes more. On a GPU the budget does not count what the driver takes for itself
     // (sumi_engine_info.uncounted_bytes), nor any host memory. On the CPU it does not count other memory from the
     // allocator: job slots, open models, prompts, adapters, plans of recent shapes, files that cannot be mapped, and
-    // sumi_memory.images and host of a job. sumi_engine_info.host_peak_bytes includes all of that. Under a short budget
-    // a GPU first streams weights, which changes no bits; under a shorter one the VAE works in tiles (overlapping
-    // pieces of the image, one after the other), which changes the image a little.
+    // sumi_memory.images and host of a job. sumi_engine_info.host_peak_bytes includes all of that.
+    //
+    // A job takes the first of these that the budget can hold:
+    //     1. GPU: all weights stay on the device.
+    //     2. GPU: weights are streamed, that is, copied to the device for each use. Slower, the same bits.
+    //     3. CPU and GPU: also the VAE works in tiles (overlapping pieces of the image, one after the other), which
+    //        changes the image a little.
+    //     4. The job fails with SUMI_BUDGET_TOO_SMALL.
     uint64_t memory_budget_bytes;
     // Threads that work on a loop of the CPU backend when there are no tasks, the calling thread included. 1: no hidden
     // thread. 0: one thread per core.
@@ -489,15 +517,16 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. At least one
 // slice runs per call, unless budget_us is 0. 0 is a pause: the call only ends jobs that were cancelled. SUMI_FOREVER
 // works until no job has anything left to do. The budget may change every frame; results do not depend on it. Does
-// nothing with SUMI_PUMP_THREAD. Failures of jobs are reported by sumi_job_poll.
+// nothing with SUMI_PUMP_THREAD. Failures of jobs are reported by sumi_job_poll; sumi_job_list
+// shows whether jobs are left.
 //
 // CPU backend: the work happens inside this call.
 //
 // GPU: the call submits work and does not wait for it. At any time at most budget_us of predicted work is in flight on
 // the device. The call takes a quarter of a millisecond of the calling thread, or a twelfth of the budget if that is
-// more. It takes half a millisecond where an image begins, up to 3 ms for the first job of a size and pace, and the
-// whole budget while a model is loaded. (A pace is a class of budgets: up to 2 ms, up to 4, up to 8, up to 16; see
-// max_slice_us.) The first job of a size and pace also allocates memory. Where kernels of the host program keep the
+// more. It takes half a millisecond where an image begins, and the whole budget while a model is loaded. A pace is a
+// class of time budgets: up to 2 ms, up to 4, up to 8, up to 16, and above (see max_slice_us). The first job of a size
+// and pace takes up to 3 ms in one call, and it also allocates memory. Where kernels of the host program keep the
 // same context busy, the driver may make an allocation wait for them. Therefore generate a first image of each size
 // while nothing is drawn, by updates with the budget that frames will have.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
@@ -540,17 +569,17 @@ SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* int
 // submitted while the last slices of the job before it are in flight, if both have the same shape (model, sizes, steps,
 // lengths of the prompts in tokens). The GPU is then never idle between queued images, and two jobs are RUNNING.
 //
-// Every job is ended by its fetch or by sumi_job_discard. A fetch also ends a job that failed or was cancelled: it
-// returns the job's result and frees its job slot.
+// Every job is freed by its fetch or by sumi_job_discard. The fetch of a job that failed or was cancelled returns that
+// result, and frees the job too. A job that was not freed keeps its job slot.
 //
 //     submit --> QUEUED --> RUNNING --> DONE      -- fetch --> the product is yours; the handle is stale
 //                  | ^         |  |---> FAILED    -- fetch --> the result says why; the handle is stale
 //                  | |- pause -|  |---> CANCELLED -- fetch --> SUMI_CANCELLED; the handle is stale
 //                  |-- cancel ----------^
 //
-// sumi_job_discard leads from every state to a stale handle. The host program may free strings, arrays, pixels
-// and prompts of the desc right after the submit, which copies them. The memory of a sumi_target must stay until the job
-// is in a final state. Closing or releasing a model, adapter or texture cancels the jobs that use it.
+// sumi_job_discard leads from every state to a stale handle. The host program may free strings, arrays, pixels and
+// prompts of the desc right after the submit, which copies them. The memory of a sumi_target must stay until the job is
+// in a final state. Closing or releasing a model, adapter or texture cancels the jobs that use it.
 //
 // When something does not happen:
 //
@@ -571,7 +600,9 @@ typedef struct sumi_job_status {
     float seconds_left;       // of work, predicted from the speed so far; negative: not known yet
     uint32_t preview_version; // grows with each new preview
     sumi_result result;       // of a job in a final state; SUMI_OK before
-    const char* message;      // details of a failure, "" otherwise; valid until the job is fetched or discarded
+    // Details of a failure, "" otherwise. Valid until the job is freed, so a thread that polls while another one may
+    // free the job must not read it.
+    const char* message;
     // Seconds of work so far, by sumi_stage: of the threads that worked, and of a GPU where it ran slices.
     float stage_seconds[8];
     // The following members are meant for graphs that the host program draws. Seconds that a GPU has worked for this
@@ -588,17 +619,17 @@ typedef struct sumi_job_status {
     bool paused;
 } sumi_job_status;
 
-// Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
-// result SUMI_STALE_HANDLE.
+// Returns a snapshot of a job, and does no work. Any thread, beside any other call. Never blocks. A stale job has state
+// SUMI_JOB_NONE and result SUMI_STALE_HANDLE.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
-// Asks a job to end. The request takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
+// Requests that a job stops. The request takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
 // sumi_engine_update, also if that is a pause (budget 0). The state is then CANCELLED, and the model is usable as
 // before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Changes the priority of a queued job, which moves it in the queue: behind those of the same priority that were
 // submitted before it. A running job continues, whatever the priorities. SUMI_WRONG_STATE when the job has begun or
-// ended; this is not logged, because a job may begin at any moment. Any thread, beside any other call. Never blocks.
-// Failures: SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
+// finished; this is not logged, because a job may begin at any moment. Any thread, beside any other call. Never blocks.
+// Any number is a priority; the default is 0. Failures: SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority);
 // Pauses a job (true), or resumes it (false). Pausing a paused job and resuming one that is not paused return SUMI_OK.
 //
@@ -624,9 +655,10 @@ SUMI_API int32_t sumi_job_list(const sumi_engine* engine, sumi_job* into, int32_
 // state is final, not that the job succeeded; the fetch returns the job's result. Failures: SUMI_TIMEOUT,
 // SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms);
-// Ends a job of any state without a fetch. The job is cancelled, and its job slot is free as soon as the running slice
-// has ended; with SUMI_PUMP_UPDATE that is at once. With SUMI_PUMP_THREAD the call may wait for the running slice.
-// Accepts stale jobs.
+// Frees a job of any state without a fetch; a job that has not finished is cancelled. With SUMI_PUMP_UPDATE the job
+// slot is free when the call returns, which for a running job is when the GPU has finished its submitted work. With
+// SUMI_PUMP_THREAD the call returns at once, and the job slot is free when the running slice has ended. For a finished
+// load of a model or an adapter that was not fetched, the call waits for the running slice. Accepts stale jobs.
 SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
 
 // ---- Models ---------------------------------------------------------------------------------------------------------
@@ -765,18 +797,21 @@ SUMI_API sumi_model_desc sumi_model_defaults(void);
 // may compile for seconds the first time.
 //
 // Fails at once with SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED or
-// SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_*, SUMI_MODEL_UNKNOWN, SUMI_TENSOR_MISSING,
-// SUMI_TENSOR_MISMATCH, SUMI_NOT_SUPPORTED, SUMI_OUT_OF_HOST_MEMORY, or a result of the devices' group.
+// SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_NOT_FOUND, SUMI_FILE_READ_FAILED, SUMI_FILE_TRUNCATED,
+// SUMI_FILE_MALFORMED, SUMI_MODEL_UNKNOWN, SUMI_TENSOR_MISSING, SUMI_TENSOR_MISMATCH, SUMI_NOT_SUPPORTED,
+// SUMI_OUT_OF_HOST_MEMORY, SUMI_DEVICE_LOST or another result of a device. A load does not fail for lack of device
+// memory, or because of the memory budget: what does not fit is streamed, and a job that cannot run says so.
 SUMI_API sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job);
-// Ends the job and returns the model, which the host program ends with sumi_model_close. Returns the result of a job
-// that failed or was cancelled, which is ended too. SUMI_WRONG_STATE while the job runs or when it is of another kind,
+// Frees the job and returns the model, which the host program ends with sumi_model_close. Returns the result of a job
+// that failed or was cancelled, which is freed too. SUMI_WRONG_STATE while the job runs or when it is of another kind,
 // SUMI_STALE_HANDLE. Never blocks.
 SUMI_API sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model);
 // Returns what the model is; all zero, with empty texts, for NULL. Never blocks.
 SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model);
-// Cancels the jobs that use the model, waits for the running slice, and closes the files. Prompts that were made with
-// the model stay valid for other models of the same family and feature width. Adapters that were read for it can only
-// be released. Accepts NULL.
+// Cancels the jobs that use the model and have not finished, which are then fetched or discarded as any others;
+// finished jobs keep their products. Waits for the running slice, and closes the files. Prompts that were made with the
+// model stay valid for other models of the same family and feature width. Adapters that were read for it can only be
+// released. Accepts NULL.
 SUMI_API void sumi_model_close(sumi_model* model);
 
 // ---- Input images ---------------------------------------------------------------------------------------------------
@@ -816,7 +851,7 @@ SUMI_API sumi_prompt_desc sumi_prompt_defaults(sumi_model* model);
 // with references, without its vision tower. The job fails with SUMI_TEXT_INVALID, SUMI_BUDGET_TOO_SMALL, or a result
 // of memory or device.
 SUMI_API sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job);
-// Ends the job and returns the prompt, which the host program ends with sumi_prompt_release. Otherwise as
+// Frees the job and returns the prompt, which the host program ends with sumi_prompt_release. Otherwise as
 // sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt);
 
@@ -963,11 +998,11 @@ typedef struct sumi_lora_desc {
 // Returns a desc for this model, everything else zero. Never blocks.
 SUMI_API sumi_lora_desc sumi_lora_defaults(sumi_model* model);
 // Reads an adapter: a job of stage LOAD. Returns at once. Fails at once with SUMI_INVALID_ARGUMENT,
-// SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL or SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_*,
-// SUMI_LORA_NO_MATCH when a key matches no layer, SUMI_TENSOR_MISMATCH, SUMI_TENSOR_MISSING, SUMI_NOT_SUPPORTED, or
-// SUMI_OUT_OF_HOST_MEMORY.
+// SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL or SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_NOT_FOUND,
+// SUMI_FILE_READ_FAILED, SUMI_FILE_TRUNCATED, SUMI_FILE_MALFORMED, SUMI_LORA_NO_MATCH when a key matches no layer,
+// SUMI_TENSOR_MISMATCH, SUMI_TENSOR_MISSING, SUMI_NOT_SUPPORTED, or SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job);
-// Ends the job and returns the adapter, which the host program ends with sumi_lora_release. Otherwise as
+// Frees the job and returns the adapter, which the host program ends with sumi_lora_release. Otherwise as
 // sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora);
 // Cancels the jobs that use the adapter, waits for the running slice, and frees the adapter. Accepts NULL.
@@ -1019,7 +1054,7 @@ typedef enum sumi_format {
 } sumi_format;
 
 // Where an image is written: at most one of host_memory, device_address and external. All zero: memory of sumi in
-// RGBA8, released with sumi_images_release.
+// `format`, released with sumi_images_release.
 //
 // With device_address the image stays on the GPU. Its pixels are identical to those returned in host memory. The GPU
 // writes the image at the end of the TRANSFER stage, on the engine's stream, before the job is fetched. From submit
@@ -1034,8 +1069,9 @@ typedef struct sumi_target {
     // Pitch: bytes from row to row, of host_memory or at device_address; 0: tightly packed. With device_address a
     // multiple of 4 for all formats but RGB8.
     int32_t row_bytes;
-    // `height` rows of linear device memory of the engine's context (CUdeviceptr), a multiple of 4 for all formats but
-    // RGB8. SUMI_NOT_SUPPORTED on the CPU backend.
+    // `height` rows of linear device memory (CUdeviceptr) of the engine's context: the primary context of the device,
+    // or sumi_engine_desc.cuda.context. The conversion to `format` writes here, without a copy. The address is a
+    // multiple of 4 for all formats but RGB8. SUMI_NOT_SUPPORTED on the CPU backend.
     uint64_t device_address;
     // With device_address: an event of the host program, recorded on the engine's stream directly after the image.
     // NULL: none. The event must live as long as the memory must.
@@ -1055,8 +1091,9 @@ typedef struct sumi_target {
 //
 // The import, the fetch and the release need the GL context current on the thread that calls them. The import may wait
 // for the running slice. The copy into the texture happens inside sumi_fetch_images, in order with the GL commands
-// before and after that call. The CPU waits for nothing: the GPU keeps the order. When the fetch fails, the job stays
-// as it is and can be fetched again. One job at a time uses an external, from its submission to its fetch or discard.
+// before and after that call. The CPU waits for nothing: the GPU keeps the order. When this copy fails, the fetch fails
+// with the same results as the import; the job is not freed and can be fetched again. One job at a time uses an
+// external, from its submission to its fetch or discard.
 //
 // Host programs with Vulkan or Direct3D 12 import their shared memory with CUDA themselves and pass a device_address.
 //
@@ -1143,12 +1180,12 @@ typedef struct sumi_image_desc {
     // out as many steps as that needs, by the speed and the share of each frame that the job got so far. At least 4
     // steps are run, or step_count if that is less: a deadline that these steps cannot keep is missed. Solvers with one
     // evaluation per step decide again before every step, so budgets may change meanwhile; the others decide once.
-    // Which steps are run depends on time: this is the one exception to "same bits". Not together with sigmas.
+    // Which steps are run depends on time, so the bits do too. Not together with sigmas.
     //
-    // On the CPU a job is meant to be done within 1.1 times its deadline. On a simulated processor 99 of 100 jobs are,
-    // also the first of a size, and also beside other work that comes and goes and makes sumi half as fast; with
-    // solvers that decide once, only if the speed stays the same. Beside threads that keep every core busy more jobs
-    // are late (tests/bench.md). This reliability costs a margin: steps are left out that might have fitted, more of
+    // On the CPU a job is meant to be done within 1.1 times its deadline. In tests that simulate the speed of a CPU, 99
+    // of 100 jobs are, also the first of a size, and also beside other work that comes and goes and makes sumi half as
+    // fast; with solvers that decide once, only if the speed stays the same. Beside threads that keep every core busy
+    // more jobs are late. This reliability costs a margin: steps are left out that might have fitted, more of
     // them for a size that has not run before. A deadline of twice the time of all steps leaves none out, or a few with
     // solvers that decide once. Jobs end inside updates, so a deadline of a few frames is kept to one frame and not to
     // a tenth. The time of an engine's very first decoding is guessed from its other work: if the decoding takes more
@@ -1227,10 +1264,10 @@ typedef struct sumi_image {
     int32_t step_count; // steps that were run: a deadline may have left some out
     uint64_t handle;    // for sumi_images_release
 } sumi_image;
-// Ends the job and writes one sumi_image per item. The images are written to their targets, or to memory of sumi that
+// Frees the job and writes one sumi_image per item. The images are written to their targets, or to memory of sumi that
 // lives until sumi_images_release or sumi_engine_destroy. Never blocks. A capacity below the number of items is
-// SUMI_INVALID_ARGUMENT and does not end the job. Returns the result of a job that failed or was cancelled, which is
-// ended too. SUMI_WRONG_STATE while the job runs or when it is of another kind, SUMI_STALE_HANDLE.
+// SUMI_INVALID_ARGUMENT and does not free the job. Returns the result of a job that failed or was cancelled, which is
+// freed too. SUMI_WRONG_STATE while the job runs or when it is of another kind, SUMI_STALE_HANDLE.
 SUMI_API sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity);
 // Frees the memory of images and zeroes the `count` structs. Accepts NULL, and images in memory of the host program.
 // Never blocks.
@@ -1244,7 +1281,7 @@ SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, i
                                       size_t capacity, sumi_image* out_image);
 
 // Copies the final latents [channel][y][x] of one item of a finished image job, before the job is fetched. `capacity`
-// is in floats; SUMI_INVALID_ARGUMENT when it is too small. Otherwise fails as sumi_fetch_images, and does not end the
+// is in floats; SUMI_INVALID_ARGUMENT when it is too small. Otherwise fails as sumi_fetch_images, and does not free the
 // job.
 SUMI_API sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into,
                                       size_t capacity);
@@ -1268,8 +1305,8 @@ SUMI_API sumi_encode_desc sumi_encode_defaults(sumi_model* model);
 // SUMI_NOT_SUPPORTED when the model was opened without its VAE encoder. The job fails with SUMI_BUDGET_TOO_SMALL, or a
 // result of memory or device.
 SUMI_API sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job);
-// Ends the job and writes latents [channel][y][x], scaled as the transformer takes them. `capacity` is in floats; one
-// that is too small is SUMI_INVALID_ARGUMENT and does not end the job. Otherwise as sumi_fetch_model.
+// Frees the job and writes latents [channel][y][x], scaled as the transformer takes them. `capacity` is in floats; one
+// that is too small is SUMI_INVALID_ARGUMENT and does not free the job. Otherwise as sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity);
 
 // ---- Simple calls ---------------------------------------------------------------------------------------------------
