@@ -1,16 +1,18 @@
 // Finishing a plan: lifetimes, the arena, slices.
 //
-//   first and last use of each value --the backend's arrange--> pairs of ops --> lifetimes --> offsets
+//  first and last use of each value --the backend's arrange--> pairs of ops --> lifetimes --> offsets
 //
-// The arena. A value lives from its first to its last op. Values that cross into a repeated section live until that
-// section ends, because the next iteration reads them again; bound values live through the whole plan. What the second
-// op of a pair writes lives from the first one on; a value that is not stored has no bytes. A view is used where its
-// base is. Values are placed largest first at the lowest offset where no value alive at the same time lies:
-// greedy by size is within a few percent of the lower bound for these graphs, and deterministic. A guest comes directly
-// behind its host: if it may lie at the host's beginning, it does.
+// The arena. A value lives from the first to the last op that uses it. Exceptions: a value from before a repeated
+// section that is last used in it lives until the section ends, because the next iteration reads the value again. A
+// bound value lives through the whole plan. What the second op of a pair writes lives from the first op of the pair on,
+// because both are executed together. A value that is not stored has no bytes. A use of a view is a use of its base.
 //
-// Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of
-// parts.
+// Values are placed largest first, at the lowest offset where no value lies that is alive at the same time. This greedy
+// order by size comes within a few percent of the lower bound for these graphs, and it is deterministic. A guest
+// (sumi_plan_share) is placed directly after its host, at the host's offset if no other value prevents that.
+//
+// Slices. Whole ops are gathered into a slice until the predicted time reaches the bound. An op above the bound is cut
+// into several slices, each with some of its work ranges.
 #include "base/assert.h"
 #include "base/sort.h"
 #include "plan/op_kinds.h"
@@ -30,7 +32,8 @@ static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
     info->last_use = op_index;
 }
 
-// The first and the last op that uses each value. A plan may be finished again: marks and uses are made anew.
+// Finds the first and the last op that uses each value. A plan may be finished again, so marks and uses are reset
+// first.
 static void find_uses(sumi_plan* plan)
 {
     for (size_t v = 0; v < plan->value_count; v++) {
@@ -46,12 +49,12 @@ static void find_uses(sumi_plan* plan)
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { note_use(plan, op->in[k], (int32_t)i); }
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);
-        // a solver's table has no place among the six inputs
+        // the step table of a solver is not one of the six inputs
         note_use(plan, op->kind == SUMI_OP_SOLVE ? op->u.solve.row.table : SUMI_NO_VALUE, (int32_t)i);
     }
 }
 
-// From uses and pairs.
+// Computes lifetimes from uses and pairs of ops.
 static void find_lifetimes(sumi_plan* plan)
 {
     for (size_t i = 0; i + 1 < plan->op_count; i++) {
@@ -85,9 +88,9 @@ typedef struct wanted {
     uint64_t bytes;
     int32_t value;
     bool is_guest;
-} wanted; // bytes: of a guest its host's
+} wanted; // bytes: of a guest, those of its host
 
-// Larger values are placed first, of equal ones the one written first.
+// Larger values are placed first; among equals, the value that was created first.
 static int compare_wanted(const void* a, const void* b)
 {
     const wanted *x = a, *y = b;
@@ -102,12 +105,12 @@ static bool meets(const placed* other, const sumi_value_info* info)
     return other->first <= info->last_use && info->first_use <= other->last;
 }
 
-// Whether a guest of `bytes` can lie where its host begins.
+// Whether a guest of this many bytes can lie at the offset of its host.
 static bool can_share(const sumi_plan* plan, const placed* list, size_t count, const sumi_value_info* guest,
                       uint64_t bytes)
 {
     const sumi_value_info* host = sumi_plan_info(plan, guest->host);
-    SUMI_ASSERT(guest->host.id != 0 && host->host.id == 0 && host->base.id == 0); // a host is nobody's guest
+    SUMI_ASSERT(guest->host.id != 0 && host->host.id == 0 && host->base.id == 0); // a host is not itself a guest
     if (host->first_use < 0 || host->bound || guest->bound || host->is_unstored) { return false; }
     for (size_t k = 0; k < count; k++) {
         bool is_host = list[k].value == guest->host.id - 1;
@@ -134,17 +137,18 @@ static void place_views(sumi_plan* plan)
     }
 }
 
-#define STRETCH 64 // ops
+#define STRETCH 64 // a stretch is this many consecutive ops
 
-// Values that live in a stretch of the plan's ops, sorted by offset. Most values live in one: they meet few of the
-// thousands that a VAE in small tiles has, and need not look at the others. The last shelf has all values, for those
-// that live longer.
+// The placed values that live in one stretch of ops, sorted by offset. Most values live within one stretch, and for
+// them only this shelf is searched: decoding in small tiles has thousands of values, and few of them live in the same
+// stretch. The last shelf has all values, and is searched for values that live in several stretches.
 typedef struct shelf {
     placed* list;
     size_t count;
 } shelf;
 
-static void put_on_shelf(shelf* on, placed value) // behind those of the same offset
+// Inserts after the values with the same offset.
+static void put_on_shelf(shelf* on, placed value)
 {
     SUMI_ASSERT(value.offset <= value.end && value.offset % SUMI_ALIGNMENT == 0);
     size_t low = 0, high = on->count;
@@ -161,21 +165,22 @@ static void put_on_shelf(shelf* on, placed value) // behind those of the same of
     on->count++;
 }
 
-// The lowest offset from `offset` on where no value of the shelf lies that is alive at the same time.
+// The lowest offset, not below `offset`, at which `bytes` bytes overlap no value of the shelf that is alive at the same
+// time.
 static uint64_t lowest_gap(const shelf* on, const sumi_value_info* info, uint64_t bytes, uint64_t offset)
 {
     for (size_t k = 0; k < on->count; k++) {
         if (!meets(&on->list[k], info)) { continue; }
         if (offset + bytes <= on->list[k].offset) {
-            break; // the gap before this one is wide enough
+            break; // the gap before this value is large enough
         }
         if (on->list[k].end > offset) { offset = on->list[k].end; }
     }
     return offset;
 }
 
-// Room for every value on the shelves of its stretches and on the last one. NULL: no memory. One block: the shelves,
-// then their lists.
+// Allocates the shelves: one per stretch, with capacity for the values that live in it, and the last one for all
+// values. Returns NULL when memory is short. One allocation holds the shelves and then their lists.
 static shelf* make_shelves(const sumi_plan* plan, const wanted* order, size_t used, size_t* out_count)
 {
     const size_t stretches = plan->op_count / STRETCH + 1;
@@ -249,7 +254,7 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
     return SUMI_OK;
 }
 
-// Only some ops know values whose rows lie apart.
+// Whether all values of the op have dense rows, or the op accepts a pitch larger than the row.
 static bool takes_pitch(const sumi_plan* plan, const sumi_op* op)
 {
     if (sumi_op_kind_get(op->kind)->takes_pitch) { return true; }
@@ -307,7 +312,8 @@ static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* erro
     return SUMI_OK;
 }
 
-// Of an op's time, what its parts [begin, end) take: by their rows, of which the last part may have far fewer.
+// The share of an op's time that its work ranges [begin, end) take, in proportion to their rows. The last work range
+// may have far fewer rows than the others.
 static float parts_share(const sumi_op* op, int32_t begin, int32_t end)
 {
     SUMI_ASSERT(begin >= 0 && begin < end && end <= op->part_count && op->part_rows >= 1);
@@ -330,11 +336,11 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
         }
         if (!alone) {
             open.op_end = i + 1;
-            open.part_end = op->part_count; // meaningful for single-op slices
+            open.part_end = op->part_count; // read only if the slice has a single op
             open.predicted_us += time;
             continue;
         }
-        // parts that fit the bound
+        // how many work ranges fit the bound
         int32_t most = bound <= 0.0f ? op->part_count : (int32_t)((double)op->rows / op->part_rows * bound / time);
         if (most < 1) { most = 1; }
         for (int32_t begin = 0; begin < op->part_count; begin += most) {
@@ -350,7 +356,7 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
 sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
                                      uint32_t gathered_us, sumi_error* error)
 {
-    SUMI_ASSERT(plan->error.result == SUMI_OK && plan->op_count > 0); // it is finished
+    SUMI_ASSERT(plan->error.result == SUMI_OK && plan->op_count > 0); // the plan is finished
     SUMI_ASSERT(max_us == 0 || gathered_us <= max_us);
     plan->slice_count = 0;
     for (size_t s = 0; s < plan->section_count; s++) {

@@ -1,4 +1,4 @@
-// What each op reads and writes, said once: a list of rectangles of values.
+// Which rectangles of which values an op reads and writes. All checks of reads and writes use this list.
 #ifndef SUMI_PLAN_OP_ACCESSES_H
 #define SUMI_PLAN_OP_ACCESSES_H
 #include "plan/plan.h"
@@ -15,10 +15,10 @@ typedef struct sumi_op_access {
     sumi_value value;
     int64_t row, rows;
     int32_t column, cols;
-    int32_t width;    // columns that the value must have; 0: any that hold those above
-    int32_t elements; // that it may have: SUMI_ACCESS_*
+    int32_t width;    // columns that the value must have; 0: any number that includes `cols`
+    int32_t elements; // element types that the value may have: SUMI_ACCESS_*
     bool writes;
-    bool in_place; // a read: its op may write the same rectangle of the same memory
+    bool in_place; // for a read: the op may write to the same rectangle of the same memory
 } sumi_op_access;
 
 typedef struct sumi_op_accesses {
@@ -27,13 +27,14 @@ typedef struct sumi_op_accesses {
     sumi_error* error;
     sumi_op_access* list;
     size_t count, capacity;
-    int32_t first_counter, counter_count; // of the iterations that are looked at
-    // A rectangle of a picture is a range of rows for each of its lines, not one from its first pixel to its last.
+    int32_t first_counter, counter_count; // the iterations that are examined, as counters of the section
+    // A rectangle of a picture is listed as one range of rows per line of pixels. False: as one range of rows from its
+    // first pixel to its last.
     bool by_line;
     sumi_result result;
 } sumi_op_accesses;
 
-// Everything that `op` touches in iterations [first, first + count) of its section, reads before writes. As the
-// comments of ops.h and of sumi_op say it. accesses->list is freed with sumi_free by who is done with it.
+// Lists everything that `op` reads and writes in iterations [first, first + count) of its section, reads before writes,
+// as the comments of ops.h define it. The caller frees accesses->list with sumi_free.
 sumi_result sumi_op_list_accesses(sumi_op_accesses* accesses, const sumi_op* op, int32_t first, int32_t count);
 #endif

@@ -1,25 +1,28 @@
-// What each kind of op is: one line per kind in the table of op_kinds.c. The verbs of plan.c fill every op from it.
+// The properties of each kind of op: one line per kind in the table of op_kinds.c. sumi_plan_add_op fills ops from the
+// table.
 #ifndef SUMI_PLAN_OP_KINDS_H
 #define SUMI_PLAN_OP_KINDS_H
 #include "plan/plan.h"
 
-#define SUMI_IN(k) (1u << (k)) // in[k], as a bit of sumi_op_kind_info.in_place
+#define SUMI_IN(k) (1u << (k)) // bit of in[k] in sumi_op_kind_info.in_place
 
 typedef struct sumi_op_kind_info {
     const char* name;
-    // How much work the op is, in the kind's unit (rows of the output, sequences, items ...), and how much of it a part
-    // has. sumi_op.rows holds the first, so where the verb is told how many rows to work on, the function returns that.
+    // rows: how much work the op is, in the unit of the kind (rows of the output, sequences, items and so on), which
+    // becomes sumi_op.rows. If the verb was given a number of rows, it is in sumi_op.rows before the call and the
+    // function returns it. part_rows: how much of this work one work range has.
     int64_t (*rows)(const sumi_plan* plan, const sumi_op* op);
     int64_t (*part_rows)(const sumi_plan* plan, const sumi_op* op);
-    // The inputs that the output may be. Where the op changes only some of its output, or reads what it writes, the
-    // output is one of them always.
+    // in_place: the inputs that may also be the output. is_always_in_place: the output is always one of these inputs,
+    // because the op changes only some of its output or reads what it writes.
     uint32_t in_place;
     bool is_always_in_place;
-    bool takes_pitch; // its values may be views of some columns
-    // Bytes read and written: so many times the output's, or what the function says.
+    bool takes_pitch; // the op's values may be views of some columns
+    // Bytes that are read and written: `output_count` times the bytes of the output, or, if `bytes` is not NULL, what
+    // it returns.
     double output_count;
     double (*bytes)(const sumi_plan* plan, const sumi_op* op);
-    double (*flops)(const sumi_plan* plan, const sumi_op* op); // NULL: few beside the bytes
+    double (*flops)(const sumi_plan* plan, const sumi_op* op); // NULL: negligible beside the bytes
 } sumi_op_kind_info;
 
 const sumi_op_kind_info* sumi_op_kind_get(sumi_op_kind kind);

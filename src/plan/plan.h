@@ -1,34 +1,36 @@
-// The plan: a flat array of ops over values, written once per (network, shape) by model code, run any number of times
-// by a backend.
+// The plan: a flat list of ops over values. Model code writes a plan once per network and shape; a backend runs the
+// plan any number of times.
 //
-//   model code  --writes-->  ops + values  --sumi_plan_finish-->  lifetimes, one arena with offsets, parts, slices  --backend runs slices-->  results
-//                                                  |
-//                                 the backend's arrange marks ops that it does together
+//  model code --writes--> ops + values --sumi_plan_finish--> lifetimes, arena offsets --sumi_plan_slice--> slices
+//                                             |                                                             |
+//                          the backend's `arrange` marks ops that                       the backend runs the slices,
+//                          the backend will execute together                            which leaves the results
 //
-// A plan covers a whole job: text encoding, preparation, the denoising step, decoding are *sections*. A section runs
-// `repeat` times in a row; the counter of the running iteration selects the row of every per-step table. Values written
-// in one section and read in a later one simply live that long.
+// A plan covers a whole job. Text encoding, preparation, the denoising step and decoding are *sections*. A section runs
+// `repeat` times in a row, and the counter of the iteration selects the row of every step table. A value that is
+// written in one section and read in a later one lives until then.
 //
-//   TEXT x1 | PREPARE x1 | DENOISE x8 (counter 0..7) | DECODE x2 (counter = item) | TRANSFER x1
+//  TEXT x1 | PREPARE x1 | DENOISE x8 (counter 0..7) | DECODE x2 (counter = item) | TRANSFER x1
 //
-// Invariants: a value's rows are written before they are read; an op's in-place output is also its input; the arena
-// offsets of two values overlap only if their lifetimes do not; a value that crosses into a repeated section from
-// before lives until that section ends. Writing errors (a shape that does not fit, memory) are kept in the plan and
-// returned by sumi_plan_finish, so model code reads like the paper, without a check per line.
+// Invariants: The rows of a value are written before they are read. If an op works in place, its output is also one of
+// its inputs. The bytes of two values overlap in the arena only if their lifetimes do not. A value from before a
+// repeated section that the section reads lives until the section ends. Errors while writing (a shape that does not
+// fit, no memory) are kept in the plan, and sumi_plan_finish returns the first one. So model code reads like the paper,
+// without a check per line.
 //
-// A view is a value that lies inside another one, its base: some of its rows, and of those some columns, or all of it
-// as rows of another length. Large pictures
-// are worked on by strips of rows through views, so that what lies between two ops exists for one strip at a time, and
-// results may take the place of what was read for them (the autoencoders in models/). The writer of such a plan answers for the
-// order: an op must not write what another part of it still reads.
+// A view is a value inside another value, its base: some of the base's rows, or some columns of some rows, or the whole
+// base as rows of another length. Large pictures are processed in strips of rows through views. Then the intermediate
+// values exist for one strip at a time, and results may replace the inputs they were computed from (the autoencoders in
+// models/). Whoever writes such a plan is responsible for the order: an op must not write what another work range of
+// the same op still reads.
 #ifndef SUMI_PLAN_PLAN_H
 #define SUMI_PLAN_PLAN_H
 #include "base/memory.h"
 #include "plan/ops.h"
 
 typedef enum sumi_element {
-    SUMI_ELEMENT_ACTIVATION, // the backend's: of the plan's activation_bytes
-    SUMI_ELEMENT_FLOAT,      // float32 everywhere: latents, tables, statistics
+    SUMI_ELEMENT_ACTIVATION, // the backend's type, of sumi_plan.activation_bytes bytes
+    SUMI_ELEMENT_FLOAT,      // float32 on all backends: latents, tables, statistics
     SUMI_ELEMENT_INT,        // int32
     SUMI_ELEMENT_BYTE        // uint8
 } sumi_element;
@@ -37,28 +39,32 @@ typedef struct sumi_value_info {
     const char* name; // static text
     sumi_element element;
     int32_t rows, cols;
-    // lives through the whole plan: inputs that the engine writes before the run, results it reads after
+    // The value lives through the whole plan: inputs that the engine writes before the run, results that it reads
+    // after.
     bool bound;
-    int32_t first_use, last_use; // op indices, set by finish (widened over repeated sections)
-    uint64_t bytes, offset;      // in the arena, set by finish
-    // Elements from row to row: cols, more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM take any; other
-    // ops know no pitch.
+    int32_t first_use, last_use; // op indices, set by sumi_plan_finish (extended over repeated sections)
+    uint64_t bytes, offset;      // in the arena, set by sumi_plan_finish
+    // Elements from one row to the next: cols, or more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM
+    // accept any pitch; other ops need pitch == cols.
     int32_t pitch;
-    // of a view: whose memory it shares; what it was cut from (a view itself, or the base), from row whole_row on
+    // For views. base: the value whose memory the view shares; it is no view itself. whole: the value that the view was
+    // cut from, which is the base or another view; the view begins at row whole_row of `whole`.
     sumi_value base, whole;
     int32_t whole_row;
-    uint64_t base_element; // where it begins there
-    sumi_value host;       // it may lie at the beginning of this value, though both live at the same time
-    // One op makes it, the op behind reads it, both are done together: it is never written to memory and takes none.
-    bool is_unstored; // set by a backend, see sumi_plan_arrange
-    uint8_t marks;    // the backend's own
+    uint64_t base_element; // index of the view's first element in the base
+    // This value, a guest, may share the first bytes of the value `host`, although both live at the same time.
+    sumi_value host;
+    // The result of the first op of a pair (sumi_plan_arrange), which only the second op reads. It is never written to
+    // memory and takes no bytes. Set by a backend.
+    bool is_unstored;
+    uint8_t marks; // for the backend's own use
 } sumi_value_info;
 
 typedef enum sumi_section_kind {
     SUMI_SECTION_PREPARE,
-    SUMI_SECTION_VISION, // pictures that stand in prompts
+    SUMI_SECTION_VISION, // encodes pictures in prompts
     SUMI_SECTION_TEXT,
-    SUMI_SECTION_IMAGE, // pictures to latents
+    SUMI_SECTION_IMAGE, // encodes pictures to latents
     SUMI_SECTION_DENOISE,
     SUMI_SECTION_DECODE,
     SUMI_SECTION_TRANSFER
@@ -70,19 +76,20 @@ typedef struct sumi_section {
     int32_t slice_begin, slice_end; // set by sumi_plan_slice
 } sumi_section;
 
-// A piece of work: whole ops [op_begin, op_end) or, when op_end == op_begin + 1, parts [part_begin, part_end) of that
-// op.
+// A piece of work that is not interrupted: whole ops [op_begin, op_end) or, if op_end == op_begin + 1, work ranges
+// [part_begin, part_end) of that op.
 typedef struct sumi_slice {
     int32_t op_begin, op_end, part_begin, part_end;
     float predicted_us;
 } sumi_slice;
 
-// What a backend can do per microsecond, for predictions; measured by the backend and refined while running.
+// Throughput of a backend, for predictions: measured by the backend and refined while running. op_us: fixed time per
+// op.
 typedef struct sumi_rates {
     double flops_per_us, bytes_per_us, op_us;
 } sumi_rates;
 
-// A constant that the backend copies into a bound value before each run (positions, ids that never change).
+// A constant, which the backend copies into a bound value before each run (positions, ids that never change).
 typedef struct sumi_constant {
     sumi_value value;
     const void* data;
@@ -91,26 +98,26 @@ typedef struct sumi_constant {
 
 struct sumi_plan;
 struct sumi_runner;
-// How a backend does the ops that were written. sumi_plan_finish calls it when it knows the first and the last op that
-// uses each value (of a view: its base), and before it computes lifetimes and offsets from what was marked:
+// How a backend marks ops that it will execute together. sumi_plan_finish calls this function when the first and last
+// use of each value is known (a use of a view counts for its base), and before it computes lifetimes and offsets. The
+// function sets these marks and changes nothing else; all of them are zero before the call:
 //
-//   op.joins_next      The op and the one behind it, of the same section, are done together: what the second one writes
-//                      is written while the inputs of the first one are still read. An op is in one such pair at most.
-//   value.is_unstored  The result of a pair's first op, read by the second one and by nothing else: it takes no memory.
-//   marks              Of ops and values: what else the backend wants to find when it runs them. Nobody else reads them.
-//
-// All of them are zero before; nothing else changes.
+//  op.joins_next      The op and the next one, of the same section, are executed together, as a pair: the result of the
+//                     second op is written while the inputs of the first op are still read. An op is in at most one pair.
+//  value.is_unstored  The result of a pair's first op that only the second op reads. It takes no memory.
+//  marks              Of ops and values: whatever else the backend needs when it runs them. Only the backend reads them.
 typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);
 
-// What the engine has to say to the backend about a plan. The plan carries it and reads none of it.
+// What the engine requests of the backend for a plan. The plan only carries these members.
 typedef struct sumi_plan_wishes {
-    sumi_weight_format weights;      // of those of the denoising sections that need not keep their precision
-    sumi_weight_format text_weights; // the same of text and vision sections
-    bool spares_memory;              // its weights are used once, and others want the room that they would take
-    bool unused[3];                  // no gaps: see engine/plan_key.h
+    sumi_weight_format weights;      // format for weights of the denoising sections, except those with keeps_precision
+    sumi_weight_format text_weights; // the same for the text and vision sections
+    // The plan uses its weights once, and they should not stay on the device: other plans need the memory.
+    bool spares_memory;
+    bool unused[3]; // explicit padding, see engine/plan_key.h
 } sumi_plan_wishes;
 
-// A vector that adapters change, as a value: a row of floats.
+// A vector that adapters change. sum: the changed vector as a value, one row of floats.
 typedef struct sumi_changed_vector {
     const sumi_weight* vector;
     sumi_value sum;
@@ -119,7 +126,7 @@ typedef struct sumi_changed_vector {
 typedef struct sumi_plan {
     sumi_heap* heap;
     int32_t activation_bytes;
-    sumi_plan_arrange* arrange; // NULL: the backend does op by op
+    sumi_plan_arrange* arrange; // NULL: the backend executes every op on its own
     const struct sumi_runner* runner;
     sumi_plan_wishes wishes;
     sumi_op* ops;
@@ -133,59 +140,64 @@ typedef struct sumi_plan {
     sumi_constant* constants;
     size_t constant_count, constant_capacity;
     void** blocks;
-    size_t block_count, block_capacity; // spans, items, labels, constants' data: freed with the plan
-    size_t block_used, block_bytes;     // of the newest block
+    // Memory for spans, items, labels and the data of constants. Freed with the plan.
+    size_t block_count, block_capacity;
+    size_t block_used, block_bytes; // in the newest of the blocks
     const sumi_adapter_use* adapters;
-    int32_t adapter_count; // apply to every linear and to every norm written from here on
+    int32_t adapter_count; // they apply to every linear and every norm that is written from here on
     sumi_changed_vector* changed;
-    size_t changed_count, changed_capacity; // by these adapters, so far
-    sumi_value one;                         // a constant, once it was needed
-    uint64_t arena_bytes;                   // exact, after finish
-    double total_flops;                     // with repeats
+    size_t changed_count, changed_capacity; // the vectors that these adapters change, as far as they were asked for
+    // A constant of value 1; none until it is first needed.
+    sumi_value one;
+    uint64_t arena_bytes; // exact after sumi_plan_finish
+    double total_flops;   // over all iterations of all sections
     char label_prefix[64];
-    sumi_error error; // the first writing error
+    sumi_error error; // the first error while writing
 } sumi_plan;
 
-// activation_bytes: of SUMI_ELEMENT_ACTIVATION on the runner this plan is for (4 on the CPU). The wishes and `arrange`
-// are empty: sumi_runner_begin_plan (runner.h) begins a plan that a runner will run.
+// Begins an empty plan. activation_bytes: bytes of a SUMI_ELEMENT_ACTIVATION on the plan's runner (4 on the CPU).
+// `wishes` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan (runner.h).
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
-void sumi_plan_end(sumi_plan* plan); // frees; accepts a zeroed one
-// Arranges the ops, computes lifetimes, offsets and costs. Returns the first writing error, with its text in `error`.
+void sumi_plan_end(sumi_plan* plan); // frees the plan's memory; accepts a zeroed plan
+// Lets the backend mark pairs of ops, and computes lifetimes, offsets and costs. Returns the first error of the
+// writing.
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
-// Cuts all sections into slices predicted to take at most max_us each (0: one slice per op, ops whole). Ops are split
-// by parts where needed.
+// Cuts all sections into slices of a predicted time of at most max_us each (0: one slice per op, each op whole). An op
+// that takes longer is cut into work ranges.
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error);
-// The same with what was learnt since: op_ratio[kind] is how much longer than the rates say ops of a kind take here.
-// Ops are cut beyond max_us (0: never), and go together in a slice up to gathered_us (0: each alone): sumi_plan_slice
-// has max_us for both.
+// As sumi_plan_slice, with measured corrections: op_ratio[kind] is the factor by which ops of this kind take longer
+// here than the rates predict. An op is cut if it takes more than max_us (0: never). Several ops share a slice of up to
+// gathered_us (0: one op per slice). sumi_plan_slice uses max_us for both.
 sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
                                      uint32_t gathered_us, sumi_error* error);
-// Columns whose time a convolution takes: it gathers its taps whatever it makes of them, so one of 3 takes about as
-// long as one of 16 (the decoder's last, on the processor: 9 GFLOP/s where others reach 60).
+// The number of output columns for whose time a convolution is charged. A convolution gathers its taps no matter how
+// many columns it computes, so 3 columns take about as long as 16 (the decoder's last convolution on the CPU: 9
+// GFLOP/s, where others reach 60).
 int32_t sumi_plan_conv_effort(const sumi_weight* weight);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 
-// ops written from here on belong to it
+// Begins a section: ops that are written from here on belong to it.
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter);
-void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count); // must outlive the plan
-// The sum of a vector and of what the plan's adapters add to it, a row of floats; none where they add nothing. The ops
-// that make it are written when it is first asked for: in a section that does not repeat, if that can be. The verbs of
-// norms ask for it themselves.
+void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count); // `uses` must outlive the plan
+// The sum of a vector and of what the plan's adapters add to the vector, as one row of floats; none if they add
+// nothing. The ops that compute the sum are written at the first request for it, in a section that does not repeat if
+// possible. The verbs of norms call this function themselves.
 sumi_value sumi_plan_changed_vector(sumi_plan* plan, const sumi_weight* vector);
-// label prefix of the following ops: "layers.3."
+// Sets the label prefix of the following ops, such as "layers.3."
 void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3);
 
 sumi_value sumi_plan_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
-// data is copied
+// Copies the data.
 sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols,
                               const void* data);
-// Some rows and columns of a value that is not bound, as a value.
+// A view of some rows and columns of a value that is not bound.
 sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols);
-// The elements of a value, which is no view of some columns and may be bound, as rows of another length.
+// A view of all elements of a value as rows of another length. The value may be bound, but may not be a view of some
+// columns.
 sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, int32_t rows, int32_t cols);
-// `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way;
-// otherwise they lie apart.
+// From now on `guest`, which is no view, may share the first bytes of `host`. sumi_plan_finish lets them share these
+// bytes if no third value prevents that; otherwise guest and host do not overlap.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
 static inline int32_t sumi_plan_rows(const sumi_plan* plan, sumi_value value)
@@ -196,69 +208,72 @@ static inline int32_t sumi_plan_cols(const sumi_plan* plan, sumi_value value)
 {
     return sumi_plan_info(plan, value)->cols;
 }
-// elements from row to row: cols but for a view of some columns
+// Elements from row to row: cols, except in a view of some columns.
 static inline int32_t sumi_plan_pitch(const sumi_plan* plan, sumi_value value)
 {
     return sumi_plan_info(plan, value)->pitch;
 }
 uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element);
-double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value); // what its elements take, for costs
-// memory that lives as long as the plan; NULL after an error
+double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value); // bytes of all elements, for costs
+// Copies data into memory that lives as long as the plan. NULL after an error.
 void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes);
 
 // ---- The verbs ------------------------------------------------------------------------------------------------------
 //
-// Each writes its op and returns its output value: a new one, unless the verb works in place or is told where to write.
-// Shapes are checked; a mismatch is kept as the plan's error. What the op computes, and the shapes, stand in ops.h.
+// A verb is a function that writes an op. It returns the op's output: a new value, unless the verb works in place or is
+// given the value to write to. Verbs check shapes, and keep a mismatch as the plan's error. What an op computes and the
+// shapes of its values are in ops.h.
 //
-// A verb with many parameters takes them in a struct with named members. A member that is left out is 0, and 0 is what
-// is usual: no weight, no bias, no value, no step row, a row range from row 0 on, and with `rows` 0 all the rows from
-// there.
+// A verb with many parameters takes a struct with named members. A member that is left out is 0, and 0 means the usual
+// case: no weight, no bias, no value, no step row; a range of rows begins at row 0; and with `rows` 0 it has all rows
+// from its beginning on.
 //
 //     sumi_value m = sumi_plan_norm(plan, &(sumi_plan_norm_args){
 //         .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = eps, .scale = scale_mlp});
 
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
-// table[ids[r]] + bias: the same row is added to all.
+// table[ids[r]] + bias. The bias is one row, which is added to all rows.
 sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
                                        const sumi_weight* bias);
-// Rows of a value by their numbers, ids [rows, 1].
+// Row r of the result is row ids[r] of x. ids: [rows, 1].
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x);
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
                          int32_t span_count);
 
 typedef struct sumi_plan_copy_args {
-    sumi_value x, y;      // from x into y
-    int32_t x_row, y_row; // first row in each
+    sumi_value x, y;      // copies from x into y
+    int32_t x_row, y_row; // first rows in x and in y
     int32_t rows;         // 0: all of x from x_row on
 } sumi_plan_copy_args;
 void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
-// One row per span: the mean of its rows.
+// Returns one row per span: the mean of the span's rows.
 sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
                                int32_t span_count);
 
-// activation(x W^T + bias), or residual + gate * (x W^T + bias), which takes the residual's place. The plan's adapters
-// are applied: the result is that of merged weights, whichever of these it is.
+// Computes activation(x W^T + bias), or residual + gate * (x W^T + bias), which is written over the residual. The
+// plan's adapters are applied: the result is that of merged weights in both cases.
 typedef struct sumi_plan_linear_args {
     const char* label;
     sumi_value x;
     const sumi_weight *weight, *bias;
     sumi_activation activation;
-    int32_t x_row, rows; // rows of x; rows 0: all from x_row on
-    sumi_value y;        // an existing value to write to; none: a new one
-    int32_t y_row;       // first row in y; its other rows stay
-    // y is wider than the product, which goes to the columns from y_column on; the others stay. Of all rows.
+    int32_t x_row, rows; // rows of x; rows 0: all rows from x_row on
+    sumi_value y;        // an existing value to write to; none: a new value
+    int32_t y_row;       // first row that is written in y; the other rows do not change
+    // y is wider than the product. The product is written to the columns from y_column on; the other columns of y do
+    // not change. The op must cover all rows.
     bool keeps_columns;
     int32_t y_column;
-    sumi_value residual; // of the product's shape; then y, a range of rows and an activation are not possible
-    sumi_step_row gate;  // of a residual; none: 1
+    // Has the shape of the product. With a residual, y, a range of rows and an activation are not possible.
+    sumi_value residual;
+    sumi_step_row gate; // factor of the product, if there is a residual; none: 1
 } sumi_plan_linear_args;
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
 
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
-// act(x) * y of the halves [x, y] of a row: what a product with biases is gated by.
+// act(x) * y for rows [x, y] whose halves have equal width: the gate after products with biases.
 sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation);
-// act(x W_gate^T) * (x W_up^T), weight stacked [gate; up].
+// act(x W_gate^T) * (x W_up^T). gate_up is a stacked weight: the rows of W_gate, then those of W_up.
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);
 
@@ -268,32 +283,34 @@ typedef struct sumi_plan_norm_args {
     const char* label;
     sumi_value x;
     int32_t x_row, rows;
-    sumi_norm norm; // 0: RMS
+    sumi_norm norm; // 0: RMS norm
     const sumi_weight *weight, *bias;
     float eps;
-    sumi_step_row scale, shift; // without a bias
-    const sumi_row_band* bands; // of the tables, copied; 0 of them: all rows read the same
+    sumi_step_row scale, shift; // not together with a bias
+    const sumi_row_band* bands; // of scale and shift; copied. band_count 0: all rows read the same table row
     int32_t band_count;
-    bool silu;    // without scale, shift and bias
-    sumi_value y; // of so many rows; may be x where all of it is normed. None: a new value
+    bool silu; // not together with scale, shift or bias
+    // Has `rows` rows. It may be x if all rows of x are normalised. None: a new value.
+    sumi_value y;
 } sumi_plan_norm_args;
 sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args);
 
-// x += gate * (rms(branch) * weight), in place on rows of x from x_row on; the branch is read from its row 0.
+// x += gate * (rms(branch) * weight), in place, for `rows` rows of x from x_row on. The branch is read from its row 0
+// on.
 typedef struct sumi_plan_norm_gate_add_args {
     const char* label;
     sumi_value x, branch;
-    int32_t x_row, rows; // rows 0: all of the branch
+    int32_t x_row, rows; // rows 0: as many as the branch has
     const sumi_weight* weight;
     float eps;
     sumi_step_row gate;
-    const sumi_row_band* bands; // as above
+    const sumi_row_band* bands; // of the gate; as in sumi_plan_norm_args
     int32_t band_count;
 } sumi_plan_norm_gate_add_args;
 void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args);
 
-// The heads of q and k normed and rotated, in place on rows of qkv from `row` on; rope is the rotary table, read from
-// rope_row on.
+// Normalises and rotates the heads of q and k, in place, in `rows` rows of qkv from `row` on. `rope` is the rotary
+// table, which is read from rope_row on.
 typedef struct sumi_plan_qk_args {
     const char* label;
     sumi_value qkv;
@@ -301,7 +318,7 @@ typedef struct sumi_plan_qk_args {
     int32_t q_heads, kv_heads, dim;
     const sumi_weight *q_norm, *k_norm;
     float eps;
-    sumi_rotary rotary; // 0: none, then there is no table
+    sumi_rotary rotary; // 0: no rotation, and `rope` is no value
     sumi_value rope;
     int32_t rope_row;
 } sumi_plan_qk_args;
@@ -315,18 +332,18 @@ typedef struct sumi_attention {
     const sumi_sequence* sequences;
     int32_t sequence_count;
 } sumi_attention;
-// q, k and v are the columns of qkv, in this order.
+// The columns of qkv are q, k and v, in this order.
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
 
 typedef struct sumi_plan_rope_args {
     sumi_value positions; // [rows, axes] int
     int32_t axes, pairs[4];
     double theta;
-    double divisor;     // of the positions; 0: 1
-    bool is_continuous; // the frequencies go on from axis to axis, rather than beginning anew
+    double divisor;     // positions are divided by this; 0: by 1
+    bool is_continuous; // frequencies continue from axis to axis; false: they restart for each axis
 } sumi_plan_rope_args;
 sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args);
-// By what a position is multiplied for the k-th pair of an axis, for both backends.
+// The factor of a position for the k-th pair of an axis. Both backends use this function.
 double sumi_plan_rope_frequency(const sumi_op* op, int32_t axis, int32_t k);
 
 typedef struct sumi_plan_time_args {
@@ -337,29 +354,31 @@ typedef struct sumi_plan_time_args {
 } sumi_plan_time_args;
 sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args);
 
-// What a modulation layer made (ops.h): in place, or rows of it as a value of their own.
+// Converts the output of a modulation layer (FINISH_MODULATION in ops.h), in place or as a new value of some of its
+// rows.
 typedef struct sumi_plan_modulation_args {
     const char* label;
     sumi_value table;
     int32_t parts; // 0: 1
     uint32_t adds_one, squashes;
-    int32_t rows; // 0: all, in place; else from x_row on, with per_step counted from the row of the step
+    int32_t rows;
     int32_t x_row;
     bool per_step;
-    sumi_element element; // of that value
+    sumi_element element; // of the new value
 } sumi_plan_modulation_args;
 sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args* args);
-// In place: quarters [s | g | s | g] become [1 + s | tanh g | 1 + s | tanh g] with has_gates, else all columns 1 + s.
+// In place. With has_gates, the quarters [s | g | s | g] of the columns become [1 + s | tanh g | 1 + s | tanh g];
+// without, all columns become 1 + s.
 void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates);
 
 typedef struct sumi_patch_layout {
     int32_t height, width, channels; // of a latent
     int32_t sequence_count;
     const int32_t *items, *row_begin;
-    bool by_channel; // order of a row's elements, see ops.h
+    bool by_channel; // order of the elements of a row, see PATCHIFY in ops.h
 } sumi_patch_layout;
 void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows);
-// [sequences * channels, h * w]
+// Returns [sequence_count * channels, height * width].
 sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign);
 
 void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, sumi_step_row sigma, sumi_value x);
@@ -367,17 +386,17 @@ void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, su
 typedef struct sumi_plan_guide_args {
     sumi_value predictions;
     int32_t item_count, channels;
-    const int32_t *positive, *negative; // the sequences of each item; negative below 0: none
+    const int32_t *positive, *negative; // sequences of each item; negative[i] < 0: item i has none
     sumi_step_row scale;
     sumi_guidance_rule rule;   // PLAIN, NORM_LIMIT or NORM_RESCALE
-    float norm_limit;          // of NORM_LIMIT; 0: none
-    int32_t width, patch_size; // of NORM_RESCALE
+    float norm_limit;          // for NORM_LIMIT; 0: no limit
+    int32_t width, patch_size; // for NORM_RESCALE
 } sumi_plan_guide_args;
 sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args);
 
 typedef struct sumi_plan_solve_args {
     sumi_value x, y, h, v, noise, clean, mask;
-    sumi_step_row row; // 12 columns, the floats of sumi_solver_row in order
+    sumi_step_row row; // 12 columns: the floats of sumi_solver_row, in order
     int32_t channels;
 } sumi_plan_solve_args;
 void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args);
@@ -394,16 +413,16 @@ void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args);
 typedef struct sumi_tile {
     int32_t y, x, height, width;
 } sumi_tile;
-// A tile of an 8-bit RGB picture.
+// Converts a tile of an 8-bit RGB picture.
 sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile);
 
-// A picture of 8-bit RGB as rows of patches, in the order that the numbers of its cells have in `cells`.
+// Converts an 8-bit RGB picture to rows of patches, cell by cell in the order in which `cells` lists the cell numbers.
 sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value cells, const sumi_op_patches_in* layout);
 
-// How a VAE's latents become those that a network sees: (z - shift) * scale, channel by channel.
+// How the latents of a VAE are converted to those of the denoiser: (z - shift) * scale for each channel.
 typedef struct sumi_latent_statistics {
-    const float *scale, *shift; // [count], copied
-    int32_t count;              // the channels, or 1: the same for all
+    const float *scale, *shift; // [count]; copied
+    int32_t count;              // the number of channels, or 1: the same numbers for all channels
 } sumi_latent_statistics;
 
 typedef struct sumi_plan_posterior_args {
@@ -427,10 +446,11 @@ typedef struct sumi_plan_conv_args {
     const char* label;
     sumi_value x;
     const sumi_weight *weight, *bias;
-    // kernel 0: 3; stride 0: 1. above, below: 1 where the picture goes on there, for 3 x 3 with stride 1 only
+    // Defaults: kernel 0 is 3; stride 0 is 1. `above` and `below` are 1 if the picture continues beyond the strip on
+    // that side, which is possible for 3 x 3 with stride 1 only.
     sumi_op_conv shape;
     sumi_value residual;
-    sumi_value y; // of the residual's pitch, or the residual itself; none: a new value
+    sumi_value y; // has the residual's pitch, or is the residual; none: a new value
 } sumi_plan_conv_args;
 sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args);
 
@@ -438,7 +458,8 @@ sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x
 typedef struct sumi_plan_group_norm_args {
     const char* label;
     sumi_value x;
-    sumi_value sums; // of x, or of a value of which x is some rows; none: an op of their own makes them first
+    // Of x, or of a value of which x is some rows. None: the verb writes the GROUP_SUMS op too.
+    sumi_value sums;
     const sumi_weight *weight, *bias;
     int32_t groups;
     float eps;
@@ -450,7 +471,7 @@ sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args
 typedef struct sumi_plan_blend_args {
     sumi_value tile;
     int32_t height, width;
-    sumi_value above; // none: no seam there
+    sumi_value above; // none: no seam
     int32_t above_height;
     sumi_value left;
     int32_t left_width;
@@ -463,16 +484,17 @@ typedef struct sumi_plan_place_args {
     int32_t tile_width;
     sumi_value picture; // is written
     int32_t picture_height, picture_width;
-    sumi_tile kept; // where the tile's upper left pixels go, and how many
+    sumi_tile kept; // height x width upper left pixels of the tile are copied to (y, x) of the picture
     bool per_item;
 } sumi_plan_place_args;
 void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);
 
-// Puts pictures [n * h * w, 3] over one of 8-bit RGB, beneath [h * w, 3], in place. opacity [h * w, 1] of bytes: 255 shows
-// the pictures, 0 what is beneath.
+// Puts pictures [n * h * w, 3] over an 8-bit RGB picture `beneath` [h * w, 3], in place. `opacity` is bytes [h * w, 1]:
+// 255 shows the pictures, 0 the picture beneath.
 void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneath, sumi_value opacity);
 
-// picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1]
-// int.
+// Converts picture [n * h * w, 3] to bytes [n * h * w, 3], and adds the number of values that are not finite to
+// not_finite [1, 1] int.
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite);
 #endif
+// all rows, in place. Else `rows` rows from x_row on; with per_step, x_row counts from the row of the step.
