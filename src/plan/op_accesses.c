@@ -9,7 +9,7 @@ static void add_access(sumi_op_accesses* accesses, sumi_op_access a)
     if (accesses->result == SUMI_OK) { accesses->list[accesses->count++] = a; }
 }
 
-// Whole rows of a value that is `width` columns wide.
+// Whole rows of a value that has `width` columns.
 static sumi_op_access rows_of_width(sumi_value value, int64_t row, int64_t rows, int32_t width, int32_t elements)
 {
     return (sumi_op_access){
@@ -22,7 +22,7 @@ static void reads(sumi_op_accesses* accesses, sumi_value value, int64_t row, int
     add_access(accesses, rows_of_width(value, row, rows, width, elements));
 }
 
-// The same, and the op may write its result there.
+// As reads(), and the op may write its result to the same rows.
 static void reads_in_place(sumi_op_accesses* accesses, sumi_value value, int64_t row, int64_t rows, int32_t width,
                            int32_t elements)
 {
@@ -80,7 +80,7 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
             }
         }
         break;
-    case SUMI_OP_COPY_ROWS: { // of any element, as they are
+    case SUMI_OP_COPY_ROWS: { // any element type, copied unchanged
         const int32_t element = 1 << sumi_plan_info(accesses->plan, op->in[0])->element;
         reads(accesses, op->in[0], op->u.copy.from, op->rows, out_cols, element);
         writes(accesses, op->out, op->u.copy.to, op->rows, out_cols, element);
@@ -148,7 +148,7 @@ static void list_linear(sumi_op_accesses* accesses, const sumi_op* op)
                         .in_place = true};
     reads(accesses, op->in[0], op->u.linear.x_row, op->rows, sumi_plan_info(accesses->plan, op->in[0])->cols,
           SUMI_ACCESS_NUMBER);
-    sumi_op_access residual = y; // or what an adapter's product adds to
+    sumi_op_access residual = y; // the residual, or the sum that an adapter's product adds to
     residual.value = op->in[1];
     add_access(accesses, residual);
     reads_step(accesses, op->u.linear.gate, n, SUMI_ACCESS_NUMBER);
@@ -307,8 +307,8 @@ static void list_latents(sumi_op_accesses* accesses, const sumi_op* op)
     }
 }
 
-// Lines of a rectangle of a picture, `pitch` pixels from line to line: one range when they touch or nobody asks for
-// each.
+// Lists `lines` lines of a rectangle of a picture, `width` pixels each; line k + 1 begins `pitch` pixels after line k.
+// Listed as one range of rows if the lines are adjacent or accesses->by_line is false.
 static void list_lines(sumi_op_accesses* accesses, sumi_op_access pixels, int32_t lines, int32_t width, int32_t pitch)
 {
     if (width == pitch || !accesses->by_line) {
@@ -394,7 +394,7 @@ static void list_pictures(sumi_op_accesses* accesses, const sumi_op* op)
         writes(accesses, op->out, 0, op->rows, cols, SUMI_ACCESS_NUMBER);
         break;
     case SUMI_OP_COMPOSITE: {
-        const int32_t rows = sumi_plan_info(accesses->plan, op->in[1])->rows; // of one picture
+        const int32_t rows = sumi_plan_info(accesses->plan, op->in[1])->rows; // pixels of one picture
         reads_in_place(accesses, op->in[0], 0, op->rows, 3, SUMI_ACCESS_NUMBER);
         reads(accesses, op->in[1], 0, rows, 3, SUMI_ACCESS_BYTE);
         reads(accesses, op->in[2], 0, rows, 1, SUMI_ACCESS_BYTE);

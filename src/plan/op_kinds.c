@@ -1,9 +1,9 @@
-// The table of op kinds. First the functions that its columns name, each for one or several kinds.
+// The table of op kinds. The functions that its columns name come first; several kinds share some of them.
 #include "plan/op_kinds.h"
 #include "base/assert.h"
 
-#define PART_FLOPS 2e8      // a part of a big op: about a millisecond of two processor cores, microseconds of a GPU
-#define PART_ELEMENTS 65536 // a part of a memory-bound op
+#define PART_FLOPS 2e8      // FLOPs of a work range of a large op: 1 ms of two CPU cores, microseconds of a GPU
+#define PART_ELEMENTS 65536 // elements of a work range of a memory-bound op
 
 // ---- Units of work --------------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
     return rows;
 }
 
-// Heads times blocks of queries, over all sequences.
+// Heads times blocks of queries, summed over all sequences.
 static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
@@ -77,12 +77,13 @@ static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
     return parts;
 }
 
-// ---- Parts ----------------------------------------------------------------------------------------------------------
+// ---- Work ranges
+// ------------------------------------------------------------------------------------------------------
 
-// Rows of a memory-bound op with `cols` columns per part.
+// Rows per work range of a memory-bound op with `cols` columns.
 static int32_t light_rows(int32_t cols) { return cols >= PART_ELEMENTS ? 1 : PART_ELEMENTS / (cols < 1 ? 1 : cols); }
 
-// Rows of an op with `flops` per row per part: a multiple of `multiple`.
+// Rows per work range of an op with `flops` FLOPs per row: a multiple of `multiple`.
 static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
 {
     SUMI_ASSERT(multiple >= 1 && most >= multiple);
@@ -94,7 +95,7 @@ static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
 
 static int64_t light(const sumi_plan* plan, const sumi_op* op) { return light_rows(sumi_plan_cols(plan, op->out)); }
 
-// Sines, cosines and powers take about as long as 32 elements that are only read and written.
+// A sine, cosine or power takes about as long as reading and writing 32 elements.
 static int64_t light_sines(const sumi_plan* plan, const sumi_op* op)
 {
     return light_rows(sumi_plan_cols(plan, op->out) * 32);
@@ -113,7 +114,8 @@ static int64_t light_heads(const sumi_plan* plan, const sumi_op* op)
     return light_rows(head_cols(op));
 }
 
-// One part: PIXELS_OUT sums what is not finite in one place, and the spans of FILL_ROWS are small.
+// A single work range, because PIXELS_OUT counts values that are not finite in one place, and the spans of FILL_ROWS
+// are small.
 static int64_t all(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
@@ -133,7 +135,7 @@ int32_t sumi_plan_conv_effort(const sumi_weight* weight)
     return weight->rows < 16 ? 16 : weight->rows;
 }
 
-// Whole rows of the picture that the convolution makes.
+// Whole rows of the convolution's output picture.
 static int64_t heavy_conv(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
@@ -141,7 +143,8 @@ static int64_t heavy_conv(const sumi_plan* plan, const sumi_op* op)
     return heavy_rows(2.0 * sumi_plan_conv_effort(op->weight) * op->weight->cols, width < 1 ? 1 : width, 1 << 20);
 }
 
-// Rows of a block of GROUP_SUMS; at most 64 blocks: each part of GROUP_NORM combines them all.
+// Rows per block of GROUP_SUMS. There are at most 64 blocks, because every work range of GROUP_NORM combines all
+// blocks.
 static int32_t group_block_rows(int32_t rows, int32_t cols)
 {
     int32_t block_rows = light_rows(cols);
@@ -174,7 +177,7 @@ static double copy_bytes(const sumi_plan* plan, const sumi_op* op)
 
 static double mean_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    double rows = op->u.mean.span_count; // that are written
+    double rows = op->u.mean.span_count; // rows that are written
     for (int32_t i = 0; i < op->u.mean.span_count; i++) { rows += op->u.mean.spans[i].count; }
     return rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
 }
@@ -186,7 +189,7 @@ static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
          + (double)op->rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
 }
 
-// c rows of b columns are read and a of them are added to, for each of the op's rows.
+// For each of the op's rows, c rows of b columns are read, and a rows of b columns are added to.
 static double kronecker_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     return (double)op->rows * sumi_plan_cols(plan, op->in[0]) * ((double)op->weight->cols + 2.0 * op->weight->rows)
@@ -276,7 +279,8 @@ static double attention_flops(const sumi_plan* plan, const sumi_op* op)
         const sumi_sequence* sequence = &a->sequences[s];
         double queries = (double)sumi_sequence_queries(sequence);
         double keys = (double)rows_in(sequence, sequence->span_count), share = a->causal ? 0.5 : 1.0;
-        if (a->causal && sequence->query_first > 0) { share = 1.0 - 0.5 * queries / keys; } // all see the first span
+        // all queries see the first span
+        if (a->causal && sequence->query_first > 0) { share = 1.0 - 0.5 * queries / keys; }
         flops += 4.0 * queries * keys * a->q_heads * a->dim * share;
     }
     return flops;
@@ -304,7 +308,7 @@ static double group_norm_flops(const sumi_plan* plan, const sumi_op* op)
 
 // ---- The table ------------------------------------------------------------------------------------------------------
 
-// In place: the member that is named says whether the output may be an input or always is one.
+// The column in_place: the output may be one of these inputs (MAY_BE), or always is one of them (IS_ONE_OF).
 #define MAY_BE(inputs) .in_place = (inputs)
 #define IS_ONE_OF(inputs) .in_place = (inputs), .is_always_in_place = true
 
@@ -313,7 +317,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, all, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
     [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_given, light, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)), .bytes = copy_bytes},
     [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one, .bytes = mean_bytes},
-    // The processor cuts a product into the same number of parts another way: shares of columns times rows.
+    // The CPU cuts a product into the same number of work ranges differently: by columns as well as by rows.
     [SUMI_OP_LINEAR] = {"linear", rows_given, heavy_linear, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},
     [SUMI_OP_KRONECKER_ADD] = {"kronecker_add", rows_given, light, IS_ONE_OF(SUMI_IN(1)), .bytes = kronecker_bytes,
@@ -329,11 +333,11 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_FINISH_MODULATION] = {"finish_modulation", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},
     [SUMI_OP_PATCHIFY] = {"patchify", sequences, one, IS_ONE_OF(SUMI_IN(1)), .bytes = patch_bytes},
     [SUMI_OP_UNPATCHIFY] = {"unpatchify", sequences, one, .bytes = patch_bytes},
-    [SUMI_OP_ADD_NOISE] = {"add_noise", rows_of_output, light, .output_count = 3}, // rows of latents: channel planes
+    [SUMI_OP_ADD_NOISE] = {"add_noise", rows_of_output, light, .output_count = 3}, // a row is a channel plane
     [SUMI_OP_GUIDE] = {"guide", items_guided, one, .output_count = 3},
     [SUMI_OP_SOLVE] = {"solve", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)), .output_count = 6},
     [SUMI_OP_PREVIEW] = {"preview", items_shown, one, IS_ONE_OF(SUMI_IN(3)), .bytes = preview_bytes},
-    [SUMI_OP_PIXELS_IN] = {"pixels_in", rows_of_output, light, .output_count = 1}, // rows of pictures: pixels
+    [SUMI_OP_PIXELS_IN] = {"pixels_in", rows_of_output, light, .output_count = 1}, // a row is a pixel
     [SUMI_OP_PATCHES_IN] = {"patches_in", rows_of_output, light, .output_count = 2},
     [SUMI_OP_POSTERIOR] = {"posterior", one, one, .bytes = posterior_bytes},
     [SUMI_OP_LATENT_IN] = {"latent_in", rows_of_output, light, .output_count = 2},
@@ -343,7 +347,8 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
                             .flops = group_sums_flops},
     [SUMI_OP_GROUP_NORM] = {"group_norm", rows_of_output, group_share, MAY_BE(SUMI_IN(0)), .takes_pitch = true,
                             .output_count = 2, .flops = group_norm_flops},
-    // The rows below the upper seam depend on nothing else, but the two seams share a corner.
+    // A single work range, because the upper and the left seam share a corner. The rows below the upper seam could be
+    // ranges of their own.
     [SUMI_OP_TILE_BLEND] = {"tile_blend", one, one, IS_ONE_OF(SUMI_IN(0)), .output_count = 1},
     [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_placed, light, IS_ONE_OF(SUMI_IN(1)), .bytes = place_bytes},
     [SUMI_OP_COMPOSITE] = {"composite", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)), .output_count = 2},

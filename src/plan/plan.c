@@ -1,5 +1,5 @@
-// Writing a plan: its memory, sections and values. The verbs that append ops are in verbs_*.c; op_kinds.c knows how an op
-// is cut and what it costs; layout.c finishes the plan.
+// Writing a plan: memory, sections and values. The verbs, which append ops, are in verbs_*.c. The work ranges and costs
+// of ops are in op_kinds.c. layout.c finishes the plan.
 #include "base/assert.h"
 #include "plan/plan_memory.h"
 #include <math.h>

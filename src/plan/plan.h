@@ -11,11 +11,11 @@
 // written in one section and read in a later one lives until then.
 //
 //  TEXT x1 | PREPARE x1 | DENOISE x8 (counter 0..7) | DECODE x2 (counter = item) | TRANSFER x1
-//
 // Invariants: The rows of a value are written before they are read. If an op works in place, its output is also one of
-// its inputs. The bytes of two values overlap in the arena only if their lifetimes do not. A value from before a
-// repeated section that the section reads lives until the section ends. Errors while writing (a shape that does not
-// fit, no memory) are kept in the plan, and sumi_plan_finish returns the first one. So model code reads like the paper,
+// its inputs. The bytes of two values overlap in the arena only if their lifetimes do not, or if one may share the
+// bytes of the other (sumi_plan_share). A value from before a repeated section that the section reads lives until the
+// section ends. Errors while writing (a shape that does not fit, no memory) are kept in the plan, and sumi_plan_finish
+// returns the first one. So model code reads like the paper, without a check per line.
 // without a check per line.
 //
 // A view is a value inside another value, its base: some of the base's rows, or some columns of some rows, or the whole
@@ -102,8 +102,9 @@ struct sumi_runner;
 // use of each value is known (a use of a view counts for its base), and before it computes lifetimes and offsets. The
 // function sets these marks and changes nothing else; all of them are zero before the call:
 //
-//  op.joins_next      The op and the next one, of the same section, are executed together, as a pair: the result of the
-//                     second op is written while the inputs of the first op are still read. An op is in at most one pair.
+//  op.joins_next      The op and the next one, of the same section, are executed together, as a pair: the result of
+//                     the second op is written while the inputs of the first op are still read. An op is in at most
+//                     one pair.
 //  value.is_unstored  The result of a pair's first op that only the second op reads. It takes no memory.
 //  marks              Of ops and values: whatever else the backend needs when it runs them. Only the backend reads them.
 typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);

@@ -1,63 +1,72 @@
-// What runs a plan: one runner per backend. The engine knows backends only through this table. A plan is written for
-// the runner that will run it: sumi_runner_begin_plan.
+// A runner runs plans: there is one kind of runner per backend, and the engine knows backends only through this table
+// of functions. A plan is written for one runner: sumi_runner_begin_plan.
 //
-// A processor does the work inside `run`. A GPU only takes it: slices are submitted in order and finish later, in the
-// same order, and the engine asks `finished` for each.
+// The CPU backend does the work inside `run`. A GPU backend submits the slice in `run`, and the slice ends later.
+// Slices end in the order in which they were submitted, and the engine calls `finished` to learn of each.
 //
-//   load .. load | prepare .. prepare, reserve | start, write .. write | run, fetch, run, run, fetch ..      | read .. read
-//   kernels        weights, graphs      arena    inputs                  finished <- oldest of them, its time | what was fetched
+//  load .. load | prepare .. prepare, reserve | start, write .. write | run, fetch, run, run, fetch ..   | read .. read
+//  kernels        weights, graphs      arena    inputs                  finished: the oldest slice's end | results
 #ifndef SUMI_PLAN_RUNNER_H
 #define SUMI_PLAN_RUNNER_H
 #include "plan/plan.h"
 
 typedef struct sumi_runner sumi_runner;
 
-// What a plan needs of a GPU on which at most so many bytes may be held.
+// What a plan needs on a GPU if at most a given number of bytes may be held there.
 typedef struct sumi_device_need {
-    uint64_t device; // bytes on the device, of everything: never more than the budget when it fits
-    // of them: weights that stay there, the room that others pass through, the room for conversions while they arrive
+    // All bytes on the device. If `fits`, at most the budget.
+    uint64_t device;
+    // Part of `device`: resident weights, the ring buffer for streamed weights, and staging for conversions during
+    // uploads.
     uint64_t weights;
-    uint64_t pinned;   // host memory, streamed weights included
-    uint64_t streamed; // bytes of weights that come from pinned memory whenever they are used
+    uint64_t pinned;   // bytes of pinned host memory, streamed weights included
+    uint64_t streamed; // bytes of weights that are copied from pinned host memory for each use
     bool fits;
 } sumi_device_need;
 
-// What there is on a device beside a plan's need.
+// The memory of the device: how much sumi holds, and how much is free.
 typedef struct sumi_device_room {
-    uint64_t held, free;               // by us; by nobody, as the driver says: 0 when it does not
-    bool is_known;                     // it does. False: the memory is a host's allocator's, which cannot be asked
-    uint64_t short_held, short_wanted; // when the newest allocation failed: held, refused; 0: none since the last call
+    uint64_t held, free; // held: by sumi; free: according to the driver, 0 if unknown
+    // Whether `free` is known. False: the device memory comes from an allocator of the host program, which cannot be
+    // asked.
+    bool is_known;
+    // The newest allocation that failed since the last call: bytes that sumi held at that time, bytes that were
+    // refused. 0: no allocation has failed.
+    uint64_t short_held, short_wanted;
 } sumi_device_room;
 
 typedef struct sumi_device_facts {
-    uint64_t held[4];   // by sumi_memory_kind, now
-    uint64_t bytes;     // of the device
-    uint64_t uncounted; // neither free nor held by us, when the driver was asked last
+    uint64_t held[4];   // bytes that sumi holds now, for each sumi_memory_kind
+    uint64_t bytes;     // the device's whole memory
+    uint64_t uncounted; // bytes neither free nor held by sumi when the driver was last asked
     int32_t capability, driver;
 } sumi_device_facts;
 
-// A picture for memory of the host's on the device, or for another value.
+// A picture that is copied to device memory of the host program, or into another value.
 typedef struct sumi_publication {
-    sumi_value value; // BYTE, for RGB32F ACTIVATION: rows are pixels, 3 columns
+    sumi_value value; // element BYTE, or ACTIVATION for RGB32F; rows are pixels, 3 columns
     uint64_t first_pixel;
     int32_t width, height;
     sumi_format format;
-    // linear device memory of the same context; 0: at `into_offset` in `into`, which may not be `value`
+    // Destination: linear device memory of the same context. 0: the destination is `into`, from byte into_offset on.
+    // `into` may not be `value`.
     uint64_t address;
     sumi_value into;
     uint64_t into_offset;
-    uint64_t row_bytes;       // added from row to row, modulo 2^64: rows may go towards lower addresses
-    struct CUevent_st* event; // recorded behind it; NULL: none
+    // Bytes from one row to the next in the destination, modulo 2^64: rows may go towards lower addresses.
+    uint64_t row_bytes;
+    struct CUevent_st* event; // recorded after the copy; NULL: none
 } sumi_publication;
 
-// A slice's time on the device, from the begin of its first op to the end of its last. has_waits: it waited for
-// streamed weights in between, so that its own work took less.
+// The time of a slice on the device, from the start of its first op to the end of its last op. has_waits: in between
+// the slice has waited for streamed weights, so its own work took less time than `us`.
 typedef struct sumi_slice_time {
     double us;
     bool has_waits;
 } sumi_slice_time;
 
-// address: linear memory of ours for its picture
+// A texture of the host program that was imported. address: linear device memory of sumi, in which the texture's
+// picture is written first.
 typedef struct sumi_import {
     void* resource;
     uint64_t address, bytes;
@@ -69,87 +78,94 @@ typedef struct sumi_runner_functions {
     void (*destroy)(sumi_runner* runner);
     const char* (*name)(const sumi_runner* runner);   // "cpu"
     const char* (*device)(const sumi_runner* runner); // "x86-64 AVX-512, 2 threads"
-    sumi_rates (*rates)(const sumi_runner* runner);   // for slicing; measured once at creation or refined
+    sumi_rates (*rates)(const sumi_runner* runner);   // for slicing; measured at creation, or refined later
     uint64_t (*element_bytes)(const sumi_runner* runner, sumi_element element);
-    // Extra bytes the backend needs beside the arena to run this plan (packing buffers, per worker): part of the exact
-    // memory answer.
+    // Bytes that the backend needs beside the arena to run this plan (packing buffers, memory per worker). They are
+    // included in the memory figures that sumi reports.
     uint64_t (*scratch_bytes)(const sumi_runner* runner, const sumi_plan* plan);
-    // Makes arena and scratch large enough for the plan. Fails with an out-of-memory result; of what was there, the
-    // block that was to grow may be gone. Nothing runs.
+    // Makes the arena and the scratch memory large enough for the plan. Fails with an out-of-memory result; then the
+    // block that should have grown may have been freed. Call only while no slice is in flight.
     sumi_result (*reserve)(sumi_runner* runner, const sumi_plan* plan, sumi_error* error);
-    void (*release)(sumi_runner* runner);                      // gives arena and scratch back; nothing runs
-    void (*start)(sumi_runner* runner, const sumi_plan* plan); // a new run: constants are written, bound inputs not yet
-    // `data` may go right after
+    // Frees the arena and the scratch memory. Call only while no slice is in flight.
+    void (*release)(sumi_runner* runner);
+    // Begins a new run: writes the plan's constants. The inputs are written afterwards.
+    void (*start)(sumi_runner* runner, const sumi_plan* plan);
+    // Writes to a bound value. `data` is copied and may be freed at once.
     void (*write)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data,
                   uint64_t bytes);
-    // What the value held when `fetch` was called last (a GPU), or holds now (the processor). Everything submitted
-    // before that fetch has been reported by `finished`.
+    // Reads a value. On a GPU: what it held at the last call of `fetch`; everything submitted before that call must
+    // have been reported by `finished`. On the CPU: what it holds now.
     void (*read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
                  uint64_t bytes);
-    // Runs one slice with the given counter. The processor returns when it is done; a GPU after submitting.
+    // Runs one slice with the given counter. The CPU returns after the work is done, a GPU after submitting it.
     sumi_result (*run)(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
                        sumi_error* error);
-    bool (*idle)(sumi_runner* runner); // everything submitted has finished
+    bool (*idle)(sumi_runner* runner); // whether everything that was submitted has ended
 
-    // ---- NULL on the processor --------------------------------------------------------------------------------------
-    sumi_plan_arrange* arrange; // see plan.h; reads what is known since the runner was created
-    // Once per runner: the next piece of loading kernels. Any thread without any other call beside it; may take
-    // seconds.
+    // ---- NULL on the CPU
+    // -------------------------------------------------------------------------------------------------
+    sumi_plan_arrange* arrange; // see plan.h; reads only what does not change after the runner's creation
+    // Does the next piece of loading kernels, once per runner. Any thread may call, but no other function may run at
+    // the same time. May take seconds.
     sumi_result (*load)(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error);
-    // The next piece (about budget_us of this thread's time) of what a plan needs before it can run: its weights on the
-    // device, and, once `reserve` was called for it, its graphs. *out_done when nothing is left. Cheap when everything
-    // is there.
+    // Does the next piece, of about budget_us of this thread's time, of preparing a plan: copies its weights to the
+    // device and, after `reserve` was called for the plan, makes its graphs. *out_done: nothing is left to do. Cheap if
+    // everything is prepared.
     sumi_result (*prepare)(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
                            float* out_progress, sumi_error* error);
-    // Whether `reserve`, `prepare` and a new run would find everything there: then they wait for nothing, move nothing
-    // and free nothing, and may be called while another run's slices are in flight.
+    // Whether `reserve`, `prepare` and a new run would find everything prepared. If so, they wait for nothing, move
+    // nothing and free nothing, and may be called while slices of another run are in flight.
     bool (*is_ready)(const sumi_runner* runner, const sumi_plan* plan);
-    // budget 0: no limit. Beside any other call, as `rates`, `scratch_bytes` and `arrange`
+    // Computes the plan's need within a budget (0: no limit). May be called while any other function runs; so may
+    // `rates`, `scratch_bytes` and `arrange`.
     sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need,
                         sumi_error* error);
-    // The most device bytes to hold from now on (0: no limit). Plans that are prepared and reserved later keep to it,
-    // and take from others what they need for that: weights are streamed, those of other plans go. Nothing runs. `trim`
-    // gives back at once what is above it.
+    // set_budget: sets the most device bytes to hold from now on (0: no limit). Plans that are prepared and reserved
+    // later keep within the budget; for that, weights are streamed and weights of other plans are evicted. Call only
+    // while no slice is in flight. trim: frees at once whatever exceeds the budget.
     void (*set_budget)(sumi_runner* runner, uint64_t bytes);
     void (*trim)(sumi_runner* runner);
-    // Takes off the device what the plan does not use: weights of others, first those that no step reads, in another
-    // call the rest. False when there is nothing. Nothing runs, and arena and scratch were given back.
+    // Evicts memory that the plan does not use, after arena and scratch were released: weights of other plans, first
+    // those that no step reads, and in a further call the rest. Returns false if nothing was left to evict. Call only
+    // while no slice is in flight.
     bool (*evict)(sumi_runner* runner, const sumi_plan* plan);
-    void (*room)(sumi_runner* runner, sumi_device_room* out_room);   // now
-    void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan); // it goes: graphs; nothing of it runs
-    // they go; nothing that uses them runs
+    void (*room)(sumi_runner* runner, sumi_device_room* out_room); // the device's memory now
+    // The plan will be freed: frees its graphs. Call only while none of its slices is in flight.
+    void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan);
+    // The weights will be freed: removes them from the device. Call only while nothing that uses them is in flight.
     void (*forget_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
-    // Reports the oldest slice that was submitted and not yet reported: false while it runs, or when there is none.
+    // Reports the end of the oldest slice that was submitted and not yet reported. False if that slice still runs, or
+    // if there is none.
     bool (*finished)(sumi_runner* runner, sumi_slice_time* out_time);
-    // After submitting: SUMI_OK while the device is well. SUMI_DEVICE_LOST, SUMI_INTERNAL.
+    // The state of the device after submissions: SUMI_OK, SUMI_DEVICE_LOST or SUMI_INTERNAL.
     sumi_result (*health)(sumi_runner* runner, sumi_error* error);
-    // slices submitted and not yet reported; the engine submits at most SUMI_RUNNER_DEPTH
+    // The number of slices that were submitted and not yet reported. The engine submits at most SUMI_RUNNER_DEPTH.
     int32_t (*pending)(const sumi_runner* runner);
-    // blocks until that many of the oldest unreported slices (or all there are) have finished, perhaps more of them;
-    // each sleep and waking costs the host time
+    // Blocks until at least this many of the oldest unreported slices (or all, if there are fewer) have ended. Each
+    // time the thread sleeps and wakes costs CPU time.
     void (*wait)(sumi_runner* runner, int32_t slices);
-    // Copies a bound value to where `read` finds it, after the slices submitted so far. At most one fetch of a value
+    // Copies a bound value to where `read` finds it, after all slices submitted so far. At most one fetch of a value
     // may be unread.
     sumi_result (*fetch)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
-    // Writes a picture there, after the slices submitted so far.
+    // Writes a picture to its destination, after all slices submitted so far.
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
                            sumi_error* error);
-    // A texture of the host's and the memory in which a picture waits for it. Not while anything else is called; the
-    // host's graphics context is current.
+    // Imports a texture of the host program, and allocates the memory in which the texture's picture is written first.
+    // No other function may run at the same time. The host program's graphics context must be current.
     sumi_result (*import_gl)(sumi_runner* runner, uint32_t texture, uint32_t target, int32_t width, int32_t height,
                              sumi_import* out_import, sumi_error* error);
-    // accepts a zeroed one; nothing writes to its memory
+    // Accepts a zeroed import. Nothing may be writing to its memory.
     void (*release_import)(sumi_runner* runner, sumi_import* import);
-    // Copies what lies in its memory into the texture, in order with the graphics' own work, without waiting. Beside
-    // any other call.
+    // Copies the picture from the import's memory into the texture, in order with the graphics commands, without
+    // waiting. May be called while any other function runs.
     sumi_result (*show)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height,
                         sumi_error* error);
-    // blocks until all that was submitted is over, copies and publications too
+    // Blocks until everything that was submitted has ended, copies and publications included.
     void (*settle)(sumi_runner* runner);
     void (*facts)(const sumi_runner* runner, sumi_device_facts* out_facts); // for sumi_engine_info; any thread
-    bool (*has_cublaslt)(const sumi_runner* runner);                        // likewise
-    // Every kernel that is made for this device, and how often it was looked up for a launch (for one into a graph
-    // twice: before the capture too). For tests.
+    bool (*has_cublaslt)(const sumi_runner* runner);                        // the same
+    // For tests: lists every kernel that is built for this device, and how often it was looked up for a launch. A
+    // launch into a graph counts twice, because the kernel is also looked up before the capture.
     void (*list_kernels)(const sumi_runner* runner, sumi_kernel_seen* seen, void* user_data);
 } sumi_runner_functions;
 
@@ -159,6 +175,6 @@ struct sumi_runner {
     const sumi_runner_functions* functions;
 };
 
-// sumi_plan_begin for a plan that this runner will run: with its elements, and arranged by it.
+// Calls sumi_plan_begin with the runner's activation size, and sets the runner's `arrange`.
 void sumi_runner_begin_plan(const sumi_runner* runner, sumi_plan* plan, sumi_heap* heap);
 #endif

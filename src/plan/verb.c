@@ -3,7 +3,7 @@
 #include "plan/op_kinds.h"
 #include <string.h>
 
-// Whether the output is an input only where the table allows it, and is one where the table demands it.
+// Whether the output is an input only where the table of op_kinds.c allows it, and is one where the table demands it.
 static bool is_in_place_good(const sumi_op_kind_info* kind, const sumi_op* op)
 {
     SUMI_ASSERT(!kind->is_always_in_place || kind->in_place != 0);

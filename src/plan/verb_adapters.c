@@ -18,8 +18,8 @@ bool sumi_plan_is_adapted(const sumi_plan* plan, const sumi_weight* weight)
     return false;
 }
 
-// Adds scale * (x down^T) up^T to what the product wrote, in the columns of the delta's rows. A gate holds for this, too:
-// residual + gate * (P + D) is what the product wrote plus gate * D.
+// Adds scale * (x down^T) up^T to the output of `product`, in the columns that belong to the change's rows. A gate
+// applies to the change too: residual + gate * (P + D) is the product's output plus gate * D.
 static void apply_delta(sumi_plan* plan, const sumi_op* product, const sumi_delta* delta, float scale)
 {
     SUMI_ASSERT(product->kind == SUMI_OP_LINEAR && product->u.linear.activation == SUMI_ACT_NONE);
@@ -47,8 +47,8 @@ static void apply_delta(sumi_plan* plan, const sumi_op* product, const sumi_delt
                                              .gate = gate}});
 }
 
-// Adds scale * (left (x) right) x to what the product wrote: every row of x read as rows of `right`, times right^T, and
-// sums of those with the elements of `left` as factors.
+// Adds scale * x (left (x) right)^T to the output of `product`: every row of x is read as rows of right->cols columns
+// and multiplied by right^T, and the results are summed with the elements of `left` as factors.
 static void apply_kronecker(sumi_plan* plan, const sumi_op* product, const sumi_delta* delta, float scale)
 {
     SUMI_ASSERT(product->kind == SUMI_OP_LINEAR && product->u.linear.activation == SUMI_ACT_NONE);
@@ -89,7 +89,7 @@ static void apply_kronecker(sumi_plan* plan, const sumi_op* product, const sumi_
                                                 .gate = gate}});
 }
 
-// Whether a change fits a matrix: what it is multiplied with, and the rows that it changes.
+// Whether a change fits a matrix: its input features, and the range of rows that it changes.
 static bool fits_matrix(const sumi_delta* delta, const sumi_weight* weight)
 {
     const sumi_weight *up = &delta->up, *down = &delta->down;

@@ -2,7 +2,7 @@
 #include "base/assert.h"
 #include "plan/verb.h"
 
-// The layout with its arrays copied into the plan.
+// Converts a layout to an op's parameters, with its arrays copied into the plan.
 static sumi_op_patch copy_layout(sumi_plan* plan, const sumi_patch_layout* layout, float sign)
 {
     size_t bytes = sumi_plan_has_failed(plan) ? 0 : (size_t)layout->sequence_count * sizeof(int32_t);

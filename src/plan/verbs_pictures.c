@@ -1,4 +1,4 @@
-// The verbs of plan.h on pictures and on the maps of an autoencoder.
+// The verbs of plan.h on pictures and on the feature maps of an autoencoder.
 #include "base/assert.h"
 #include "plan/verb.h"
 #include "plan/verb_adapters.h"
@@ -18,7 +18,7 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
                    .u.pixels = {.width = tile.width, .y = tile.y, .x = tile.x, .picture_width = picture_width}});
 }
 
-// One value for each channel, kept by the plan; NULL after an error.
+// Expands `values` to one value per channel, in memory of the plan. NULL after an error.
 static const float* channel_values(sumi_plan* plan, const float* values, int32_t count, int32_t channels)
 {
     float* all = sumi_plan_has_failed(plan) ? NULL : sumi_plan_reserve(plan, (size_t)channels * sizeof *all);
@@ -156,7 +156,7 @@ sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x
     return op->out;
 }
 
-// The op that made the sums says how the rows were cut.
+// The GROUP_SUMS op that writes `sums`. Its parameters say how the rows are divided into blocks.
 static const sumi_op* find_group_sums(const sumi_plan* plan, sumi_value sums)
 {
     for (size_t i = plan->op_count; i-- > 0;) {

@@ -4,7 +4,7 @@
 #include "plan/verb_adapters.h"
 #include <math.h>
 
-#define QUERY_BLOCK 64 // queries of a part of attention
+#define QUERY_BLOCK 64 // queries per work range of attention
 
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale)
 {
@@ -98,7 +98,7 @@ sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x,
                    .u.mean = {.spans = sumi_plan_copy(plan, spans, bytes), .span_count = span_count}});
 }
 
-// What does not fit in the arguments of a product of `rows` rows, or NULL.
+// Which argument does not fit a product of `rows` rows, as a text; NULL if all fit.
 static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear_args* args, int32_t rows)
 {
     const sumi_weight* weight = args->weight;
@@ -163,7 +163,7 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
     if (product.out.id == 0) {
         product.out = sumi_plan_value(plan, "linear", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
     } else if (args->residual.id == 0 && (args->keeps_columns || rows != sumi_plan_rows(plan, args->y))) {
-        product.in[2] = args->y; // the other rows or columns stay
+        product.in[2] = args->y; // the other rows or columns of y do not change
     }
     const bool has_adapters = sumi_plan_is_adapted(plan, weight);
     product.u.linear.activation = has_adapters ? SUMI_ACT_NONE : args->activation;
@@ -202,7 +202,7 @@ sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value
     return sumi_plan_gated(plan, label, both, activation);
 }
 
-// The vector, then each change as a product with 1 that is added to it.
+// Copies the vector, then adds each change as a product with the constant 1.
 static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vector)
 {
     const float one = 1.0f;
@@ -411,7 +411,7 @@ double sumi_plan_rope_frequency(const sumi_op* op, int32_t axis, int32_t k)
 
 sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args)
 {
-    // float: these are a few rows, there is no reason to round them
+    // float, not activations: the few rows need not be rounded
     sumi_value y =
         sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, sumi_plan_rows(plan, args->times), args->width);
     return sumi_plan_add_op(

@@ -27,7 +27,8 @@ bool sumi_weight_is_dense(const sumi_weight* weight)
     return is_dense;
 }
 
-// Where element `at` of a part begins, counted as if the part were dense: the first of a row or of a chunk.
+// The address of element `at` of a stacked tensor, counted as if the tensor were dense. The element must begin a row or
+// a chunk.
 static const unsigned char* part_address(const sumi_weight_part* part, uint64_t at)
 {
     SUMI_ASSERT(part->chunk >= 0 && (part->chunk == 0 || at % (uint64_t)part->chunk == 0));
@@ -50,7 +51,7 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
     }
 }
 
-// What all elements of a row are multiplied by.
+// The factor of all elements of a row.
 static float scale_of(const sumi_weight_part* part, int32_t row)
 {
     SUMI_ASSERT(row >= 0 && row < part->rows);
@@ -60,15 +61,15 @@ static float scale_of(const sumi_weight_part* part, int32_t row)
     return scale * part->scale;
 }
 
-// Elements [at, at + count) of a factor of a change.
+// Converts elements [at, at + count) of a factor of a change.
 static void factor_to_float(const sumi_weight_part* factor, uint64_t at, float* into, int32_t count)
 {
     sumi_dtype_to_float(factor->dtype, part_address(factor, at), into, (size_t)count);
     for (int32_t i = 0; factor->scale != 1.0f && i < count; i++) { into[i] *= factor->scale; }
 }
 
-// Piece by piece of the columns: one of `down` is converted once for all rows of the block. An element has the same sum,
-// in the order of the rank, in every block.
+// Adds up @ down to a block. The columns are processed in pieces, so that a piece of a row of `down` is converted once
+// for all rows of the block. Every element is summed in the order of the rank, so its bits do not depend on the block.
 static void add_change(const sumi_weight* weight, sumi_weight_block block, float* into, int32_t stride)
 {
     enum { PIECE = 256 };
@@ -97,7 +98,7 @@ void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block blo
     SUMI_ASSERT(block.row >= 0 && block.rows >= 0 && block.row <= weight->rows - block.rows);
     SUMI_ASSERT(block.column >= 0 && block.cols >= 0 && block.column <= weight->cols - block.cols);
     SUMI_ASSERT(block.column % 256 == 0 && (stride >= block.cols || block.rows <= 1));
-    int32_t first = 0; // row of the stack where the part begins
+    int32_t first = 0; // row of the weight where the stacked tensor begins
     for (int32_t p = 0; p < weight->part_count; p++) {
         const sumi_weight_part* part = &weight->parts[p];
         int32_t from = block.row > first ? block.row : first;
@@ -124,7 +125,7 @@ void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t coun
     sumi_weight_block_to_float(weight, (sumi_weight_block){begin, count, 0, weight->cols}, into, stride);
 }
 
-// Element [row, col] of a factor, which has one part.
+// Element [row, col] of a factor of an adapter's change, which is a weight of one tensor.
 static float element_of(const sumi_weight* factor, int32_t row, int32_t col)
 {
     SUMI_ASSERT(factor->part_count == 1 && row < factor->rows && col < factor->cols);
@@ -135,7 +136,7 @@ static float element_of(const sumi_weight* factor, int32_t row, int32_t col)
     return value;
 }
 
-// Row `row` of a change, times `factor`, onto `into`.
+// Adds row `row` of an adapter's change, times `factor`, to `into`.
 static void add_row(const sumi_delta* delta, int32_t row, int32_t cols, float factor, float* into)
 {
     const sumi_weight *up = &delta->up, *down = &delta->down;
