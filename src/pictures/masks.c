@@ -2,7 +2,8 @@
 #include "base/assert.h"
 #include <string.h>
 
-static inline uint8_t times_alpha(uint32_t value, uint32_t alpha) // value * alpha / 255, rounded
+// value * alpha / 255, rounded to nearest
+static inline uint8_t times_alpha(uint32_t value, uint32_t alpha)
 {
     uint32_t t = value * alpha + 128;
     return (uint8_t)(((t >> 8) + t) >> 8);
@@ -15,8 +16,8 @@ static inline uint8_t over_alpha(uint32_t value, uint32_t alpha)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-// Pillow resizes RGBA with its colours multiplied by alpha, so that what is transparent does not bleed. A mask painted
-// on a layer needs it.
+// Pillow multiplies the colours of RGBA by alpha before it resizes, so that the colours of transparent pixels do not
+// show at edges. Needed for masks that are painted on a transparent layer.
 static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8_t* into, int32_t width, int32_t height,
                                sumi_error* error)
 {
@@ -44,12 +45,13 @@ static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8
     return SUMI_OK;
 }
 
-static inline uint8_t luma(const uint8_t* rgb) // ITU-R 601-2 with 16 bits after the point, as Pillow's "L"
+// ITU-R 601-2 in fixed point with 16 fraction bits, as Pillow's mode "L".
+static inline uint8_t luma(const uint8_t* rgb)
 {
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-// Resize first, grey second, threshold last: the order of the reference.
+// The order is that of the reference: resize, convert to grey, threshold.
 sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
                                 uint8_t* mask, float* latent_mask, sumi_error* error)
 {
@@ -77,7 +79,7 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
 
     const int32_t latent_width = width / 8, latent_height = height / 8;
     for (int32_t y = 0; y < latent_height; y++) {
-        // below height: y + 1 <= latent_height
+        // less than height, because y + 1 <= latent_height
         int32_t from_y = (int32_t)((float)y * ((float)height / (float)latent_height));
         for (int32_t x = 0; x < latent_width; x++) {
             int32_t from_x = (int32_t)((float)x * ((float)width / (float)latent_width));
@@ -91,7 +93,7 @@ uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_
 {
     const uint64_t channels = (uint64_t)pixels->channel_count, row = (uint64_t)width * channels;
     if (channels == 1) return 0;
-    const bool multiplies = channels == 4 && (width != pixels->width || height != pixels->height); // resize_rgba
+    const bool multiplies = channels == 4 && (width != pixels->width || height != pixels->height); // see resize_rgba
     const uint64_t source = (uint64_t)pixels->height * ((uint64_t)pixels->width * channels + row);
     return row * (uint64_t)height + (multiplies ? source : 0);
 }
@@ -105,7 +107,7 @@ void sumi_mask_distances(const uint8_t* mask, int32_t width, int32_t height, int
                          bool upward, uint16_t* distances)
 {
     SUMI_ASSERT(0 <= row_begin && row_begin <= row_end && row_end <= height);
-    const int32_t step = upward ? -1 : 1; // towards the row that comes next, and the column
+    const int32_t step = upward ? -1 : 1; // towards the next row and the next column
     for (int32_t i = row_begin; i < row_end; i++) {
         const int32_t y = upward ? row_begin + row_end - 1 - i : i;
         const bool has_before = y - step >= 0 && y - step < height;

@@ -30,7 +30,7 @@ sumi_result sumi_picture_size_of_area(sumi_picture_size picture, int64_t area, i
 {
     SUMI_ASSERT(area >= 1 && multiple >= 1);
     SUMI_TRY(check_picture(picture, error));
-    // in double, the height from the width before it is rounded
+    // in double; the height is computed from the width before rounding
     const double ratio = (double)picture.width / picture.height, width = sqrt((double)area * ratio),
                  height = width / ratio;
     return give(picture, nearbyint(width / multiple) * multiple, nearbyint(height / multiple) * multiple, out_size,

@@ -1,5 +1,5 @@
-// How large a picture is made before a network looks at it. Sizes are whole numbers of a multiple; quotients are
-// rounded to the nearest whole number, halves to the even one, as the references do.
+// The size to which a picture is resized before a network reads it. Both sides are multiples of a given number.
+// Quotients are rounded to the nearest integer, ties to even, as in the reference implementations.
 #ifndef SUMI_PICTURES_PICTURE_SIZES_H
 #define SUMI_PICTURES_PICTURE_SIZES_H
 #include "base/result.h"
@@ -8,17 +8,20 @@ typedef struct sumi_picture_size {
     int32_t width, height;
 } sumi_picture_size;
 
-// About `area` pixels with the picture's ratio of sides, which is what counts of it. Sizes outside 1 ..
-// SUMI_PIXELS_MAX_SIDE, given or found, are SUMI_INVALID_ARGUMENT.
+// The size of about `area` pixels with the picture's aspect ratio; only this ratio of `picture` is used. Fails with
+// SUMI_INVALID_ARGUMENT if a given or a computed side lies outside 1 .. SUMI_PIXELS_MAX_SIDE.
 sumi_result sumi_picture_size_of_area(sumi_picture_size picture, int64_t area, int32_t multiple,
                                       sumi_picture_size* out_size, sumi_error* error);
 
 typedef struct sumi_size_limits {
     int32_t multiple;
-    int64_t min_area, max_area; // of the size that is found
-    int32_t max_ratio;          // of the longer to the shorter side of the picture; beyond is SUMI_INVALID_ARGUMENT
+    int64_t min_area, max_area; // of the computed size, in pixels
+    // Longer side of the picture divided by its shorter side; above max_ratio the call fails with
+    // SUMI_INVALID_ARGUMENT.
+    int32_t max_ratio;
 } sumi_size_limits;
-// The picture's own size if its area lies between the limits, else the nearest within them.
+// The picture's own size, rounded to multiples, if its area lies within the limits; else about the nearest size whose
+// area does.
 sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_limits* limits,
                                      sumi_picture_size* out_size, sumi_error* error);
 #endif

@@ -1,11 +1,11 @@
-// Pictures as the reference sees them. Its resize is Pillow's: every output pixel of one axis is a weighted sum of the
-// input pixels under a window, with weights rounded to 22 bits after the point and the result rounded to 8 bits between
-// the two passes. Both roundings show in the encoder's input, so they are part of the algorithm:
+// Converting pictures exactly as the reference does. The resize is Pillow's: an output pixel of one axis is a weighted
+// sum of the input pixels in a window. The weights are rounded to 22 fraction bits, and the result of each pass is
+// rounded to 8 bits. Both roundings are visible in the encoder's input, so they are part of the algorithm:
 //
-//     source  --horizontal-->  8-bit rows of the new width  --vertical-->  new size          an axis whose length stays is left out
+//     source  --horizontal-->  8-bit rows of the new width  --vertical-->  new size
 //
-// The window is widened when shrinking (filter support times the scale), so weights are computed once per axis: first
-// input pixel, count, weights.
+// A pass is skipped if the length of its axis does not change. When a picture shrinks, the window is wider: the
+// filter's support times the scale. The windows (first input pixel, count) and weights are computed once per axis.
 #include "pictures/pixels.h"
 #include "base/assert.h"
 #include "base/float_bits.h"
@@ -26,7 +26,8 @@ static double sinc(double x)
 
 static double lanczos(double x) { return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0; }
 
-static double bicubic(double x) // Keys, a = -0.5
+// Keys' cubic convolution with a = -0.5.
+static double bicubic(double x)
 {
     const double a = -0.5;
     if (x < 0.0) x = -x;
@@ -38,7 +39,7 @@ static double bicubic(double x) // Keys, a = -0.5
 typedef struct axis_window {
     int32_t first, count;
 } axis_window;
-// output i is the sum over j < windows[i].count of weights[i * stride + j] * input[windows[i].first + j]
+// Output i of an axis is the sum over j < windows[i].count of weights[i * stride + j] * input[windows[i].first + j].
 typedef struct axis {
     axis_window* windows;
     int32_t* weights;
@@ -91,11 +92,11 @@ static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t n
     return SUMI_OK;
 }
 
-// The sum of weights is 2^22 and their absolute values add up to at most 1.6 times that (half a window at an edge), so
-// 255 times it fits 31 bits.
+// The weights add up to 2^22, and their absolute values to at most 1.6 times that (half a window at an edge), so 255
+// times this sum fits 31 bits.
 static inline uint8_t from_fixed(int32_t sum)
 {
-    if (sum < 0) return 0; // also keeps the shift away from negative numbers
+    if (sum < 0) return 0; // also because a shift of a negative number is not portable
     sum >>= FRACTION_BITS;
     return (uint8_t)(sum > 255 ? 255 : sum);
 }
@@ -120,7 +121,7 @@ static inline void pass_horizontal_of(const int32_t channels, const axis* a, con
     }
 }
 
-// One copy of the loop per channel count, so that the sums stay in registers.
+// The loop exists once per channel count, so that the sums stay in registers.
 static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, int32_t channels,
                             uint8_t* into, int32_t new_width)
 {
@@ -133,7 +134,7 @@ static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_byt
     }
 }
 
-// Sums whole rows: `sums` holds one row of accumulators.
+// Computes whole rows: `sums` holds the accumulators of one row.
 static void pass_vertical(const axis* a, const uint8_t* source, size_t source_row, size_t row_values, uint8_t* into,
                           int32_t new_height, int32_t* sums)
 {
@@ -234,7 +235,8 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
     return result;
 }
 
-// ---- The host's pictures --------------------------------------------------------------------------------------------
+// ---- Pictures of the host program
+// -------------------------------------------------------------------------------------
 
 sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_error* error)
 {
@@ -259,7 +261,7 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
         return sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 3, rgb, width, height,
                                   SUMI_FILTER_LANCZOS, error);
     }
-    // resized into the last third, then spread from the front: the reader stays ahead of the writer
+    // The grey picture is resized into the last third of rgb, then expanded from the start: reads stay ahead of writes.
     if (pixels->channel_count == 1) {
         uint8_t* grey = rgb + 2 * count;
         SUMI_TRY(sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 1, grey, width,
@@ -288,14 +290,14 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
 
 // ---- Pixels out -----------------------------------------------------------------------------------------------------
 
-// Comparisons of bits, which become moves under a condition: in a preview of noise every other branch would be
-// predicted wrongly.
+// Compares the bits of floats, which compiles to conditional moves: in a preview of noise, half of the branches would
+// be mispredicted.
 static inline uint8_t from_unit(float value)
 {
     const int32_t one = 0x3f800000, half = 0x3f000000, infinity = 0x7f800000;
     int32_t bits = (int32_t)sumi_bits_of_float(value * 0.5f + 0.5f);
     bits = bits > infinity ? 0 : bits; // NaN
-    bits = bits > 0 ? bits : 0;        // a negative one, too
+    bits = bits > 0 ? bits : 0;        // also the bits of negative floats
     bits = bits > one ? one : bits;
     float unit;
     memcpy(&unit, &bits, sizeof unit);

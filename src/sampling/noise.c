@@ -1,17 +1,19 @@
-// Two generators that must give the numbers of somebody else's program, so the order of every operation matters and
-// none may be "simplified".
+// Two generators that must give the numbers of PyTorch's generators, so the order of all operations matters and none
+// may be "simplified".
 //
-//   CPU    MT19937 words -> 24-bit uniforms -> groups of 16: places j and j + 8 are one Box-Muller pair
+//  CPU    MT19937 words -> 24-bit uniforms u -> groups of 16; elements j and j + 8 of a group are one Box-Muller pair:
 //
-//          u[0..7] (1 - u -> radius)   u[8..15] (2 pi u -> angle)          n % 16 != 0: 16 fresh uniforms go over the last 16 places,
-//            \ r cos t -> x[0..7]        \ r sin t -> x[8..15]             finished ones included
+//         u[0..7] (1 - u -> radius)   u[8..15] (2 pi u -> angle)
+//           \ r cos t -> x[0..7]        \ r sin t -> x[8..15]
 //
-//   CUDA   Philox words of (seed, thread, draw): thread s makes the values s, s + T, s + 2T, s + 3T of a grid of T
-//          threads, and again 4T further on
+//         If n % 16 != 0, the last 16 values, finished ones included, are replaced by those of 16 new uniforms.
 //
-// Which products and sums are one rounding (fmaf) and which are two is part of the algorithm: released PyTorch builds
-// for x86 were compiled so. No product here feeds a plain sum, so a compiler that contracts a * b + c changes nothing,
-// and the AVX2 lanes give the bits of the portable code.
+//  CUDA   Philox words of (seed, thread, draw). In a grid of T threads, thread s makes the values s, s + T, s + 2T,
+//         s + 3T, and continues at s + 4T with its next draw.
+//
+// Which multiply-adds are rounded once (fmaf) and which twice is part of the algorithm: released PyTorch builds for x86
+// were compiled so. No product here is an operand of a plain sum, so a compiler that contracts a * b + c changes
+// nothing, and the AVX2 code gives the same bits as the portable code.
 #include "sampling/noise.h"
 #include "base/assert.h"
 #include "base/dtype.h"
@@ -47,7 +49,7 @@ static inline uint32_t twist_one(uint32_t high, uint32_t low, uint32_t other)
     return other ^ (y >> 1) ^ ((0u - (y & 1u)) & 0x9908b0dfu);
 }
 
-// Three stretches without a modulo, so that the compiler can use its vectors.
+// Three loops without a modulo, so that the compiler can vectorise them.
 static void twist(uint32_t* s)
 {
     enum { FIRST = MT_WORDS - MT_SHIFT };
@@ -64,7 +66,7 @@ static inline uint32_t temper(uint32_t y)
     return y ^ (y >> 18);
 }
 
-// A generator that was not seeded (all zero) or was damaged must not read outside its state.
+// Tests the range, so that a generator that was not seeded (all zero) or was damaged is not read outside its state.
 static inline void twist_when_used_up(sumi_torch_cpu_generator* generator)
 {
     if (generator->next < 0 || generator->next >= MT_WORDS) {
@@ -96,8 +98,8 @@ static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t co
 
 // ---- Box-Muller on a group of 16, portable --------------------------------------------------------------------------
 
-// Cephes' polynomials in the form and order of the 8-lane functions PyTorch uses. Constants are shared by both versions
-// below.
+// Cephes' polynomials, in the form and order of the 8-lane functions that PyTorch uses. The portable and the AVX2
+// version share the constants.
 static const float log_polynomial[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
                                        -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                                        2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
@@ -110,7 +112,8 @@ static const float sin_polynomial[] = {-1.9515295891e-4f, 8.3321608736e-3f, -1.6
 #define FOUR_OVER_PI 1.27323954473516f
 #define TWO_PI 6.283185307179586f
 
-static float cephes_log(float x) // x normal, in (0, 1]
+// x: normal, in (0, 1]
+static float cephes_log(float x)
 {
     uint32_t bits = sumi_bits_of_float(x);
     float exponent = (float)((int32_t)(bits >> 23) - 126);
@@ -128,7 +131,8 @@ static float cephes_log(float x) // x normal, in (0, 1]
     return sumi_fmaf(exponent, LN2_HIGH, x);
 }
 
-static void cephes_sincos(float x, float* out_sin, float* out_cos) // x in [0, 2 pi)
+// x: in [0, 2 pi)
+static void cephes_sincos(float x, float* out_sin, float* out_cos)
 {
     int32_t octant = ((int32_t)(x * FOUR_OVER_PI) + 1) & ~1;
     float q = (float)octant;
@@ -153,13 +157,14 @@ static void box_muller_portable(float* x, size_t groups)
             float s, c, u1 = 1.0f - x[j];
             cephes_sincos(TWO_PI * x[j + HALF], &s, &c);
             float radius = sqrtf(-2.0f * cephes_log(u1));
-            x[j] = sumi_fmaf(radius, c, 0.0f); // adding zero: the reference has no negative zero
+            x[j] = sumi_fmaf(radius, c, 0.0f); // the sum with 0 removes negative zeros, as in the reference
             x[j + HALF] = sumi_fmaf(radius, s, 0.0f);
         }
     }
 }
 
-// ---- The same, eight pairs at once ----------------------------------------------------------------------------------
+// ---- Box-Muller with AVX2, eight pairs at once
+// ------------------------------------------------------------------------
 
 #ifdef SUMI_NOISE_AVX2
 #define SUMI_AVX2 __attribute__((target("avx2,fma")))
@@ -200,8 +205,8 @@ SUMI_AVX2 static inline void cephes_sincos_8(__m256 x, __m256* out_sin, __m256* 
     s = _mm256_mul_ps(_mm256_fmadd_ps(s, z, _mm256_set1_ps(sin_polynomial[2])), z);
     s = _mm256_fmadd_ps(s, x, x);
     __m256 swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(octant, two), two));
-    // Bit 2 of the octant moved to the sign bit: the sine is negative where it is set, the cosine where it is clear two
-    // octants back.
+    // Moves bit 2 of the octant to the sign bit. The sine is negative if this bit of `octant` is set, the cosine if
+    // this bit of `octant` - 2 is clear.
     __m256 sin_sign = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_and_si256(octant, four), 29));
     __m256 cos_sign =
         _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_andnot_si256(_mm256_sub_epi32(octant, two), four), 29));
@@ -242,7 +247,8 @@ static double uniform_53(sumi_torch_cpu_generator* generator)
     return (double)(int64_t)(word & 0x1fffffffffffffu) * 0x1p-53;
 }
 
-// Calls of fewer than 16 values: one at a time in double, the second of each pair kept for the next such call.
+// For calls of fewer than 16 values: one value at a time, in double. The second value of each pair is kept for the next
+// such call.
 static float draw_one(sumi_torch_cpu_generator* generator)
 {
     if (generator->has_cached) {
@@ -266,7 +272,7 @@ void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size
         return;
     }
     box_muller_function* box_muller = choose_box_muller(generator);
-    uniforms(generator, into, count); // all of them, the tail's too, before the tail is drawn again
+    uniforms(generator, into, count); // all values, because the uniforms of an unfinished last group are consumed too
     box_muller(into, count / GROUP);
     if (count % GROUP != 0) {
         uniforms(generator, into + count - GROUP, GROUP);
@@ -274,7 +280,7 @@ void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size
     }
 }
 
-// As float32, then rounded, with one difference: the uniforms of an unfinished last group are not drawn.
+// As in float32, then rounded, with one difference: no uniforms are drawn for an unfinished last group.
 void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* into, size_t count)
 {
     SUMI_ASSERT(count == 0 || into != NULL);
@@ -327,7 +333,7 @@ static void philox(uint64_t low, uint64_t high, uint64_t key, uint32_t out[4])
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-// cuRAND's logarithm as nvcc compiles it, radius sqrt(-2 ln u).
+// cuRAND's logarithm as nvcc compiles it; the radius is sqrt(-2 ln u).
 static float curand_radius(uint32_t word)
 {
     static const uint32_t polynomial[] = {0xbe055027u, 0x3e1039f6u, 0xbdf8cdccu, 0x3e0f2955u, 0xbe2ad8b9u,
@@ -344,19 +350,19 @@ static float curand_radius(uint32_t word)
     return sqrtf(-2.0f * logarithm);
 }
 
-// sin.approx and cos.approx take their argument in turns: the hardware multiplies by 1 / (2 pi), rounding toward zero,
-// and looks the rest up in a table. Doing that product as it does, then an exact sine, lands within 8e-7 of every
-// recorded value; an exact sine of the angle itself only within 1.14e-6.
+// sin.approx and cos.approx take their argument in turns: the hardware multiplies the angle by 1 / (2 pi), rounding
+// toward zero, and looks up the fraction in a table. Computing this product in the same manner and then an exact sine
+// comes within 8e-7 of every recorded value; an exact sine of the angle itself only within 1.14e-6.
 static float turns_of(uint32_t word)
 {
-    float angle = sumi_fmaf((float)word, 0x1.921fb6p-30f, 0x1.921fb6p-31f); // 2 pi 2^-32 and half of it
-    double exact = (double)angle * (double)0x1.45f306p-3f;                  // 24 x 24 bits: no rounding yet
+    float angle = sumi_fmaf((float)word, 0x1.921fb6p-30f, 0x1.921fb6p-31f); // 2 pi 2^-32, and half of it
+    double exact = (double)angle * (double)0x1.45f306p-3f;                  // 24 x 24 bits: not rounded yet
     float turns = (float)exact;
     if ((double)turns > exact) turns = sumi_float_of_bits(sumi_bits_of_float(turns) - 1u);
     return turns;
 }
 
-// Values 0 and 2 of a thread are sines, 1 and 3 cosines (on the CPU it is the other way round).
+// Values 0 and 2 of a thread are sines, 1 and 3 are cosines (in the CPU generator the order is the opposite).
 static float curand_normal(const uint32_t words[4], int which)
 {
     double angle = 6.283185307179586476925 * (double)turns_of(words[(which & 2) + 1]);
@@ -379,7 +385,7 @@ void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, floa
     SUMI_ASSERT(first <= count && part <= count - first);
     SUMI_ASSERT(generator->offset % 4 == 0);
     const size_t threads = cuda_threads(generator, count);
-    for (size_t i = 0; i < part; i++) { // Philox anew for each: a tenth of the time of a sine
+    for (size_t i = 0; i < part; i++) { // Philox runs for each value: a tenth of the time of a sine
         const size_t row = (first + i) / threads, thread = (first + i) % threads;
         uint32_t words[4];
         philox(generator->offset / 4 + row / 4, thread, generator->seed, words);

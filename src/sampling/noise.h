@@ -1,6 +1,6 @@
-// Gaussian noise with PyTorch's bits. torch.randn on the CPU generator (MT19937 + the AVX2 build's Box-Muller, float32
-// bit for bit) and on a CUDA generator (Philox4x32-10, cuRAND's Box-Muller, within 1.2e-6). Algorithms:
-// golden/common/rng/README.md.
+// Gaussian noise with the bits of PyTorch: torch.randn on the CPU generator (MT19937 and the Box-Muller transform of
+// the AVX2 build; float32, bit for bit) and on a CUDA generator (Philox4x32-10 and cuRAND's Box-Muller transform,
+// within 1.2e-6). The algorithms are in tests/golden/common/rng/README.md.
 #ifndef SUMI_SAMPLING_NOISE_H
 #define SUMI_SAMPLING_NOISE_H
 #include <stdbool.h>
@@ -9,32 +9,33 @@
 
 typedef struct sumi_torch_cpu_generator {
     uint32_t state[624];
-    int32_t next;    // words of state already used, 624: the next draw twists
-    bool has_cached; // the second value of a pair drawn by a call of fewer than 16
+    int32_t next;    // words of state already used; 624: the next draw makes new words
+    bool has_cached; // `cached` is the second value of a pair drawn by a call of fewer than 16 values
     double cached;
-    bool portable; // never use the AVX2 code. Same bits, only slower: for tests
+    bool portable; // for tests: use the portable code instead of AVX2, with the same bits
 } sumi_torch_cpu_generator;
-// only the low 32 bits count, as in PyTorch
+// Only the low 32 bits of the seed are used, as in PyTorch.
 void sumi_torch_cpu_seed(sumi_torch_cpu_generator* generator, uint64_t seed);
-// draws as one call of torch.randn(count); multiples of 16 may be drawn by several calls
+// Draws what one call of torch.randn(count) draws. A count that is a multiple of 16 may be split into several calls
+// whose counts are multiples of 16.
 void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size_t count);
-// torch 2.13 and newer
+// The same for bfloat16, as torch 2.13 and newer draw it.
 void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* into, size_t count);
 
-// offset: values a thread has drawn, always a multiple of 4; randn moves it on, so that a second call continues as
-// PyTorch's does.
+// offset: the number of values that each thread has drawn, a multiple of 4. sumi_torch_cuda_randn advances it, so that
+// a second call continues as PyTorch's does.
 typedef struct sumi_torch_cuda_generator {
     uint64_t seed, offset;
     int32_t multiprocessors, threads_per_multiprocessor;
 } sumi_torch_cuda_generator;
-// The card's size changes the picture: 132 x 2048 for H100 / H200, 108 x 2048 A100, 128 x 1536 RTX 4090, 170 x 1536 RTX
-// 5090. Anything below one block of 256 threads counts as one block.
+// The noise depends on the size of the GPU: 132 x 2048 for H100 / H200, 108 x 2048 for A100, 128 x 1536 for RTX 4090,
+// 170 x 1536 for RTX 5090. Fewer threads than one block of 256 count as one block.
 void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, int32_t multiprocessors,
                           int32_t threads_per_multiprocessor);
-// a bfloat16 draw is these values rounded
+// The values of a bfloat16 draw are these values, rounded.
 void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count);
-// Values [first, first + part) of what that call would draw; the generator stays where it is until
-// sumi_torch_cuda_skip(count), which moves it as the call does.
+// Values [first, first + part) of what sumi_torch_cuda_randn(count) would draw. The generator does not advance; after
+// all parts, sumi_torch_cuda_skip(count) advances it as one such call does.
 void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
                                 size_t part);
 void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count);

@@ -33,7 +33,7 @@ int32_t sumi_deadline_steps(double seconds_per_evaluation, double fixed_seconds,
     const double per_step = seconds_per_evaluation * evaluations_per_step;
     if (!(deadline_seconds > 0.0) || !(per_step > 0.0 && per_step < 1e18)) return max_steps;
     double left = deadline_seconds - (fixed_seconds > 0.0 ? fixed_seconds : 0.0);
-    double steps = left / per_step * (1.0 + 1e-9); // a quotient that should be whole may fall just below
+    double steps = left / per_step * (1.0 + 1e-9); // the factor corrects a quotient just below an integer
     if (!(steps > min_steps)) return min_steps;
     if (steps >= max_steps) return max_steps;
     return (int32_t)steps;

@@ -1,12 +1,11 @@
-// Tables of noise levels. Values to the last bit matter here: the model's time is 1000 sigma, and one unit in the last
-// place of sigma moves the finished latents by up to 4e-5.
+// Tables of noise levels. They must match the references to the last bit: the model's timestep is 1000 sigma, and one
+// unit in the last place of sigma changes the finished latents by up to 4e-5.
 #include "sampling/schedule.h"
 #include "base/assert.h"
 #include "base/fused.h"
 #include <math.h>
 
-// torch.linspace(1, 1/n, n) in float32: both halves are counted from their own end, and its multiply-add has one
-// rounding.
+// torch.linspace(1, 1/n, n) in float32: each half is counted from its own end, and the multiply-add is rounded once.
 static float linspace_down(int32_t i, int32_t n)
 {
     SUMI_ASSERT(n >= 1 && i >= 0 && i < n);
@@ -18,12 +17,13 @@ static float linspace_down(int32_t i, int32_t n)
 
 static float shifted(float shift, float u)
 {
-    // volatile: rounded by itself, even where the compiler would merge it with the sum
+    // volatile: rounded on its own, even if the compiler would contract product and sum
     volatile float product = (shift - 1.0f) * u;
     return (shift * u) / (1.0f + product);
 }
 
-// The grids beside the even one, which is not this exact: their references differ among themselves in the last bit.
+// Element i of a grid of n elements. Only SUMI_GRID_EVEN is exact to the last bit: for the other grids the references
+// themselves differ in it.
 static float grid_at(const sumi_sigma_rule* rule, int32_t i, int32_t n)
 {
     const double even = 1.0 - (double)i / n;
@@ -38,7 +38,7 @@ static float grid_at(const sumi_sigma_rule* rule, int32_t i, int32_t n)
     }
 }
 
-#define MOST_SHIFT 1e6 // beyond it neighbouring levels are the same float
+#define MOST_SHIFT 1e6 // above this, consecutive levels are the same float
 
 sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error)
 {
@@ -101,14 +101,14 @@ sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_token
             sigmas[i] = shifted(rule->shift, grid_at(rule, i, step_count));
             continue;
         }
-        // in double, then float32
+        // the grid in double, then rounded to float32
         float u = grid_at(rule, i, step_count);
         if (rule->grid == SUMI_GRID_EVEN && step_count > 1)
             u = (float)(1.0 + (1.0 / step_count - 1.0) * i / (step_count - 1));
         sigmas[i] = (float)(shift / (shift + (1.0 / (double)u - 1.0)));
     }
     const float terminal = rule->terminal, last = sigmas[step_count - 1];
-    if (terminal > 0.0f && last < 1.0f) { // with one step last is 1 and there is nothing to stretch
+    if (terminal > 0.0f && last < 1.0f) { // with one step `last` is 1, and there is nothing to stretch
         const double scale = (1.0 - (double)terminal) / (1.0 - (double)last);
         for (int32_t i = 0; i < step_count; i++) sigmas[i] = (float)(1.0 - (1.0 - (double)sigmas[i]) * scale);
     }
@@ -126,7 +126,7 @@ sumi_result sumi_schedule_check(const float* sigmas, int32_t step_count, sumi_er
                          SUMI_SCHEDULE_MAX_STEPS);
     }
     for (int32_t i = 0; i <= step_count; i++) {
-        if (!(sigmas[i] >= 0.0f && sigmas[i] <= 1.0f)) { // refuses NaN too
+        if (!(sigmas[i] >= 0.0f && sigmas[i] <= 1.0f)) { // false for NaN too
             return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sigmas[%d] is %g: every noise level lies between 0 and 1",
                              (int)i, (double)sigmas[i]);
         }
@@ -141,10 +141,10 @@ sumi_result sumi_schedule_check(const float* sigmas, int32_t step_count, sumi_er
 
 int32_t sumi_schedule_first_index(int32_t step_count, float strength)
 {
-    if (step_count < 1 || !(strength < 1.0f)) return 0; // NaN as 1: all steps
+    if (step_count < 1 || !(strength < 1.0f)) return 0; // NaN counts as 1: all steps
     if (strength <= 0.0f) return step_count;
-    double decimal = floor((double)strength * 1e6 + 0.5) / 1e6; // 0.6f is 0.60000002384; the caller meant 0.6
+    double decimal = floor((double)strength * 1e6 + 0.5) / 1e6; // 0.6f is 0.60000002384; 0.6 was meant
     double used = step_count * decimal;
-    SUMI_ASSERT(used >= 0.0); // 0 of a strength of less than a millionth
+    SUMI_ASSERT(used >= 0.0); // 0 for a strength below a millionth
     return (int32_t)(step_count - (used < step_count ? used : step_count));
 }

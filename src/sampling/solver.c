@@ -1,10 +1,12 @@
-// Coefficients are worked out in double and rounded once. Everything is written in sigma: with alpha = 1 - sigma and
-// lambda = ln(alpha / sigma) the exponentials of the papers become quotients, and the ends of the schedule, where
-// lambda is infinite, need no infinity:
+// The rows of the solvers (solver.h). Coefficients are computed in double and rounded once. All formulas are written in
+// sigma: with alpha = 1 - sigma and lambda = ln(alpha / sigma), the exponentials of the papers become quotients, and
+// the ends of the schedule, where lambda is infinite, are no special cases:
 //
-//     e^-(lambda' - lambda) = alpha sigma' / (sigma alpha')        -alpha' (e^-(lambda' - lambda) - 1) = alpha' - alpha sigma' / sigma
+//     e^-(lambda' - lambda) = alpha sigma' / (sigma alpha')
+//     -alpha' (e^-(lambda' - lambda) - 1) = alpha' - alpha sigma' / sigma
 //
-// At sigma = 1 (alpha = 0) the right-hand side is alpha', at sigma' = 0 it is 1.
+// At sigma = 1 (alpha = 0) the second right-hand side is alpha', and at sigma' = 0 it is 1. In the functions s is
+// sigma, n is sigma', and d is n - s.
 #include "sampling/solver.h"
 #include <math.h>
 
@@ -13,10 +15,10 @@ static sumi_solver_row row_at(double sigma, int32_t step)
     return (sumi_solver_row){.sigma = (float)sigma, .blend_sigma = -1.0f, .step = step};
 }
 
-// rounded to float32, as the reference's dt
+// Rounded to float32, as the reference's dt.
 static double velocity_step(double from, double to) { return (float)(to - from); }
 
-// x' = x + d v. Every solver's last resort, and what ends most of them.
+// x' = x + d v. Other solvers use it for a step that they cannot compute at their own order.
 static int32_t euler(double s, double n, int32_t step, sumi_solver_row* rows)
 {
     rows[0] = row_at(s, step);
@@ -54,8 +56,9 @@ static int32_t midpoint(double s, double n, int32_t step, sumi_solver_row* rows)
     return 2;
 }
 
-// Kutta's 3/8 rule. One history is enough: after two evaluations the point x = y + d (k2 - k1/3) and h = k1 + 3 k2 hold
-// both slopes, and k1 - k2 = h/3 - 2 (x - y)/d gives the fourth point y + d (k1 - k2 + k3) without storing either.
+// Kutta's 3/8 rule, with k1 to k4 the velocities of the four evaluations. One history is enough: after two evaluations
+// the point x = y + d (k2 - k1/3) and the history h = k1 + 3 k2 determine both k1 and k2, and k1 - k2 = h/3 - 2 (x -
+// y)/d gives the fourth point y + d (k1 - k2 + k3) although neither is stored.
 static int32_t rk4(double s, double n, int32_t step, sumi_solver_row* rows)
 {
     double d = velocity_step(s, n);
@@ -75,7 +78,7 @@ static int32_t rk4(double s, double n, int32_t step, sumi_solver_row* rows)
     return 4;
 }
 
-// Sets x' = keep x + now x0 + before h with x0 = x - s v, and h' = x0.
+// Sets x' = keep x + now x0 + before h, with the data estimate x0 = x - s v, and h' = x0.
 static int32_t data_row(double s, double n, int32_t step, double keep, double now, double before, sumi_solver_row* rows)
 {
     rows[0] = row_at(s, step);
@@ -90,14 +93,15 @@ static int32_t data_row(double s, double n, int32_t step, double keep, double no
 
 static double half_log_snr(double sigma) { return log((1.0 - sigma) / sigma); }
 
-// previous: the sigma of the step before, 0 when there is none. A step that began at sigma = 1 had infinite length in
-// lambda: its difference of data estimates, divided by that length, is 0, so the step after it is of first order too.
+// previous: the sigma of the previous step, 0 if there is none. If the previous step began at sigma = 1, its length in
+// lambda was infinite; the difference of data estimates divided by this length is 0, so this step is of first order
+// too.
 static int32_t dpmpp_2m(double previous, double s, double n, int32_t step, sumi_solver_row* rows)
 {
     if (n <= 0.0) return data_row(s, n, step, 0.0, 1.0, 0.0, rows);
     double keep = n / s;
     double gain = (1.0 - n) - (1.0 - s) * keep;
-    double half_slope = 0.0; // h / (2 h_previous)
+    double half_slope = 0.0; // h / (2 h_previous), with h the length of a step in lambda
     if (previous > 0.0 && previous < 1.0)
         half_slope = 0.5 * (half_log_snr(n) - half_log_snr(s)) / (half_log_snr(s) - half_log_snr(previous));
     return data_row(s, n, step, keep, gain * (1.0 + half_slope), -gain * half_slope, rows);
@@ -105,7 +109,7 @@ static int32_t dpmpp_2m(double previous, double s, double n, int32_t step, sumi_
 
 static int32_t res_multistep(double previous, double s, double n, int32_t step, sumi_solver_row* rows)
 {
-    // Euler in the data estimate
+    // Euler on the data estimate.
     if (previous <= 0.0 || n <= 0.0) return data_row(s, n, step, n / s, 1.0 - n / s, 0.0, rows);
     double h = log(s / n);
     double c = -log(previous / s) / h;
