@@ -3,13 +3,13 @@
 #include <string.h>
 
 // value * alpha / 255, rounded to nearest
-static inline uint8_t times_alpha(uint32_t value, uint32_t alpha)
+static inline uint8_t multiply_by_alpha(uint32_t value, uint32_t alpha)
 {
     uint32_t t = value * alpha + 128;
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-static inline uint8_t over_alpha(uint32_t value, uint32_t alpha)
+static inline uint8_t divide_by_alpha(uint32_t value, uint32_t alpha)
 {
     if (alpha == 0 || alpha == 255) return (uint8_t)value;
     value = 255 * value / alpha;
@@ -30,7 +30,7 @@ static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8
     for (int32_t y = 0; y < pixels->height; y++) {
         const uint8_t* from = (const uint8_t*)pixels->data + (size_t)y * (size_t)pixels->row_bytes;
         for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 4) {
-            for (int c = 0; c < 3; c++) to[c] = times_alpha(from[c], from[3]);
+            for (int c = 0; c < 3; c++) to[c] = multiply_by_alpha(from[c], from[3]);
             to[3] = from[3];
         }
     }
@@ -40,7 +40,7 @@ static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8
     if (result != SUMI_OK) return result;
     uint8_t* end = into + (size_t)width * (size_t)height * 4;
     for (uint8_t* at = into; at < end; at += 4) {
-        for (int c = 0; c < 3; c++) at[c] = over_alpha(at[c], at[3]);
+        for (int c = 0; c < 3; c++) at[c] = divide_by_alpha(at[c], at[3]);
     }
     return SUMI_OK;
 }
@@ -61,10 +61,10 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has nowhere to go: mask is NULL");
     const int32_t channels = pixels->channel_count;
     const size_t count = (size_t)width * (size_t)height;
-    const bool same = width == pixels->width && height == pixels->height;
+    const bool has_same_size = width == pixels->width && height == pixels->height;
     uint8_t* resized = channels == 1 ? mask : sumi_alloc_array(heap, count, (size_t)channels);
     if (resized == NULL) return sumi_out_of_memory(error, count * (size_t)channels, "a mask's colours");
-    sumi_result result = channels == 4 && !same
+    sumi_result result = channels == 4 && !has_same_size
                            ? resize_rgba(heap, pixels, resized, width, height, error)
                            : sumi_pixels_resize(heap, pixels->data, pixels->width, pixels->height, pixels->row_bytes,
                                                 channels, resized, width, height, SUMI_FILTER_LANCZOS, error);
@@ -98,7 +98,7 @@ uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_
     return row * (uint64_t)height + (multiplies ? source : 0);
 }
 
-static void take_less(uint16_t* distance, int32_t other)
+static void keep_smaller(uint16_t* distance, int32_t other)
 {
     if (other < *distance) *distance = (uint16_t)other;
 }
@@ -115,11 +115,11 @@ void sumi_mask_distances(const uint8_t* mask, int32_t width, int32_t height, int
         for (int32_t k = 0; k < width; k++) {
             const int32_t x = upward ? width - 1 - k : k;
             if (!upward) row[x] = mask[(size_t)y * (size_t)width + (size_t)x] != 0 ? SUMI_FAR : 0;
-            if (k > 0) take_less(&row[x], row[x - step] + 3);
+            if (k > 0) keep_smaller(&row[x], row[x - step] + 3);
             if (!has_before) continue;
-            take_less(&row[x], before[x] + 3);
-            if (x > 0) take_less(&row[x], before[x - 1] + 4);
-            if (x + 1 < width) take_less(&row[x], before[x + 1] + 4);
+            keep_smaller(&row[x], before[x] + 3);
+            if (x > 0) keep_smaller(&row[x], before[x - 1] + 4);
+            if (x + 1 < width) keep_smaller(&row[x], before[x + 1] + 4);
         }
     }
 }

@@ -12,8 +12,8 @@ static sumi_result check_picture(sumi_picture_size picture, sumi_error* error)
                      (int)picture.width, (int)picture.height, SUMI_PIXELS_MAX_SIDE);
 }
 
-static sumi_result give(sumi_picture_size picture, double width, double height, sumi_picture_size* out_size,
-                        sumi_error* error)
+static sumi_result check_size(sumi_picture_size picture, double width, double height, sumi_picture_size* out_size,
+                              sumi_error* error)
 {
     if (!is_side(width) || !is_side(height)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
@@ -33,8 +33,8 @@ sumi_result sumi_picture_size_of_area(sumi_picture_size picture, int64_t area, i
     // in double; the height is computed from the width before rounding
     const double ratio = (double)picture.width / picture.height, width = sqrt((double)area * ratio),
                  height = width / ratio;
-    return give(picture, nearbyint(width / multiple) * multiple, nearbyint(height / multiple) * multiple, out_size,
-                error);
+    return check_size(picture, nearbyint(width / multiple) * multiple, nearbyint(height / multiple) * multiple,
+                      out_size, error);
 }
 
 sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_limits* limits,
@@ -60,5 +60,5 @@ sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_
         wide = ceil(width * grow / multiple) * multiple;
         high = ceil(height * grow / multiple) * multiple;
     }
-    return give(picture, wide, high, out_size, error);
+    return check_size(picture, wide, high, out_size, error);
 }

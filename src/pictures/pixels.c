@@ -153,14 +153,14 @@ static void pass_vertical(const axis* a, const uint8_t* source, size_t source_ro
 
 // ---- Resize ---------------------------------------------------------------------------------------------------------
 
-static bool side_is_good(int32_t side) { return side >= 1 && side <= SUMI_PIXELS_MAX_SIDE; }
+static bool is_side(int32_t side) { return side >= 1 && side <= SUMI_PIXELS_MAX_SIDE; }
 
 static sumi_result check_source(const void* data, int32_t width, int32_t height, int32_t row_bytes, int32_t channels,
                                 const char* what, sumi_error* error)
 {
     SUMI_ASSERT(what != NULL && channels >= 1 && channels <= 4);
     if (data == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no pixels: data is NULL", what);
-    if (!side_is_good(width) || !side_is_good(height)) {
+    if (!is_side(width) || !is_side(height)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d x %d: each side must be 1 to %d pixels", what,
                          (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
     }
@@ -174,7 +174,7 @@ static sumi_result check_source(const void* data, int32_t width, int32_t height,
 
 sumi_result sumi_pixels_check_size(int32_t width, int32_t height, const char* what, sumi_error* error)
 {
-    if (side_is_good(width) && side_is_good(height)) return SUMI_OK;
+    if (is_side(width) && is_side(height)) return SUMI_OK;
     return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s cannot be resized to %d x %d: each side must be 1 to %d pixels",
                      what, (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
 }
@@ -195,40 +195,41 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)filter);
     }
-    const bool across = new_width != width, down = new_height != height;
+    const bool resizes_width = new_width != width, resizes_height = new_height != height;
     const size_t new_row = (size_t)new_width * (size_t)channel_count;
-    if (!across && !down) {
+    if (!resizes_width && !resizes_height) {
         for (int32_t y = 0; y < height; y++)
             memcpy(into + (size_t)y * new_row, source + (size_t)y * (size_t)row_bytes, new_row);
         return SUMI_OK;
     }
 
     axis horizontal = {0}, vertical = {0};
-    uint8_t* between = NULL;
+    uint8_t* intermediate = NULL;
     int32_t* sums = NULL;
-    const size_t between_bytes = across && down ? new_row * (size_t)height : 0;
-    sumi_result result = across ? axis_make(heap, &horizontal, width, new_width, filter, error) : SUMI_OK;
-    if (result == SUMI_OK && down) result = axis_make(heap, &vertical, height, new_height, filter, error);
-    if (result == SUMI_OK && down) {
+    const size_t intermediate_bytes = resizes_width && resizes_height ? new_row * (size_t)height : 0;
+    sumi_result result = resizes_width ? axis_make(heap, &horizontal, width, new_width, filter, error) : SUMI_OK;
+    if (result == SUMI_OK && resizes_height) result = axis_make(heap, &vertical, height, new_height, filter, error);
+    if (result == SUMI_OK && resizes_height) {
         sums = sumi_alloc_array(heap, new_row, sizeof *sums);
         if (sums == NULL) result = sumi_out_of_memory(error, new_row * sizeof *sums, "a row of a picture's resize");
     }
-    if (result == SUMI_OK && between_bytes > 0) {
-        between = sumi_alloc(heap, between_bytes);
-        if (between == NULL) result = sumi_out_of_memory(error, between_bytes, "the first pass of a picture's resize");
+    if (result == SUMI_OK && intermediate_bytes > 0) {
+        intermediate = sumi_alloc(heap, intermediate_bytes);
+        if (intermediate == NULL)
+            result = sumi_out_of_memory(error, intermediate_bytes, "the first pass of a picture's resize");
     }
     if (result == SUMI_OK) {
         const uint8_t* rows = source;
-        size_t rows_apart = (size_t)row_bytes;
-        if (across) {
-            pass_horizontal(&horizontal, source, (size_t)row_bytes, height, channel_count, down ? between : into,
-                            new_width);
-            rows = between;
-            rows_apart = new_row;
+        size_t pitch_bytes = (size_t)row_bytes;
+        if (resizes_width) {
+            pass_horizontal(&horizontal, source, (size_t)row_bytes, height, channel_count,
+                            resizes_height ? intermediate : into, new_width);
+            rows = intermediate;
+            pitch_bytes = new_row;
         }
-        if (down) pass_vertical(&vertical, rows, rows_apart, new_row, into, new_height, sums);
+        if (resizes_height) pass_vertical(&vertical, rows, pitch_bytes, new_row, into, new_height, sums);
     }
-    sumi_free(heap, between);
+    sumi_free(heap, intermediate);
     sumi_free(heap, sums);
     axis_free(heap, &horizontal);
     axis_free(heap, &vertical);
@@ -272,16 +273,16 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
         }
         return SUMI_OK;
     }
-    const bool same = width == pixels->width && height == pixels->height;
+    const bool has_same_size = width == pixels->width && height == pixels->height;
     const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
-    uint8_t* colours = same ? rgb : sumi_alloc_array(heap, source_count, 3);
+    uint8_t* colours = has_same_size ? rgb : sumi_alloc_array(heap, source_count, 3);
     if (colours == NULL) return sumi_out_of_memory(error, 3 * source_count, "a picture without its alpha channel");
     uint8_t* to = colours;
     for (int32_t y = 0; y < pixels->height; y++) {
         const uint8_t* from = data + (size_t)y * (size_t)pixels->row_bytes;
         for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 3) memcpy(to, from, 3);
     }
-    if (same) return SUMI_OK;
+    if (has_same_size) return SUMI_OK;
     sumi_result result = sumi_pixels_resize(heap, colours, pixels->width, pixels->height, 3 * pixels->width, 3, rgb,
                                             width, height, SUMI_FILTER_LANCZOS, error);
     sumi_free(heap, colours);

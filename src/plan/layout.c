@@ -84,37 +84,38 @@ typedef struct placed {
     uint64_t offset, end;
     int32_t first, last, value;
 } placed;
-typedef struct wanted {
+typedef struct candidate {
     uint64_t bytes;
     int32_t value;
     bool is_guest;
-} wanted; // bytes: of a guest, those of its host
+} candidate; // bytes: of a guest, those of its host
 
 // Larger values are placed first; among equals, the value that was created first.
-static int compare_wanted(const void* a, const void* b)
+static int compare_candidates(const void* a, const void* b)
 {
-    const wanted *x = a, *y = b;
+    const candidate *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
     if (x->is_guest != y->is_guest) return x->is_guest ? 1 : -1;
     return (x->value > y->value) - (x->value < y->value);
 }
 
-static bool meets(const placed* other, const sumi_value_info* info)
+static bool lives_overlap(const placed* other, const sumi_value_info* info)
 {
     SUMI_ASSERT(other->first <= other->last && info->first_use >= 0 && info->first_use <= info->last_use);
     return other->first <= info->last_use && info->first_use <= other->last;
 }
 
 // Whether a guest of this many bytes can lie at the offset of its host.
-static bool can_share(const sumi_plan* plan, const placed* list, size_t count, const sumi_value_info* guest,
+static bool can_share(const sumi_plan* plan, const placed* entries, size_t count, const sumi_value_info* guest,
                       uint64_t bytes)
 {
     const sumi_value_info* host = sumi_plan_info(plan, guest->host);
     SUMI_ASSERT(guest->host.id != 0 && host->host.id == 0 && host->base.id == 0); // a host is not itself a guest
     if (host->first_use < 0 || host->bound || guest->bound || host->is_unstored) { return false; }
     for (size_t k = 0; k < count; k++) {
-        bool is_host = list[k].value == guest->host.id - 1;
-        if (!is_host && meets(&list[k], guest) && list[k].offset < host->offset + bytes && host->offset < list[k].end) {
+        bool is_host = entries[k].value == guest->host.id - 1;
+        if (!is_host && lives_overlap(&entries[k], guest) && entries[k].offset < host->offset + bytes
+            && host->offset < entries[k].end) {
             return false;
         }
     }
@@ -139,78 +140,79 @@ static void place_views(sumi_plan* plan)
 
 #define STRETCH 64 // a stretch is this many consecutive ops
 
-// The placed values that live in one stretch of ops, sorted by offset. Most values live within one stretch, and for
-// them only this shelf is searched: decoding in small tiles has thousands of values, and few of them live in the same
-// stretch. The last shelf has all values, and is searched for values that live in several stretches.
-typedef struct shelf {
-    placed* list;
+// Placed values, sorted by offset. There is one list for each stretch of ops, with the values that live in the stretch.
+// Most values live within one stretch, and for them only its list is searched: decoding in small tiles has thousands of
+// values, and few of them live in the same stretch. One more list has all values, and is searched for values that live
+// in several stretches.
+typedef struct sorted_list {
+    placed* entries;
     size_t count;
-} shelf;
+} sorted_list;
 
 // Inserts after the values with the same offset.
-static void put_on_shelf(shelf* on, placed value)
+static void insert_by_offset(sorted_list* sorted, placed value)
 {
     SUMI_ASSERT(value.offset <= value.end && value.offset % SUMI_ALIGNMENT == 0);
-    size_t low = 0, high = on->count;
+    size_t low = 0, high = sorted->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (on->list[middle].offset > value.offset) {
+        if (sorted->entries[middle].offset > value.offset) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    memmove(on->list + low + 1, on->list + low, (on->count - low) * sizeof *on->list);
-    on->list[low] = value;
-    on->count++;
+    memmove(sorted->entries + low + 1, sorted->entries + low, (sorted->count - low) * sizeof *sorted->entries);
+    sorted->entries[low] = value;
+    sorted->count++;
 }
 
-// The lowest offset, not below `offset`, at which `bytes` bytes overlap no value of the shelf that is alive at the same
+// The lowest offset, not below `offset`, at which `bytes` bytes overlap no value of the list that is alive at the same
 // time.
-static uint64_t lowest_gap(const shelf* on, const sumi_value_info* info, uint64_t bytes, uint64_t offset)
+static uint64_t lowest_gap(const sorted_list* sorted, const sumi_value_info* info, uint64_t bytes, uint64_t offset)
 {
-    for (size_t k = 0; k < on->count; k++) {
-        if (!meets(&on->list[k], info)) { continue; }
-        if (offset + bytes <= on->list[k].offset) {
+    for (size_t k = 0; k < sorted->count; k++) {
+        if (!lives_overlap(&sorted->entries[k], info)) { continue; }
+        if (offset + bytes <= sorted->entries[k].offset) {
             break; // the gap before this value is large enough
         }
-        if (on->list[k].end > offset) { offset = on->list[k].end; }
+        if (sorted->entries[k].end > offset) { offset = sorted->entries[k].end; }
     }
     return offset;
 }
 
-// Allocates the shelves: one per stretch, with capacity for the values that live in it, and the last one for all
-// values. Returns NULL when memory is short. One allocation holds the shelves and then their lists.
-static shelf* make_shelves(const sumi_plan* plan, const wanted* order, size_t used, size_t* out_count)
+// Allocates the lists: one per stretch, with capacity for the values that live in it, and a last one for all values.
+// Returns NULL if memory is short. One allocation holds the structs and then their entries.
+static sorted_list* make_lists(const sumi_plan* plan, const candidate* order, size_t used, size_t* out_count)
 {
-    const size_t stretches = plan->op_count / STRETCH + 1;
-    size_t room = used;
+    const size_t stretch_count = plan->op_count / STRETCH + 1;
+    size_t capacity = used;
     for (size_t i = 0; i < used; i++) {
         const sumi_value_info* info = &plan->values[order[i].value];
-        room += (size_t)(info->last_use / STRETCH - info->first_use / STRETCH) + 1;
+        capacity += (size_t)(info->last_use / STRETCH - info->first_use / STRETCH) + 1;
     }
-    const size_t head = (stretches + 1) * sizeof(shelf);
-    shelf* shelves = sumi_alloc_zero(plan->heap, head + room * sizeof(placed));
-    *out_count = stretches + 1;
-    if (shelves == NULL) { return NULL; }
+    const size_t header_bytes = (stretch_count + 1) * sizeof(sorted_list);
+    sorted_list* lists = sumi_alloc_zero(plan->heap, header_bytes + capacity * sizeof(placed));
+    *out_count = stretch_count + 1;
+    if (lists == NULL) { return NULL; }
     for (size_t i = 0; i < used; i++) {
         const sumi_value_info* info = &plan->values[order[i].value];
-        SUMI_ASSERT((size_t)(info->last_use / STRETCH) < stretches);
-        for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) { shelves[s].count++; }
+        SUMI_ASSERT((size_t)(info->last_use / STRETCH) < stretch_count);
+        for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) { lists[s].count++; }
     }
-    placed* lists = (placed*)(void*)((unsigned char*)shelves + head);
-    for (size_t s = 0; s <= stretches; s++) {
-        shelves[s].list = lists;
-        lists += shelves[s].count;
-        shelves[s].count = 0;
+    placed* next_entries = (placed*)(void*)((unsigned char*)lists + header_bytes);
+    for (size_t s = 0; s <= stretch_count; s++) {
+        lists[s].entries = next_entries;
+        next_entries += lists[s].count;
+        lists[s].count = 0;
     }
-    return shelves;
+    return lists;
 }
 
 static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 {
     size_t count = plan->value_count;
-    wanted* order = sumi_alloc_array(plan->heap, count + 1, sizeof *order);
+    candidate* order = sumi_alloc_array(plan->heap, count + 1, sizeof *order);
     if (order == NULL) { return sumi_out_of_memory(error, count * sizeof *order, "the arena's layout"); }
     size_t used = 0;
     for (size_t v = 0; v < count; v++) {
@@ -222,13 +224,13 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
             const sumi_value_info* largest = info->host.id != 0 ? sumi_plan_info(plan, info->host) : info;
             uint64_t bytes =
                 (uint64_t)largest->rows * (uint64_t)largest->cols * sumi_plan_element_bytes(plan, largest->element);
-            order[used++] = (wanted){bytes, (int32_t)v, largest != info};
+            order[used++] = (candidate){bytes, (int32_t)v, largest != info};
         }
     }
-    sumi_sort(order, used, sizeof *order, compare_wanted);
-    size_t shelf_count = 0;
-    shelf* shelves = make_shelves(plan, order, used, &shelf_count);
-    if (shelves == NULL) {
+    sumi_sort(order, used, sizeof *order, compare_candidates);
+    size_t list_count = 0;
+    sorted_list* lists = make_lists(plan, order, used, &list_count);
+    if (lists == NULL) {
         sumi_free(plan->heap, order);
         return sumi_out_of_memory(error, used * sizeof(placed), "the arena's layout");
     }
@@ -237,19 +239,19 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
         sumi_value_info* info = &plan->values[order[i].value];
         uint64_t bytes = (info->bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
         const int32_t first = info->first_use / STRETCH, last = info->last_use / STRETCH;
-        const shelf* those = first == last ? &shelves[first] : &shelves[shelf_count - 1];
-        bool shares = order[i].is_guest && can_share(plan, those->list, those->count, info, bytes);
-        uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : lowest_gap(those, info, bytes, 0);
+        const sorted_list* searched_list = first == last ? &lists[first] : &lists[list_count - 1];
+        bool shares = order[i].is_guest && can_share(plan, searched_list->entries, searched_list->count, info, bytes);
+        uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : lowest_gap(searched_list, info, bytes, 0);
         SUMI_ASSERT(!shares
                     || offset + bytes <= sumi_plan_info(plan, info->host)->offset + order[i].bytes + SUMI_ALIGNMENT);
         const placed value = {offset, offset + bytes, info->first_use, info->last_use, order[i].value};
-        for (int32_t s = first; s <= last; s++) { put_on_shelf(&shelves[s], value); }
-        put_on_shelf(&shelves[shelf_count - 1], value);
+        for (int32_t s = first; s <= last; s++) { insert_by_offset(&lists[s], value); }
+        insert_by_offset(&lists[list_count - 1], value);
         info->offset = offset;
         if (offset + bytes > plan->arena_bytes) { plan->arena_bytes = offset + bytes; }
     }
     sumi_free(plan->heap, order);
-    sumi_free(plan->heap, shelves);
+    sumi_free(plan->heap, lists);
     place_views(plan);
     return SUMI_OK;
 }
@@ -325,31 +327,33 @@ static float parts_share(const sumi_op* op, int32_t begin, int32_t end)
 static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio,
                                  float bound, float gathered, sumi_error* error)
 {
-    sumi_slice open = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
+    sumi_slice gathered_ops = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
     for (int32_t i = section->op_begin; i < section->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
         float time = sumi_plan_predict_us(plan, op, rates) * (op_ratio != NULL ? op_ratio[op->kind] : 1.0f);
-        bool alone = gathered <= 0.0f || time > gathered;
-        if (open.op_end > open.op_begin && (alone || open.predicted_us + time > gathered)) {
-            SUMI_TRY(add_slice(plan, open, error));
-            open = (sumi_slice){i, i, 0, 0, 0.0f};
+        bool has_own_slices = gathered <= 0.0f || time > gathered;
+        if (gathered_ops.op_end > gathered_ops.op_begin
+            && (has_own_slices || gathered_ops.predicted_us + time > gathered)) {
+            SUMI_TRY(add_slice(plan, gathered_ops, error));
+            gathered_ops = (sumi_slice){i, i, 0, 0, 0.0f};
         }
-        if (!alone) {
-            open.op_end = i + 1;
-            open.part_end = op->part_count; // read only if the slice has a single op
-            open.predicted_us += time;
+        if (!has_own_slices) {
+            gathered_ops.op_end = i + 1;
+            gathered_ops.part_end = op->part_count; // read only if the slice has a single op
+            gathered_ops.predicted_us += time;
             continue;
         }
         // how many work ranges fit the bound
-        int32_t most = bound <= 0.0f ? op->part_count : (int32_t)((double)op->rows / op->part_rows * bound / time);
-        if (most < 1) { most = 1; }
-        for (int32_t begin = 0; begin < op->part_count; begin += most) {
-            int32_t end = op->part_count - begin < most ? op->part_count : begin + most;
+        int32_t ranges_per_slice =
+            bound <= 0.0f ? op->part_count : (int32_t)((double)op->rows / op->part_rows * bound / time);
+        if (ranges_per_slice < 1) { ranges_per_slice = 1; }
+        for (int32_t begin = 0; begin < op->part_count; begin += ranges_per_slice) {
+            int32_t end = op->part_count - begin < ranges_per_slice ? op->part_count : begin + ranges_per_slice;
             SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * parts_share(op, begin, end)}, error));
         }
-        open = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
+        gathered_ops = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
     }
-    if (open.op_end > open.op_begin) { SUMI_TRY(add_slice(plan, open, error)); }
+    if (gathered_ops.op_end > gathered_ops.op_begin) { SUMI_TRY(add_slice(plan, gathered_ops, error)); }
     return SUMI_OK;
 }
 

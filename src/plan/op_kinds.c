@@ -17,7 +17,7 @@ static int64_t rows_of_output(const sumi_plan* plan, const sumi_op* op) { return
 
 static int64_t rows_of_input(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_rows(plan, op->in[0]); }
 
-static int64_t one(const sumi_plan* plan, const sumi_op* op)
+static int64_t one_unit(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     (void)op;
@@ -81,52 +81,58 @@ static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
 // ------------------------------------------------------------------------------------------------------
 
 // Rows per work range of a memory-bound op with `cols` columns.
-static int32_t light_rows(int32_t cols) { return cols >= PART_ELEMENTS ? 1 : PART_ELEMENTS / (cols < 1 ? 1 : cols); }
+static int32_t memory_bound_rows(int32_t cols)
+{
+    return cols >= PART_ELEMENTS ? 1 : PART_ELEMENTS / (cols < 1 ? 1 : cols);
+}
 
 // Rows per work range of an op with `flops` FLOPs per row: a multiple of `multiple`.
-static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
+static int32_t compute_bound_rows(double flops, int32_t multiple, int32_t max_rows)
 {
-    SUMI_ASSERT(multiple >= 1 && most >= multiple);
+    SUMI_ASSERT(multiple >= 1 && max_rows >= multiple);
     double rows = PART_FLOPS / (flops < 1 ? 1 : flops);
-    int32_t count = rows > most ? most : (int32_t)rows;
+    int32_t count = rows > max_rows ? max_rows : (int32_t)rows;
     count = count / multiple * multiple;
     return count < multiple ? multiple : count;
 }
 
-static int64_t light(const sumi_plan* plan, const sumi_op* op) { return light_rows(sumi_plan_cols(plan, op->out)); }
-
-// A sine, cosine or power takes about as long as reading and writing 32 elements.
-static int64_t light_sines(const sumi_plan* plan, const sumi_op* op)
+static int64_t memory_bound(const sumi_plan* plan, const sumi_op* op)
 {
-    return light_rows(sumi_plan_cols(plan, op->out) * 32);
+    return memory_bound_rows(sumi_plan_cols(plan, op->out));
 }
 
-static int64_t light_sine_pairs(const sumi_plan* plan, const sumi_op* op)
+// A sine, cosine or power takes about as long as reading and writing 32 elements.
+static int64_t sine_rows(const sumi_plan* plan, const sumi_op* op)
 {
-    return light_rows(sumi_plan_cols(plan, op->out) / 2 * 32);
+    return memory_bound_rows(sumi_plan_cols(plan, op->out) * 32);
+}
+
+static int64_t sine_pair_rows(const sumi_plan* plan, const sumi_op* op)
+{
+    return memory_bound_rows(sumi_plan_cols(plan, op->out) / 2 * 32);
 }
 
 static int32_t head_cols(const sumi_op* op) { return (op->u.qk.q_heads + op->u.qk.kv_heads) * op->u.qk.dim; }
 
-static int64_t light_heads(const sumi_plan* plan, const sumi_op* op)
+static int64_t head_rows(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
-    return light_rows(head_cols(op));
+    return memory_bound_rows(head_cols(op));
 }
 
 // A single work range, because PIXELS_OUT counts values that are not finite in one place, and the spans of FILL_ROWS
 // are small.
-static int64_t all(const sumi_plan* plan, const sumi_op* op)
+static int64_t whole_work(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     (void)op;
     return INT32_MAX;
 }
 
-static int64_t heavy_linear(const sumi_plan* plan, const sumi_op* op)
+static int64_t linear_rows(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
-    return heavy_rows(2.0 * op->weight->rows * op->weight->cols, 8, 256);
+    return compute_bound_rows(2.0 * op->weight->rows * op->weight->cols, 8, 256);
 }
 
 int32_t sumi_plan_conv_effort(const sumi_weight* weight)
@@ -136,18 +142,19 @@ int32_t sumi_plan_conv_effort(const sumi_weight* weight)
 }
 
 // Whole rows of the convolution's output picture.
-static int64_t heavy_conv(const sumi_plan* plan, const sumi_op* op)
+static int64_t conv_rows(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     int32_t width = op->u.conv.width * (op->u.conv.upsamples ? 2 : 1) / op->u.conv.stride;
-    return heavy_rows(2.0 * sumi_plan_conv_effort(op->weight) * op->weight->cols, width < 1 ? 1 : width, 1 << 20);
+    return compute_bound_rows(2.0 * sumi_plan_conv_effort(op->weight) * op->weight->cols, width < 1 ? 1 : width,
+                              1 << 20);
 }
 
 // Rows per block of GROUP_SUMS. There are at most 64 blocks, because every work range of GROUP_NORM combines all
 // blocks.
 static int32_t group_block_rows(int32_t rows, int32_t cols)
 {
-    int32_t block_rows = light_rows(cols);
+    int32_t block_rows = memory_bound_rows(cols);
     return (rows + block_rows - 1) / block_rows > 64 ? (rows + 63) / 64 : block_rows;
 }
 
@@ -313,35 +320,38 @@ static double group_norm_flops(const sumi_plan* plan, const sumi_op* op)
 #define IS_ONE_OF(inputs) .in_place = (inputs), .is_always_in_place = true
 
 static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
-    [SUMI_OP_EMBED_ROWS] = {"embed_rows", rows_of_output, light, .output_count = 2},
-    [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, all, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
-    [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_given, light, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)), .bytes = copy_bytes},
-    [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one, .bytes = mean_bytes},
+    [SUMI_OP_EMBED_ROWS] = {"embed_rows", rows_of_output, memory_bound, .output_count = 2},
+    [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, whole_work, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
+    [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_given, memory_bound, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)),
+                           .bytes = copy_bytes},
+    [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one_unit, .bytes = mean_bytes},
     // The CPU cuts a product into the same number of work ranges differently: by columns as well as by rows.
-    [SUMI_OP_LINEAR] = {"linear", rows_given, heavy_linear, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
+    [SUMI_OP_LINEAR] = {"linear", rows_given, linear_rows, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},
-    [SUMI_OP_KRONECKER_ADD] = {"kronecker_add", rows_given, light, IS_ONE_OF(SUMI_IN(1)), .bytes = kronecker_bytes,
-                               .flops = kronecker_flops},
-    [SUMI_OP_ACTIVATE] = {"activate", rows_given, light, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
-    [SUMI_OP_GATED] = {"gated", rows_of_output, light, .output_count = 3},
-    [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},
-    [SUMI_OP_NORM_GATE_ADD] = {"norm_gate_add", rows_given, light, IS_ONE_OF(SUMI_IN(0)), .bytes = gate_add_bytes},
-    [SUMI_OP_QK_NORM_ROPE] = {"qk_norm_rope", rows_given, light_heads, IS_ONE_OF(SUMI_IN(0)), .bytes = head_bytes},
-    [SUMI_OP_ATTENTION] = {"attention", query_blocks, one, .bytes = attention_bytes, .flops = attention_flops},
-    [SUMI_OP_ROPE_TABLE] = {"rope_table", rows_of_output, light_sine_pairs, .output_count = 1, .flops = rope_flops},
-    [SUMI_OP_TIME_EMBED] = {"time_embed", rows_of_output, light_sines, .output_count = 1, .flops = time_flops},
-    [SUMI_OP_FINISH_MODULATION] = {"finish_modulation", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},
-    [SUMI_OP_PATCHIFY] = {"patchify", sequences, one, IS_ONE_OF(SUMI_IN(1)), .bytes = patch_bytes},
-    [SUMI_OP_UNPATCHIFY] = {"unpatchify", sequences, one, .bytes = patch_bytes},
-    [SUMI_OP_ADD_NOISE] = {"add_noise", rows_of_output, light, .output_count = 3}, // a row is a channel plane
-    [SUMI_OP_GUIDE] = {"guide", items_guided, one, .output_count = 3},
-    [SUMI_OP_SOLVE] = {"solve", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)), .output_count = 6},
-    [SUMI_OP_PREVIEW] = {"preview", items_shown, one, IS_ONE_OF(SUMI_IN(3)), .bytes = preview_bytes},
-    [SUMI_OP_PIXELS_IN] = {"pixels_in", rows_of_output, light, .output_count = 1}, // a row is a pixel
-    [SUMI_OP_PATCHES_IN] = {"patches_in", rows_of_output, light, .output_count = 2},
-    [SUMI_OP_POSTERIOR] = {"posterior", one, one, .bytes = posterior_bytes},
-    [SUMI_OP_LATENT_IN] = {"latent_in", rows_of_output, light, .output_count = 2},
-    [SUMI_OP_CONV] = {"conv", rows_of_output, heavy_conv, MAY_BE(SUMI_IN(1)), .takes_pitch = true, .bytes = conv_bytes,
+    [SUMI_OP_KRONECKER_ADD] = {"kronecker_add", rows_given, memory_bound, IS_ONE_OF(SUMI_IN(1)),
+                               .bytes = kronecker_bytes, .flops = kronecker_flops},
+    [SUMI_OP_ACTIVATE] = {"activate", rows_given, memory_bound, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
+    [SUMI_OP_GATED] = {"gated", rows_of_output, memory_bound, .output_count = 3},
+    [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, memory_bound, MAY_BE(SUMI_IN(0)), .output_count = 2},
+    [SUMI_OP_NORM_GATE_ADD] = {"norm_gate_add", rows_given, memory_bound, IS_ONE_OF(SUMI_IN(0)),
+                               .bytes = gate_add_bytes},
+    [SUMI_OP_QK_NORM_ROPE] = {"qk_norm_rope", rows_given, head_rows, IS_ONE_OF(SUMI_IN(0)), .bytes = head_bytes},
+    [SUMI_OP_ATTENTION] = {"attention", query_blocks, one_unit, .bytes = attention_bytes, .flops = attention_flops},
+    [SUMI_OP_ROPE_TABLE] = {"rope_table", rows_of_output, sine_pair_rows, .output_count = 1, .flops = rope_flops},
+    [SUMI_OP_TIME_EMBED] = {"time_embed", rows_of_output, sine_rows, .output_count = 1, .flops = time_flops},
+    [SUMI_OP_FINISH_MODULATION] = {"finish_modulation", rows_of_output, memory_bound, MAY_BE(SUMI_IN(0)),
+                                   .output_count = 2},
+    [SUMI_OP_PATCHIFY] = {"patchify", sequences, one_unit, IS_ONE_OF(SUMI_IN(1)), .bytes = patch_bytes},
+    [SUMI_OP_UNPATCHIFY] = {"unpatchify", sequences, one_unit, .bytes = patch_bytes},
+    [SUMI_OP_ADD_NOISE] = {"add_noise", rows_of_output, memory_bound, .output_count = 3}, // a row is a channel plane
+    [SUMI_OP_GUIDE] = {"guide", items_guided, one_unit, .output_count = 3},
+    [SUMI_OP_SOLVE] = {"solve", rows_of_output, memory_bound, IS_ONE_OF(SUMI_IN(0)), .output_count = 6},
+    [SUMI_OP_PREVIEW] = {"preview", items_shown, one_unit, IS_ONE_OF(SUMI_IN(3)), .bytes = preview_bytes},
+    [SUMI_OP_PIXELS_IN] = {"pixels_in", rows_of_output, memory_bound, .output_count = 1}, // a row is a pixel
+    [SUMI_OP_PATCHES_IN] = {"patches_in", rows_of_output, memory_bound, .output_count = 2},
+    [SUMI_OP_POSTERIOR] = {"posterior", one_unit, one_unit, .bytes = posterior_bytes},
+    [SUMI_OP_LATENT_IN] = {"latent_in", rows_of_output, memory_bound, .output_count = 2},
+    [SUMI_OP_CONV] = {"conv", rows_of_output, conv_rows, MAY_BE(SUMI_IN(1)), .takes_pitch = true, .bytes = conv_bytes,
                       .flops = product_flops},
     [SUMI_OP_GROUP_SUMS] = {"group_sums", rows_of_input, group_block, .takes_pitch = true, .bytes = input_bytes,
                             .flops = group_sums_flops},
@@ -349,10 +359,10 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
                             .output_count = 2, .flops = group_norm_flops},
     // A single work range, because the upper and the left seam share a corner. The rows below the upper seam could be
     // ranges of their own.
-    [SUMI_OP_TILE_BLEND] = {"tile_blend", one, one, IS_ONE_OF(SUMI_IN(0)), .output_count = 1},
-    [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_placed, light, IS_ONE_OF(SUMI_IN(1)), .bytes = place_bytes},
-    [SUMI_OP_COMPOSITE] = {"composite", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)), .output_count = 2},
-    [SUMI_OP_PIXELS_OUT] = {"pixels_out", rows_of_output, all, .bytes = pixels_out_bytes},
+    [SUMI_OP_TILE_BLEND] = {"tile_blend", one_unit, one_unit, IS_ONE_OF(SUMI_IN(0)), .output_count = 1},
+    [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_placed, memory_bound, IS_ONE_OF(SUMI_IN(1)), .bytes = place_bytes},
+    [SUMI_OP_COMPOSITE] = {"composite", rows_of_output, memory_bound, IS_ONE_OF(SUMI_IN(0)), .output_count = 2},
+    [SUMI_OP_PIXELS_OUT] = {"pixels_out", rows_of_output, whole_work, .bytes = pixels_out_bytes},
 };
 
 const sumi_op_kind_info* sumi_op_kind_get(sumi_op_kind kind) { return &s_kinds[kind]; }

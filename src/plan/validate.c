@@ -1,21 +1,21 @@
-// The invariants of a plan, a function each. What an op reads and writes is said once, in op_accesses.c: a list of
-// rectangles of values. Shapes, in-place rules, lifetimes and the order of reads and writes are checked against that
-// list.
+// The invariants of a plan, one function each. op_accesses.c lists the rectangles of values that an op reads and
+// writes; shapes, in-place rules, lifetimes and the order of reads and writes are checked against this list.
 //
-// Order. The arena is an interval map from bytes to (value, view) that wrote them last. Ops run through it in the order
-// of the runner; a read finds its bytes owned by its own value. So rows that were never written, rows whose bytes
-// another value took, and rows that another view of the same value overwrote are all one check. A section that repeats
-// runs twice: its first iteration may only read what precedes it, the second one finds what the first left. The second
-// stands for all further ones: it has the rows of all their counters. Granularity is whole rows of the base: of a view
-// of some columns, a write counts for the row.
+// Order of reads and writes. An interval map stores, for each byte of the arena, the value and the view that have
+// written it last. The ops are run through this map in the order of the runner, and a read must find all its bytes
+// written by its own value. One check thus finds rows that were never written, rows whose bytes another value has
+// overwritten, and rows that another view of the same value has overwritten. A repeated section is run twice: in the
+// first iteration it may read only what earlier sections have written, and in the second also what the first iteration
+// has left. The second run represents all further iterations: it has the rows of all their counters. The map works with
+// whole rows of the base: a write through a view of some columns counts for the whole row.
 #include "plan/validate.h"
 #include "base/rotation.h"
 #include "base/sort.h"
 #include "plan/op_accesses.h"
 #include <string.h>
 
-// Bytes [begin, end) of the arena, last written as rows of `value` by way of `view`: the outermost view that the op's
-// value was cut from, the value itself when it is no view.
+// Bytes [begin, end) of the arena, last written as rows of `value` through `view`: the outermost view from which the
+// op's value was cut, or the value itself if it is no view.
 typedef struct owned {
     uint64_t begin, end;
     int32_t value, view;
@@ -25,8 +25,8 @@ typedef struct validator {
     const sumi_plan* plan;
     sumi_error* error;
     sumi_heap heap;
-    sumi_op_accesses accesses; // of the op that is looked at
-    owned* map;                // sorted, disjoint
+    sumi_op_accesses accesses; // of the op that is checked
+    owned* map;                // sorted by offset, disjoint
     size_t map_count, map_capacity;
 } validator;
 
@@ -37,7 +37,7 @@ static bool is_value(const sumi_plan* plan, sumi_value value)
     return value.id > 0 && (size_t)value.id <= plan->value_count;
 }
 
-// "op 12 (linear, layers.0.attention.out): value stream: <rule>"
+// Fails with "op 12 (linear, layers.0.attention.out): value stream: <rule>".
 static sumi_result op_breaks(const validator* v, const sumi_op* op, sumi_value value, const char* rule)
 {
     return sumi_fail(v->error, SUMI_INTERNAL, "op %d (%s, %s): value %s: %s", (int)(op - v->plan->ops),
@@ -59,15 +59,15 @@ static sumi_value owner_of(const sumi_plan* plan, sumi_value value)
     return info->base.id != 0 ? info->base : value;
 }
 
-// The seventh value that a solver reads: its inputs are six.
-static sumi_value table_of(const sumi_op* op)
+// The step table of a solver, which is not one of its six inputs.
+static sumi_value solver_table(const sumi_op* op)
 {
     return op->kind == SUMI_OP_SOLVE ? op->u.solve.row.table : SUMI_NO_VALUE;
 }
 
 // ---- Sections, slices, constants ------------------------------------------------------------------------------------
 
-// plan.h: ops written behind sumi_plan_section belong to it, and sections run one behind another.
+// plan.h: ops belong to the last section begun before them, and sections run one after another.
 static sumi_result check_sections(const validator* v)
 {
     const sumi_plan* plan = v->plan;
@@ -98,8 +98,8 @@ static sumi_result check_sections(const validator* v)
     return SUMI_OK;
 }
 
-// plan.h: the counter of the running iteration selects the row of every per-step table. A solver's row is one
-// evaluation, so no two sections solve with the same.
+// plan.h: the counter of an iteration selects the row of every step table. A row of a solver's table belongs to one
+// evaluation, so no two sections may solve with the same row.
 static sumi_result check_counters(const validator* v)
 {
     const sumi_plan* plan = v->plan;
@@ -123,7 +123,8 @@ static sumi_result check_counters(const validator* v)
     return SUMI_OK;
 }
 
-// plan.h: slices are whole ops or runs of parts of one op; a section's slices hold each part of its ops once, in order.
+// plan.h: a slice has whole ops, or some work ranges of one op. The slices of a section contain each work range of its
+// ops once, in order.
 static sumi_result check_slices(const validator* v)
 {
     const sumi_plan* plan = v->plan;
@@ -140,19 +141,19 @@ static sumi_result check_slices(const validator* v)
         }
         for (; slice < section->slice_end; slice++) {
             const sumi_slice* piece = &plan->slices[slice];
-            const bool is_one = piece->op_end == piece->op_begin + 1;
-            const bool has_parts = !is_one
+            const bool is_at_most_one = piece->op_end == piece->op_begin + 1;
+            const bool has_parts = !is_at_most_one
                                 || (piece->part_begin == part && piece->part_end > part && op < section->op_end
                                     && piece->part_end <= plan->ops[op].part_count);
             if (piece->op_begin != op || piece->op_end <= op || piece->op_end > section->op_end
-                || (!is_one && part != 0) || !has_parts) {
+                || (!is_at_most_one && part != 0) || !has_parts) {
                 return sumi_fail(v->error, SUMI_INTERNAL,
                                  "slice %d has ops %d to %d, parts %d to %d: slices hold every part of every op once, "
                                  "in order, and op %d, part %d comes next",
                                  (int)slice, (int)piece->op_begin, (int)piece->op_end, (int)piece->part_begin,
                                  (int)piece->part_end, (int)op, (int)part);
             }
-            part = is_one && piece->part_end < plan->ops[op].part_count ? piece->part_end : 0;
+            part = is_at_most_one && piece->part_end < plan->ops[op].part_count ? piece->part_end : 0;
             op = part > 0 ? op : piece->op_end;
         }
         if (op != section->op_end || part != 0) {
@@ -167,8 +168,8 @@ static sumi_result check_slices(const validator* v)
     return SUMI_OK;
 }
 
-// plan.h: a constant is copied into a bound value before each run. Activations differ between backends, so it is none
-// of those.
+// plan.h: a constant is copied into a bound value before each run. The value may not have activations as elements,
+// because their type differs between backends.
 static sumi_result check_constants(const validator* v)
 {
     const sumi_plan* plan = v->plan;
@@ -196,8 +197,8 @@ static sumi_result check_constants(const validator* v)
 
 // ---- Values and the arena -------------------------------------------------------------------------------------------
 
-// plan.h: a view is rows and columns of what it was cut from, in its base's memory, for as long as its base lives.
-// Views of views share the base.
+// plan.h: a view is some rows and columns of the value it was cut from, in the memory of its base, and lives as long as
+// its base. Views of one value and views of those views have the same base.
 static sumi_result check_view(const validator* v, size_t index)
 {
     const sumi_plan* plan = v->plan;
@@ -238,7 +239,7 @@ static sumi_result check_view(const validator* v, size_t index)
     return SUMI_OK;
 }
 
-// sumi_plan_arrange: the result of a pair's first op, read by the second one and by nothing else, takes no memory.
+// sumi_plan_arrange: a value takes no memory if it is the result of a pair's first op and only the second op reads it.
 static sumi_result check_unstored(const validator* v, size_t index)
 {
     const sumi_plan* plan = v->plan;
@@ -259,7 +260,7 @@ static sumi_result check_unstored(const validator* v, size_t index)
     return SUMI_OK;
 }
 
-// plan.h: offsets and sizes of values that are no views; bound values live through the whole plan.
+// plan.h: offsets and sizes of values that are no views. Bound values live through the whole plan.
 static sumi_result check_place(const validator* v, size_t index)
 {
     const sumi_plan* plan = v->plan;
@@ -292,8 +293,8 @@ static bool is_guest_of(const sumi_plan* plan, size_t guest, size_t host)
         && plan->values[guest].bytes <= plan->values[host].bytes;
 }
 
-// plan.h: the arena offsets of two values overlap only if their lifetimes do not, or one is a guest at the beginning of
-// its host.
+// plan.h: the bytes of two values overlap in the arena only if their lifetimes do not, or if one is a guest at the
+// beginning of its host (sumi_plan_share).
 static sumi_result check_arena(const validator* v)
 {
     const sumi_plan* plan = v->plan;
@@ -317,8 +318,8 @@ static sumi_result check_arena(const validator* v)
     return SUMI_OK;
 }
 
-// plan.h: a value lives at every op that names it; one that crosses into a repeated section from before lives until
-// that section ends.
+// plan.h: a value lives at every op that uses it. A value from before a repeated section that the section uses lives
+// until the section ends.
 static sumi_result check_life(const validator* v, const sumi_op* op, sumi_value value)
 {
     const sumi_plan* plan = v->plan;
@@ -341,7 +342,7 @@ static sumi_result check_lives(const validator* v, const sumi_op* op)
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { SUMI_TRY(check_life(v, op, op->in[k])); }
     SUMI_TRY(check_life(v, op, op->out));
     SUMI_TRY(check_life(v, op, op->mask));
-    SUMI_TRY(check_life(v, op, table_of(op)));
+    SUMI_TRY(check_life(v, op, solver_table(op)));
     return SUMI_OK;
 }
 
@@ -352,10 +353,10 @@ static bool is_vector(const sumi_weight* weight, int32_t cols)
     return weight == NULL || (weight->rows == 1 && weight->cols == cols);
 }
 
-// A norm has a weight or a value in its place, not both.
-static bool is_one(const sumi_weight* weight, sumi_value value) { return weight == NULL || value.id == 0; }
+// A norm has a weight, or a value that replaces the weight, but not both.
+static bool is_at_most_one(const sumi_weight* weight, sumi_value value) { return weight == NULL || value.id == 0; }
 
-// weight.h: the factors of a change, of which one has the weight's rows and the other its columns.
+// weight.h: a change has two factors; `up` has the weight's rows, `down` the weight's columns.
 static bool is_change(const sumi_weight* weight, const sumi_weight_change* change)
 {
     const sumi_weight_part *down = &change->down, *up = &change->up;
@@ -364,30 +365,30 @@ static bool is_change(const sumi_weight* weight, const sumi_weight_change* chang
         && sumi_weight_part_is_straight(down) && sumi_weight_part_is_straight(up);
 }
 
-// weight.h: a stack's parts are its rows, and a change has them too; a vector has one row. ops.h and sumi_op: which
-// weights an op has.
+// weight.h: the stacked tensors of a weight make up its rows, and its change has as many; a vector has one row. ops.h:
+// which weights and biases an op has.
 static sumi_result check_weights(const validator* v, const sumi_op* op)
 {
-    const sumi_weight* const all[] = {op->weight, op->bias,
-                                      op->kind == SUMI_OP_QK_NORM_ROPE ? op->u.qk.k_weight : NULL};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const sumi_weight* const weights[] = {op->weight, op->bias,
+                                          op->kind == SUMI_OP_QK_NORM_ROPE ? op->u.qk.k_weight : NULL};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         int64_t rows = 0;
         bool is_whole = true;
-        for (int32_t p = 0; all[i] != NULL && p < all[i]->part_count && p < SUMI_WEIGHT_MAX_PARTS; p++) {
-            const sumi_weight_part* part = &all[i]->parts[p];
+        for (int32_t p = 0; weights[i] != NULL && p < weights[i]->part_count && p < SUMI_WEIGHT_MAX_PARTS; p++) {
+            const sumi_weight_part* part = &weights[i]->parts[p];
             rows += part->rows;
             is_whole = is_whole
                     && (part->rotation == 0
-                        || (sumi_rotation_is_known(part->rotation) && all[i]->cols % part->rotation == 0));
+                        || (sumi_rotation_is_known(part->rotation) && weights[i]->cols % part->rotation == 0));
         }
         if (!is_whole) { return op_breaks(v, op, op->out, "a weight's rows are whole groups of its rotation"); }
-        if (all[i] != NULL && !sumi_weight_is_dense(all[i]) && (i > 0 || op->kind != SUMI_OP_CONV)) {
+        if (weights[i] != NULL && !sumi_weight_is_dense(weights[i]) && (i > 0 || op->kind != SUMI_OP_CONV)) {
             return op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
         }
-        if (all[i] != NULL && (all[i]->part_count > SUMI_WEIGHT_MAX_PARTS || rows != all[i]->rows)) {
+        if (weights[i] != NULL && (weights[i]->part_count > SUMI_WEIGHT_MAX_PARTS || rows != weights[i]->rows)) {
             return op_breaks(v, op, op->out, "a weight's parts are its rows");
         }
-        if (all[i] != NULL && all[i]->change != NULL && !is_change(all[i], all[i]->change)) {
+        if (weights[i] != NULL && weights[i]->change != NULL && !is_change(weights[i], weights[i]->change)) {
             return op_breaks(v, op, op->out, "a weight's change has the weight's rows and a rank");
         }
     }
@@ -413,15 +414,15 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
         break;
     }
     case SUMI_OP_NORM_GATE_ADD:
-        fits = is_vector(op->weight, cols) && op->bias == NULL && is_one(op->weight, op->in[3]);
+        fits = is_vector(op->weight, cols) && op->bias == NULL && is_at_most_one(op->weight, op->in[3]);
         break;
     case SUMI_OP_NORM_MODULATE:
-        fits = is_vector(op->weight, cols) && is_vector(op->bias, cols) && is_one(op->weight, op->in[3]);
+        fits = is_vector(op->weight, cols) && is_vector(op->bias, cols) && is_at_most_one(op->weight, op->in[3]);
         break;
     case SUMI_OP_GROUP_NORM: fits = is_vector(op->weight, cols) && is_vector(op->bias, cols); break;
     case SUMI_OP_QK_NORM_ROPE:
         fits = is_vector(op->weight, op->u.qk.dim) && is_vector(op->u.qk.k_weight, op->u.qk.dim) && op->bias == NULL
-            && is_one(op->weight, op->in[2]) && is_one(op->u.qk.k_weight, op->in[3]);
+            && is_at_most_one(op->weight, op->in[2]) && is_at_most_one(op->u.qk.k_weight, op->in[3]);
         break;
     default: fits = op->weight == NULL && op->bias == NULL; break;
     }
@@ -431,30 +432,30 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
 static bool are_bands(const sumi_row_band* bands, int32_t count, int32_t rows)
 {
     int32_t begin = 0;
-    bool are_good = count >= 0 && (count == 0 || bands != NULL);
-    for (int32_t i = 0; i < count && are_good; begin = bands[i++].end) {
-        are_good = bands[i].end > begin && bands[i].table_row >= 0;
+    bool are_valid = count >= 0 && (count == 0 || bands != NULL);
+    for (int32_t i = 0; i < count && are_valid; begin = bands[i++].end) {
+        are_valid = bands[i].end > begin && bands[i].table_row >= 0;
     }
-    return are_good && (count == 0 || begin == rows);
+    return are_valid && (count == 0 || begin == rows);
 }
 
 static sumi_result check_bands(const validator* v, const sumi_op* op)
 {
-    const bool are_good =
+    const bool are_valid =
         op->kind == SUMI_OP_NORM_MODULATE   ? are_bands(op->u.norm.bands, op->u.norm.band_count, op->rows)
         : op->kind == SUMI_OP_NORM_GATE_ADD ? are_bands(op->u.gate_add.bands, op->u.gate_add.band_count, op->rows)
                                             : true;
-    return are_good ? SUMI_OK : op_breaks(v, op, op->out, "bands cover the rows of their op");
+    return are_valid ? SUMI_OK : op_breaks(v, op, op->out, "bands cover the rows of their op");
 }
 
 static bool are_statistics(const float* scale, const float* shift, int32_t channels)
 {
-    bool are_good = scale != NULL && shift != NULL;
-    for (int32_t c = 0; are_good && c < channels; c++) { are_good = scale[c] != 0.0f; }
-    return are_good;
+    bool are_valid = scale != NULL && shift != NULL;
+    for (int32_t c = 0; are_valid && c < channels; c++) { are_valid = scale[c] != 0.0f; }
+    return are_valid;
 }
 
-// ops.h: what the numbers of an op on latents must be, beside what its accesses say.
+// ops.h: the valid parameters of ops on latents, except those that the list of accesses implies.
 static sumi_result check_latent_numbers(const validator* v, const sumi_op* op)
 {
     const sumi_op_guide* g = &op->u.guide;
@@ -478,8 +479,8 @@ static sumi_result check_latent_numbers(const validator* v, const sumi_op* op)
     return SUMI_OK;
 }
 
-// Rows of the work where the op's own numbers say how many there are (sumi_op, "What one row of the work is"); -1: the
-// accesses bound them.
+// The work of an op in the unit of its kind (op_kinds.c), if it follows from the op's parameters. -1: the check of
+// accesses limits op->rows instead.
 static int64_t work_rows(const sumi_op* op)
 {
     int64_t rows = 0;
@@ -513,7 +514,8 @@ static int64_t work_rows(const sumi_op* op)
     }
 }
 
-// sumi_op: part p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)): all parts cover all rows once.
+// sumi_op: work range p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)), so that all ranges cover all rows
+// once.
 static sumi_result check_parts(const validator* v, const sumi_op* op)
 {
     const int64_t rows = work_rows(op);
@@ -543,20 +545,20 @@ static sumi_result check_parts(const validator* v, const sumi_op* op)
     return SUMI_OK;
 }
 
-static bool names(const sumi_op* op, sumi_value value)
+static bool names_value(const sumi_op* op, sumi_value value)
 {
-    bool found = op->out.id == value.id || op->mask.id == value.id || table_of(op).id == value.id;
+    bool found = op->out.id == value.id || op->mask.id == value.id || solver_table(op).id == value.id;
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { found = found || op->in[k].id == value.id; }
     return found;
 }
 
-// ops.h: rows, columns and elements of what an op reads and writes. What it touches is among its inputs and outputs:
-// lifetimes are made from them.
+// ops.h: rows, columns and element types of what an op reads and writes. All these values must be named in the op's
+// inputs and outputs, because lifetimes are computed from those.
 static sumi_result check_shapes(const validator* v, const sumi_op* op)
 {
     for (size_t i = 0; i < v->accesses.count; i++) {
         const sumi_op_access* a = &v->accesses.list[i];
-        if (!names(op, a->value)) {
+        if (!names_value(op, a->value)) {
             return op_breaks(v, op, a->value, "the op touches a value that is not among its inputs and outputs");
         }
         const sumi_value_info* info = sumi_plan_info(v->plan, a->value);
@@ -581,16 +583,17 @@ static sumi_result check_shapes(const validator* v, const sumi_op* op)
     return op->out.id != 0 ? SUMI_OK : op_breaks(v, op, op->out, "the op has no output");
 }
 
-// plan.h: an op's in-place output is also its input. ops.h says which kinds work in place; a product that leaves rows
-// or columns of its output as they are does, too.
+// plan.h: if an op works in place, its output is also an input. ops.h says which kinds always do. A product that does
+// not write all rows or columns of its output does so too.
 static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
 {
-    static const int8_t slot[SUMI_OP_KIND_COUNT] = {
+    // For kinds that always work in place: 1 + index of the input that is also the output.
+    static const int8_t in_place_input[SUMI_OP_KIND_COUNT] = {
         [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2, [SUMI_OP_KRONECKER_ADD] = 2, [SUMI_OP_NORM_GATE_ADD] = 1,
         [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,  [SUMI_OP_SOLVE] = 1,         [SUMI_OP_PREVIEW] = 4,
-        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
+        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2};
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
-    bool is_input = slot[op->kind] == 0 || op->in[slot[op->kind] - 1].id == op->out.id;
+    bool is_input = in_place_input[op->kind] == 0 || op->in[in_place_input[op->kind] - 1].id == op->out.id;
     if (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates) {
         is_input = op->in[1].id == op->out.id;
     } else if (op->kind == SUMI_OP_LINEAR && (op->rows < out->rows || op->weight->rows < out->cols)) {
@@ -601,7 +604,7 @@ static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
     return is_input ? SUMI_OK : op_breaks(v, op, op->out, "an op that works in place has its output among its inputs");
 }
 
-// ops.h: what a product does with its sums beside the activation, and what a norm with a bias has not.
+// ops.h: which parameters of a product and of a norm exclude each other.
 static sumi_result check_sums(const validator* v, const sumi_op* op)
 {
     if (op->kind == SUMI_OP_NORM_MODULATE && op->bias != NULL
@@ -619,21 +622,22 @@ static sumi_result check_sums(const validator* v, const sumi_op* op)
     return SUMI_OK;
 }
 
-// Where an sumi_op_access begins in its base.
+// The index of an access's first element in its base.
 static uint64_t first_element(const sumi_plan* plan, const sumi_op_access* a)
 {
     const sumi_value_info* info = sumi_plan_info(plan, a->value);
     return info->base_element + (uint64_t)a->row * (uint64_t)info->pitch + (uint64_t)a->column;
 }
 
-// Behind the last element of an access, in its base.
+// The index after an access's last element in its base.
 static uint64_t last_element(const sumi_plan* plan, const sumi_op_access* a)
 {
     return first_element(plan, a) + (uint64_t)(a->rows - 1) * (uint64_t)sumi_plan_info(plan, a->value)->pitch
          + (uint64_t)a->cols;
 }
 
-// An sumi_op_access as rows and columns of its base: whole rows, where the value's own are of another length.
+// An access as rows and columns of its base. If the rows of the value and of its base differ in length
+// (sumi_plan_reshape), it is extended to whole rows of the base.
 typedef struct rectangle {
     uint64_t row, rows, column, cols;
 } rectangle;
@@ -652,7 +656,7 @@ static bool shares_memory(const sumi_plan* plan, const sumi_op_access* a, const 
 {
     const sumi_value base_a = owner_of(plan, a->value), base_b = owner_of(plan, b->value);
     const sumi_value_info *x = sumi_plan_info(plan, base_a), *y = sumi_plan_info(plan, base_b);
-    if (base_a.id == base_b.id) { // rectangles of one matrix
+    if (base_a.id == base_b.id) { // rectangles of the same matrix
         const rectangle p = rectangle_of(plan, a), q = rectangle_of(plan, b);
         return p.row < q.row + q.rows && q.row < p.row + p.rows && p.column < q.column + q.cols
             && q.column < p.column + p.cols;
@@ -666,8 +670,8 @@ static bool shares_memory(const sumi_plan* plan, const sumi_op_access* a, const 
         && y->offset + begin_b * element_b < x->offset + end_a * element_a;
 }
 
-// plan.h: an op must not write what another part of it still reads. In place it writes exactly the rectangle that it
-// reads, where ops.h allows that.
+// plan.h: an op must not write what another of its work ranges still reads. An op that works in place writes exactly
+// the rectangle that it reads, and only where ops.h allows it.
 static sumi_result check_in_place_reads(const validator* v, const sumi_op* op)
 {
     const sumi_plan* plan = v->plan;
@@ -695,8 +699,7 @@ static int compare_accesses(const void* a, const void* b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-// ops.h: running the parts in any order gives the same bits, so no two of them write the same rows. Leaves the accesses
-// sorted.
+// ops.h: the work ranges give the same bits in any order, so no two of them write the same rows. Sorts v->accesses.
 static sumi_result check_writes(const validator* v, const sumi_op* op)
 {
     sumi_sort(v->accesses.list, v->accesses.count, sizeof *v->accesses.list, compare_accesses);
@@ -709,8 +712,8 @@ static sumi_result check_writes(const validator* v, const sumi_op* op)
     return SUMI_OK;
 }
 
-// sumi_plan_arrange: the second op of a pair reads what the first one makes, and writes where nothing lies that the
-// first one reads.
+// sumi_plan_arrange: the second op of a pair reads the result of the first op, and writes no memory that the first op
+// reads.
 static sumi_result check_pair(const validator* v, const sumi_op* op)
 {
     const sumi_plan* plan = v->plan;
@@ -760,7 +763,7 @@ static sumi_result check_op(validator* v, const sumi_op* op)
 
 // ---- Rows are written before they are read --------------------------------------------------------------------------
 
-// The first entry that ends behind `at`.
+// The index of the first entry whose end is after `at`.
 static size_t find_owned(const validator* v, uint64_t at)
 {
     size_t low = 0, high = v->map_count;
@@ -777,8 +780,8 @@ static size_t find_owned(const validator* v, uint64_t at)
 
 static bool is_same_owner(const owned* a, const owned* b) { return a->value == b->value && a->view == b->view; }
 
-// `fresh` takes its bytes from whom they belonged to. Neighbours of the same owner become one entry.
-static sumi_result take(validator* v, owned fresh)
+// Makes `fresh` the owner of its bytes in the map. Adjacent entries of the same owner are merged.
+static sumi_result set_owner(validator* v, owned fresh)
 {
     SUMI_TRY(sumi_grow(&v->heap, (void**)&v->map, &v->map_capacity, v->map_count + 2, sizeof *v->map, v->error));
     size_t first = find_owned(v, fresh.begin), last = first, count = 0;
@@ -811,14 +814,14 @@ static sumi_result take(validator* v, owned fresh)
     return SUMI_OK;
 }
 
-// The bytes of an access, in whole rows of the base.
+// The bytes of an access, extended to whole rows of the base.
 static owned owned_bytes(const sumi_plan* plan, const sumi_op_access* a)
 {
     const sumi_value base = owner_of(plan, a->value);
     const sumi_value_info* info = sumi_plan_info(plan, base);
     const uint64_t row_bytes = (uint64_t)info->pitch * sumi_plan_element_bytes(plan, info->element);
     const rectangle r = rectangle_of(plan, a);
-    sumi_value view = a->value; // outermost
+    sumi_value view = a->value; // the outermost view
     while (view.id != base.id && sumi_plan_info(plan, view)->whole.id != base.id) {
         view = sumi_plan_info(plan, view)->whole;
     }
@@ -827,17 +830,17 @@ static owned owned_bytes(const sumi_plan* plan, const sumi_op_access* a)
 
 static sumi_result check_written(const validator* v, const sumi_op* op, const sumi_op_access* a)
 {
-    const owned wanted = owned_bytes(v->plan, a);
-    uint64_t at = wanted.begin;
-    for (size_t i = find_owned(v, at); at < wanted.end; i++) {
+    const owned needed = owned_bytes(v->plan, a);
+    uint64_t at = needed.begin;
+    for (size_t i = find_owned(v, at); at < needed.end; i++) {
         const owned* found = i < v->map_count && v->map[i].begin <= at ? &v->map[i] : NULL;
-        const bool is_own = found != NULL && found->value == wanted.value;
-        if (!is_own || (found->view != wanted.view && found->view != wanted.value && wanted.view != wanted.value)) {
-            const sumi_value_info* base = sumi_plan_info(v->plan, (sumi_value){wanted.value});
+        const bool is_own = found != NULL && found->value == needed.value;
+        if (!is_own || (found->view != needed.view && found->view != needed.value && needed.view != needed.value)) {
+            const sumi_value_info* base = sumi_plan_info(v->plan, (sumi_value){needed.value});
             const uint64_t row_bytes = (uint64_t)base->pitch * sumi_plan_element_bytes(v->plan, base->element);
             return sumi_fail(v->error, SUMI_INTERNAL, "op %d (%s, %s): value %s: row %llu is read, but %s%s",
                              (int)(op - v->plan->ops), sumi_op_name(op->kind), op->label, value_name(v->plan, a->value),
-                             (unsigned long long)((at - wanted.begin) / row_bytes + (uint64_t)a->row),
+                             (unsigned long long)((at - needed.begin) / row_bytes + (uint64_t)a->row),
                              found == NULL ? "no op before this one has written it"
                              : is_own      ? "another view of its memory was written since: "
                                            : "its memory was taken by the value ",
@@ -856,12 +859,13 @@ static sumi_result run_op(validator* v, const sumi_op* op, int32_t first, int32_
         const sumi_op_access* a = &v->accesses.list[i];
         const sumi_value_info* base = sumi_plan_info(v->plan, owner_of(v->plan, a->value));
         if (base->is_unstored) { continue; }
-        SUMI_TRY(a->writes ? take(v, owned_bytes(v->plan, a)) : check_written(v, op, a));
+        SUMI_TRY(a->writes ? set_owner(v, owned_bytes(v->plan, a)) : check_written(v, op, a));
     }
     return SUMI_OK;
 }
 
-// plan.h: a value's rows are written before they are read. Bound values are: by the engine, by a constant.
+// plan.h: the rows of a value are written before they are read. Bound values are written by the engine or are
+// constants.
 static sumi_result check_order(validator* v)
 {
     const sumi_plan* plan = v->plan;
@@ -869,7 +873,7 @@ static sumi_result check_order(validator* v)
     for (size_t i = 0; i < plan->value_count; i++) {
         const sumi_value_info* info = &plan->values[i];
         if (info->bound && info->base.id == 0) {
-            SUMI_TRY(take(v, (owned){info->offset, info->offset + info->bytes, (int32_t)i + 1, (int32_t)i + 1}));
+            SUMI_TRY(set_owner(v, (owned){info->offset, info->offset + info->bytes, (int32_t)i + 1, (int32_t)i + 1}));
         }
     }
     for (size_t s = 0; s < plan->section_count; s++) {

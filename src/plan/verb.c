@@ -4,7 +4,7 @@
 #include <string.h>
 
 // Whether the output is an input only where the table of op_kinds.c allows it, and is one where the table demands it.
-static bool is_in_place_good(const sumi_op_kind_info* kind, const sumi_op* op)
+static bool is_in_place_valid(const sumi_op_kind_info* kind, const sumi_op* op)
 {
     SUMI_ASSERT(!kind->is_always_in_place || kind->in_place != 0);
     bool is_an_input = false;
@@ -30,7 +30,7 @@ sumi_value sumi_plan_add_op(sumi_plan* plan, const char* label, const sumi_op* w
         sumi_plan_mismatch(plan, label, "an op needs at least one row, and no more than can be counted");
         return SUMI_NO_VALUE;
     }
-    if (!is_in_place_good(kind, written)) {
+    if (!is_in_place_valid(kind, written)) {
         sumi_plan_mismatch(plan, label,
                            "this op cannot write over the input that is its output, or writes over none and should");
         return SUMI_NO_VALUE;
@@ -71,11 +71,11 @@ const sumi_row_band* sumi_plan_copy_bands(sumi_plan* plan, const char* label, co
                                           int32_t rows)
 {
     int32_t begin = 0;
-    bool are_good = count >= 0;
+    bool are_valid = count >= 0;
     for (int32_t i = 0; i < count; begin = bands[i++].end) {
-        are_good = are_good && bands[i].end > begin && bands[i].table_row >= 0;
+        are_valid = are_valid && bands[i].end > begin && bands[i].table_row >= 0;
     }
-    if (count != 0 && (!are_good || begin != rows)) {
+    if (count != 0 && (!are_valid || begin != rows)) {
         sumi_plan_mismatch(plan, label, "the bands do not cover the rows");
     }
     return count > 0 && !sumi_plan_has_failed(plan) ? sumi_plan_copy(plan, bands, (size_t)count * sizeof *bands) : NULL;
@@ -86,7 +86,7 @@ bool sumi_plan_is_shape(const sumi_plan* plan, sumi_value value, int32_t rows, i
     return sumi_plan_rows(plan, value) == rows && sumi_plan_cols(plan, value) == cols;
 }
 
-int32_t sumi_plan_rows_from(const sumi_plan* plan, int32_t told, sumi_value value, int32_t row)
+int32_t sumi_plan_rows_from(const sumi_plan* plan, int32_t given_rows, sumi_value value, int32_t row)
 {
-    return told != 0 ? told : sumi_plan_rows(plan, value) - row;
+    return given_rows != 0 ? given_rows : sumi_plan_rows(plan, value) - row;
 }

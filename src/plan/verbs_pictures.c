@@ -21,9 +21,9 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
 // Expands `values` to one value per channel, in memory of the plan. NULL after an error.
 static const float* channel_values(sumi_plan* plan, const float* values, int32_t count, int32_t channels)
 {
-    float* all = sumi_plan_has_failed(plan) ? NULL : sumi_plan_reserve(plan, (size_t)channels * sizeof *all);
-    for (int32_t c = 0; all != NULL && c < channels; c++) { all[c] = values[count == 1 ? 0 : c]; }
-    return all;
+    float* expanded = sumi_plan_has_failed(plan) ? NULL : sumi_plan_reserve(plan, (size_t)channels * sizeof *expanded);
+    for (int32_t c = 0; expanded != NULL && c < channels; c++) { expanded[c] = values[count == 1 ? 0 : c]; }
+    return expanded;
 }
 
 static void check_statistics(sumi_plan* plan, const char* verb, const sumi_latent_statistics* s, int32_t channels)
@@ -172,14 +172,14 @@ sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args
     if (sums.id == 0) { sums = sumi_plan_group_sums(plan, args->label, x, args->groups); }
     if (y.id == 0) { y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
     if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
-    const sumi_op* made = find_group_sums(plan, sums);
-    if (made == NULL || made->u.group.groups != args->groups || sumi_plan_cols(plan, made->in[0]) != cols
+    const sumi_op* sums_op = find_group_sums(plan, sums);
+    if (sums_op == NULL || sums_op->u.group.groups != args->groups || sumi_plan_cols(plan, sums_op->in[0]) != cols
         || args->weight->cols != cols || args->bias->cols != cols || !sumi_plan_is_shape(plan, y, rows, cols)) {
         sumi_plan_mismatch(plan, args->label,
                            "the sums are of another picture, or the weight or the output has another width");
         return SUMI_NO_VALUE;
     }
-    sumi_op_group group = made->u.group;
+    sumi_op_group group = sums_op->u.group;
     group.eps = args->eps;
     group.silu = args->silu;
     return sumi_plan_add_op(plan, args->label,

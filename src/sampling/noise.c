@@ -374,9 +374,10 @@ static size_t cuda_threads(const sumi_torch_cuda_generator* generator, size_t co
     uint64_t per_multiprocessor = generator->threads_per_multiprocessor > CUDA_BLOCK
                                     ? (uint64_t)generator->threads_per_multiprocessor / CUDA_BLOCK
                                     : 1;
-    uint64_t most = (generator->multiprocessors > 1 ? (uint64_t)generator->multiprocessors : 1) * per_multiprocessor;
+    uint64_t max_blocks =
+        (generator->multiprocessors > 1 ? (uint64_t)generator->multiprocessors : 1) * per_multiprocessor;
     uint64_t blocks = count / CUDA_BLOCK + (count % CUDA_BLOCK != 0);
-    return (size_t)((blocks < most ? blocks : most) * CUDA_BLOCK);
+    return (size_t)((blocks < max_blocks ? blocks : max_blocks) * CUDA_BLOCK);
 }
 
 void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
@@ -397,8 +398,8 @@ void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count)
 {
     SUMI_ASSERT(generator->offset % 4 == 0);
     if (count == 0) return;
-    const uint64_t a_draw = 4 * (uint64_t)cuda_threads(generator, count);
-    generator->offset += 4 * (count / a_draw + (count % a_draw != 0));
+    const uint64_t values_per_draw = 4 * (uint64_t)cuda_threads(generator, count);
+    generator->offset += 4 * (count / values_per_draw + (count % values_per_draw != 0));
 }
 
 void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count)

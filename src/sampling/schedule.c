@@ -38,7 +38,7 @@ static float grid_at(const sumi_sigma_rule* rule, int32_t i, int32_t n)
     }
 }
 
-#define MOST_SHIFT 1e6 // above this, consecutive levels are the same float
+#define MAX_SHIFT 1e6 // above this, consecutive levels are the same float
 
 sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error)
 {
@@ -51,9 +51,9 @@ sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the terminal sigma is %g: give 0 (none) to below 1",
                          (double)rule->terminal);
     if (rule->kind == SUMI_SHIFT_STATIC) {
-        if (rule->shift > 0.0f && (double)rule->shift <= MOST_SHIFT) return SUMI_OK;
+        if (rule->shift > 0.0f && (double)rule->shift <= MAX_SHIFT) return SUMI_OK;
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the shift is %g: give a positive number up to %g",
-                         (double)rule->shift, MOST_SHIFT);
+                         (double)rule->shift, MAX_SHIFT);
     }
     if (rule->grid == SUMI_GRID_TWICE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a grid that is shifted twice needs a static shift");
@@ -64,9 +64,9 @@ sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "the shift goes from %d to %d image tokens: give rising numbers that are not negative",
                          (int)rule->dynamic.base_tokens, (int)rule->dynamic.max_tokens);
-    if (!(fabs(rule->dynamic.base_shift) <= MOST_SHIFT) || !(fabs(rule->dynamic.max_shift) <= MOST_SHIFT))
+    if (!(fabs(rule->dynamic.base_shift) <= MAX_SHIFT) || !(fabs(rule->dynamic.max_shift) <= MAX_SHIFT))
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the shift goes from %g to %g: give numbers up to %g",
-                         rule->dynamic.base_shift, rule->dynamic.max_shift, MOST_SHIFT);
+                         rule->dynamic.base_shift, rule->dynamic.max_shift, MAX_SHIFT);
     return SUMI_OK;
 }
 
@@ -89,7 +89,7 @@ sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_token
     if (rule->kind == SUMI_SHIFT_DYNAMIC) {
         const double mu = sumi_sigma_rule_mu(rule, image_tokens);
         shift = rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? exp(mu) : mu;
-        if (!(shift > 1.0 / MOST_SHIFT && shift <= MOST_SHIFT)) {
+        if (!(shift > 1.0 / MAX_SHIFT && shift <= MAX_SHIFT)) {
             return sumi_fail(error, SUMI_NOT_SUPPORTED,
                              "the model's schedule has a shift of %g for %d image tokens: use another picture size, or "
                              "give shift or sigmas",
