@@ -236,8 +236,7 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
     return result;
 }
 
-// ---- Pictures of the host program
-// -------------------------------------------------------------------------------------
+// ---- Pictures of the host program -----------------------------------------------------------------------------------
 
 sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_error* error)
 {

@@ -77,8 +77,7 @@ static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
     return parts;
 }
 
-// ---- Work ranges
-// ------------------------------------------------------------------------------------------------------
+// ---- Work ranges ----------------------------------------------------------------------------------------------------
 
 // Rows per work range of a memory-bound op with `cols` columns.
 static int32_t memory_bound_rows(int32_t cols)

@@ -95,7 +95,7 @@ typedef struct sumi_span {
 
 // One attention sequence: up to two row ranges that are read as one sequence (image rows, then caption rows). The query
 // rows are the ranges [query_first, query_first + query_spans). query_first is 0, or 1 if the first range is also the
-// beginning of other sequences and its queries belong to one of them. Sequences of one op may read the same rows if
+// beginning of other sequences and its queries belong to another one. Sequences of one op may read the same rows if
 // their query_first differ, but have no queries in common.
 typedef struct sumi_sequence {
     sumi_span span[2];
@@ -163,8 +163,8 @@ typedef struct sumi_op_linear {
 // KRONECKER_ADD: the second half of an adapter's change W1 (x) W2, a Kronecker product of W1 [a, c] and W2 [b, d]. For
 // the op's rows r, i < a and k < b:
 //     out[y_row + r][y_column + i b + k] += gate * scale * sum over j < c of W1[i, j] * in[0][r c + j][k]
-// in[0]: the first half, [rows * c, b]: every row of x read as c rows of d columns, times W2^T. weight: W1. in[1] = out.
-// in[2]: the gate's table.
+// in[0]: the first half, [rows * c, b]: every row of x read as c rows of d columns, times W2^T. weight: W1.
+// in[1] = out. in[2]: the gate's table.
 typedef struct sumi_op_kronecker_add {
     float scale;
     int32_t y_row, y_column; // first row and column that are written in out
@@ -196,7 +196,7 @@ typedef struct sumi_op_norm_modulate {
     float eps;
     bool weight_plus_one, silu;
     sumi_step_row scale, shift;
-    int32_t x_row, y_row, band_count; // band_count 0: all rows read the tables' rows as given
+    int32_t x_row, y_row, band_count; // band_count 0: one band of all rows, table_row 0
     const sumi_row_band* bands;
 } sumi_op_norm_modulate;
 
@@ -270,7 +270,7 @@ typedef struct sumi_op_finish_modulation {
 
 // PATCHIFY: for every sequence i, the latent of item items[i] is cut into 2 x 2 patches, which become rows from
 // row_begin[i] on.
-//     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., 4 * channels]; other rows do not change.
+//     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., 4 * channels]; other rows stay as is.
 // UNPATCHIFY: the inverse of PATCHIFY, multiplied by `sign`. Sequence i becomes latent i.
 //     in[0]: rows [.., 4 * channels]. out: [sequence_count * channels, height * width].
 // A row has all channels of the patch's upper left pixel, then of the upper right, lower left and lower right pixel.

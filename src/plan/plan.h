@@ -106,7 +106,7 @@ struct sumi_runner;
 //                     the second op is written while the inputs of the first op are still read. An op is in at most
 //                     one pair.
 //  value.is_unstored  The result of a pair's first op that only the second op reads. It takes no memory.
-//  marks              Of ops and values: whatever else the backend needs when it runs them. Only the backend reads them.
+//  marks              Of ops and values: whatever else the backend needs when it runs them. Nobody else reads them.
 typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);
 
 // What the engine requests of the backend for a plan. The plan only carries these members.
@@ -140,8 +140,8 @@ typedef struct sumi_plan {
     size_t slice_count, slice_capacity;
     sumi_constant* constants;
     size_t constant_count, constant_capacity;
-    void** blocks;
     // Memory for spans, items, labels and the data of constants. Freed with the plan.
+    void** blocks;
     size_t block_count, block_capacity;
     size_t block_used, block_bytes; // in the newest of the blocks
     const sumi_adapter_use* adapters;
@@ -160,8 +160,8 @@ typedef struct sumi_plan {
 // `wishes` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan (runner.h).
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
 void sumi_plan_end(sumi_plan* plan); // frees the plan's memory; accepts a zeroed plan
-// Lets the backend mark pairs of ops, and computes lifetimes, offsets and costs. Returns the first error of the
-// writing.
+// Lets the backend mark pairs of ops, and computes lifetimes, offsets and costs. Returns the first
+// error that occurred while the plan was written.
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
 // Cuts all sections into slices of a predicted time of at most max_us each (0: one slice per op, each op whole). An op
 // that takes longer is cut into work ranges.
@@ -171,9 +171,9 @@ sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t m
 // gathered_us (0: one op per slice). sumi_plan_slice uses max_us for both.
 sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
                                      uint32_t gathered_us, sumi_error* error);
-// The number of output columns for whose time a convolution is charged. A convolution gathers its taps no matter how
-// many columns it computes, so 3 columns take about as long as 16 (the decoder's last convolution on the CPU: 9
-// GFLOP/s, where others reach 60).
+// The number of output channels for which the time of a convolution is predicted: at least 16. A convolution gathers
+// its taps no matter how many channels it computes, so 3 channels take about as long as 16 (the decoder's last convolution
+// on the CPU: 9 GFLOP/s, where others reach 60).
 int32_t sumi_plan_conv_effort(const sumi_weight* weight);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 

@@ -102,8 +102,7 @@ typedef struct sumi_runner_functions {
                        sumi_error* error);
     bool (*idle)(sumi_runner* runner); // whether everything that was submitted has ended
 
-    // ---- NULL on the CPU
-    // -------------------------------------------------------------------------------------------------
+    // ---- NULL on the CPU --------------------------------------------------------------------------------------------
     sumi_plan_arrange* arrange; // see plan.h; reads only what does not change after the runner's creation
     // Does the next piece of loading kernels, once per runner. Any thread may call, but no other function may run at
     // the same time. May take seconds.

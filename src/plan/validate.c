@@ -4,10 +4,10 @@
 // Order of reads and writes. An interval map stores, for each byte of the arena, the value and the view that have
 // written it last. The ops are run through this map in the order of the runner, and a read must find all its bytes
 // written by its own value. One check thus finds rows that were never written, rows whose bytes another value has
-// overwritten, and rows that another view of the same value has overwritten. A repeated section is run twice: in the
-// first iteration it may read only what earlier sections have written, and in the second also what the first iteration
-// has left. The second run represents all further iterations: it has the rows of all their counters. The map works with
-// whole rows of the base: a write through a view of some columns counts for the whole row.
+// overwritten, and rows that another view of the same value has overwritten. A repeated section is run twice.
+// In the first iteration an op may read only what ops before it have written, and in the second also what the first
+// iteration has left. The second iteration represents all further ones: it has the table rows of all their counters.
+// The map works with whole rows of the base: a write through a view of some columns counts for the whole row.
 #include "plan/validate.h"
 #include "base/rotation.h"
 #include "base/sort.h"
@@ -141,19 +141,19 @@ static sumi_result check_slices(const validator* v)
         }
         for (; slice < section->slice_end; slice++) {
             const sumi_slice* piece = &plan->slices[slice];
-            const bool is_at_most_one = piece->op_end == piece->op_begin + 1;
-            const bool has_parts = !is_at_most_one
+            const bool has_one_op = piece->op_end == piece->op_begin + 1;
+            const bool has_parts = !has_one_op
                                 || (piece->part_begin == part && piece->part_end > part && op < section->op_end
                                     && piece->part_end <= plan->ops[op].part_count);
             if (piece->op_begin != op || piece->op_end <= op || piece->op_end > section->op_end
-                || (!is_at_most_one && part != 0) || !has_parts) {
+                || (!has_one_op && part != 0) || !has_parts) {
                 return sumi_fail(v->error, SUMI_INTERNAL,
                                  "slice %d has ops %d to %d, parts %d to %d: slices hold every part of every op once, "
                                  "in order, and op %d, part %d comes next",
                                  (int)slice, (int)piece->op_begin, (int)piece->op_end, (int)piece->part_begin,
                                  (int)piece->part_end, (int)op, (int)part);
             }
-            part = is_at_most_one && piece->part_end < plan->ops[op].part_count ? piece->part_end : 0;
+            part = has_one_op && piece->part_end < plan->ops[op].part_count ? piece->part_end : 0;
             op = part > 0 ? op : piece->op_end;
         }
         if (op != section->op_end || part != 0) {

@@ -163,8 +163,7 @@ static void box_muller_portable(float* x, size_t groups)
     }
 }
 
-// ---- Box-Muller with AVX2, eight pairs at once
-// ------------------------------------------------------------------------
+// ---- Box-Muller with AVX2, eight pairs at once ----------------------------------------------------------------------
 
 #ifdef SUMI_NOISE_AVX2
 #define SUMI_AVX2 __attribute__((target("avx2,fma")))
