@@ -172,8 +172,8 @@ sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t m
 sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
                                      uint32_t gathered_us, sumi_error* error);
 // The number of output channels for which the time of a convolution is predicted: at least 16. A convolution gathers
-// its taps no matter how many channels it computes, so 3 channels take about as long as 16 (the decoder's last convolution
-// on the CPU: 9 GFLOP/s, where others reach 60).
+// its taps no matter how many channels it computes, so 3 channels take about as long as 16 (the decoder's last
+// convolution on the CPU: 9 GFLOP/s, where others reach 60).
 int32_t sumi_plan_conv_effort(const sumi_weight* weight);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 

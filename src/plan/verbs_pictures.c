@@ -123,9 +123,9 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
                   "%s%s: an adapter changes the weight %s of a convolution: only linear layers can be adapted",
                   plan->label_prefix, args->label, weight->name);
     }
-    bool is_strip = conv.above != 0 || conv.below != 0, has_neighbours = ((conv.above | conv.below) & ~1) == 0;
-    bool is_strip_good = !is_strip || (has_neighbours && conv.kernel == 3 && conv.stride == 1 && !conv.pads_end);
-    if (!is_known || !is_strip_good || sumi_plan_rows(plan, x) != conv.height * conv.width
+    bool is_strip = conv.above != 0 || conv.below != 0, are_margins_valid = ((conv.above | conv.below) & ~1) == 0;
+    bool is_strip_valid = !is_strip || (are_margins_valid && conv.kernel == 3 && conv.stride == 1 && !conv.pads_end);
+    if (!is_known || !is_strip_valid || sumi_plan_rows(plan, x) != conv.height * conv.width
         || weight->cols != sumi_plan_cols(plan, x) * conv.kernel * conv.kernel
         || (args->bias != NULL && args->bias->cols != weight->rows) || !sumi_plan_is_shape(plan, y, rows, weight->rows)
         || (residual.id != 0

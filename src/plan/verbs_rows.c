@@ -125,9 +125,9 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
     }
     bool is_new = args->y.id == 0 && args->y_row == 0,
          fits = args->y.id != 0 && sumi_plan_cols(plan, args->y) == weight->rows;
-    bool is_good = args->y_column == 0 && (is_new || fits) && args->y_row >= 0
-                && (is_new || args->y_row + rows <= sumi_plan_rows(plan, args->y));
-    return is_good ? NULL : "the output has another shape than the product";
+    bool is_valid = args->y_column == 0 && (is_new || fits) && args->y_row >= 0
+                 && (is_new || args->y_row + rows <= sumi_plan_rows(plan, args->y));
+    return is_valid ? NULL : "the output has another shape than the product";
 }
 
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
