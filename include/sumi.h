@@ -1215,14 +1215,14 @@ SUMI_API sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out
 
 // All members but tiles_vae are bytes.
 typedef struct sumi_memory {
-    // CPU: weights in use. GPU: device memory for weights, both resident weights and the staging buffers of streamed
-    // weights.
+    // CPU: weights in use. GPU: device memory for weights: resident weights, and the buffers on the device that streamed
+    // weights are copied into.
     uint64_t weights;
     // Intermediate values. On a GPU, weights + arena are all that the engine allocates on the device for the job, and
     // never more than memory_budget_bytes.
     uint64_t arena;
-    // CPU: packing buffers. GPU: pinned host memory, including streamed weights that are not copied from their file's
-    // mapping.
+    // CPU: packing buffers. GPU: pinned host memory, including the pinned copies of streamed weights. Weights that are
+    // streamed straight from the mapping of their file have none.
     uint64_t staging;
     uint64_t images; // the products, kept until the fetch: images in their formats, latents and previews
     uint64_t host;   // at most: the plan, its tables, the copies that submit makes, and buffers for images and masks
