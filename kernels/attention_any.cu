@@ -1,17 +1,28 @@
-// softmax(q k^T * scale) v for whatever the other kernels do not take: any head dim up to 512, any alignment, causal,
-// windows, sequences of one or two spans.
-// By mma.sync, for 8.0 and newer, bf16, float sums, 41 KiB of shared memory. attention.h has shapes and launches.
+// softmax(q k^T * scale) v for every case that the other kernels do not support: any head dim up to 512, any alignment,
+// causal, windows, sequences of one or two spans. With mma.sync, for compute capability 8.0 and newer: bf16, float
+// sums, 41 KiB of shared memory. attention.h has the shapes and launches.
 //
-// A block takes 64 queries of one head; its 8 warps are 4 groups of 16 queries x 2 halves. Everything comes through two
-// buffers in chunks of 64 tokens x 64 channels:
+// A block computes 64 queries of one head. Its 8 warps are 4 groups of 16 queries x 2 halves. All operands pass through
+// two buffers, in chunks of 64 tokens x 64 channels:
 //
-//   per tile of 64 keys    chunks of q and k -> S (a warp: 16 queries x 32 keys) -> softmax, the halves exchange row maxima -> P in shared memory
-//                          chunks of v       -> O (a warp: 16 queries x 32 of the chunk's 64 channels) += P v
+//   for each tile of 64 keys
+//       chunks of q and k -> S    each warp: 16 queries x 32 keys
+//       softmax                   the two halves exchange row maxima; P goes to shared memory
+//       chunks of v -> O += P v   each warp: 16 queries x 32 of the chunk's 64 channels
 //
-// so registers hold nothing but O: 16 floats per thread and chunk, 128 for dim 512. Reading q again for every tile of
-// keys costs a third of the traffic (L2), and lets 512 channels fit into the memory that 64 need. Channels past dim and
-// tokens past the end are zeros in shared memory. One barrier per chunk: it says that the chunk has landed and that
-// everyone has left the other buffer.
+// Lane l = 4 r + q (r = l >> 2, q = l & 3) of a warp holds, in the accumulators score[n] (8 keys) and acc[c][n] (8
+// channels), this element e (drawn in portable_sm80.cuh):
+//
+//     e             0                1                    2                3
+//     query         row              row                  row + 8          row + 8               row = 16 rows16 + r
+//     column        first            first + 1            first            first + 1
+//
+//     first = 32 half + 8 n + 2 q, for channels + 64 c
+//
+// So registers hold only O: 16 floats per thread and chunk of channels, that is 128 for dim 512. Reading q again for
+// every tile of keys is a third of the traffic (from L2), and lets 512 channels fit in the shared memory that 64
+// channels need. Channels past dim and tokens past the end are zeros in shared memory. There is one barrier per chunk.
+// After it, the chunk has arrived, and all warps have finished with the other buffer.
 #include "attention_sequences.cuh"
 #include "common.cuh"
 #include "portable_sm80.cuh"
@@ -20,8 +31,8 @@ static constexpr int ROWS = 64, KEYS = 64, BUFFER = 64 * 128, STAGE = 2 * BUFFER
                      MAX_AT = P_AT + BUFFER, SUM_AT = MAX_AT + 2 * ROWS * 4;
 static_assert(SUM_AT + 2 * ROWS * 4 == SUMI_ATTENTION_ANY_SHARED_BYTES, "attention.h");
 
-// 64 tokens from token0 (zeros from `count` on) x 64 channels from `channel` (zeros from dim on) of a head at `from` ->
-// a swizzled buffer.
+// Copies 64 tokens from token0 on x 64 channels from `channel` on, of the head at `from`, to the swizzled buffer at
+// byte `to` of shared memory. Tokens from `count` on and channels from dim on become zeros.
 SUMI_DEV void load_chunk(const sumi_attention_args& a, const sumi_attention_sequence& s, u8* shared, int to,
                          const u16* from, int token0, int count, int channel)
 {
@@ -61,8 +72,8 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     const u16* v = qkv + a.v_column + kv_head * a.dim;
     const int chunks = (a.dim + 63) >> 6;
 
-    // The tiles of keys that any of these queries sees: a query at i sees (i - window, i] when causal, (i - window, i +
-    // window) when only windowed.
+    // The tiles of keys that at least one query of this tile sees. A causal query i sees keys (i - window, i]. With a
+    // window and without causal masking, it sees keys (i - window, i + window).
     const int q_last = min(q0 + ROWS, s.queries) - 1;
     int key_begin = 0, key_end = s.keys;
     if (a.is_causal) key_end = min(key_end, q_last + 1);
@@ -79,11 +90,11 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
         for (int n = 0; n < 4; n++) acc[c][n][0] = acc[c][n][1] = acc[c][n][2] = acc[c][n][3] = 0.f;
     float* max_at = (float*)(shared + MAX_AT);
     float* sum_at = (float*)(shared + SUM_AT);
-    const int row = rows16 * 16 + (l >> 2); // of the tile; the thread's other row is row + 8
+    const int row = rows16 * 16 + (l >> 2); // this thread's first query in the tile; its second one is row + 8
     const u32 a_at = at<128>(rows16 * 16 + (l & 15), l >> 4),
               k_at = at<128>((l & 7) + ((l >> 4) << 3), (l >> 3) & 1) + half * 32 * 128, v_at = at<128>(l & 15, l >> 4);
 
-    int stage = 0; // byte offset of the buffers in use
+    int stage = 0; // byte offset of the pair of buffers in use: 0 or STAGE
     load_chunk(a, s, shared, stage, q, q0, s.queries, 0);
     load_chunk(a, s, shared, stage + BUFFER, k, j_begin * KEYS, s.keys, 0);
     cp_commit();
@@ -134,12 +145,13 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
             most[h] = fmaxf(most[h], __shfl_xor_sync(~0u, most[h], 2));
             if ((l & 3) == 0) max_at[half * ROWS + row + h * 8] = most[h];
         }
-        __syncthreads(); // both halves' maxima are there
+        __syncthreads(); // the row maxima of both halves are written
         float fix[2], shift[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float now = fmaxf(top[h], fmaxf(max_at[row + h * 8], max_at[ROWS + row + h * 8]));
-            shift[h] = now == -INFINITY ? 0.f : now; // a row that sees no key yet: exp2(-inf - 0) is 0
+            // a row without a key so far: the scores are -inf, and exp2(-inf - 0) is 0
+            shift[h] = now == -INFINITY ? 0.f : now;
             fix[h] = ex2(top[h] - shift[h]);
             top[h] = now;
             sum[h] *= fix[h];
@@ -165,7 +177,7 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
         for (int c = 0; c < CHUNKS; c++) {
             if (c < chunks) {
                 cp_wait<0>();
-                __syncthreads(); // with the first chunk: P is there too
+                __syncthreads(); // at the first chunk, P is complete too
                 const int other = stage ^ STAGE;
                 if (c + 1 < chunks) {
                     load_chunk(a, s, shared, other + BUFFER, v, j * KEYS, s.keys, (c + 1) * 64);
@@ -197,10 +209,10 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
         sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
         if ((l & 3) == 0) sum_at[half * ROWS + row + h * 8] = sum[h];
     }
-    __syncthreads(); // both halves' sums are there
+    __syncthreads(); // the sums of both halves are written
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        // no key seen: 0, as on the processor
+        // A query that sees no key gets zeros, as in the CPU backend.
         const float total = sum_at[row + h * 8] + sum_at[ROWS + row + h * 8], scale = total == 0.f ? 0.f : 1.f / total;
         const int query = q0 + row + h * 8;
         const bool is_query = query < s.queries;

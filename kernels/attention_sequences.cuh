@@ -1,8 +1,9 @@
-// Where a tile's tokens lie: for attention.cu and attention_any.cu.
+// Finds the tokens of a tile, for attention.cu and attention_any.cu.
 #pragma once
 #include "attention.h"
 
-// The sequence of which `tile` is: the first one whose tiles end behind it. A vision tower has a hundred, hence halves.
+// The index of the sequence that `tile` belongs to: the first sequence whose tile_end is greater than `tile`. This is a
+// binary search, because an image of a vision tower has a hundred sequences (its windows).
 static __device__ __forceinline__ int sequence_of(const sumi_attention_args& a, int tile)
 {
     int low = 0, high = a.sequence_count - 1;
@@ -13,7 +14,7 @@ static __device__ __forceinline__ int sequence_of(const sumi_attention_args& a, 
     }
     return low;
 }
-// Token i's row, from the sequence's first row.
+// The row of token i, counted from the row of the sequence's first token.
 static __device__ __forceinline__ int row_of(const sumi_attention_sequence& s, int i)
 {
     return i + (i >= s.split ? s.jump : 0);

@@ -1,38 +1,52 @@
-// softmax(q k^T * scale) v on Hopper: bf16, float sums, head dims 64, 80, 96, 128, grouped heads, one or two key spans,
-// or causal over one. attention.h has shapes and launches. There is no e4m3 attention yet.
+// softmax(q k^T * scale) v on Hopper: bf16, float sums, head dims 64, 80, 96 and 128, grouped-query heads, sequences of
+// one or two spans, or causal with one span. attention.h has the shapes and launches. There is no e4m3 attention yet.
 //
-//   producer warpgroup    K, V tiles by TMA into a ring of STAGES; 64-query groups of q
-//   CONSUMERS warpgroups  64 queries each:  S = q k^T (wgmma) -> lazy online softmax in registers -> O += P v (wgmma, P stays in registers) -> TMA store
+//   producer warpgroup     copies tiles of K and V by TMA into a ring buffer of STAGES stages, and groups of 64
+//                          queries of q
+//   consumer warpgroups    64 queries each:  S = q k^T (wgmma) -> online softmax with lazy rescaling, in registers
+//                                            -> O += P v (wgmma, P stays in registers) -> TMA store
 //
-// What made it fast, in order: three consumers without any ordering between them (the tensor cores always find one that
-// is not in its softmax, and a K, V tile serves 192 queries); lazy rescaling, only when a row maximum grew by more than
-// 2^8 (sums and output share the stale maximum, so nothing is approximated); persistent blocks (next q and K load
-// during the last products, the output drains from its own staging memory under the next tile). Keys are walked from
-// the last tile down, so the tail's mask stands in the peeled first step; a first span that ends inside a tile is
-// masked when the walk gets there. Tiles of the same head are neighbours: resident blocks share K and V in L2. 4224 x
-// 30 heads x 128 are 660 tiles: exactly 5 rounds of 132 multiprocessors.
+// What made it fast, the largest gain first:
+// - Three consumer warpgroups that are not ordered among each other: the tensor cores always find a warpgroup that is
+// not computing its softmax, and a tile of K and V serves 192 queries.
+// - Lazy rescaling: the sums and the output are rescaled only when a row maximum grew by more than a factor of 2^8.
+// Both use the same older maximum until then, so nothing is approximated.
+// - Persistent blocks: q and K of the block's next tile are loaded during the last products of the current one, and the
+// output is stored from its own staging buffer while the next tile is computed.
 //
-// OVERLAP issues q k^T of the next tile before p v of this one: needed with two consumers, and for the short products
-// of dim 64. POLYNOMIAL n computes every n-th exponential on the FMA units: a gain for dim 96 only. Dim 80 has dim 96's
-// settings, unmeasured; with OVERLAP its registers do not suffice (C7512). Tried and slower: turns at the tensor cores
-// (ping-pong), 80 .. 176 keys, q in registers, multicast in clusters. Where the last round leaves half of the device
-// empty, its tiles are shared out by groups of queries, a warpgroup or two to a block. Cutting them along the keys is
-// faster for some shapes, but would make a result depend on how an op is cut into slices.
+// The keys are processed from the last tile to the first, so the mask for the incomplete last tile is in the first
+// iteration, which is written separately. If the first span ends inside a tile of keys, that tile is masked in its
+// iteration. Tiles of the same head have neighbouring numbers, so the resident blocks share K and V in L2. A sequence
+// of 4224 tokens with 30 heads of 128 channels is 660 tiles: exactly 5 rounds of 132 multiprocessors.
 //
-// Traps. Any C75xx warning of ptxas means serialised products: a failed build. A barrier wait between q k^T and p v of
-// one step gives C7520: wait for both tiles first. A warpgroup without queries must not let its four warps follow the
-// ring freely: without wgmma nothing keeps them together and a late warp misses a phase.
+// OVERLAP issues q k^T of the next tile before P v of the current tile. It is needed with two consumers, and for the
+// short products of dim 64. POLYNOMIAL = n computes every n-th exponential on the FMA units. It was faster for dim 96
+// only. Dim 80 has the settings of dim 96, unmeasured; with OVERLAP it runs out of registers (C7512). Tried and slower:
+// consumers that take turns at the tensor cores (ping-pong), tiles of 80 .. 176 keys, q in registers, multicast in
+// clusters.
+//
+// If the last round of tiles would leave at least half of the multiprocessors idle, the groups of 64 queries of its
+// tiles are distributed over more blocks, one or two groups per block. Dividing the keys of these tiles among blocks is
+// faster for some shapes, but then a result would depend on how an op is cut into slices.
+//
+// Pitfalls. Any C75xx warning of ptxas means that the wgmma are serialised: the build counts as failed. A barrier wait
+// between q k^T and P v of one iteration gives C7520, so the loop waits for both tiles first. In a warpgroup without
+// queries, the four warps must not follow the ring buffer independently: no wgmma keeps them together, and a late warp
+// would miss a phase of a barrier.
 #include "attention_sm90.cuh"
 
-// Row maxima are kept times scale_log2. Each thread holds two rows, a quarter of the columns of each.
+// The softmax state of a thread's two rows. Lane l = 4 r + q of warp w holds a quarter of the columns of rows 16 w + r
+// (max0, sum0, fix0) and 16 w + r + 8 (max1, sum1, fix1) of the warpgroup's 64 rows; the accumulator is drawn in
+// hopper.cuh. A maximum is the largest score * scale_log2, in all four lanes of the row. A sum covers this lane's
+// columns only, until the end. fix: the factor by which the sums and the output are multiplied when `rescale` is set.
 struct softmax_state {
     float max0, max1, sum0, sum1, fix0, fix1;
     bool rescale;
 };
 
-// Where a tile lies. Found from the tile's number wherever it is needed: kept through the key loop it would cost
-// registers that the three-consumer kernel does not have.
-// its groups of 64 queries: [first, first + count); less than one where there are no queries
+// Sequence, row tile, head and groups of a tile. They are computed from the tile's number wherever they are needed.
+// Keeping them during the loop over keys would need registers that the kernel with three consumers does not have. The
+// tile's groups of 64 queries are [first, first + count) of the sequence; count < 1 where there are no queries.
 struct attention_place {
     int sequence, row_tile, head, first, count;
 };
@@ -40,7 +54,7 @@ template <bool CAUSAL, int CONSUMERS>
 ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& shape, int tile)
 {
     attention_place at = {0, 0, 0, 0, CONSUMERS};
-    if (tile >= shape.cut_begin) { // one of shape.parts blocks that share a tile's groups
+    if (tile >= shape.cut_begin) { // shape.parts blocks share the groups of one tile
         const int n = tile - shape.cut_begin, part = n % shape.parts;
         tile = shape.cut_begin + n / shape.parts;
         at.first = (part * CONSUMERS + shape.parts - 1) / shape.parts;
@@ -49,7 +63,7 @@ ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& sha
     while (tile >= shape.sequences[at.sequence].tile_end) at.sequence++;
     const int row_tiles = shape.sequences[at.sequence].row_tiles,
               inside = tile - shape.sequences[at.sequence].tile_end + shape.heads * row_tiles;
-    if (CAUSAL) { // the rows with most keys first
+    if (CAUSAL) { // the rows with the most keys first
         at.row_tile = row_tiles - 1 - inside / shape.heads;
         at.head = inside % shape.heads;
     } else {
@@ -64,20 +78,21 @@ ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& sha
 template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL, bool CAUSAL> struct attention_sm90 {
     static constexpr int KEYS = 128;
     static constexpr int ROWS = CONSUMERS * 64;
-    // channels per swizzled slab: rows of 128, 64 or 32 bytes
+    // Channels of a slab, whose rows in shared memory have 128, 64 or 32 bytes.
     static constexpr int SLAB = HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16;
     static constexpr int SLAB_BYTES = SLAB * 2;
     static constexpr int SLABS = HEAD_DIM / SLAB;
     static constexpr int LAYOUT = SLAB_BYTES == 128 ? 1 : SLAB_BYTES == 64 ? 2 : 3;
     static constexpr int OCTET = 8 * SLAB_BYTES; // bytes of 8 rows of a slab
     static constexpr int TILE_BYTES = KEYS * HEAD_DIM * 2;
-    static constexpr int GROUP_BYTES = 64 * HEAD_DIM * 2; // one warpgroup's queries, or its output
-    static constexpr int S_COUNT = KEYS / 2;              // registers per thread: scores,
-    static constexpr int O_COUNT = HEAD_DIM / 2;          // output,
-    static constexpr int P_COUNT = KEYS / 4;              // packed probabilities
-    // growth of a row maximum, in powers of two, that forces a rescale
+    static constexpr int GROUP_BYTES = 64 * HEAD_DIM * 2; // the queries of one warpgroup, or its output
+    static constexpr int S_COUNT = KEYS / 2;              // floats of S per thread
+    static constexpr int O_COUNT = HEAD_DIM / 2;          // floats of O per thread
+    static constexpr int P_COUNT = KEYS / 4;              // words of P per thread, two bf16 each
+    // A row maximum that grows by more than 2^LIMIT (as a factor of the exponentials) causes a rescale.
     static constexpr float LIMIT = 8.f;
 
+    // Updates the row maxima and sums for the scores of a new tile. FIRST: the first tile, which sets them.
     template <bool FIRST> ATTENTION_DEVICE void maxima(const float (&s)[S_COUNT], softmax_state& r, float scale)
     {
         float a0 = fmaxf(s[0], s[1]), a1 = fmaxf(s[2], s[3]), b0 = fmaxf(s[4], s[5]), b1 = fmaxf(s[6], s[7]);
@@ -90,8 +105,9 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         }
         a0 = fmaxf(a0, b0);
         a1 = fmaxf(a1, b1);
-        // Whether a row has grown needs no row's maximum, only any thread's: the common path exchanges nothing, and its
-        // length is what the tensor cores wait for.
+        // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of the
+        // whole row. So the common case exchanges no values between lanes. The tensor cores wait for the length of this
+        // code.
         r.rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(a0, scale, -r.max0), fmaf(a1, scale, -r.max1)) > LIMIT);
         if (!FIRST && !r.rescale) return;
         a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
@@ -99,8 +115,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2));
         a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
         if (FIRST) {
-            // Causal: a row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max) 0,
-            // where -inf - -inf would be no number.
+            // A causal row may see no key of its block's first tile. Then the maximum is made finite, so that exp2(-inf
+            // - max) is 0; -inf - -inf would be NaN.
             r.max0 = CAUSAL ? fmaxf(a0 * scale, -1e30f) : a0 * scale;
             r.max1 = CAUSAL ? fmaxf(a1 * scale, -1e30f) : a1 * scale;
             r.sum0 = r.sum1 = 0.f;
@@ -114,6 +130,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         r.sum0 *= r.fix0;
         r.sum1 *= r.fix1;
     }
+    // s = exp2(s * scale - max), and adds s to the sums. With POLYNOMIAL n, one of n values is computed on the FMA
+    // units, alternately in the thread's first and second row.
     ATTENTION_DEVICE void exponentials(float (&s)[S_COUNT], softmax_state& r, float scale)
     {
         const float z0 = r.max0, z1 = r.max1;
@@ -135,7 +153,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         r.sum0 += t0;
         r.sum1 += t1;
     }
-    // The accumulator layout is the A fragment layout: no shuffles.
+    // P as the A operand of P v. The accumulator layout of S is the A layout (drawn in attention.cu), so no lanes
+    // exchange values.
     ATTENTION_DEVICE void pack_scores(u32 (&p)[P_COUNT], const float (&s)[S_COUNT])
     {
 #pragma unroll
@@ -151,7 +170,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             o[4 * n + 3] *= r.fix1;
         }
     }
-    // Columns at and past limit0 (row 0) and limit1 (row 1) of the tile are masked.
+    // Sets the scores of columns >= limit0 in the thread's first row, and of columns >= limit1 in its second row, to
+    // -inf.
     ATTENTION_DEVICE void mask_scores(float (&s)[S_COUNT], int limit0, int limit1)
     {
         const int lane = (threadIdx.x & 3) * 2;
@@ -165,7 +185,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             if (c + 1 >= limit1) s[4 * n + 3] = masked;
         }
     }
-    // q, k and v are low descriptor words.
+    // q, k (and v in multiply_pv) are the low 32 bits of matrix descriptors. Here t counts k-steps of 16 channels.
     ATTENTION_DEVICE void multiply_qk(float (&s)[S_COUNT], u32 q, u32 k)
     {
 #pragma unroll
@@ -176,12 +196,14 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             attention_wgmma<KEYS>::ss(s, a, b, t);
         }
     }
+    // t counts k-steps of 16 keys.
     ATTENTION_DEVICE void multiply_pv(float (&o)[O_COUNT], const u32 (&p)[P_COUNT], u32 v)
     {
 #pragma unroll
         for (int t = 0; t < KEYS / 16; t++)
             attention_wgmma<HEAD_DIM>::rs(o, p + 4 * t, descriptor<LAYOUT, OCTET>(v + t * SLAB_BYTES), 1);
     }
+    // Waits for the 128 threads of consumer warpgroup w.
     ATTENTION_DEVICE void warpgroup_sync(int w)
     {
         if (w == 0) named_sync<1, 128>();
@@ -189,13 +211,13 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         else named_sync<3, 128>();
     }
 
-    // What of tile j a row does not see, when there is anything. `reach`: causal, the keys that this thread's first row
-    // sees.
+    // Masks the keys of tile j that a row does not see, if there are any. reach (causal only): the number of keys that
+    // this thread's first row sees.
     template <bool FIRST>
     ATTENTION_DEVICE void mask(float (&s)[S_COUNT], const sumi_attention_sm90_sequence& sequence, int j, int row,
                                int reach)
     {
-        if (CAUSAL) { // keys past the last one are past every query's reach
+        if (CAUSAL) { // keys past the sequence's end are also past every query's reach
             if (FIRST || (j + 1) * KEYS > row + 1) mask_scores(s, reach - j * KEYS, reach + 8 - j * KEYS);
         } else if (FIRST) {
             if (sequence.tail < KEYS) mask_scores(s, sequence.tail, sequence.tail);
@@ -204,20 +226,23 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         }
     }
 
+    // The last tile of keys that a row tile sees.
     ATTENTION_DEVICE int last_key_tile(const sumi_attention_sm90_sequence& sequence, int row_tile)
     {
         return CAUSAL ? min(sequence.key_tiles, ((row_tile + 1) * ROWS + KEYS - 1) / KEYS) - 1 : sequence.key_tiles - 1;
     }
 
-    // Addresses in shared memory: tiles and staging, and the barriers of q and of the rings (stage i: 8 i further on).
+    // Addresses in shared memory: the tiles, the staging buffer of the output, and the barriers of q and of the ring
+    // buffers of K and V. The barrier of stage i is 8 * i bytes after the one of stage 0.
     struct places {
         u32 q, k, v, out, q_full, q_empty, k_full, k_empty, v_full, v_empty;
     };
 
+    // The producer: one thread copies q, K and V of all tiles of this block, in the order in which they are used.
     ATTENTION_DEVICE void produce(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
                                   const places& in)
     {
-        u32 stage = 0, phase = 1, q_phase = 1; // a fresh barrier counts as passed for parity 1
+        u32 stage = 0, phase = 1, q_phase = 1; // waiting for parity 1 of a new barrier returns at once
         for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
             const attention_place at = find_place<CAUSAL, CONSUMERS>(shape, tile);
             const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
@@ -228,7 +253,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 mb_wait(in.k_empty + 8 * stage, phase);
                 mb_expect(in.k_full + 8 * stage, TILE_BYTES);
                 tensor_load(in.k + stage * TILE_BYTES, map, in.k_full + 8 * stage, row, shape.k_slab + kv_slab);
-                if (j == last) { // the groups of q that exist, into the warpgroups' own places
+                if (j == last) { // the tile's groups of q, each to the buffer of the warpgroup that computes it
                     mb_wait(in.q_empty, q_phase);
                     q_phase ^= 1;
                     mb_expect(in.q_full, max(at.count, 0) * GROUP_BYTES);
@@ -249,6 +274,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         }
     }
 
+    // A consumer warpgroup: computes one group of 64 queries of each tile of this block.
     ATTENTION_DEVICE void consume(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
                                   const places& in)
     {
@@ -266,8 +292,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             int j = last_key_tile(sequence, at.row_tile);
             mb_wait(in.q_full, q_phase);
             q_phase ^= 1;
-            if (w >= at.count) {   // no queries here: keep the ring turning
-                warpgroup_sync(w); // all four warps have seen this phase before it is released
+            if (w >= at.count) {   // this warpgroup has no queries: only release the stages of the ring buffer
+                warpgroup_sync(w); // all four warps have seen this phase before the barrier is released
                 if (leader) mb_arrive(in.q_empty);
                 for (; j >= 0; j--) {
                     if (warp == 0) {
@@ -286,11 +312,12 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 warpgroup_sync(w);
                 continue;
             }
-            const int row = group * 64, reach = row + warp * 16 + (lane >> 2) + 1; // causal only: one span
+            // reach is used in causal kernels only, which have one span
+            const int row = group * 64, reach = row + warp * 16 + (lane >> 2) + 1;
             float o[O_COUNT], s[S_COUNT];
             u32 p[P_COUNT];
             softmax_state r;
-            // the first tile: may hold the tail of the keys
+            // The first iteration: the last tile of keys, which may be incomplete.
             mb_wait(in.k_full + 8 * stage, phase);
             wgmma_fence();
             multiply_qk(s, opaque(q), k + stage * (TILE_BYTES / 16));
@@ -302,8 +329,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             maxima<true>(s, r, scale);
             exponentials(s, r, scale);
             pack_scores(p, s);
-            // Zeroed, although the first product could overwrite it: so ptxas finds registers for everything (without:
-            // C7512).
+            // The output is zeroed, although the first product could overwrite it: only so does ptxas find enough
+            // registers (otherwise C7512).
 #pragma unroll
             for (int n = 0; n < O_COUNT; n++) o[n] = 0.f;
             if (OVERLAP) {
@@ -313,7 +340,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                         next = 0;
                         next_phase ^= 1;
                     }
-                    mb_wait(in.v_full + 8 * stage, phase); // loaded before the next k: costs nothing here
+                    mb_wait(in.v_full + 8 * stage, phase); // was loaded before the next K, so this wait costs nothing
                     mb_wait(in.k_full + 8 * next, next_phase);
                     hold(s);
                     hold(o);
@@ -390,13 +417,17 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 }
                 if (leader) mb_arrive(in.q_empty);
             }
+            // The sums of the four lanes of a row are added.
             r.sum0 += __shfl_xor_sync(~0u, r.sum0, 1);
             r.sum0 += __shfl_xor_sync(~0u, r.sum0, 2);
             r.sum1 += __shfl_xor_sync(~0u, r.sum1, 1);
             r.sum1 += __shfl_xor_sync(~0u, r.sum1, 2);
             const float inv0 = 1.f / r.sum0, inv1 = 1.f / r.sum1;
-            if (leader) TMA_STORE_WAIT_READ(); // the staging memory is free again
+            if (leader) TMA_STORE_WAIT_READ(); // the previous store has read the staging buffer
             warpgroup_sync(w);
+            // O as bf16 to the staging buffer. Lanes 8 i .. 8 i + 7 address matrix i of stmatrix.x4: matrix 0 has rows
+            // 0-7 and channels 0-7 of the warp's 16 x 16 values, matrix 1 rows 8-15 and channels 0-7, matrices 2 and 3
+            // channels 8-15.
 #pragma unroll
             for (int n = 0; n < HEAD_DIM / 16; n++) {
                 const int line = warp * 16 + (lane & 15), c = n * 16 + (lane >> 4) * 8,
@@ -412,7 +443,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             }
             FENCE_PROXY_ASYNC();
             warpgroup_sync(w);
-            if (leader) { // rows past the span's queries are outside the map
+            if (leader) { // TMA drops rows past the span's queries
                 const attention_place to = find_place<CAUSAL, CONSUMERS>(shape, opaque(tile));
                 const int g = to.first + w, groups0 = shape.sequences[to.sequence].groups0, second = g >= groups0;
                 tensor_store(&maps.out[to.sequence][second], o_stage, (second ? g - groups0 : g) * 64, to.head * SLABS);

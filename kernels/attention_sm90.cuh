@@ -1,6 +1,5 @@
-// What attention_sm90.cu and attention_wide_sm90.cu need beside hopper.cuh: 3-D tensor copies, named barriers, wgmma
-// with its first operand in registers. PTX
-// 8.0, sm_90a.
+// PTX instructions that attention_sm90.cu and attention_wide_sm90.cu need besides those of hopper.cuh: 3-D TMA copies,
+// named barriers, and wgmma with its first operand in registers. PTX 8.0, sm_90a.
 #pragma once
 #include "attention.h"
 #include "hopper.cuh"
@@ -8,20 +7,24 @@
 #define ATTENTION_DEVICE static __device__ __forceinline__
 
 // ---- barriers -------------------------------------------------------------------------------------------------------
+// Arrives once at an mbarrier of this block.
 ATTENTION_DEVICE void mb_arrive(u32 bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-// Named barriers of whole warpgroups: the id must be a literal, or ptxas reserves all sixteen.
+// Waits for THREADS threads (whole warpgroups) at named barrier ID. The id must be an immediate: with an id in a
+// register ptxas reserves all sixteen barriers.
 template <int ID, int THREADS> ATTENTION_DEVICE void named_sync()
 {
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
 }
+// Waits for both blocks of the cluster. Writes of either block before it are visible to the other block after it.
 ATTENTION_DEVICE void pair_sync()
 {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// Change the number of registers per thread of the calling warpgroup: released by the producer, taken by the consumers.
 template <int COUNT> ATTENTION_DEVICE void fewer_registers()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -31,7 +34,7 @@ template <int COUNT> ATTENTION_DEVICE void more_registers()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// ---- bulk tensor copies: maps are {slab channels, rows, slabs} ------------------------------------------------------
+// ---- TMA copies. The maps are 3-D {channels of a slab, rows, slabs}; `row` and `slab` are the box's first ones ------
 ATTENTION_DEVICE void tensor_load(u32 to, const sumi_attention_map* map, u32 bar, int row, int slab)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
@@ -39,7 +42,8 @@ ATTENTION_DEVICE void tensor_load(u32 to, const sumi_attention_map* map, u32 bar
                  "l"(map), "r"(bar), "r"(0), "r"(row), "r"(slab)
                  : "memory");
 }
-// The same into both blocks of a cluster of two, at the same shared address, signalling each block's own barrier.
+// Loads one box into both blocks of a cluster of two, at the same shared-memory offset, and signals each block's own
+// barrier.
 ATTENTION_DEVICE void tensor_load_pair(u32 to, const sumi_attention_map* map, u32 bar, int row, int slab)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -65,21 +69,24 @@ ATTENTION_DEVICE float exp2_fast(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-// By the FMA units, for the share of exponentials that would only queue for the special function unit; relative error
-// 1e-4, below bf16.
+// 2^x computed by the FMA units, for a share of the exponentials that would otherwise wait for the special function
+// unit. Relative error 1e-4, which is less than that of bf16.
 ATTENTION_DEVICE float exp2_polynomial(float x)
 {
     x = fmaxf(x, -100.f);
-    const float t = x + 12582912.f, f = x - (t - 12582912.f); // t's low bits: the nearest integer; f in [-0.5, 0.5]
+    // the low bits of t are the nearest integer to x; f is in [-0.5, 0.5]
+    const float t = x + 12582912.f, f = x - (t - 12582912.f);
     const float y = fmaf(fmaf(fmaf(f, 0.055171669f, 0.242611122f), f, 0.693260985f), f, 0.999928074f);
     return __int_as_float(__float_as_int(y) + (__float_as_int(t) << 23));
 }
 
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
-// Descriptor: address, leading and stride byte offsets in units of 16, layout 1 = 128-byte, 2 = 64-byte, 3 = 32-byte
-// swizzle. The low word is kept apart so that a step along the operand is one 32-bit addition of bytes / 16.
-//   q, k  K-major: leading ignored, stride 8 rows; 32 bytes on per k-step inside a slab
-//   v     N-major: leading = one slab of channels, stride 8 keys; 16 rows on per k-step
+// A matrix descriptor: the address, and the leading and stride byte offsets, in units of 16 bytes; layout type 1, 2 or
+// 3: the 128-byte, 64-byte or 32-byte swizzle. The low 32 bits are kept separately, so a step along the operand is one
+// 32-bit addition of (bytes of the step) / 16. A k-step of q and k stays inside a slab as long as the slab lasts.
+//
+//   q, k   K-major   leading offset: ignored       stride offset: 8 rows    k-step of 16 channels: + 32 bytes
+//   v      N-major   leading offset: one slab      stride offset: 8 keys    k-step of 16 keys: + 16 rows
 ATTENTION_DEVICE u32 descriptor_low(u32 address, u32 leading)
 {
     return (address & 0x3FFFF) >> 4 | (leading >> 4) << 16;
@@ -88,7 +95,8 @@ template <int LAYOUT, int STRIDE> ATTENTION_DEVICE u64 descriptor(u32 low)
 {
     return (u64)low | (u64)((u32)STRIDE >> 4 | (u32)LAYOUT << 30) << 32;
 }
-// recomputed where used: descriptors hoisted into registers would spill
+// Hides a value from the compiler, so that descriptors are recomputed where they are used. If the compiler kept them in
+// registers, registers would spill.
 ATTENTION_DEVICE u32 opaque(u32 x)
 {
     asm volatile("" : "+r"(x));
@@ -100,15 +108,17 @@ template <int N> ATTENTION_DEVICE void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
-// keeps the compiler from moving accesses across an asynchronous product
+// Keeps the compiler from moving accesses to these registers across an asynchronous wgmma.
 template <int N> ATTENTION_DEVICE void hold(float (&d)[N])
 {
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-template <int N> struct attention_wgmma; // d[64 x N] (+)= a[64 x 16] b, float; add 0 overwrites d
-// ss: both operands in shared memory, K-major. rs: a in registers, b N-major.
+// wgmma, by one warpgroup: d[64 x N] = a[64 x 16] b + (add ? d : 0), float sums. The accumulator d is drawn at the top
+// of hopper.cuh. ss: both operands are in shared memory, K-major. rs: `a` is in registers (the A fragment of m16n8k16
+// of each warp's 16 rows, see portable_sm80.cuh), and b is N-major in shared memory.
+template <int N> struct attention_wgmma;
 #define ATTENTION_C8(d, i)                                                                                             \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),        \
         "+f"(d[i + 7])

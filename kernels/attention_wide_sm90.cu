@@ -1,27 +1,36 @@
-// softmax(q k^T * scale) v with head dim 384 or 512 on Hopper (a VAE's middle: one head, 16384 tokens), bf16, float sums,
-// grouped heads, one span. attention.h has shapes and launches.
+// softmax(q k^T * scale) v with head dim 384 or 512 on Hopper (the middle block of a VAE: one head, 16384 tokens):
+// bf16, float sums, grouped-query heads, one span. attention.h has the shapes and launches.
 //
-// An output row needs as many float accumulators as it has channels, so a block takes 64 query rows only and its two
-// consumer warpgroups own half of the channels each; both compute the whole 64 x 64 score tile (half of q k^T is done twice, which costs less than
-// exchanging it). With 64 rows per block the limit would be L2 bandwidth: two blocks form a cluster, each loads half of
-// every K and V tile and multicasts it to both. The blocks of a cluster are a pair of neighbouring row tiles of one
-// head; the second one may lie past the last query: its loads are zeros and its store writes nothing.
+// An output row needs as many float accumulators as it has channels. So a block computes only 64 query rows, and its
+// two consumer warpgroups hold half of the channels each. Both compute the whole 64 x 64 tile of scores: q k^T is
+// computed twice, which costs less than exchanging halves of it. With 64 rows per block, L2 bandwidth would be the
+// limit. So two blocks form a cluster, and each loads half of the channels of every K and V tile and multicasts them to
+// both blocks. The two blocks of a cluster compute neighbouring row tiles of one head. The second row tile may lie past
+// the last query: then its loads are zeros, and its store writes nothing.
+//
+//   warpgroup 0 of a block   producer (one thread)
+//   warpgroups 1 and 2       consumers: the same 64 rows; channels [0, dim / 2) and [dim / 2, dim) of the output
+//
+// Fragments: a thread of a consumer holds two rows, 16 warp + r and 16 warp + r + 8 with r = lane >> 2, of S and of its
+// half of O, as drawn in hopper.cuh. P stays in registers as the A operand of P v (drawn in attention.cu).
 #include "attention_sm90.cuh"
 
-static constexpr int ROWS = 64, KEYS = 64, SLAB_TILE = 64 * 128; // a slab: 64 channels of 64 rows
+static constexpr int ROWS = 64, KEYS = 64, SLAB_TILE = 64 * 128; // a slab: 64 rows x 64 channels, 128 bytes per row
 
+// One arrival at the barrier at this offset in each of the two blocks.
 ATTENTION_DEVICE void arrive_pair(u32 bar)
 {
     mb_arrive_cluster(bar, 0);
     mb_arrive_cluster(bar, 1);
 }
 
-// SLABS: of a head.
+// SLABS: slabs of 64 channels of a head.
 template <int SLABS>
 ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_attention_map& kv_map,
                                      const sumi_attention_map& out_map, const sumi_attention_wide_shape& shape)
 {
-    constexpr int HALF = SLABS / 2, CHANNELS = 64 * HALF, TILE_BYTES = SLABS * SLAB_TILE; // of a warpgroup, of a tile
+    // slabs and channels of a consumer's output; bytes of a K or V tile
+    constexpr int HALF = SLABS / 2, CHANNELS = 64 * HALF, TILE_BYTES = SLABS * SLAB_TILE;
     extern __shared__ unsigned char dynamic[];
     const u32 q_at = (smem_addr(dynamic) + 1023) & ~1023u, k_at = q_at + TILE_BYTES, v_at = k_at + TILE_BYTES;
     __shared__ __align__(8) u64 barriers[5];
@@ -31,7 +40,7 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
         mb_init(q_full, 1);
         mb_init(k_full, 1);
         mb_init(v_full, 1);
-        mb_init(k_empty, 4); // two warpgroups in each of two blocks
+        mb_init(k_empty, 4); // two consumer warpgroups in each of two blocks
         mb_init(v_empty, 4);
         FENCE_MBAR_INIT();
     }
@@ -80,7 +89,8 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
             wgmma_wait<0>();
             hold(s);
             if (leader) arrive_pair(k_empty);
-            // the first tile of the walk: at least one of its keys is real, so every row's maximum is
+            // Only the first iteration (the last tile) can be incomplete. It has at least one key, so every row gets a
+            // finite maximum.
             if ((j + 1) * KEYS > shape.keys) {
 #pragma unroll
                 for (int n = 0; n < 32; n++)
@@ -93,7 +103,7 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
                 a0 = fmaxf(a0, fmaxf(s[4 * n], s[4 * n + 1]));
                 a1 = fmaxf(a1, fmaxf(s[4 * n + 2], s[4 * n + 3]));
             }
-            // rescale only when a maximum grew by more than 2^8
+            // Rescale only when a row maximum grew by more than a factor of 2^8.
             if (__any_sync(~0u, fmaxf(fmaf(a0, scale, -max0), fmaf(a1, scale, -max1)) > 8.f)) {
                 a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
                 a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
@@ -140,7 +150,9 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
         sum1 += __shfl_xor_sync(~0u, sum1, 1);
         sum1 += __shfl_xor_sync(~0u, sum1, 2);
         const float inv0 = 1.f / sum0, inv1 = 1.f / sum1;
-        named_sync<4, 256>(); // both warpgroups are done with q: its memory stages o
+        // both warpgroups have finished reading q: its memory becomes the staging buffer of the output
+        named_sync<4, 256>();
+        // stmatrix to the swizzled slabs of the output, see attention_sm90.cu.
 #pragma unroll
         for (int n = 0; n < CHANNELS / 16; n++) {
             const int line = warp * 16 + (lane & 15), c = w * CHANNELS + n * 16 + (lane >> 4) * 8;
@@ -159,7 +171,7 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
             TMA_STORE_WAIT();
         }
     }
-    pair_sync(); // no block leaves while the other may still signal it
+    pair_sync(); // no block ends while the other block may still signal its barriers
 }
 
 #define ATTENTION_WIDE(DIM)                                                                                            \
