@@ -1,40 +1,45 @@
-// Convolution on any GPU from 8.0: 3x3, 1x1, stride 1 or 2, nearest upsampling folded in, NHWC bf16, as an implicit
-// GEMM on the main loop of portable_gemm.cuh.
+// Convolution for compute capability 8.0 and newer: 3x3 or 1x1, stride 1 or 2, with nearest upsampling folded in, NHWC
+// bf16, as an implicit GEMM on the main loop of portable_gemm.cuh.
 //
 //   y[p, o] = bias[o] + sum over taps t, channels c of x[pixel of (p, t), c] * w[o][t][c]   (+ residual[p, o])
-//   x [h][w][in], y and residual [..][out], w [parity][out][taps][in] bf16; in, out multiples of 8, 16-byte aligned; float
-//   sums. Arguments, grid and tiles: conv.h.
+//   x [h][w][in], y and residual [..][out], w [parity][out][taps][in], all bf16 and 16-byte aligned, in and out
+//   multiples of 8; float sums. Arguments, grid and tiles: conv.h.
 //
-// A tile is 128 pixels in reading order by 256, 128 or 64 output channels. The loader keeps, per row of its tile, the
-// place of the first tap and a mask of the taps that lie inside the image; k runs over taps, then channels, 32 at a
-// time, and what lies outside is zero-filled by cp.async. Row and column numbers past the end read the last one (their
-// results are dropped), so that the loop has no predicates. Upsampling is four 2x2 convolutions of the small image, see
-// conv_sm90.cu.
+// A tile is 128 pixels, in the order of the image's rows, by 256, 128 or 64 output channels. For each row of its tile,
+// a thread's loader keeps the address of the first tap and a mask of the taps that lie inside the image. k goes through
+// the taps, and for each tap through the channels, 32 at a time. For taps outside the image cp.async writes zeros. Row
+// and column numbers past the end read the last row or column, and their results are dropped, so the loop has no
+// conditions. Upsampling is four 2x2 convolutions of the small image, see conv_sm90.cu.
 //
-// Bound by mma.sync (64x64 per warp; 400-440 TFLOP/s of 632 on an H200 for 128 to 512 channels); 256 columns need 96
-// KiB of shared memory, 64 columns fit a context limited to 47 KiB.
+// Bound by mma.sync (64x64 per warp; 400-440 TFLOP/s of 632 on an H200 for 128 to 512 channels). 256 columns need 96
+// KiB of shared memory; 64 columns fit in a context limited to 47 KiB.
 #include "conv.h"
 #include "portable_gemm.cuh"
 
-//        BM   BN   bytes of k, stages, warp tile, blocks per multiprocessor
+// BM, BN: rows (pixels) and columns (output channels) of a block's tile. RB: bytes of k per stage. ST: stages. WM, WN:
+// rows and columns of a warp's tile. MINB: blocks per multiprocessor.
 template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_>
 struct conv_tile : sumi_ptile<BM_, BN_, RB_, ST_, WM_, WN_, 0, 0, 0, MINB_> {
 };
 
+// A block's tile: its first pixel and output channel, and its parity.
 struct conv_place {
     int m0, n0, parity;
 };
 
-// The main loop's loader for convolutions: one k-block is 32 channels of one tap.
+// The main loop's loader for convolutions. A k-block is 32 channels of one tap.
 template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_>
 struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
     typedef conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_> T;
     const u8 *x, *w;
-    int x_at[T::XC], w_at[T::WC]; // in 16-byte chunks: 32 GiB of picture
-    u32 inside[T::XC];            // bit t: tap t lies in the image
+    int x_at[T::XC], w_at[T::WC]; // offsets in 16-byte chunks, so an int reaches 32 GiB
+    u32 inside[T::XC];            // bit t: tap t of this row lies in the image
     u32 dst;
-    // this thread's chunk of a k-block; chunks of a pixel, from pixel to pixel, of a row of pixels
+    // In 16-byte chunks: this thread's chunk in a k-block; a pixel's channels; from pixel to pixel of x; from row to
+    // row of x.
     int chunk, chunks, pixel, row;
+    // The next k-block: tap, its column in the kernel, the block of channels; tap_at: the offset of the tap from input
+    // pixel p * stride (p when upsampling), in chunks.
     int kernel, tap, tap_x, block, tap_at;
 
     SUMI_DEV sumi_loader(const sumi_conv_args& a, const conv_place& place, u32 smem)
@@ -70,7 +75,7 @@ struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
         for (int i = 0; i < T::WC; i++)
             w_at[i] = min(place.n0 + r + i * T::ROWS, a.out_channels - 1) * chunks * taps + chunk;
     }
-    SUMI_DEV void fetch(int stage) // called for consecutive k-blocks
+    SUMI_DEV void fetch(int stage) // each call copies the next k-block
     {
         const u32 d = dst + stage * T::STAGE;
         const int c = block * T::CH;
@@ -98,8 +103,10 @@ struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
     }
 };
 
-// Writes the warp's tile: four column groups of 8 at a time, transposed within quads so that each lane stores 16 bytes
-// (out is a multiple of 8: all of them or none).
+// Writes the warp's tile. In acc[i][j] the lane 4 r + q has rows r and r + 8 of m16 block i and columns 2 q, 2 q + 1 of
+// 8-column group j (drawn in portable_sm80.cuh). Four groups at a time are transposed within quads (quads.cuh), so each
+// lane stores 16 bytes: the 8 columns of group g + q. out_channels is a multiple of 8, so a lane stores all of them or
+// none.
 template <class T>
 SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0, int parity)
 {
@@ -107,7 +114,7 @@ SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4],
     const float* bias = (const float*)a.bias;
     const u16* residual = (const u16*)a.residual;
     u16* y = (u16*)a.y;
-    int rows[T::MT][2]; // output pixel, or -1
+    int rows[T::MT][2]; // output pixel of a row; -1: the row is past the last pixel
 #pragma unroll
     for (int i = 0; i < T::MT; i++)
 #pragma unroll
@@ -130,8 +137,9 @@ SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4],
             const bool ok = c < a.out_channels;
             b[j][0] = ok && bias ? bias[c] : 0.f;
             b[j][1] = ok && bias ? bias[c + 1] : 0.f;
+            // the residual is read before the stores: between them, each read would wait for a round trip to memory
 #pragma unroll
-            for (int i = 0; i < T::MT; i++) // ahead of the stores: between them each would cost a round trip
+            for (int i = 0; i < T::MT; i++)
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     const bool reads = residual && ok && rows[i][h] >= 0;
@@ -159,7 +167,7 @@ template <class T> SUMI_DEV void conv(const sumi_conv_args& a)
 {
     extern __shared__ __align__(128) u8 shared[];
     const u32 smem = (u32)__cvta_generic_to_shared(shared);
-    // columns run fastest: the blocks that read the same pixels run together
+    // Column tiles have neighbouring unit numbers, so the blocks that read the same pixels run at the same time.
     const int tn = (a.out_channels + T::BN - 1) / T::BN, unit = a.unit_begin + blockIdx.x;
     const conv_place place = {unit / tn / a.parities * T::BM, unit % tn * T::BN, unit / tn % a.parities};
     const int warp = threadIdx.x >> 5, wm = warp % (T::BM / T::WM) * T::WM, wn = warp / (T::BM / T::WM) * T::WN;

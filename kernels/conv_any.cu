@@ -1,12 +1,12 @@
-// Convolution for shapes that the tensor-core kernels cannot take (output channels that are no multiple of 8), and the
-// copy that lets them take odd input channels. bf16 NHWC, float sums.
+// Convolution for shapes that the tensor-core kernels do not support (output channels that are not a multiple of 8),
+// and a copy that pads input channels, so that the tensor-core kernels can use them. bf16 NHWC, float sums.
 #include "common.cuh"
 #include "conv.h"
 
-// y[p, o] = bias[o] + sum over taps, channels of x[..] * w[o][tap][c] (+ residual[p, o]); any channel counts, 2-byte
+// y[p, o] = bias[o] + sum over taps, channels of x[..] * w[o][tap][c] (+ residual[p, o]). Any channel counts, 2-byte
 // alignment. Weights [parity][out][taps][weight_pitch].
-//   grid (ceil(pixels / 32), ceil(out / 8)), block 256: eight neighbouring threads share a pixel
-// Bound by loads, one of x and one of w per product: for small pictures and test models.
+//   grid (ceil(pixels / 32), ceil(out / 8)), block 256: eight neighbouring threads compute eight outputs of one pixel
+// Bound by loads: one of x and one of w per product. It is meant for small images and test models.
 extern "C" __global__ void __launch_bounds__(SUMI_CONV_ANY_THREADS)
     sumi_conv_any(const __grid_constant__ sumi_conv_any_args args)
 {
@@ -36,9 +36,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_ANY_THREADS)
     ((bf16*)a.y)[at] = __float2bfloat16_rn(sum);
 }
 
-// x [pixels][channels] -> y [pixels][pitch], zeros behind: the weights are padded the same way, so a convolution of 3
-// or 4 channels runs on the tensor cores.
-// Bound by bytes.
+// x [pixels][channels] -> y [pixels][pitch], each pixel filled with zeros. The weights are padded the same way, so a
+// convolution of 3 or 4 input channels runs on the tensor cores. Bound by bytes.
 extern "C" __global__ void __launch_bounds__(256) sumi_conv_pad_channels(const __grid_constant__ sumi_conv_pad_args a)
 {
     const int64_t count = a.pixels * a.pitch, step = (int64_t)gridDim.x * blockDim.x;

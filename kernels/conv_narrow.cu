@@ -1,24 +1,36 @@
-// 3x3 convolution, stride 1, padding 1, to at most 3 channels: the picture at the end of a decoder. NHWC bf16, float
+// 3x3 convolution, stride 1, padding 1, to at most 3 channels: the image at the end of a VAE decoder. NHWC bf16, float
 // sums.
 //
 //   y[p, o] = bias[o] + sum over taps t, channels c of x[p + shift(t), c] * w[o][t][c]   (+ residual[p, o])
-//   x [h][w][in], in a multiple of 32, at most 256; y, residual [h][w][out]; w [out][9][pitch]. Grid, block, shared memory: conv.h.
+//   x [h][w][in], in a multiple of 32, at most 256; y, residual [h][w][out]; w [out][9][pitch]. Grid, block, shared memory:
+//   conv.h.
 //
-// Bound by reading x once. As a matrix product over output pixels every x would be read nine times and 125 of 128
-// columns wasted; so the product is made over
-// *input* pixels, for all taps and outputs at once (9 * 3 = 27 of 32 columns), and each output adds up nine of those
-// products from shared memory:
+// Bound by reading x once. As a matrix product over output pixels, every x would be read nine times, and 125 of 128
+// columns would be wasted. So the product is computed over *input* pixels, for all taps and outputs at once (9 * 3 = 27
+// of 32 columns). Each output then adds up nine of these products, which are in shared memory:
 //
-//      products[q][t * out + o] = sum over c of x[q, c] * w[o][t][c]          y[p, o] = bias[o] + sum over t of products[p + shift(t)][t * out + o]
+//      products[q][t * out + o] = sum over c of x[q, c] * w[o][t][c]
+//      y[p, o] = bias[o] + sum over t of products[p + shift(t)][t * out + o]
 //
-// A block walks down a strip of 62 columns; each warp multiplies 16 of its 64 input pixels of a row. Four rows of
-// products are kept in turn: a row is written while the three above it are still being read, so one barrier a row is
-// enough. The order of the channels in a product is free: a lane's 16 bytes of x and of w, eight channels, serve two
-// mma, and x goes from memory straight into registers. The next row is fetched before this row's outputs are written.
+// A block goes down a strip of 62 columns, row by row. Each of its warps multiplies 16 of the 64 input pixels of a row.
+// The products of four rows are kept in a ring buffer: while one row is written, the three rows above it are still
+// read, so one barrier per row is enough. The next row of x is loaded before the outputs of this row are written.
+//
+// Fragments (lane 4 r + q; a0 .. b1 and d0 .. d3 are drawn in portable_sm80.cuh). The order of the channels in a sum
+// does not matter, as long as it is the same in x and w. So a lane loads 16 bytes, eight consecutive channels 8 q .. 8
+// q + 7 of a run of 32, and uses them in two mma, straight from memory and without ldmatrix:
+//
+//      16-byte load        word x                word y                word z                word w
+//      channels of a run   8 q, 8 q + 1          8 q + 2, 8 q + 3      8 q + 4, 8 q + 5      8 q + 6, 8 q + 7
+//      x, pixels r, r + 8  first mma: a0, a1     first: a2, a3         second: a0, a1        second: a2, a3
+//      w, column 8 n + r   first mma: b0         first: b1             second: b0            second: b1
+//
+//      acc[n]: pixel r in d0, d1; pixel r + 8 in d2, d3; columns 8 n + 2 q, 8 n + 2 q + 1 of t * out + o
 #include "conv.h"
 #include "portable_sm80.cuh"
 
-// PITCH: floats of a pixel's products; AHEAD: runs of 32 channels in registers
+// PIXELS: input pixels of a row of the strip, with one more on each side. PITCH: floats of a pixel's products. SLOTS:
+// rows of products in the ring buffer. AHEAD: runs of 32 channels in registers.
 enum { PIXELS = SUMI_CONV_NARROW_WIDTH + 2, PITCH = 28, SLOTS = 4, AHEAD = 4 };
 
 extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
@@ -34,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
               y_end = min(y0 + SUMI_CONV_NARROW_ROWS, a.height);
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane >> 2, part = (lane & 3) * 8;
 
+    // The weights to shared memory, one row for each column t * out + o; the columns past the last tap are zero.
     for (int i = threadIdx.x; i < SUMI_CONV_NARROW_COLUMNS * a.in_channels / 8; i += SUMI_CONV_NARROW_THREADS) {
         const int column = i / (a.in_channels / 8), c = i % (a.in_channels / 8) * 8, tap = column / out,
                   o = column % out;
@@ -43,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
     }
     __syncthreads();
 
-    // this lane's two pixels of the strip's row: `quad` and `quad` + 8 of the warp's 16
+    // The image columns of this lane's two pixels: pixels `quad` and `quad` + 8 of the warp's 16.
     const int px[2] = {x0 - 1 + warp * 16 + quad, x0 - 1 + warp * 16 + quad + 8};
     uint4 v[2][AHEAD];
     auto fetch = [&](int y, int run) {
@@ -58,7 +71,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
             }
     };
     fetch(y0 - 1, 0);
-    for (int y = y0 - 1; y <= y_end; y++) { // y: the row of x; the row of outputs above it is complete then
+    // y: the row of x. After its products, the outputs of row y - 1 can be computed.
+    for (int y = y0 - 1; y <= y_end; y++) {
         float acc[4][4] = {};
         for (int run = 0; run < runs; run += AHEAD) {
 #pragma unroll

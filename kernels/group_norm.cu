@@ -1,20 +1,24 @@
-// Group norm of a picture, in two launches: moments per block of rows, then (x - mean) * rstd * w + b, SiLU optional.
-// Arguments, grids: group_norm.h.
+// GroupNorm of an image in two launches: first the moments of each row block (the means and squared deviations of a
+// number of rows), then (x - mean) * rstd * w + b, optionally with SiLU. Arguments and grids: group_norm.h.
 //
-//   x, y [rows][channels] bf16, rows x_pitch, y_pitch apart; a group is `size` = channels / groups neighbouring channels
-//   sums [blocks][groups][2] float: mean, sum of squared deviations from it
+//   x, y [rows][channels] bf16, x_pitch and y_pitch elements from row to row; a group is `size` = channels / groups
+//   neighbouring channels
+//   sums [row blocks][groups][2] float: mean, sum of squared deviations from it
 //
-// Deviations are summed about means at every level, never as x^2 - mean^2: a thread takes chunks of 4 rows x 8 channels
-// (mean, then deviations, from registers), joins them to what it has (Chan, Golub & LeVeque 1979), and means and
-// deviations of threads, pieces and blocks are joined in double, in an order that depends on the shape only. A block of
-// rows is cut into pieces, one per thread block, so that 64 blocks of rows fill a GPU; the last piece to arrive joins
-// them.
+// Squared deviations are always summed around a mean, never computed as x^2 - mean^2 (except from a convolution's group
+// sums, in double). A thread reads chunks of 4 rows x 8 channels into registers, computes the mean of a chunk and then
+// its deviations, and combines them with what it has (Chan, Golub & LeVeque 1979). The moments of threads, pieces and
+// row blocks are combined in double, in an order that depends on the shape only. A row block is divided into pieces,
+// one per thread block, so that the at most 64 row blocks fill a GPU. The piece that finishes last combines all pieces
+// of its row block.
 //
-// Bound by bytes: x is read by each launch, y written once. The second launch walks the picture from its end, where the
+// Bound by bytes: x is read by each of the two launches, y is written once. The second launch goes through the image
+// from its end, because the rows that the first launch read last are still in L2.
 // first one's reads are still in the L2 cache.
 #include "common.cuh"
 #include "group_norm.h"
 
+// Mean and sum of squared deviations.
 struct moments {
     double mean, deviation;
 };
@@ -22,7 +26,7 @@ template <int N> struct number {
     static constexpr int value = N;
 };
 
-SUMI_DEVICE double sum8(double v) // over eight neighbouring lanes, the same order in each
+SUMI_DEVICE double sum8(double v) // the sum over eight neighbouring lanes, in the same order in each
 {
     v += __shfl_xor_sync(~0u, v, 1);
     v += __shfl_xor_sync(~0u, v, 2);
@@ -30,8 +34,9 @@ SUMI_DEVICE double sum8(double v) // over eight neighbouring lanes, the same ord
     return v;
 }
 
-// Joins entries 0 .. entry_count - 1 of one group; eight neighbouring lanes share the work, all lanes of the warp take
-// part. entry(i, n, mean, deviation) gives the number of values and their moments. count: values of all entries.
+// Combines entries 0 .. entry_count - 1 of one group. Eight neighbouring lanes share the work; all lanes of the warp
+// must call it. entry(i, n, mean, deviation) returns the number of values of entry i and their moments. count: values
+// of all entries.
 template <class Entry> SUMI_DEVICE moments join(int entry_count, double count, Entry&& entry)
 {
     double sum = 0.0, deviation = 0.0;
@@ -50,8 +55,8 @@ template <class Entry> SUMI_DEVICE moments join(int entry_count, double count, E
     return {centre, sum8(deviation)};
 }
 
-// Calls body(group, is_valid) for all groups, eight lanes each; is_valid is false for the lanes past the last group,
-// which must take part all the same.
+// Calls body(group, is_valid) for all groups, with eight lanes per group. is_valid is false for the lanes past the last
+// group; they must call body too, because it exchanges values between lanes.
 template <class Body> SUMI_DEVICE void over_groups(int groups, Body&& body)
 {
     for (int first = 0; first < groups; first += SUMI_GROUP_THREADS / 8) {
@@ -60,10 +65,11 @@ template <class Body> SUMI_DEVICE void over_groups(int groups, Body&& body)
     }
 }
 
-// The running moments of one thread, of GROUPS groups among its eight channels.
+// The moments that one thread has so far: n values, mean and sum of squared deviations (m2) of each of the GROUPS
+// groups in its eight channels.
 template <int GROUPS> struct running {
     float n, mean[GROUPS], m2[GROUPS];
-    // Adds the values of ROWS rows.
+    // Adds the values of ROWS rows, `step` elements apart.
     template <int ROWS> SUMI_DEVICE void add(const bf16* x, int64_t step)
     {
         constexpr int SIZE = 8 / GROUPS;
@@ -98,7 +104,8 @@ template <int GROUPS> struct running {
     }
 };
 
-// GROUPS: groups that begin among eight channels: 1 when a group is a multiple of eight channels.
+// GROUPS: groups in eight channels. 1: a group is a multiple of eight channels. Thread t reads channels 8 * (t %
+// columns) .. + 7 of rows t / columns, t / columns + lines, and so on.
 template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
 {
     __shared__ float all_n[SUMI_GROUP_THREADS], all_mean[GROUPS][SUMI_GROUP_THREADS],
@@ -128,7 +135,7 @@ template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
     __syncthreads();
     float2* to = a.pieces > 1 ? (float2*)a.parts + ((int64_t)block * a.pieces + blockIdx.x) * a.groups
                               : (float2*)a.sums + (int64_t)block * a.groups;
-    const int wide = GROUPS == 1 ? size / 8 : 1; // columns of threads that hold one group
+    const int wide = GROUPS == 1 ? size / 8 : 1; // columns of threads that together hold one group
     over_groups(a.groups, [&](int g, bool is_valid) {
         const moments m =
             join(wide * lines, (double)(end - first) * size, [&](int i, float& n, float& mean, float& m2) {
@@ -140,8 +147,8 @@ template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
         if (is_valid && (threadIdx.x & 7) == 0) to[g] = make_float2((float)m.mean, (float)m.deviation);
     });
     if (a.pieces == 1) return;
-    // The last piece of a block to arrive joins them, in order. The fences put every piece's moments before its
-    // arrival, and the reads behind the last one.
+    // The piece of a row block that arrives last combines all pieces, in order. Each piece fences between writing its
+    // moments and its arrival; the last one fences between its arrival and reading them.
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) arrived = atomicAdd((uint32_t*)a.arrivals + blockIdx.y, 1u);
@@ -149,7 +156,7 @@ template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
     if (arrived != (uint32_t)gridDim.x - 1) return;
     __threadfence();
     const float2* parts = (const float2*)a.parts + (int64_t)block * a.pieces * a.groups;
-    // the last block may be short
+    // the last row block may have fewer pieces
     const int block_first = block * a.block_rows, filled = (block_end - block_first + a.piece_rows - 1) / a.piece_rows;
     over_groups(a.groups, [&](int g, bool is_valid) {
         const moments m =
@@ -181,8 +188,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
     group_sums<4>(a);
 }
 
-// One group of one block of rows per thread block, any sizes: twice over the values, which the second time come from a
-// cache.
+// One group of one row block per thread block, for any size. It reads the values twice; the second time they come from
+// a cache.
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
     sumi_group_sums_any(const __grid_constant__ sumi_group_sums_args a)
 {
@@ -203,16 +210,18 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
     if (threadIdx.x == 0) ((float2*)a.sums)[(int64_t)block * a.groups + g] = make_float2(mean, squares);
 }
 
-// Moments from a convolution's own sums (conv_sm90.cu), in double: entry i is 32 groups x (sum, sum of squares). Thread
-// t of a block takes group t % 32 of entries t / 32, + 8, .. The last block to arrive joins the pieces in order and
-// writes what GROUP_NORM joins: each block of rows gets the whole picture's mean and its share of the deviations.
+// Moments from the group sums of a convolution (conv_sm90.cu), in double. Entry i has 32 groups x (sum, sum of
+// squares). Thread t of a block adds group t % 32 of entries t / 32, t / 32 + 8, and so on, of the block's range of
+// entries. The block that arrives last combines the partial sums of all blocks in order, and writes the input of
+// sumi_group_norm.
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
     sumi_group_sums_conv(const __grid_constant__ sumi_group_conv_args a)
 {
     __shared__ double shared[SUMI_GROUP_THREADS / 32][32][2];
     __shared__ uint32_t arrived;
     const int g = threadIdx.x & 31, line = threadIdx.x >> 5;
-    auto over_lines = [&](double sum, double squares) { // thread g < 32: the sums of its group
+    // combines the 8 threads of each group; every thread gets the sums of its group
+    auto over_lines = [&](double sum, double squares) {
         shared[line][g][0] = sum;
         shared[line][g][1] = squares;
         __syncthreads();
@@ -257,12 +266,12 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
 }
 
 // ---- GROUP_NORM -----------------------------------------------------------------------------------------------------
-// SiLU by exp and a fast division. With tanh.approx it would be one instruction less, but its error of 2^-11 is one of
-// *one*: below about -4 it is as large as the result.
+// SiLU with exp and a fast division. tanh.approx would be one instruction less, but its error of 2^-11 is relative to
+// 1: for inputs below about -4 it is as large as the result.
 SUMI_DEVICE float silu_exact(float v) { return __fdividef(v, 1.0f + __expf(-v)); }
 
-// shared[g]: mean and rstd of group g. Every thread block joins the (at most 64) blocks of rows by itself: under the
-// loads of the others on its multiprocessor, where a launch of its own would wait.
+// shared[g] = mean and rstd of group g. Every thread block combines the (at most 64) row blocks itself: meanwhile the
+// other blocks of the multiprocessor load. A separate launch would cost its own wait.
 SUMI_DEVICE void join_blocks(const sumi_group_norm_args& a, float2* shared)
 {
     const int size = a.channels / a.groups;
@@ -280,7 +289,7 @@ SUMI_DEVICE void join_blocks(const sumi_group_norm_args& a, float2* shared)
     __syncthreads();
 }
 
-// Rows of this thread block: unit u is the u-th from the end.
+// The rows of this thread block. Unit u is the u-th from the end.
 SUMI_DEVICE void unit_rows(const sumi_group_norm_args& a, int& first, int& end)
 {
     const int units = (a.rows + a.unit_rows - 1) / a.unit_rows, u = units - 1 - (a.unit_begin + blockIdx.x);
@@ -310,7 +319,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
     row += line;
     const bf16* x = (const bf16*)a.x + (int64_t)row * a.x_pitch + c;
     bf16* y = (bf16*)a.y + (int64_t)row * a.y_pitch + c;
-    auto rows = [&](auto count) { // four rows in flight
+    auto rows = [&](auto count) { // N rows are in flight at a time
         constexpr int N = decltype(count)::value;
         float v[N][8];
 #pragma unroll
