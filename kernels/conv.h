@@ -13,11 +13,11 @@
 // cover: the output (p = 1), or the small input image when upsampling (p = 2). px, py: elements from pixel to pixel of
 // x and y. Strides are in elements.
 //
-//   x, stride 1    4-D {in, w, h, 1}                  strides {px, w * px, h * w * px}             box {64, 16, 8, 1}
-//   x, stride 2    5-D {in, 2, pw, 2, ph}             strides {px, 2 px, 2 pw px, 4 pw px}         box {64, 1, 16, 1, 8}
+//   x, stride 1    4-D {in, w, h, 1}                strides {px, w * px, h * w * px}            box {64, 16, 8, 1}
+//   x, stride 2    5-D {in, 2, pw, 2, ph}           strides {px, 2 px, 2 pw px, 4 pw px}        box {64, 1, 16, 1, 8}
 //                      an input pixel is (row pair, row in the pair, column pair, column in the pair)
-//   weights        2-D {taps * in, p * p * out}       memory [parity][out][tap][in]                box {64, columns / 2}
-//   y, residual    5-D {out, p, pw, p, ph}            strides {py, p py, p pw py, p p pw py}       box {64, 1, 16, 1, 4}
+//   weights        2-D {taps * in, p * p * out}     memory [parity][out][tap][in]               box {64, columns / 2}
+//   y, residual    5-D {out, p, pw, p, ph}          strides {py, p py, p pw py, p p pw py}      box {64, 1, 16, 1, 4}
 //
 // Work items: ceil(patches / 2) * parities * ceil(out / columns). An item is two neighbouring patches of 16 x 8 pixels,
 // one parity and one tile of columns. Grid: even, at most 2 * items and at most the multiprocessors. Block 384. Cluster

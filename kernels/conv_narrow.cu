@@ -2,8 +2,8 @@
 // sums.
 //
 //   y[p, o] = bias[o] + sum over taps t, channels c of x[p + shift(t), c] * w[o][t][c]   (+ residual[p, o])
-//   x [h][w][in], in a multiple of 32, at most 256; y, residual [h][w][out]; w [out][9][pitch]. Grid, block, shared memory:
-//   conv.h.
+//   x [h][w][in], in a multiple of 32, at most 256; y, residual [h][w][out]; w [out][9][pitch].
+//   Grid, block, shared memory: conv.h.
 //
 // Bound by reading x once. As a matrix product over output pixels, every x would be read nine times, and 125 of 128
 // columns would be wasted. So the product is computed over *input* pixels, for all taps and outputs at once (9 * 3 = 27

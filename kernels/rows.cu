@@ -1,12 +1,13 @@
-// Ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times. bf16 or
-// float storage, float arithmetic. All are bound by bytes: each reads and writes its matrices once, 16 bytes per thread
-// where the width is a multiple of 8. Per-step rows (modulation) are found from the counter in device memory, so that a
-// captured launch is right for every step.
-//   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static, but for sumi_norm_*_rows (rows.cuh); args in rows.h. The grid is any number of blocks unless it says otherwise.
+// Ops that work row by row on token matrices: embedding, norms, rotary embedding, gating, tables of positions and
+// times. Storage is bf16 or float, arithmetic float. All kernels are bound by bytes: each reads and writes its matrices
+// once, with 16 bytes per thread where the width is a multiple of 8. The row of a step table (modulation) is found from
+// the counter in device memory, so a launch captured in a graph is right for every step.
+//   every kernel: block 256 (SUMI_ROWS_THREADS), static shared memory, but for sumi_norm_*_rows (rows.cuh).
+//   Arguments: rows.h. Any grid, unless the kernel says otherwise.
 #include "rows.cuh"
 #include "stored.cuh"
 
-// Where a thread of an elementwise kernel works: 2^lanes_log2 threads to a row.
+// The first row and column of a thread of an elementwise kernel, with 2^lanes_log2 threads per row, and its strides.
 struct row_place {
     int64_t row, stride;
     int lane, lanes;
@@ -19,10 +20,11 @@ SUMI_DEVICE row_place place_of(int lanes_log2, int64_t row_begin)
 }
 
 // ---- embed_rows, fill_rows, copy_bytes, mean_rows -------------------------------------------------------------------
-// y[r] = table[ids[r]] * scale + bias.   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows
-//                                        bias [cols] float or none   y [rows][cols]
-// An id outside the table makes a row of NaN: nothing is read outside, and the picture is reported as not finite
-// instead of being quietly wrong.
+// y[r] = table[ids[r]] * scale + bias   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows
+// rows
+//                                       bias [cols] float or none   y [rows][cols]
+// An id outside the table gives a row of NaN. Nothing outside the table is read, and the image is reported as not
+// finite instead of being wrong without notice.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_embed_rows(const __grid_constant__ sumi_embed_rows_args a)
 {
@@ -59,8 +61,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// The same of a table that lies as its file has it. Its elements are rounded to bfloat16 first, as those of a table that
-// is converted when it is loaded. Rows are few: the type is found at run time.
+// The same for a table in the bytes of its file (stored). Its elements are rounded to bf16 first, like those of a table
+// that is converted when it is loaded. There are few rows, so the type is chosen at run time.
 template <int TYPE> SUMI_DEVICE uint4 embedded(const uint8_t* row, int c, float scale)
 {
     const stored<TYPE> chunk(row + c / 256 * stored_layout<TYPE>::BYTES, c % 32);
@@ -97,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// y[rows of the spans] = row.   row [cols] float   grid (any, spans)
+// y[rows of the spans] = row   row [cols] float   grid (any, spans)
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_fill_rows(const __grid_constant__ sumi_fill_rows_args a)
 {
@@ -136,9 +138,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     else copy_as<uint8_t>(a);
 }
 
-// y[y_row + s] = mean of the rows of x in span s.   x [..][cols]   y [..][cols]   grid (any, spans)
-// A block takes 32 columns at a time, a warp every eighth row of the span; the warps' sums are added in their order, so
-// the order of all sums follows from the span's length alone.
+// y[y_row + s] = mean of the rows of x in span s   x [..][cols]   y [..][cols]   grid (any, spans) A block computes 32
+// columns at a time, and a warp adds every eighth row of the span. The warps' sums are added in the order of the warps,
+// so the order of all additions depends on the span's length only.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_mean_rows(const __grid_constant__ sumi_mean_rows_args a)
 {
@@ -159,14 +161,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
             for (int w = 1; w < WARPS; w++) sum += sums[w][lane];
             store_element(a.y.data, a.y.is_float, y + c, sum / (float)count);
         }
-        __syncthreads(); // the next columns' sums go to the same place
+        __syncthreads(); // the sums of the next 32 columns overwrite these
     }
 }
 
 // ---- activate, gated ------------------------------------------------------------------------------------------------
-SUMI_DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); } // exp beyond float: 1 / inf = 0
+// an exp that overflows gives 1 / inf = 0
+SUMI_DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
-// The numbers of sumi_activation. The switch stands outside the loop: it is the same for all threads.
+// The numbers are those of sumi_activation. The switch is outside the loop, because it is the same for all threads.
 template <int N> SUMI_DEVICE void apply(int32_t activation, float (&v)[N])
 {
     switch (activation) {
@@ -174,11 +177,11 @@ template <int N> SUMI_DEVICE void apply(int32_t activation, float (&v)[N])
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] *= sigmoid(v[i]);
         break;
-    case 2: // GELU, tanh: (1 + tanh u) / 2 is the sigmoid of 2 u
+    case 2: // GELU (tanh): (1 + tanh u) / 2 is the sigmoid of 2 u
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] *= sigmoid(v[i] * fmaf(v[i] * v[i], 0.044715f * 1.59576912f, 1.59576912f));
         break;
-    case 3: // GELU, erf
+    case 3: // GELU (erf)
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = 0.5f * v[i] * (1.0f + erff(v[i] * 0.70710678f));
         break;
@@ -194,8 +197,8 @@ template <int N> SUMI_DEVICE void apply(int32_t activation, float (&v)[N])
     }
 }
 
-// y[i] = act(x[i]) for elements [begin, end) of two matrices of one shape, bf16 or float each; may work in place.
-// Vectors need begin % 8 == 0.
+// y[i] = act(x[i]) for elements [begin, end) of two matrices of the same shape, each bf16 or float. y may be x. With
+// is_vector, begin is a multiple of 8.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_activate(const __grid_constant__ sumi_activate_args a)
 {
@@ -219,9 +222,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// y[r, c] = act(x[r, c]) * x[r, cols + c]   x [rows][2 cols]   y [rows][cols]
-// is_interleaved: x's columns are in eights, gate 0 .. 7, up 0 .. 7, gate 8 .. 15 ..., as the product with a FORM_GATED
-// weight leaves them.
+// y[r, c] = act(x[r, c]) * x[r, cols + c]   x [rows][2 cols]   y [rows][cols] is_interleaved: the columns of x
+// alternate in groups of eight: gate 0 .. 7, up 0 .. 7, gate 8 .. 15 and so on, as a product with a weight of
+// FORM_GATED writes them.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const __grid_constant__ sumi_gated_args a)
 {
     row_place p = place_of(a.lanes_log2, a.row_begin);
@@ -251,9 +254,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const
 }
 
 // ---- kronecker_add --------------------------------------------------------------------------------------------------
-// y[y_row + r][column + i b + k] += gate * scale * sum over j of w[i, j] x[r c + j][k]   x [rows c][b]   y [..][ldy]   w [a][c] float
-// A thread has 8 rows of w and 8 columns of x (1 where widths are no multiples of 8): with w of 8 x 8, which is usual, x
-// is read once, and the 64 multiply-adds of a load hide behind it. The order of the sums follows from c alone.
+// y[y_row + r][column + i b + k] += gate * scale * sum over j of w[i, j] x[r c + j][k]
+//   x [rows c][b]   y [..][ldy]   w [a][c] float
+// A thread computes 8 rows of w times 8 columns of x (1 column where widths are not multiples of 8). For a w of 8 x 8,
+// which is usual, x is read once, and each load is followed by 64 multiply-adds. The order of the sums depends on c
+// only.
 template <int COLS> SUMI_DEVICE void kronecker_add(const sumi_kronecker_add_args& a)
 {
     constexpr int ROWS = 8;
@@ -314,18 +319,19 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 }
 
 // ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------
-// y[y_row + r] = norm(x[x_row + r]) * w * scale + shift   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables; each of the three optional
-// RMS or layer norm. sumi_norm_modulate_rows: bf16 in and out, cols a multiple of 8 up to SUMI_ROW_MOST_COLS; _any:
-// everything else.
+// y[y_row + r] = norm(x[x_row + r]) * w * scale + shift
+//   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables   w, scale and shift are optional
+// RMS norm or layer norm. sumi_norm_modulate_rows: bf16 in and out, cols a multiple of 8 up to SUMI_ROW_MOST_COLS.
+// _any: all other cases.
 SUMI_ROW_KERNEL(sumi_norm_modulate_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args,
                 norm_modulate<SUMI_OPERANDS_BF16>(args))
 SUMI_ROW_KERNEL(sumi_norm_modulate_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
                 norm_modulate_any<SUMI_OPERANDS_BF16>(args))
 
-// y = silu(norm(x) * w), a picture's pixels: rows of few columns, so a warp takes several. A row belongs to LANES lanes
-// of a warp, each with CHUNKS chunks of 8 columns, chunk j of lane l at column 8 (l + j LANES); groups of lanes walk over
-// rows with the grid's stride, the next row's loads in flight while this one is reduced. May work in place. The order of
-// the sums follows from the columns alone.
+// y = silu(norm(x) * w), for pixels of an image. Rows have few columns, so a warp processes several. LANES lanes of a
+// warp hold a row, each with CHUNKS chunks of 8 columns: chunk j of lane l is at column 8 (l + j LANES). A group of
+// LANES lanes goes through rows with the grid's stride, and the loads of its next row are in flight while it reduces
+// this one. y may be x. The order of the sums depends on the columns only.
 template <int LANES> SUMI_DEVICE float group_sum(float v)
 {
 #pragma unroll
@@ -361,7 +367,8 @@ template <int LANES, int CHUNKS> SUMI_DEVICE void norm_silu(const sumi_norm_modu
 #pragma unroll
         for (int i = 0; i < 8; i++) factor[j][i] += a.w != 0 && a.plus_one ? 1.0f : 0.0f;
     }
-    // Groups of a warp have neighbouring rows: all of them go on while one has a row left, for the shuffles.
+    // The groups of a warp have neighbouring rows. All of them go on while one has a row left, because shuffles need
+    // all lanes.
     while (__any_sync(~0u, r >= a.row_begin)) {
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) raw[j] = next[j];
@@ -371,7 +378,7 @@ template <int LANES, int CHUNKS> SUMI_DEVICE void norm_silu(const sumi_norm_modu
             float sum = 0.0f;
 #pragma unroll
             for (int j = 0; j < CHUNKS; j++) {
-                unpack8(raw[j], v); // chunks beyond the end are zero
+                unpack8(raw[j], v); // chunks past the end are zeros
 #pragma unroll
                 for (int i = 0; i < 8; i++) sum += v[i];
             }
@@ -406,7 +413,7 @@ template <int LANES, int CHUNKS> SUMI_DEVICE void norm_silu(const sumi_norm_modu
     {                                                                                                                  \
         norm_silu<LANES, CHUNKS>(args);                                                                                \
     }
-// sumi_norm_silu_<N>: bf16 in and out, cols a multiple of 8 up to N; _any: everything else. Without scale and shift.
+// sumi_norm_silu_<N>: bf16 in and out, cols a multiple of 8 up to N. _any: all other cases. Without scale and shift.
 SUMI_NORM_SILU(128, 4, 16, 1)
 SUMI_NORM_SILU(256, 4, 32, 1)
 SUMI_NORM_SILU(512, 3, 32, 2)
@@ -437,8 +444,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
     }
 }
 
-// x[x_row + r] += gate * (rms(b[b_row + r]) * w), in place   x, b [..][cols]   w [cols] float, gate: a row of a step table; both optional
-// sumi_norm_gate_add_rows: bf16, cols a multiple of 8 up to SUMI_ROW_MOST_COLS; _any: everything else. factor = w * gate.
+// x[x_row + r] += gate * (rms(b[b_row + r]) * w), in place   x, b [..][cols]
+//   w [cols] float, gate: a row of a step table; both are optional. factor = w * gate.
+// sumi_norm_gate_add_rows: bf16, cols a multiple of 8 up to SUMI_ROW_MOST_COLS. _any: all other cases.
 SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
 {
     extern __shared__ uint4 memory[];
@@ -474,7 +482,8 @@ SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
 }
 SUMI_ROW_KERNEL(sumi_norm_gate_add_rows, SUMI_NORM_LIMIT, 1, sumi_norm_gate_add_args, norm_gate_add(args))
 
-// Both in one, bf16 in and out, cols as above.
+// norm_gate_add and then norm_modulate (norm_pair in rows.cuh): bf16 in and out, cols a multiple of 8 up to
+// SUMI_NORM_PAIR_MOST_COLS.
 SUMI_ROW_KERNEL(sumi_norm_pair_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_BF16>(args))
 
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
@@ -501,38 +510,44 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 }
 
 // ---- qk_norm_rope ---------------------------------------------------------------------------------------------------
-// Per head of q and k, in place on the qkv matrix: x = rms(x) * w, then rotation by the row's angles.
+// For each head of q and k, in place in the qkv matrix: x = rms(x) * w, then rotation by the angles of the row.
 //   x [..][pitch] bf16, pitch = (q_heads + 2 kv_heads) dim   q_w, k_w [dim] float   rope [..][dim] float: (cos, sin) per pair
-//   LANES lanes hold a head, 8 columns each; dim a multiple of 8 up to 8 LANES (of 16 when the pairs are halves)
-// A row takes 2^heads_log2 groups of lanes at a time; SUMI_QK_AHEAD heads of a group are a turn, and the next turn's loads
-// are in flight while this one is worked on. A turn costs its 550 instructions also where it has fewer heads: with all 16
-// groups, 32 heads of 96 filled half of its places, and 48 of 128 three quarters. So heads_log2 is what fills them. The
-// weights lie in shared memory: in registers they would cost a block per multiprocessor. Rows go from the last to the
-// first, see rows.cuh.
-// Groups whose head or row is beyond the end go along with zeros: the shuffles need whole warps.
+// A group of LANES lanes holds a head, 8 columns per lane. dim is a multiple of 8 up to 8 LANES (a multiple of 16 for
+// halves):
+//
+//   lane l         columns 8 l .. 8 l + 7
+//   pairs          (8 l, 8 l + 1), (8 l + 2, 8 l + 3) ...: all in the same lane
+//   halves         (c, c + dim / 2): lane l < dim / 16 exchanges with lane l + dim / 16
+//
+// 2^heads_log2 groups process a row. Each group processes SUMI_QK_AHEAD heads at a time, and the loads of its next
+// heads are in flight meanwhile. These 550 instructions are executed even if there are fewer heads: with all 16 groups,
+// 32 heads of 96 columns used half of them, and 48 heads of 128 three quarters. heads_log2 is chosen so that most are
+// used. The weights are in shared memory: in registers they would cost a block per multiprocessor. Rows are processed
+// from the last to the first, see rows.cuh. Groups whose head or row is past the end compute with zeros, because
+// shuffles need whole warps.
 template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk_norm_rope_args& a)
 {
-    constexpr int AHEAD = SUMI_QK_AHEAD, ANGLES = IS_HALVES ? 16 : 8; // heads of a turn; (cos, sin) of 8 or 4 pairs
-    __shared__ float4 weights[2][2][LANES]; // of q and k: first and second four columns of each lane
+    constexpr int AHEAD = SUMI_QK_AHEAD, ANGLES = IS_HALVES ? 16 : 8; // heads at a time; (cos, sin) of 8 or 4 pairs
+    __shared__ float4 weights[2][2][LANES]; // of q and k: the first and the second four columns of each lane
     const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
     const int head_step = 1 << a.heads_log2, first_head = group & (head_step - 1);
     const int rows_at_once = (SUMI_ROWS_THREADS / LANES) >> a.heads_log2, heads = a.q_heads + a.kv_heads;
     const bool is_lane_used = 8 * lane < a.dim;
-    const int half_lanes = a.dim / 16; // halves: lane l < half_lanes meets l + half_lanes
+    const int half_lanes = a.dim / 16; // halves: lane l < half_lanes exchanges with lane l + half_lanes
     const bool is_second = IS_HALVES && lane >= half_lanes;
     const int partner =
         (threadIdx.x & 31) - lane + (is_lane_used ? (is_second ? lane - half_lanes : lane + half_lanes) : lane);
     const float per_column = 1.0f / (float)a.dim;
     const int rows = a.row_end - a.row_begin, stride = (int)gridDim.x * rows_at_once;
-    const int last = a.row_end - 1 - (group >> a.heads_log2); // the row of this group when the block's place is 0
-    const int step = head_step * a.dim;                       // from a head of the group to its next one
+    const int last = a.row_end - 1 - (group >> a.heads_log2); // this group's first row, when `place` is 0
+    const int step = head_step * a.dim;                       // from one head of the group to its next one
     bf16* const x = (bf16*)a.x.data + (int64_t)a.x_row * a.pitch + first_head * a.dim + 8 * lane;
     const float* const rope = a.rope == 0 ? nullptr
                                           : (const float*)a.rope + (int64_t)a.rope_row * a.dim
                                                 + (IS_HALVES ? 16 * (is_second ? lane - half_lanes : lane) : 8 * lane);
 
-    int place = (int)blockIdx.x * rows_at_once; // rows from the end
-    int base = 0;                               // head of group 0
+    int place = (int)blockIdx.x * rows_at_once; // rows of the launch that are done, counted from the last row
+    int base = 0;                               // the head of group 0
     uint4 next[AHEAD];
     float next_angles[ANGLES];
     const auto fetch = [&] {
@@ -544,7 +559,7 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
             next[u] = make_uint4(0, 0, 0, 0);
             if (is_row && base + u * head_step + first_head < heads) next[u] = *(const uint4*)(from + u * step);
         }
-        if (base != 0) return; // the row's angles are there
+        if (base != 0) return; // the row's angles are loaded already
 #pragma unroll
         for (int i = 0; i < ANGLES; i++) next_angles[i] = i % 2 == 0 ? 1.0f : 0.0f;
         if (rope != nullptr && is_row) {
@@ -606,7 +621,7 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
                     v[2 * i + 1] = odd * angles[2 * i] + even * angles[2 * i + 1];
                 }
             }
-            // A branch: a predicate here lets the heads overlap, and they spill registers.
+            // A branch on purpose: with a predicate the compiler overlaps the heads and spills registers.
             if (is_row && head < heads) store8(to + u * step, v);
         }
     }
@@ -621,8 +636,8 @@ QK_NORM_ROPE(8)
 QK_NORM_ROPE(16)
 QK_NORM_ROPE(32)
 
-// The same for any head size and element: a warp per head. A lane owns whole pairs (without rotation: single columns),
-// so nothing is written before it is read.
+// The same for any head size and element type: a warp per head. A lane has whole pairs (without rotation: single
+// columns), so no element is overwritten before it is read.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_qk_norm_rope_any(const __grid_constant__ sumi_qk_norm_rope_args a)
 {
@@ -639,7 +654,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
                 squares = fmaf(v, v, squares);
             }
             const float rms = w != nullptr ? 1.0f / sqrtf(warp_sum(squares) / (float)a.dim + a.eps) : 1.0f;
-            __syncwarp(); // all have read before the first writes
+            __syncwarp(); // all lanes have read the head before a lane writes
             const auto normed = [&](int c) {
                 return load_element(a.x.data, a.x.is_float, x + c) * rms * (w != nullptr ? w[c] : 1.0f);
             };
@@ -656,10 +671,12 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 }
 
 // ---- rope_table, time_embed, finish_modulation ----------------------------------------------------------------------
-// y[r, 2 p], y[r, 2 p + 1] = cos, sin of float(position * frequency)   positions [rows][axes] int32   y [rows][cols] float
-// The product is in double and rounded to float, as in the references; the frequencies come from the host's pow. Double
-// sine and cosine of a / pi instead of a: sincospi reduces its argument exactly and needs no slow path through local
-// memory; a * (1 / pi) is off by less than 1e-12 for angles in the thousands.
+// y[r, 2 p], y[r, 2 p + 1] = cos, sin of float(position * frequency)
+//   positions [rows][axes] int32   y [rows][cols] float
+// The product is computed in double and rounded to float, as in the reference implementations. The frequencies come
+// from pow() on the CPU. sincospi of a / pi is used instead of double sine and cosine of a: it reduces its argument
+// exactly and needs no slow path through local memory. a * (1 / pi) is off by less than 1e-12 for angles in the
+// thousands.
 SUMI_DEVICE void cos_sin(float angle, float* cosine, float* sine)
 {
     double s, c;
@@ -683,9 +700,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// times [rows] float   y [rows][width]: cosines and sines of times * scale * max_period^(-i / half); log_period =
-//                      -log(max_period)
-// Float at every step, as the reference: the argument reaches 1000, so a last bit of the frequency shows.
+// times [rows] float   y [rows][width]: cosines and sines of times * scale * max_period^(-i / half) log_period =
+// -log(max_period). Every step is rounded to float, as in the reference implementation: the argument reaches 1000, so
+// the last bit of the frequency is visible in the result.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_time_embed(const __grid_constant__ sumi_time_embed_args a)
 {
@@ -704,8 +721,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// Rows of a modulation table [rows][cols] as factors and summands: part by part of the columns 1 + v, tanh v or v. In
-// place, or to rows of their own, of which there are few: one per step of a section.
+// Converts rows of a modulation table [rows][cols] to factors and summands: each part of part_cols columns becomes 1 +
+// v, tanh(v) or stays v. In place, or to separate rows, of which there are few: one per step of a section.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_finish_modulation(const __grid_constant__ sumi_finish_modulation_args a)
 {

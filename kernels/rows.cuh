@@ -1,25 +1,31 @@
 // What rows.cu, rows_fp8.cu and rows_int8.cu share: norms of whole rows, with bf16, float, e4m3 or rotated int8 output.
 //
-// A row belongs to a block, which has as many warps as it takes to give a lane three chunks of 8 columns
-// (SUMI_ROW_THREADS_OF): chunk j of thread t is at column 8 (t + j threads), so that every load of a warp is 512
+// A block processes one row at a time. It has as many warps as are needed to give each lane three chunks of 8 columns
+// (SUMI_ROW_THREADS_OF). Chunk j of thread t begins at column 8 (t + j * threads), so every load of a warp reads 512
 // consecutive bytes. The widths of the transformers, 2304, 3072 and 3840, are 3, 4 and 5 warps without an idle lane.
 //
-//   memory --cp.async--> ring of SUMI_ROW_STAGES rows in shared memory --> floats in registers --> memory
+//   columns      0 .. 7    8 .. 15   ...   8 threads - 8 ..   | 8 threads ..   ...   | 16 threads ..   ...
+//   thread       0         1         ...   threads - 1        | 0              ...   | 0               ...
+//   chunk        0         0         ...   0                  | 1              ...   | 2               ...
 //
-// Instructions cost these kernels as much time as bytes. A block of 256 threads with two chunks each, which was here
-// before, leaves a quarter of the places empty at 3072 columns and 44 % at 2304, and it unpacked a row from bf16 four
-// times, with integer instructions at half the rate of float ones: 3280 instructions of a warp for a row of 3072 columns
-// to e4m3, which 132 multiprocessors issue 4096 times in 15 us at best, where the bytes take 9. Here they are 1670. A row
-// is unpacked once, and mean, factor and shift are applied to the floats in place. A thread reads only what it has
-// itself put into the ring, which therefore needs no barrier and no registers, and keeps two rows of every block on their
-// way while a third is worked on: 4 blocks with rows of 6 KB have 48 KB in flight on a multiprocessor, where 4.3 TB/s
-// times 700 ns are 23. More warps to a row cost more at each reduction; with one they would not have room for w, scale
-// and shift, which stay in registers while blocks walk over rows with the grid's stride.
+//   memory --cp.async--> ring buffer of SUMI_ROW_STAGES rows in shared memory --> floats in registers --> memory
 //
-// The first rows' loads go out before those of w and scale, which wait for the counter where a table has a row per step:
-// these kernels last 10 to 20 microseconds, so each such wait is a few per cent. Rows are walked from the last to the
-// first: the op before left its last rows in L2, and the op behind begins with the first ones.
-// The order of the sums follows from the columns alone, never from the grid or the range of rows.
+// Instructions cost these kernels as much time as bytes. An earlier kernel used 256 threads with two chunks each. It
+// left a quarter of its lanes idle at 3072 columns and 44 % at 2304. It also converted a row from bf16 four times, with
+// integer instructions at half the rate of float ones: 3280 warp instructions for a row of 3072 columns to e4m3. 132
+// multiprocessors need at least 15 us to issue these for 4096 rows, where the bytes take 9 us. This kernel needs 1670
+// instructions: a row is converted once, and mean, factor and shift are applied to the floats in place.
+//
+// A thread reads only those chunks from the ring buffer that it copied there itself, so the ring buffer needs no
+// barrier. It also needs no registers, and keeps two rows of every block in flight while a third one is processed: 4
+// blocks with rows of 6 KB have 48 KB in flight on a multiprocessor, where 4.3 TB/s * 700 ns = 23 KB per multiprocessor
+// are needed. More warps per row make each reduction slower. With one warp per row there would not be enough registers
+// for w, scale and shift, which stay in registers while a block goes through its rows with the grid's stride.
+//
+// The loads of the first rows are issued before those of w and scale, because the latter must wait for the counter
+// where a table has a row per step. These kernels last 10 to 20 us, so each such wait is a few per cent. Rows are
+// processed from the last to the first: the previous op left its last rows in L2, and the next op begins with the first
+// rows. The order of the sums depends on the columns only, never on the grid or the range of rows.
 #pragma once
 #include "common.cuh"
 #include "rotate.cuh"
@@ -35,7 +41,7 @@ SUMI_DEVICE void store_element(uint64_t data, int32_t is_float, int64_t at, floa
     else ((bf16*)data)[at] = __float2bfloat16(v);
 }
 
-// Eight floats of a vector; 16 bytes at a time where it is aligned.
+// Reads eight consecutive floats, 16 bytes at a time where the address is 16-byte aligned.
 SUMI_DEVICE void load8_float(const float* from, float (&v)[8])
 {
     if (((uint64_t)from & 15) == 0) {
@@ -70,8 +76,9 @@ SUMI_DEVICE uint4 pack8(const float (&v)[8])
     return make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7]));
 }
 
-// To global memory, without a branch: a branch for each of several stores, with its own addresses, was a quarter of the
-// instructions of a row. IS_STREAMED: it is not read again soon, and gives way to what is.
+// Stores 16 bytes to global memory if is_stored, without a branch. A branch for each of several stores, with its own
+// addresses, was a quarter of a row's instructions. IS_STREAMED: the data is not read again soon, so L2 evicts it
+// first.
 template <bool IS_STREAMED = false> SUMI_DEVICE void store16_if(bool is_stored, void* to, const uint4& v)
 {
     const uint64_t at = (uint64_t)__cvta_generic_to_global(to);
@@ -87,11 +94,11 @@ template <bool IS_STREAMED = false> SUMI_DEVICE void store16_if(bool is_stored, 
                      : "memory");
 }
 
-// Sums and maxima over a block, with two sets of partial results in turn: a thread can write the next but one only after
-// a barrier that all threads pass after reading these, so one barrier per reduction is enough. Places of warps that the
-// block does not have are zero. Maxima are of numbers that are not negative: their bits are in their order, with NaN
+// Sums and maxima over a block. Two sets of partial results are used alternately. A thread can overwrite a set only
+// after a barrier that all threads pass after reading it, so one barrier per reduction is enough. Entries of warps that
+// the block does not have are zero. Maxima are of non-negative floats, which have the order of their bits, with NaN
 // above all others.
-constexpr int ROW_WARPS = 12; // at most
+constexpr int ROW_WARPS = 12; // largest number of warps per block
 struct row_block {
     float* shared; // [2][ROW_WARPS], 16-byte aligned
     int turn;
@@ -121,11 +128,11 @@ struct row_block {
     SUMI_DEVICE float max(float v) { return reduce<true>(v); }
 };
 
-// The scale of an e4m3 row from its largest magnitude. A row of zeros gets a tiny one, so that 0 / scale is 0.
+// The scale of an e4m3 row, from its largest magnitude. A row of zeros gets a tiny scale, so that 0 / scale is 0.
 SUMI_DEVICE float e4m3_scale(float most) { return fmaxf(most, 1e-12f) / 448.0f; }
 
 #ifdef SUMI_ROWS_FP8
-// Two floats to e4m3, saturating at 448: e4m3 has no infinity. NaN stays NaN.
+// Converts two floats to e4m3. Values saturate at 448, because e4m3 has no infinity. NaN stays NaN.
 SUMI_DEVICE uint32_t pack2_e4m3(float low, float high)
 {
     uint16_t v;
@@ -139,24 +146,24 @@ SUMI_DEVICE uint2 pack8_e4m3(const float (&v)[8], float factor)
 }
 SUMI_DEVICE void store_e4m3(uint8_t* to, float v) { *to = (uint8_t)pack2_e4m3(v, 0.0f); }
 #else
-// never called: e4m3 rows are written by rows_fp8.cu
+// Never called: only rows_fp8.cu writes e4m3 rows.
 SUMI_DEVICE uint2 pack8_e4m3(const float (&)[8], float) { return make_uint2(0, 0); }
 SUMI_DEVICE void store_e4m3(uint8_t*, float) {}
 #endif
 
-// ---- Rows on their way ----------------------------------------------------------------------------------------------
+// ---- Rows in flight -------------------------------------------------------------------------------------------------
 constexpr int ROW_CHUNKS = SUMI_ROW_CHUNKS, ROW_STAGES = SUMI_ROW_STAGES;
 
-// The ring: [stage][matrix][chunk][thread], and which of the row's chunks are this thread's. A row's address is that of
-// the thread's first column; its chunk j lies `offset(j)` elements further on.
+// The ring buffer [stage][matrix][chunk][thread] of 16-byte chunks, and which chunks of a row a thread has. Pointers to
+// rows in global memory point to the thread's first column; its chunk j lies offset(j) elements further.
 struct row_ring {
-    uint32_t at; // of this thread in the first chunk, an address in shared memory
-    int left;    // columns from the thread's first one to the end
+    uint32_t at; // shared-memory address of this thread's chunk 0 in stage 0
+    int left;    // columns from this thread's first column to the end of the row
     int matrices;
     SUMI_DEVICE row_ring(uint4* memory, int cols, int matrix_count)
         : at((uint32_t)__cvta_generic_to_shared(memory + threadIdx.x)), left(cols - column(0)), matrices(matrix_count)
     {
-        // chunks beyond the end are zeros, which stay: nothing is fetched there
+        // chunks past the row's end are zeros and stay zeros: nothing is copied there
         for (int i = 0; i < ROW_STAGES * matrices * ROW_CHUNKS; i++)
             if (!has(i % ROW_CHUNKS)) memory[i * blockDim.x + threadIdx.x] = make_uint4(0, 0, 0, 0);
     }
@@ -167,8 +174,8 @@ struct row_ring {
     {
         return at + 16 * blockDim.x * (uint32_t)((stage * matrices + matrix) * ROW_CHUNKS + j);
     }
-    // As above without a branch for each chunk. Without a hint for L2: with the policy of createpolicy's evict_first an H200
-    // refused the copy as an illegal instruction.
+    // Copies the thread's chunks of a row to a stage, without a branch per chunk. It has no L2 cache hint: with
+    // createpolicy's evict_first policy an H200 rejected the copy as an illegal instruction.
     SUMI_DEVICE void fetch(const bf16* row, int stage, int matrix) const
     {
 #pragma unroll
@@ -181,7 +188,8 @@ struct row_ring {
                          : "memory");
         }
     }
-    // Ends what one stage fetches, also when that is nothing: stages are counted.
+    // Closes the group of copies of one stage. It is called even where nothing was copied, because wait() counts
+    // groups.
     SUMI_DEVICE void commit() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
     SUMI_DEVICE void wait() const { asm volatile("cp.async.wait_group %0;" ::"n"(ROW_STAGES - 1) : "memory"); }
     SUMI_DEVICE void read(int stage, int matrix, float (&v)[ROW_CHUNKS][8]) const
@@ -210,8 +218,8 @@ struct row_ring {
     }
 };
 
-// The part of a vector of floats (0: ones), and of a row of a step table (none: `otherwise`), that belongs to a thread's
-// chunks. Loaded and not touched: all go out together.
+// This thread's elements of a vector of floats (w = 0: ones) and of a row of a step table (no table: `otherwise`). The
+// values are loaded and not used here, so that all loads are in flight together.
 SUMI_DEVICE void load_vector(uint64_t w, const row_ring& ring, float (&v)[ROW_CHUNKS][8])
 {
 #pragma unroll
@@ -240,7 +248,7 @@ SUMI_DEVICE void multiply(float (&factor)[ROW_CHUNKS][8], float more, const floa
         for (int i = 0; i < 8; i++) factor[j][i] = (factor[j][i] + more) * step[j][i];
     }
 }
-// Sum of squares of a thread's columns; each chunk's of its own, so that they need not wait for each other.
+// Sum of squares of a thread's columns. Each chunk has its own sum, so that the chunks need not wait for each other.
 SUMI_DEVICE float squares_of(const float (&v)[ROW_CHUNKS][8])
 {
     float squares = 0.0f;
@@ -254,8 +262,8 @@ SUMI_DEVICE float squares_of(const float (&v)[ROW_CHUNKS][8])
     return squares;
 }
 
-// A row of floats as rotated int8, with its scale; chunks beyond the end are zeros. Its length in memory is a multiple of
-// a block's 256 columns, which a warp has in one chunk.
+// Writes a row of floats as rotated int8, with its scale. Chunks past the row's end are zeros. The row's length in
+// memory is a multiple of the rotation's blocks of 256 columns; a warp holds one such block per chunk.
 SUMI_DEVICE void store_rotated(row_block& block, const row_ring& ring, int cols, uint8_t* to, float* scales, int row,
                                float (&v)[ROW_CHUNKS][8])
 {
@@ -269,7 +277,7 @@ SUMI_DEVICE void store_rotated(row_block& block, const row_ring& ring, int cols,
     most = block.max(most);
     const float inverse = 127.0f / fmaxf(most, 1e-30f);
     if (threadIdx.x == 0) scales[row] = rotated_scale(most);
-    const int first = 8 * (int)(threadIdx.x & ~31u); // of this warp's block
+    const int first = 8 * (int)(threadIdx.x & ~31u); // first column of this warp's block of 256
     uint8_t* at = to + (int64_t)row * SUMI_ROTATED_COLS(cols) + first + rotation.column();
 #pragma unroll
     for (int j = 0; j < ROW_CHUNKS; j++) {
@@ -279,15 +287,16 @@ SUMI_DEVICE void store_rotated(row_block& block, const row_ring& ring, int cols,
 }
 
 // ---- norm_modulate, norm_gate_add, norm_pair ------------------------------------------------------------------------
-// One row, in place: v = norm(v) * factor + shift, which goes to row y_row of y. Columns beyond the end are zeros, and
-// their factors 1 and shifts 0. shift_of(j, shift): a chunk's. `then` is done behind the barriers of the sums.
+// One row, in place: v = norm(v) * factor + shift, written to row y_row of y. Columns past the end are zeros, with
+// factor 1 and shift 0. shift_of(j, shift) returns the shifts of chunk j. then() is called after the barriers of the
+// sums.
 template <int OPERANDS, class SHIFT, class THEN>
 SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_block& block, const row_ring& ring, int y_row,
                               float (&v)[ROW_CHUNKS][8], const float (&factor)[ROW_CHUNKS][8], const SHIFT& shift_of,
                               const THEN& then)
 {
     const float per_column = 1.0f / (float)a.cols;
-    if (a.is_layer) { // the mean first: E[x^2] - mean^2 loses the variance of rows with a large mean
+    if (a.is_layer) { // the mean first: E[x^2] - mean^2 would lose the variance of rows with a large mean
         float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < ROW_CHUNKS; j++)
@@ -327,7 +336,7 @@ SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_block& block
     for (int j = 0; j < ROW_CHUNKS; j++) ring.store((uint8_t*)a.y.data + y, j, pack8_e4m3(v[j], inverse));
 }
 
-// One row: x += factor * rms(b), rounded to bf16, of which x becomes the floats; `to`: its place in memory.
+// One row: x += factor * rms(b), rounded to bf16 and written to `to`. x then holds the rounded values as floats.
 template <bool IS_STREAMED>
 SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& a, row_block& block, const row_ring& ring,
                               const float (&b)[ROW_CHUNKS][8], const float (&factor)[ROW_CHUNKS][8],
@@ -344,13 +353,13 @@ SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& a, row_block& block
     }
 }
 
-// The counter, where a table has a row per step: it need not be waited for otherwise.
+// The counter, if a table has a row per step. Otherwise nothing waits for it.
 SUMI_DEVICE int32_t counter_of(uint64_t counter, int32_t strides)
 {
     return strides != 0 ? *(const int32_t*)counter : 0;
 }
 
-// y = norm(x) * factor + shift, factor = w * scale. bf16 rows of a multiple of 8 columns.
+// y = norm(x) * factor + shift, with factor = w * scale. For bf16 rows of a multiple of 8 columns.
 template <int OPERANDS> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_args& a)
 {
     extern __shared__ uint4 memory[];
@@ -389,10 +398,10 @@ template <int OPERANDS> SUMI_DEVICE void norm_modulate(const sumi_norm_modulate_
     }
 }
 
-// norm_gate_add and the norm_modulate behind it that reads what it wrote: x and b are read once, x and y written. The
-// same functions on the same rounded x, so the bits of the two kernels. x goes out of L2 first: the product behind
-// reads y, and x is wanted again only after two or three products. No released model has a shift here: it is read anew for
-// every row, where 24 registers of zeros would cost a block per multiprocessor.
+// norm_gate_add followed by the norm_modulate that reads its result: x and b are read once, x and y are written. It
+// calls the same functions on the same rounded x, so the bits are those of the two kernels. L2 evicts x first: the next
+// product reads y, and x is read again only after two or three products. No released model has a shift here. So the
+// shift is read again for every row: keeping 24 registers of zeros would cost a block per multiprocessor.
 template <int OPERANDS> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
 {
     extern __shared__ uint4 memory[];
@@ -444,8 +453,8 @@ template <int OPERANDS> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
     }
 }
 
-// A row as rotated int8 by a block of SUMI_ROWS_THREADS, from eight columns at a time: load(c, v), zeros beyond the end.
-// What lies beyond CHUNKS of them for a thread is loaded and rotated twice.
+// Writes a row as rotated int8, by a block of SUMI_ROWS_THREADS, from eight columns at a time: load(c, v) returns
+// columns c .. c + 7, with zeros past the end. Columns past CHUNKS chunks per thread are loaded and rotated twice.
 template <class LOAD>
 SUMI_DEVICE void quantize_rotated(row_block& group, int cols, uint8_t* to, float* scales, int64_t row, const LOAD& load)
 {
@@ -458,7 +467,7 @@ SUMI_DEVICE void quantize_rotated(row_block& group, int cols, uint8_t* to, float
         rotation.rotate(v);
     };
 #pragma unroll
-    for (int j = 0; j < CHUNKS; j++) { // a block of the rotation is a warp's
+    for (int j = 0; j < CHUNKS; j++) { // a warp's chunks are one block of the rotation
 #pragma unroll
         for (int i = 0; i < 8; i++) kept[j][i] = 0.0f;
         if (c0 + j * step < pitch) rotated(c0 + j * step, kept[j]);
@@ -483,8 +492,8 @@ SUMI_DEVICE void quantize_rotated(row_block& group, int cols, uint8_t* to, float
     }
 }
 
-// The same for any width and element: a block a row, which it reads two to four times (all but the first from L1 or
-// L2).
+// The same for any width and element type: a block per row, which reads the row two to four times (all but the first
+// time from L1 or L2).
 template <int OPERANDS> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modulate_args& a)
 {
     __shared__ __align__(16) float partial[2 * ROW_WARPS];
@@ -530,6 +539,7 @@ template <int OPERANDS> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modul
     }
 }
 
-// Block SUMI_ROW_THREADS_OF(cols), shared memory SUMI_ROW_SHARED_BYTES. LIMIT: of threads, for the sake of registers.
+// Block SUMI_ROW_THREADS_OF(cols), dynamic shared memory SUMI_ROW_SHARED_BYTES, any grid. LIMIT: the launch bound in
+// threads, which sets the registers per thread.
 #define SUMI_ROW_KERNEL(NAME, LIMIT, BLOCKS, ARGS, CALL)                                                               \
     extern "C" __global__ void __launch_bounds__(LIMIT, BLOCKS) NAME(const __grid_constant__ ARGS args) { CALL; }

@@ -1,53 +1,54 @@
-// What the launchers of rows.cu, rows_fp8.cu and rows_int8.cu pass: plain structs by value, addresses as 64-bit integers. Kernels take
-// blocks of SUMI_ROWS_THREADS without dynamic shared memory, those of norms with rows in registers (sumi_norm_*_rows)
-// what SUMI_ROW_THREADS_OF says, and any number of blocks: the grid is only how the rows are shared out, never part of
-// the result.
+// Launch contracts of rows.cu, rows_fp8.cu and rows_int8.cu: plain structs by value, addresses as 64-bit device
+// addresses. Blocks have SUMI_ROWS_THREADS threads and no dynamic shared memory. The norm kernels that keep a row in
+// registers (sumi_norm_*_rows) instead have SUMI_ROW_THREADS_OF(cols) threads and SUMI_ROW_SHARED_BYTES of dynamic
+// shared memory. The grid may have any number of blocks, unless a struct says otherwise: it only distributes the rows
+// and never changes the result. All kernels are bound by bytes, or by latency where rows are few.
 #ifndef SUMI_KERNELS_ROWS_H
 #define SUMI_KERNELS_ROWS_H
 #include "step.h"
 #include <stdint.h>
 
 #define SUMI_ROWS_THREADS 256
-#define SUMI_ROWS_BATCH 64            // entries of a host list that one launch takes by value
-#define SUMI_ROPE_BATCH 64            // rotary pairs per launch
-#define SUMI_QK_AHEAD 4               // heads of a turn of qk_norm_rope
-#define SUMI_ROW_MOST_COLS 8192       // of the norm kernels that keep a row in registers
-#define SUMI_NORM_PAIR_MOST_COLS 4096 // of those that keep two
+#define SUMI_ROWS_BATCH 64            // entries of a list in host memory that one launch takes by value
+#define SUMI_ROPE_BATCH 64            // rotary pairs of one launch
+#define SUMI_QK_AHEAD 4               // heads that a group of lanes of qk_norm_rope processes at a time
+#define SUMI_ROW_MOST_COLS 8192       // largest width of the norm kernels that keep one row in registers
+#define SUMI_NORM_PAIR_MOST_COLS 4096 // largest width of those that keep two rows
 
-// Of the norm kernels that keep a row in registers, see rows.cuh: a thread has so many chunks of 8 columns, and so many
-// rows of a block are on their way.
+// The norm kernels that keep a row in registers (rows.cuh): chunks of 8 columns per thread, and rows of a block that
+// are in the ring buffer (in flight or being read).
 #define SUMI_ROW_CHUNKS 3
 #define SUMI_ROW_STAGES 2
 #define SUMI_ROW_THREADS_OF(cols) (((cols) + 8 * 32 * SUMI_ROW_CHUNKS - 1) / (8 * 32 * SUMI_ROW_CHUNKS) * 32)
 #define SUMI_ROW_SHARED_BYTES(threads, matrices) (SUMI_ROW_STAGES * (matrices)*SUMI_ROW_CHUNKS * (threads)*16)
-// Threads that the registers of a multiprocessor are for, and so the blocks that it is given: 16 warps of 128 registers,
-// and 20 of 96.
+// The number of threads per multiprocessor for which registers are allotted, and so also for its number of resident
+// blocks: 16 warps with 128 registers per thread, or 20 warps with 96.
 #define SUMI_NORM_LIMIT 512
-#define SUMI_NORM_FP8_LIMIT 640 // of sumi_norm_modulate_fp8_rows
-// Columns of a row of rotated int8: whole blocks of the rotation.
+#define SUMI_NORM_FP8_LIMIT 640 // for sumi_norm_modulate_fp8_rows
+// Columns of a row of rotated int8: whole blocks of 256 columns (rotate.cuh).
 #define SUMI_ROTATED_COLS(cols) (((cols) + 255) / 256 * 256)
 
-// A matrix of bf16 or float, rows tightly packed.
+// A matrix of bf16 or float whose rows are adjacent.
 typedef struct sumi_rows_matrix {
     uint64_t data;
     int32_t is_float, reserved;
 } sumi_rows_matrix;
 
-// Elementwise kernels give 2^lanes_log2 threads to a row; is_vector: 8 columns per thread and turn (all matrices bf16,
-// widths multiples of 8), else 1.
+// Elementwise kernels use 2^lanes_log2 threads per row. is_vector 1: each thread processes 8 columns at a time (all
+// matrices are bf16, widths are multiples of 8); 0: one column at a time.
 typedef struct sumi_embed_rows_args {
-    uint64_t ids, table, bias; // bias: floats, 0: none
+    uint64_t ids, table, bias; // bias: floats; 0: none
     sumi_rows_matrix y;
-    // piece_rows not 0: table is a list of the addresses of pieces of so many rows
+    // piece_rows > 0: `table` is a list of device addresses, one for each piece of so many rows of the table
     int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector;
     float scale;
-    // sumi_embed_rows_stored: the type of the table's rows (kernels/stored.h), whose pitch is in bytes; of fp8 files the
-    // factor of its elements
+    // Of sumi_embed_rows_stored: the type of the table's rows (kernels/stored.h), whose pitch is in bytes; type_scale:
+    // for fp8 files, the factor of the elements.
     int32_t type;
     float type_scale;
     int32_t reserved;
 } sumi_embed_rows_args;
-typedef struct sumi_fill_rows_args { // grid y: spans
+typedef struct sumi_fill_rows_args { // grid y: spans of rows
     uint64_t row;
     sumi_rows_matrix y;
     int32_t cols, span_count, lanes_log2, is_vector;
@@ -56,21 +57,22 @@ typedef struct sumi_fill_rows_args { // grid y: spans
 typedef struct sumi_copy_bytes_args {
     uint64_t x, y, bytes;
 } sumi_copy_bytes_args;
-typedef struct sumi_mean_rows_args { // grid y: spans; the first one's mean is row y_row
+typedef struct sumi_mean_rows_args { // grid y: spans of rows; the mean of the first span is row y_row of y
     sumi_rows_matrix x, y;
     int32_t cols, span_count, y_row, reserved;
     int32_t begin[SUMI_ROWS_BATCH], count[SUMI_ROWS_BATCH];
 } sumi_mean_rows_args;
-// elements [begin, end); also converts (activation none)
+// Elements [begin, end) of both matrices. With activation 0 (none) it converts between bf16 and float.
 typedef struct sumi_activate_args {
     sumi_rows_matrix x, y;
     int64_t begin, end;
     int32_t activation, is_vector;
 } sumi_activate_args;
-// y[y_row + r][column + i b + k] += gate * scale * sum over j < c of w[i, j] * x[r c + j][k] for i < a, k < b and r in
-// [row_begin, row_end). x [.., b]; y [.., ldy]; w [a][c] floats. half not 0: y's columns are in eights, the first and the
-// second `half` of them in turn, as FORM_GATED says.
-// "sumi_kronecker_add": x and y are bf16; b, ldy, column and half are multiples of 8. "_any": everything else.
+// y[y_row + r][column + i b + k] += gate * scale * sum over j < c of w[i, j] * x[r c + j][k]   for i < a, k < b and r
+// in [row_begin, row_end). x [..][b], y [..][ldy], w [a][c] floats. half > 0: the columns of y are interleaved in
+// groups of eight, from the first and the second `half` columns alternately, as in a product with a weight of
+// FORM_GATED. sumi_kronecker_add: x and y are bf16; b, ldy, column and half are multiples of 8. sumi_kronecker_add_any:
+// all other cases.
 typedef struct sumi_kronecker_add_args {
     sumi_rows_matrix x, y;
     uint64_t w, counter;
@@ -84,8 +86,8 @@ typedef struct sumi_gated_args {
     int32_t cols, row_begin, row_end, activation, lanes_log2, is_vector, is_interleaved, reserved;
 } sumi_gated_args;
 
-// y[y_row + r] = norm(x[x_row + r]) * (w or w + 1) * scale + shift for r in [row_begin, row_end). w: floats, 0: none.
-// y_scales: of e4m3 and int8 output, by row of y.
+// y[y_row + r] = norm(x[x_row + r]) * (w or w + 1) * scale + shift   for r in [row_begin, row_end). w: floats; 0: none.
+// y_scales: one float per row of y, for e4m3 and int8 output.
 typedef struct sumi_norm_modulate_args {
     sumi_rows_matrix x, y;
     uint64_t y_scales, w, counter;
@@ -103,15 +105,14 @@ typedef struct sumi_norm_gate_add_args {
     float eps;
 } sumi_norm_gate_add_args;
 
-// The first, then the second on the rows that the first wrote: norm's row range and x are those of add.
+// First `add`, then `norm` on the rows that `add` wrote: norm's row range and x are those of add.
 typedef struct sumi_norm_pair_args {
     sumi_norm_gate_add_args add;
     sumi_norm_modulate_args norm;
 } sumi_norm_pair_args;
 
-// Heads [0, q_heads) of a row take q_w, the next kv_heads k_w; 0: no norm. rope: floats [rows][dim], (cos, sin) per
-// pair; 0: no rotation.
-// A row takes 2^heads_log2 groups of lanes at a time.
+// Heads [0, q_heads) of a row are normed with q_w, the next kv_heads heads with k_w; 0: no norm. rope: floats
+// [rows][dim], (cos, sin) per pair; 0: no rotation. 2^heads_log2 groups of lanes process a row.
 typedef struct sumi_qk_norm_rope_args {
     sumi_rows_matrix x;
     uint64_t q_w, k_w, rope;
@@ -134,8 +135,8 @@ typedef struct sumi_time_embed_args {
     int32_t width, row_begin, row_end, cos_first;
     float scale, log_period;
 } sumi_time_embed_args;
-// y[r, c] = x[x_row + r, c], as bit c / part_cols of adds_one (1 + v) and of squashes (tanh v) says; per_step: from row
-// x_row + *counter + r on. y may be x.
+// y[r, c] = f(x[x_row + r, c]). Bit c / part_cols of `adds_one` and of `squashes` selects f: 1 + v, or tanh(v), or v.
+// per_step 1: the row read is x_row + *counter + r. y may be x.
 typedef struct sumi_finish_modulation_args {
     sumi_rows_matrix x, y;
     uint64_t counter;
@@ -143,17 +144,21 @@ typedef struct sumi_finish_modulation_args {
     uint32_t adds_one, squashes;
 } sumi_finish_modulation_args;
 
-// rows_fp8.cu, "sumi_quantize_rows": y[r][0 .. cols) = e4m3(x[r][0 .. cols) / scales[r]), scales[r] = amax / 448. x:
-// bf16, ldx elements from row to row; y: tightly packed. Any alignment; fast when cols and ldx are multiples of 8 (x
-// 16, y 8 bytes aligned). Grid: any, a block a row is best up to a few per multiprocessor.
-// rows_int8.cu: the same to rotated int8, amax / 127 after the rotation; y [rows][SUMI_ROTATED_COLS(cols)]. x 16-byte
-// aligned, cols and ldx multiples of 8; balance not 0: x[r][c] * balance[c], floats, 16-byte aligned. "sumi_rotate_rows_3" and "_5", by the chunks of a thread, take up to 12 warps;
-// "_any" everything else, in blocks of SUMI_ROWS_THREADS.
+// sumi_quantize_rows (rows_fp8.cu): y[r][0 .. cols) = e4m3(x[r][0 .. cols) / scales[r]), scales[r] = (largest |x[r]|) /
+// 448. x: bf16, ldx elements from row to row; rows of y are adjacent. Any alignment; fast if cols and ldx are multiples
+// of 8, x is 16-byte aligned and y 8-byte aligned. Grid: any; one block per row is best, up to a few blocks per
+// multiprocessor.
+//
+// sumi_rotate_rows_3, _5 and _any (rows_int8.cu): the same to rotated int8: scales[r] = (largest |R x[r]|) / 127, y
+// [rows][SUMI_ROTATED_COLS(cols)]. x is 16-byte aligned, cols and ldx are multiples of 8. balance: float [cols],
+// 16-byte aligned, by which x is multiplied first; 0: none. _3 and _5, by the chunks of 8 columns per thread, have
+// SUMI_ROTATE_THREADS(cols, chunks) threads, up to SUMI_ROTATE_MOST_THREADS (12 warps). _any has SUMI_ROWS_THREADS and
+// takes all other widths.
 #define SUMI_ROTATE_THREADS(cols, chunks) (((cols) + 256 * (chunks)-1) / (256 * (chunks)) * 32)
 #define SUMI_ROTATE_MOST_THREADS 384
-#define SUMI_ROTATE_LIMIT 640 // as SUMI_NORM_FP8_LIMIT
+#define SUMI_ROTATE_LIMIT 640 // see SUMI_NORM_FP8_LIMIT
 typedef struct sumi_quantize_rows_args {
-    uint64_t x, y, scales, balance; // balance: of int8
+    uint64_t x, y, scales, balance; // balance: int8 only
     int64_t ldx;
     int32_t rows, cols;
 } sumi_quantize_rows_args;

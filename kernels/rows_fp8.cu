@@ -1,6 +1,6 @@
-// Rows to e4m3 with one float scale per row, amax / 448, in the pass that makes them (norm_modulate) or in one of their
-// own (quantize_rows). Built for compute_89: cvt to e4m3 does not exist before. Row-wise scales: activations of
-// diffusion transformers have outlier rows and columns.
+// Rows to e4m3 with one float scale per row, (largest magnitude) / 448, either in the kernel that computes them
+// (norm_modulate) or in a separate one (quantize_rows). Built for compute_89: older devices cannot convert to e4m3.
+// Scales are per row because activations of diffusion transformers have outlier rows and columns. Launches: rows.h.
 #define SUMI_ROWS_FP8
 #include "rows.cuh"
 
@@ -13,9 +13,9 @@ SUMI_ROW_KERNEL(sumi_norm_pair_fp8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args
 
 // y[r] = e4m3(x[r] / scales[r])
 //   x  [rows][ldx] bf16   y  [rows][cols] e4m3   scales  [rows] float
-//   block 256, a row per block and turn, any grid
-// Up to 10240 columns (the transformers' widest rows) stay in registers between the maximum and the conversion; what
-// lies beyond is read a second time.
+//   block 256, any grid; a block processes one row at a time
+// Bound by bytes. Up to 10240 columns (the widest rows of the transformers) stay in registers between the maximum and
+// the conversion. Columns past these are read a second time.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
     sumi_quantize_rows(const __grid_constant__ sumi_quantize_rows_args a)
 {
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
             for (int i = 0; i < 8; i++) most = fmaxf(most, fabsf(v[i]));
         };
 #pragma unroll
-        for (int j = 0; j < CHUNKS; j++) look(raw[j]); // zeros beyond the end
+        for (int j = 0; j < CHUNKS; j++) look(raw[j]); // chunks past the end are zeros
         for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS)
             look(((const uint4*)x)[c]);
         for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)

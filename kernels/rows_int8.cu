@@ -1,5 +1,5 @@
-// Rows to rotated int8 with one float scale per row (rotate.cuh), in the pass that makes them (norm_modulate) or in one of
-// their own (rotate_rows).
+// Rows to rotated int8 with one float scale per row (rotate.cuh), either in the kernel that computes them
+// (norm_modulate) or in a separate one (rotate_rows). Launches: rows.h.
 #include "rows.cuh"
 
 // y = int8(R (norm(x) * w * scale + shift)), see norm_modulate in rows.cu.
@@ -9,7 +9,7 @@ SUMI_ROW_KERNEL(sumi_norm_modulate_int8_any, SUMI_ROWS_THREADS, 4, sumi_norm_mod
                 norm_modulate_any<SUMI_OPERANDS_INT8>(args))
 SUMI_ROW_KERNEL(sumi_norm_pair_int8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_INT8>(args))
 
-// v = eight columns of balance times them.
+// v[i] *= balance[i], for eight columns.
 SUMI_DEVICE void multiply8(const float* balance, float (&v)[8])
 {
     float factor[8];
@@ -18,12 +18,13 @@ SUMI_DEVICE void multiply8(const float* balance, float (&v)[8])
     for (int i = 0; i < 8; i++) v[i] *= factor[i];
 }
 
-// y[r] = int8(R (x[r] * balance) / scales[r])   balance [cols] float or none
-//   x  [rows][ldx] bf16, ldx and cols multiples of 8, 16-byte aligned   y  [rows][SUMI_ROTATED_COLS(cols)] int8   scales  [rows] float
-//   block SUMI_ROTATE_THREADS, a row per block and turn, any grid; from the last row to the first, see rows.cuh
-// Read once: a row stays in registers, and the next one is on its way as soon as its place is free, behind the rotation.
-// (With the loads of a thread's chunks behind one another a product of 4224 x 10240 took 80 us more, where the bytes take
-// 30.)
+// y[r] = int8(R (x[r] * balance) / scales[r])   balance [cols] float, or none
+//   x  [rows][ldx] bf16, ldx and cols multiples of 8, 16-byte aligned
+//   y  [rows][SUMI_ROTATED_COLS(cols)] int8   scales  [rows] float
+//   block SUMI_ROTATE_THREADS, any grid; a block processes one row at a time, from the last row to the first (rows.cuh)
+// Bound by bytes: a row is read once and stays in registers. The loads of the next row are issued after the rotation,
+// as soon as their registers are free. When the loads of a thread's chunks waited for each other, a product of 4224 x
+// 10240 took 80 us more, where the bytes take 30 us.
 template <int CHUNKS> SUMI_DEVICE void rotate_rows(const sumi_quantize_rows_args& a)
 {
     __shared__ __align__(16) float partial[2 * ROW_WARPS];
@@ -72,7 +73,7 @@ template <int CHUNKS> SUMI_DEVICE void rotate_rows(const sumi_quantize_rows_args
 ROTATE_KERNEL(3)
 ROTATE_KERNEL(5)
 
-// The same for rows of any length, which it reads twice.
+// The same for rows of any length, which are read twice.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 3)
     sumi_rotate_rows_any(const __grid_constant__ sumi_quantize_rows_args a)
 {
