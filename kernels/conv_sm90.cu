@@ -31,8 +31,7 @@
 
 // One step of a sum over lanes. It adds each of v[0 .. NV) over the two lanes that differ in bit B, and divides the
 // values between them: the lane with bit B keeps the upper half, the other lane the lower half, in v[0 .. NV / 2).
-// After
-// steps for bits 16, 8, 4, 2 and 1, 31 shuffles instead of 160 have summed 32 values over the warp. Lane l holds sum l.
+// Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane l then holds sum l.
 template <int NV, int B> __device__ __forceinline__ void reduce_step(float* v, int lane)
 {
 #pragma unroll

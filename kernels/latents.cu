@@ -1,8 +1,9 @@
-// Ops on latents (one row per channel plane, NCHW, always float): patches, noise, guidance, solver, preview, the VAE's
-// ends. A latent is a few MB that lie in L2; these kernels are short, and what matters is that they give the bits of
-// the reference: products and sums are rounded one by one (__fmul_rn, __fadd_rn: the compiler may not contract them),
-// as PyTorch's elementwise kernels and the processor backend do.
-//   every kernel: block 256 (SUMI_LATENTS_THREADS), shared memory static; args in latents.h. The grid is any size unless it says otherwise.
+// Ops on latents (one row per channel plane, NCHW, always float): patches, noise, guidance, solver, preview, and both
+// ends of the VAE. A latent is a few MB that stay in L2, and the kernels are short. So speed matters less than bits
+// that equal the reference: products and sums are rounded one by one (__fmul_rn, __fadd_rn: the compiler may not
+// contract them), like in PyTorch's elementwise kernels and the CPU backend.
+//   every kernel: block 256 (SUMI_LATENTS_THREADS), static shared memory; arguments in latents.h. Any grid, unless the
+//   kernel says otherwise.
 #include "common.cuh"
 #include "latents.h"
 
@@ -12,10 +13,15 @@ SUMI_DEVICE int64_t index_stride() { return (int64_t)gridDim.x * SUMI_LATENTS_TH
 SUMI_DEVICE float blend(float a, float x, float b, float y) { return __fadd_rn(__fmul_rn(a, x), __fmul_rn(b, y)); }
 
 // ---- patchify, unpatchify -------------------------------------------------------------------------------------------
-// Token (h, w), feature (2 ph + pw) * channels + c, by channel c * 4 + 2 ph + pw  <->  latent[c][2 h + ph][2 w + pw]. A
-// thread moves the four values of a token and channel.
-// patchify: channels fastest (neighbours write neighbouring features), unpatchify: tokens fastest (neighbours write
-// neighbouring pixels).
+// Token (h, w), feature (2 ph + pw) * channels + c (by_channel: c * 4 + 2 ph + pw)  <->  latent[c][2 h + ph][2 w + pw]
+//
+//   pixels of a token          feature, / channels      by_channel, - 4 c
+//   (ph, pw)   00  01          0   1                    0   1
+//              10  11          2   3                    2   3
+//
+// A thread copies the four values of one token and channel. In patchify neighbouring threads have neighbouring
+// channels, so they write neighbouring features. In unpatchify they have neighbouring tokens, so they write
+// neighbouring pixels.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_patchify(const __grid_constant__ sumi_patch_args a)
 {
@@ -26,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
         const int c = (int)(i % a.channels), t = (int)(i / a.channels);
         const float* pixel = latent + c * plane + (int64_t)(t / columns * 2) * a.width + t % columns * 2;
-        // width and plane are even
+        // two aligned floats at a time: width and plane are even
         const float2 upper = *(const float2*)pixel, lower = *(const float2*)(pixel + a.width);
         const float v[4] = {upper.x, upper.y, lower.x, lower.y};
         const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c * channel_step;
@@ -38,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     }
 }
 
-// latents = sign * rows; sequence i writes latent latent[i].
+// latents = sign * rows. Sequence i writes latent latent[i].
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_unpatchify(const __grid_constant__ sumi_patch_args a)
 {
@@ -63,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 }
 
 // ---- add_noise, solve -----------------------------------------------------------------------------------------------
-// x = sigma * noise + (1 - sigma) * clean
+// x = sigma * noise + (1 - sigma) * clean, for floats [begin, end).
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_add_noise(const __grid_constant__ sumi_add_noise_args a)
 {
@@ -73,7 +79,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     }
 }
 
-// The terms whose factor is not 0: a state that a solver never wrote may hold anything.
+// The sum of the terms whose factor is not 0. The others are not read into the sum: a state that the solver has never
+// written may hold NaN.
 SUMI_DEVICE float combine(const float (&factors)[4], const float (&values)[4])
 {
     float sum = 0.0f;
@@ -89,9 +96,9 @@ SUMI_DEVICE float combine(const float (&factors)[4], const float (&values)[4])
     return sum;
 }
 
-// One row of the solver table (src/sampling/solver.h) on x, y, h: columns cx cy cv ch hx hv hh keeps sigma blend_sigma
-// guidance step. Inpainting, where blend_sigma >= 0: outside the mask x becomes the clean latent at that noise. Every
-// thread reads its values before it writes them.
+// One row of the solver table (src/sampling/solver.h) applied to x, y and h. The row's columns are cx cy cv ch hx hv hh
+// keeps sigma blend_sigma guidance step. Inpainting, where blend_sigma >= 0: outside the mask, x becomes the clean
+// latent with noise of that sigma. Every thread reads its values before it writes them, so the buffers may be the same.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_solve(const __grid_constant__ sumi_solve_args a)
 {
     const int32_t counter = *(const int32_t*)a.counter;
@@ -121,12 +128,13 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_solve(co
 }
 
 // ---- guide ----------------------------------------------------------------------------------------------------------
+// positive + s (positive - negative), element i of two sequences.
 SUMI_DEVICE float guided(const sumi_guide_args& a, int64_t positive, int64_t negative, float s, int64_t i)
 {
     const float p = ((const float*)a.predictions)[positive + i];
     return __fadd_rn(p, __fmul_rn(s, __fsub_rn(p, ((const float*)a.predictions)[negative + i])));
 }
-// Over the block, in the same order every time; every thread gets it.
+// The sum over the block, always added in the same order, returned to every thread. All threads call it.
 SUMI_DEVICE double block_sum_double(double v, double* shared)
 {
 #pragma unroll
@@ -139,7 +147,8 @@ SUMI_DEVICE double block_sum_double(double v, double* shared)
     return sum;
 }
 
-// Squared lengths of the prediction and of the guided one, in SUMI_GUIDE_BLOCKS shares of an item.   grid (SUMI_GUIDE_BLOCKS, items)
+// Squared lengths of the positive and of the guided prediction, as SUMI_GUIDE_BLOCKS partial sums per item.
+//   grid (SUMI_GUIDE_BLOCKS, items)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_guide_sums(const __grid_constant__ sumi_guide_args a)
 {
@@ -163,7 +172,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     }
 }
 
-// v = positive + s (positive - negative); limit > 0: at most limit times as long as positive. No negative, or s = 0: v = positive.   grid (any, items)
+// v = positive + s (positive - negative). limit > 0: v is shortened to at most `limit` times the length of positive. No
+// negative sequence, or s = 0: v = positive.   grid (any, items)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide(const __grid_constant__ sumi_guide_args a)
 {
     __shared__ float shrink;
@@ -189,9 +199,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide(co
                       : ((const float*)a.predictions)[positive + i];
 }
 
-// v = u |positive| / |u| for each token, with u as above: its channels in patch_size x patch_size pixels of every plane.   grid (any, items)
-// A thread owns a token and goes over it twice, channels first, then rows, then columns; neighbours read neighbouring
-// pixels. The sums are in double and in the processor's order. |u| = 0: v = 0.
+// v = u |positive| / |u| for each token, with u = positive + s (positive - negative). A token is patch_size x
+// patch_size pixels of every plane.   grid (any, items) A thread computes one token and reads it twice, in the order
+// channels, rows, columns; neighbouring threads read neighbouring pixels. The sums are in double and in the order of
+// the CPU backend. |u| = 0: v = 0.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_guide_rescale(const __grid_constant__ sumi_guide_args a)
 {
@@ -223,7 +234,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 }
 
 // ---- preview --------------------------------------------------------------------------------------------------------
-// rgb = bias + (x - sigma v) factors   x, v [items * channels][plane]   rgb [items * 3][plane]   grid (any, items)
+// rgb = bias + (x - sigma v) factors
+//   x, v [items * channels][plane]   rgb [items * 3][plane]   factors [channels][3]   grid (any, items)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_preview(const __grid_constant__ sumi_preview_args a)
 {
@@ -246,9 +258,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 }
 
 // ---- posterior, latent_in -------------------------------------------------------------------------------------------
-// latents[c][i] = (mean + exp(logvar / 2) * eps - shift[c]) * scale[c]   moments [plane][2 channels]: mean, logvar   eps, latents [channels][plane] float; eps optional
-// Pixels fastest: neighbours write neighbouring floats; a pixel's moments are a few cache lines that all channels
-// share.
+// latents[c][i] = (mean + exp(logvar / 2) * eps - shift[c]) * scale[c]
+//   moments [plane][2 channels]: mean, logvar, bf16 or float   eps, latents [channels][plane] float; eps optional
+// Neighbouring threads have neighbouring pixels, so they write neighbouring floats. A pixel's moments are a few cache
+// lines, which all its channels share.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_posterior(const __grid_constant__ sumi_posterior_args a)
 {
@@ -266,8 +279,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     }
 }
 
-// picture[r][c] = latents[c][y][x] / scale[c] + shift[c] for rows [begin, end) of a tile   latents [channels][height * width] float of item `counter`
-// A thread makes eight channels of a pixel: neighbours read neighbouring pixels of a plane, and write 16 bytes each.
+// picture[r][c] = latents[c][y][x] / scale[c] + shift[c]   for rows r = [begin, end) of a tile, r = (y, x) in the tile
+//   latents [channels][height * width] float, of item `counter`   picture [pixels][channels] bf16 or float
+// A thread computes eight channels of one pixel. Neighbouring threads read neighbouring pixels of a plane, and each
+// writes 16 bytes.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_latent_in(const __grid_constant__ sumi_latent_in_args a)
 {

@@ -1,35 +1,42 @@
-// What the launchers of latents.cu pass: plain structs by value, addresses as 64-bit integers. Block
-// SUMI_LATENTS_THREADS, no dynamic shared memory.
+// Launch contracts of latents.cu: plain structs by value, addresses as 64-bit device addresses. Block
+// SUMI_LATENTS_THREADS, no dynamic shared memory, any grid unless a struct says otherwise ("any": grid-stride loop).
+// Latents are always float, 4-byte aligned, one row per channel plane: [latents][channels][height * width]. The kernels
+// are short: a latent is a few MB in L2.
 #ifndef SUMI_KERNELS_LATENTS_H
 #define SUMI_KERNELS_LATENTS_H
 #include "step.h"
 #include <stdint.h>
 
 #define SUMI_LATENTS_THREADS 256
-#define SUMI_LATENTS_BATCH 64 // sequences or items per launch: their numbers travel by value
-#define SUMI_GUIDE_BLOCKS 64  // partial sums of an item: part of the result, not of the grid
+#define SUMI_LATENTS_BATCH 64 // sequences or items per launch, whose numbers are passed by value
+// partial sums of an item: fixed, because it determines the order of the sums and so the result
+#define SUMI_GUIDE_BLOCKS 64
+// The largest number of latent channels of a preview.
 #define SUMI_PREVIEW_CHANNELS 256
-#define SUMI_STATISTICS_CHANNELS 256 // of latents that a VAE takes and gives
+#define SUMI_STATISTICS_CHANNELS 256 // the largest number of latent channels of a VAE
 
-// grid (any, sequences of this launch). rows: [..][4 channels] bf16 or float; latents float [..][height * width];
-// sequence i: plane latent[i] * channels, tokens from row row_begin[i]
+// Grid (any, sequences of this launch). rows: the token matrix [..][4 channels], bf16 or float. latents: float
+// [..][height * width], 8-byte aligned; height and width are even. Sequence i: its latent begins at plane latent[i] *
+// channels, and its tokens begin at row row_begin[i] of `rows`.
 typedef struct sumi_patch_args {
     uint64_t latents, rows;
     int32_t rows_are_float, height, width, channels;
     float sign;
-    int32_t by_channel; // feature c * 4 + 2 ph + pw instead of (2 ph + pw) * channels + c
+    int32_t by_channel; // 1: feature c * 4 + 2 ph + pw; 0: feature (2 ph + pw) * channels + c
     int32_t latent[SUMI_LATENTS_BATCH], row_begin[SUMI_LATENTS_BATCH];
 } sumi_patch_args;
 
-// floats [begin, end)
+// floats [begin, end) of all three
 typedef struct sumi_add_noise_args {
     uint64_t noise, clean, x, counter;
     sumi_step sigma;
     int64_t begin, end;
 } sumi_add_noise_args;
 
-// grid (any, items of this launch); sequences of `predictions` are `count` floats each. sums
-// [items][SUMI_GUIDE_BLOCKS][2] double: scratch, by the item's number. plane, width, patch_size: of sumi_guide_rescale
+// Grid (any, items of this launch); sumi_guide_sums: grid (SUMI_GUIDE_BLOCKS, items of this launch). `predictions` has
+// `count` floats per sequence. positive[k], negative[k]: sequences of item first_item + k; negative -1: no guidance.
+// sums: scratch memory, double [items][SUMI_GUIDE_BLOCKS][2], indexed by the item's number. plane, width, patch_size:
+// for sumi_guide_rescale only. limit: see sumi_guide.
 typedef struct sumi_guide_args {
     uint64_t predictions, v, sums, counter;
     sumi_step scale;
@@ -39,14 +46,15 @@ typedef struct sumi_guide_args {
     int32_t positive[SUMI_LATENTS_BATCH], negative[SUMI_LATENTS_BATCH], reserved;
 } sumi_guide_args;
 
-// grid (any, any): y walks over channel planes [begin, end) of `plane` floats. y, h, mask: 0 when the solver has none
+// Grid (any, any): grid y covers channel planes [begin, end) of `plane` floats each. y, h and mask are 0 if the solver
+// has none.
 typedef struct sumi_solve_args {
     uint64_t x, y, h, v, noise, clean, mask, out, counter;
     sumi_step row;
     int32_t plane, channels, begin, end;
 } sumi_solve_args;
 
-// grid (any, items): factors [channels][3]
+// Grid (any, items of this launch). factors [channels][3].
 typedef struct sumi_preview_args {
     uint64_t x, v, rgb, counter;
     sumi_step sigma;
@@ -54,17 +62,19 @@ typedef struct sumi_preview_args {
     float bias[3], factors[3 * SUMI_PREVIEW_CHANNELS];
 } sumi_preview_args;
 
+// For each channel of a latent: scale and shift between the VAE's latents and the denoiser's.
 typedef struct sumi_channel_statistics {
     float scale[SUMI_STATISTICS_CHANNELS], shift[SUMI_STATISTICS_CHANNELS];
 } sumi_channel_statistics;
 
+// Grid (any).
 typedef struct sumi_posterior_args {
     uint64_t moments, eps, latents;
     int32_t moments_are_float, plane, channels, reserved;
     sumi_channel_statistics statistics;
 } sumi_posterior_args;
 
-// grid (any): picture rows [begin, end) of a tile
+// Grid (any): rows (pixels) [begin, end) of a tile. per_item 1: the latent is that of item `counter`.
 typedef struct sumi_latent_in_args {
     uint64_t latents, picture, counter;
     int32_t picture_is_float, channels, height, width, y, x, tile_width, begin, end, per_item;

@@ -1,5 +1,5 @@
-// The ends of the picture path: 8-bit pixels in and out, seams of tiles, tiles into the picture. All bound by bytes;
-// sizes and grids in pictures.h.
+// Both ends of an image's path through the device: 8-bit pixels in and out, blending of neighbouring tiles, and copies
+// of tiles into the image. All kernels are bound by bytes. Sizes and grids: pictures.h.
 #include "common.cuh"
 #include "pictures.h"
 
@@ -19,8 +19,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     }
 }
 
-// y = (byte / 255 - mean) / deviation, the columns (channel, frame, y, x); a thread writes a pixel's value into every
-// frame.
+// y = (byte / 255 - mean) / deviation. The columns of y are (channel, frame, y, x). A thread writes its value into
+// every frame.
 extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     sumi_patches_in(const __grid_constant__ sumi_patches_in_args a)
 {
@@ -42,14 +42,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     }
 }
 
+// The byte of a value in [-1, 1]. Adds 1 to `bad` if v is not finite.
 SUMI_DEVICE uint32_t to_byte(float v, int& bad)
 {
     bad += !isfinite(v);
     return (uint32_t)__float2int_rn(__saturatef(v * 0.5f + 0.5f) * 255.0f); // NaN becomes 0
 }
 
-// x where the opacity is 255, b + opacity / 255 (x - b) else, b = byte / 127.5 - 1. In bfloat16 b is so near that
-// sumi_pixels_out finds the byte again: its error is at most 1/512, a quarter of a step.
+// x where the opacity is 255, otherwise b + opacity / 255 (x - b), with b = byte / 127.5 - 1. In bf16, b is close
+// enough that sumi_pixels_out returns the same byte: the error of b is at most 1/512, a quarter of a byte's step.
 extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     sumi_composite(const __grid_constant__ sumi_composite_args a)
 {
@@ -68,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     }
 }
 
-// byte = round(clamp(x / 2 + 1 / 2) * 255). The count is an integer: the order in which the blocks add to it does not
+// byte = round(clamp(x / 2 + 1 / 2) * 255). The count is an integer, so the order in which blocks add to it does not
 // matter.
 extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     sumi_pixels_out(const __grid_constant__ sumi_pixels_out_args a)
@@ -93,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     if (a.not_finite && bad > 0) atomicAdd((int32_t*)a.not_finite, bad);
 }
 
-// The same numbers as those the host makes of bytes and bf16 when it reads them.
+// The values equal those that the CPU computes from bytes and bf16 when a host program fetches the image.
 extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     sumi_pixels_to(const __grid_constant__ sumi_pixels_to_args a)
 {
@@ -113,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     else row[3 * x] = (uint8_t)r, row[3 * x + 1] = (uint8_t)g, row[3 * x + 2] = (uint8_t)b;
 }
 
+// The copy of sumi_tile_place, with elements of 16, 4 or 2 bytes.
 template <class Element> SUMI_DEVICE void place(const sumi_tile_place_args& a)
 {
     const Element* tile = (const Element*)a.tile;
@@ -133,9 +135,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     else place<uint16_t>(a);
 }
 
-// b[i] = a[the neighbour's last `count` ones][i] (1 - i / count) + b[i] (i / count): rows with the tile above first,
-// then columns with the tile to the left.
-// Each value depends on itself and the neighbours only, so both happen in one pass, rounded once.
+// b[i] = a[i of the neighbouring tile's last `count`] (1 - i / count) + b[i] (i / count): first the rows with the tile
+// above, then the columns with the tile to the left. A value depends on itself and the neighbouring tiles only, so both
+// are computed in one pass. It is rounded once.
 template <class Element> SUMI_DEVICE void blend(const sumi_tile_blend_args& a)
 {
     Element* tile = (Element*)a.tile;

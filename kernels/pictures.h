@@ -1,62 +1,68 @@
-// Launch contracts of pictures.cu: tiles and 8-bit pixels. All kernels: block 256, grid as said, grid-stride loops.
+// Launch contracts of pictures.cu: tiles of images and 8-bit pixels. All kernels: block 256, grid as stated,
+// grid-stride loops, no dynamic shared memory, bound by bytes. Images are NHWC, their pixels are rows of 3 values.
+// Alignment is that of an element unless stated.
 #ifndef SUMI_KERNELS_PICTURES_H
 #define SUMI_KERNELS_PICTURES_H
 #include <stdint.h>
 
 enum { SUMI_PICTURES_THREADS = 256, SUMI_PICTURES_VALUES = 8 }; // values per thread
 
-// sumi_pixels_in: bytes [.. picture_width][3] -> bf16 [rows][3]; rows [row_begin, row_end) of the tile. Grid ceil(rows
-// * 3 / 256)
+// sumi_pixels_in: bytes [..][picture_width][3] -> bf16 [rows][3], for rows (pixels) [row_begin, row_end) of a tile of
+// `width` columns that begins at pixel (top, left) of the image. Grid ceil(rows * 3 / 256).
 typedef struct sumi_pixels_in_args {
     uint64_t bytes, y, counter;
-    int64_t item_rows; // with per_item: pixels before item `counter`
+    // per_item 1: the image of item `counter` begins counter * item_rows pixels after the first image
+    int64_t item_rows;
     int32_t width, top, left, picture_width, row_begin, row_end, per_item, reserved;
 } sumi_pixels_in_args;
 
-// sumi_patches_in: bytes [.. width][3] -> bf16 [rows][3 * frames * patch^2]; rows [row_begin, row_end), row (i * cell +
-// y) * cell + x is patch (y, x) of cell cells[i]. A number that no cell has makes rows of NaN. Grid ceil(rows * 3 *
-// patch^2 / 256)
+// sumi_patches_in: bytes [..][width][3] -> bf16 [rows][3 * frames * patch^2], for rows [row_begin, row_end). A cell is
+// a square of `cell` x `cell` patches. Row (i * cell + y) * cell + x is patch (y, x) of cell cells[i]. A cell number
+// outside [0, cell_count) gives rows of NaN. Grid ceil(rows * 3 * patch^2 / 256).
 typedef struct sumi_patches_in_args {
     uint64_t bytes, cells, y;
     int32_t width, patch, cell, frames, cells_across, cell_count, row_begin, row_end;
     float mean[3], deviation[3];
 } sumi_patches_in_args;
 
-// sumi_composite: pixels [row_begin, row_end) of pictures bf16 [n * rows][3] over one of bytes [rows][3], by its opacity,
-// bytes [rows]. Grid ceil(pixels / 256)
+// sumi_composite: pixels [row_begin, row_end) of `pictures`, bf16 [n * rows][3], are drawn over `beneath`, bytes
+// [rows][3], with `opacity`, bytes [rows]. Grid ceil(pixels / 256).
 typedef struct sumi_composite_args {
     uint64_t pictures, beneath, opacity;
     int32_t rows, row_begin, row_end, reserved;
 } sumi_composite_args;
 
-// sumi_pixels_out: bf16 -> bytes, values [begin, end) of both; adds how many values are not finite to *not_finite (0:
-// none). Grid ceil(values / 2048)
+// sumi_pixels_out: bf16 -> bytes, values [begin, end) of both. Adds the number of values that are not finite to
+// *not_finite, an int32 (address 0: not counted). x is 16-byte and bytes 8-byte aligned. Grid ceil(values / 2048).
 typedef struct sumi_pixels_out_args {
     uint64_t x, bytes, not_finite;
-    int64_t begin, end; // begin a multiple of 8
+    int64_t begin, end; // begin is a multiple of 8
 } sumi_pixels_out_args;
 
-// sumi_pixels_to: one picture as the host wants it, rows `pitch` bytes apart. Grid (ceil(width / 256), height)
+// sumi_pixels_to: one image in the pixel format of the host program, `pitch` bytes from row to row. Grid (ceil(width /
+// 256), height).
 enum { SUMI_PIXELS_RGBA8, SUMI_PIXELS_RGB8, SUMI_PIXELS_RGB32F, SUMI_PIXELS_BGRA8 };
 typedef struct sumi_pixels_to_args {
-    uint64_t from;      // the picture's first pixel: bytes [height][width][3], of RGB32F bf16
-    uint64_t to, pitch; // of all but RGB8 multiples of 4; the pitch is added modulo 2^64, so that rows may go upwards
+    uint64_t from; // the image's first pixel: bytes [height][width][3]; for RGB32F: bf16
+    // Multiples of 4 for all formats but RGB8. The pitch is added modulo 2^64, so it may be negative (bottom-up rows).
+    uint64_t to, pitch;
     int32_t width, format;
 } sumi_pixels_to_args;
 
-// sumi_tile_place: rows [row_begin, row_end) of the kept part of a tile, `row_elements` each. Elements are 16, 4 or 2
-// bytes (whatever both sides allow), all sizes in elements. Grid ceil(rows * row_elements / 256)
+// sumi_tile_place: copies rows [row_begin, row_end) of the part of a tile that is kept to the image, row_elements per
+// row. An element is 16, 4 or 2 bytes (the widest that both alignments allow); all sizes are in elements. Grid
+// ceil(rows * row_elements / 256).
 typedef struct sumi_tile_place_args {
     uint64_t tile, picture, counter;
-    int64_t item_elements; // of a whole picture, with per_item
-    int64_t picture_first; // of the first kept row
+    int64_t item_elements; // per_item 1: elements of a whole image; the tile goes to the image of item `counter`
+    int64_t picture_first; // where the first kept row goes
     int32_t tile_pitch, picture_pitch, row_elements, row_begin, row_end, per_item, element_bytes, reserved;
 } sumi_tile_place_args;
 
-// sumi_tile_blend: the first above_count rows and left_count columns of a tile, in place. Grid ceil(values / 256),
-// values = channels * (above_count * width + (height - above_count) * left_count)
+// sumi_tile_blend: blends the first above_count rows and left_count columns of a tile with the neighbouring tiles, in
+// place. Grid ceil(values / 256), values = channels * (above_count * width + (height - above_count) * left_count).
 typedef struct sumi_tile_blend_args {
-    uint64_t tile, above, left; // bf16 or float; 0: none
+    uint64_t tile, above, left; // bf16 or float [rows][columns][channels]; above, left: the neighbouring tiles, 0: none
     int32_t height, width, channels, above_height, left_width, above_count, left_count, is_float;
 } sumi_tile_blend_args;
 #endif

@@ -511,7 +511,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 
 // ---- qk_norm_rope ---------------------------------------------------------------------------------------------------
 // For each head of q and k, in place in the qkv matrix: x = rms(x) * w, then rotation by the angles of the row.
-//   x [..][pitch] bf16, pitch = (q_heads + 2 kv_heads) dim   q_w, k_w [dim] float   rope [..][dim] float: (cos, sin) per pair
+//   x [..][pitch] bf16, pitch = (q_heads + 2 kv_heads) dim   q_w, k_w [dim] float
+//   rope [..][dim] float: (cos, sin) per pair
 // A group of LANES lanes holds a head, 8 columns per lane. dim is a multiple of 8 up to 8 LANES (a multiple of 16 for
 // halves):
 //

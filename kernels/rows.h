@@ -2,7 +2,7 @@
 // addresses. Blocks have SUMI_ROWS_THREADS threads and no dynamic shared memory. The norm kernels that keep a row in
 // registers (sumi_norm_*_rows) instead have SUMI_ROW_THREADS_OF(cols) threads and SUMI_ROW_SHARED_BYTES of dynamic
 // shared memory. The grid may have any number of blocks, unless a struct says otherwise: it only distributes the rows
-// and never changes the result. All kernels are bound by bytes, or by latency where rows are few.
+// and never changes the result. All kernels are bound by bytes.
 #ifndef SUMI_KERNELS_ROWS_H
 #define SUMI_KERNELS_ROWS_H
 #include "step.h"
