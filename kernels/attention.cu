@@ -12,13 +12,13 @@
 // are written to shared memory as zeros and never read from global memory: the memory there may hold NaN, and 0 * NaN
 // is NaN.
 //
-// Lanes and fragments (lane l = 4 r + q, r = l >> 2, q = l & 3; the fragments are drawn in portable_sm80.cuh):
+// Lanes and fragments (r = lane >> 2, u = lane & 3; the fragments are drawn in portable_sm80.cuh, where u is q):
 //
-//     S = q k^T     accumulator sums[i][n], 16 queries x 8 keys:      row r       keys 8 n + 2 q, + 1:   e = 0, 1
+//     S = q k^T     accumulator sums[i][n], 16 queries x 8 keys:      row r       keys 8 n + 2 u, + 1:   e = 0, 1
 //                                                                     row r + 8                          e = 2, 3
 //     P = exp2(S)   A fragment p[i][n / 2], 16 queries x 16 keys:     n even      rows r, r + 8:         a0, a1
 //                                                                     n odd       rows r, r + 8:         a2, a3
-//     O = P v       accumulator acc[i][d], 16 queries x 8 channels:   as S, with channels 8 d + 2 q, + 1
+//     O = P v       accumulator acc[i][d], 16 queries x 8 channels:   as S, with channels 8 d + 2 u, + 1
 //
 // The accumulator layout of S is thus the A layout of P, and P never leaves the registers of its lane. One ldmatrix.x4
 // loads these four 8x8 matrices (the lanes 8 i .. 8 i + 7 address matrix i):
@@ -92,10 +92,10 @@ SUMI_DEV void attention(const sumi_attention_args& a)
         }
     };
     const int keys = causal ? min(s_.keys, q0 + ROWS) : s_.keys, last = (keys - 1) / BN;
+    // Copies tile j of K and V into buffer b.
     auto load_keys = [&](int b, int j) {
         copy(sk + b * 2 * TILE, k, j * BN, s_.keys, BN);
         copy(sv + b * 2 * TILE, v, j * BN, s_.keys, BN);
-        // Copies tile j of K and V into buffer b.
         cp_commit();
     };
     u32 qf[MT][QR ? QR : 1][4];

@@ -10,14 +10,14 @@
 //       softmax                   the two halves exchange row maxima; P goes to shared memory
 //       chunks of v -> O += P v   each warp: 16 queries x 32 of the chunk's 64 channels
 //
-// Lane l = 4 r + q (r = l >> 2, q = l & 3) of a warp holds, in the accumulators score[n] (8 keys) and acc[c][n] (8
-// channels), this element e (drawn in portable_sm80.cuh):
+// Lane l (r = l >> 2, u = l & 3) of a warp holds, in the accumulators score[n] (8 keys) and acc[c][n] (8
+// channels), this element e (drawn in portable_sm80.cuh, where u is q):
 //
 //     e             0                1                    2                3
 //     query         row              row                  row + 8          row + 8               row = 16 rows16 + r
 //     column        first            first + 1            first            first + 1
 //
-//     first = 32 half + 8 n + 2 q, for channels + 64 c
+//     first = 32 half + 8 n + 2 u, for channels + 64 c
 //
 // So registers hold only O: 16 floats per thread and chunk of channels, that is 128 for dim 512. Reading q again for
 // every tile of keys is a third of the traffic (from L2), and lets 512 channels fit in the shared memory that 64

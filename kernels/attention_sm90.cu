@@ -29,15 +29,15 @@
 // tiles are distributed over more blocks, one or two groups per block. Dividing the keys of these tiles among blocks is
 // faster for some shapes, but then a result would depend on how an op is cut into slices.
 //
-// Pitfalls. Any C75xx warning of ptxas means that the wgmma are serialised: the build counts as failed. A barrier wait
-// between q k^T and P v of one iteration gives C7520, so the loop waits for both tiles first. In a warpgroup without
-// queries, the four warps must not follow the ring buffer independently: no wgmma keeps them together, and a late warp
-// would miss a phase of a barrier.
+// Pitfalls. Any C75xx warning of ptxas means that the wgmma are serialised: the build counts as failed. With OVERLAP, a
+// barrier wait between q k^T and P v of one iteration gives C7520, so the loop waits for both tiles first. In a
+// warpgroup without queries, the four warps must not follow the ring buffer independently: no wgmma keeps them
+// together, and a late warp would miss a phase of a barrier.
 #include "attention_sm90.cuh"
 
-// The softmax state of a thread's two rows. Lane l = 4 r + q of warp w holds a quarter of the columns of rows 16 w + r
-// (max0, sum0, fix0) and 16 w + r + 8 (max1, sum1, fix1) of the warpgroup's 64 rows; the accumulator is drawn in
-// hopper.cuh. A maximum is the largest score * scale_log2, in all four lanes of the row. A sum covers this lane's
+// The softmax state of a thread's two rows. With r = lane >> 2, a lane of warp w holds a quarter of the columns of rows
+// 16 w + r (max0, sum0, fix0) and 16 w + r + 8 (max1, sum1, fix1) of the warpgroup's 64 rows. The accumulator is drawn
+// in hopper.cuh. A maximum is the largest score * scale_log2, in all four lanes of the row. A sum covers this lane's
 // columns only, until the end. fix: the factor by which the sums and the output are multiplied when `rescale` is set.
 struct softmax_state {
     float max0, max1, sum0, sum1, fix0, fix1;
@@ -106,8 +106,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         a0 = fmaxf(a0, b0);
         a1 = fmaxf(a1, b1);
         // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of the
-        // whole row. So the common case exchanges no values between lanes. The tensor cores wait for the length of this
-        // code.
+        // whole row. So the common case exchanges no values between lanes: the tensor cores wait while this code
+        // runs.
         r.rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(a0, scale, -r.max0), fmaf(a1, scale, -r.max1)) > LIMIT);
         if (!FIRST && !r.rescale) return;
         a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
@@ -115,8 +115,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2));
         a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
         if (FIRST) {
-            // A causal row may see no key of its block's first tile. Then the maximum is made finite, so that exp2(-inf
-            // - max) is 0; -inf - -inf would be NaN.
+            // A causal row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max)
+            // equal 0, where -inf - -inf would be NaN.
             r.max0 = CAUSAL ? fmaxf(a0 * scale, -1e30f) : a0 * scale;
             r.max1 = CAUSAL ? fmaxf(a1 * scale, -1e30f) : a1 * scale;
             r.sum0 = r.sum1 = 0.f;

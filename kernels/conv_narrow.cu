@@ -16,16 +16,17 @@
 // The products of four rows are kept in a ring buffer: while one row is written, the three rows above it are still
 // read, so one barrier per row is enough. The next row of x is loaded before the outputs of this row are written.
 //
-// Fragments (lane 4 r + q; a0 .. b1 and d0 .. d3 are drawn in portable_sm80.cuh). The order of the channels in a sum
-// does not matter, as long as it is the same in x and w. So a lane loads 16 bytes, eight consecutive channels 8 q .. 8
-// q + 7 of a run of 32, and uses them in two mma, straight from memory and without ldmatrix:
+// Fragments (r = lane >> 2, u = lane & 3; a0 .. b1 and d0 .. d3 are drawn in portable_sm80.cuh, where u is q). The
+// order of the channels in a sum does not matter, as long as it is the same in x and w. So a lane loads 16 bytes, that is
+// eight consecutive channels 8 u .. 8 u + 7 of a run of 32, and uses them in two mma, straight from memory and without
+// ldmatrix:
 //
 //      16-byte load        word x                word y                word z                word w
-//      channels of a run   8 q, 8 q + 1          8 q + 2, 8 q + 3      8 q + 4, 8 q + 5      8 q + 6, 8 q + 7
+//      channels of a run   8 u, 8 u + 1          8 u + 2, 8 u + 3      8 u + 4, 8 u + 5      8 u + 6, 8 u + 7
 //      x, pixels r, r + 8  first mma: a0, a1     first: a2, a3         second: a0, a1        second: a2, a3
 //      w, column 8 n + r   first mma: b0         first: b1             second: b0            second: b1
 //
-//      acc[n]: pixel r in d0, d1; pixel r + 8 in d2, d3; columns 8 n + 2 q, 8 n + 2 q + 1 of t * out + o
+//      acc[n]: pixel r in d0, d1; pixel r + 8 in d2, d3; columns 8 n + 2 u, 8 n + 2 u + 1 of t * out + o
 #include "conv.h"
 #include "portable_sm80.cuh"
 

@@ -31,7 +31,7 @@
 
 // One step of a sum over lanes. It adds each of v[0 .. NV) over the two lanes that differ in bit B, and divides the
 // values between them: the lane with bit B keeps the upper half, the other lane the lower half, in v[0 .. NV / 2).
-// Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane l then holds sum l.
+// Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane l then has sum l.
 template <int NV, int B> __device__ __forceinline__ void reduce_step(float* v, int lane)
 {
 #pragma unroll
@@ -127,8 +127,8 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
             mainloop<T>(acc, base, wg, kblocks, stage, phase, [&] {
                 if ((T::EPI & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
             });
-            // v: this lane's sums and sums of squares, in pairs, per group. GC = 4: a lane's columns 2 q, 2 q + 1 of an
-            // 8-column block belong to one of the block's two groups, so v has one pair per block.
+            // v: this lane's sums and sums of squares, in pairs, per group. GC = 4: a lane's two columns of an 8-column
+            // block belong to one of the block's two groups, so v has one pair per block.
             constexpr int NV = GC == 0 ? 1 : GC == 16 ? T::BN / 8 : T::BN / 4;
             float v[NV];
 #pragma unroll
@@ -137,8 +137,9 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                 acc, base, wg, count & 1, count,
                 [&](u32 src, int col) { tma_store_5d(&my, src, n0 + col, pb, x0, pa, ys); },
                 [&](int i, int o, float* x) {
-                    // The 16 rows of a warp in an m64 block are one image row of the patch. The lane 4 r + q has pixels
-                    // r (x[0], x[1]) and r + 8 (x[2], x[3]), columns 8 o + 2 q and 8 o + 2 q + 1 (drawn in hopper.cuh).
+                    // The 16 rows of a warp in an m64 block are one image row of the patch. With r = lane >> 2, a
+                    // lane has pixels r (x[0], x[1]) and r + 8 (x[2], x[3]), and of the 8-column block o the columns
+                    // 2 (lane & 3) and + 1 (drawn in hopper.cuh).
                     if (GC) {
                         const bool in = yw + i * 4 + warp < ar.height;
                         const int px = x0 + (lane >> 2), k = GC == 16 ? o / 2 : o;
@@ -149,7 +150,7 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                 },
                 fetch);
             if (GC) {
-                // Bits 4, 3 and 2 of the lane are r: the sum over the pixels of the row. Bits 1 and 0 are q.
+                // Bits 4, 3 and 2 of the lane number select the pixels of the row, bits 1 and 0 the columns.
                 reduce_step<NV, 16>(v, lane);
                 reduce_step<NV / 2, 8>(v, lane);
                 reduce_step<NV / 4, 4>(v, lane);

@@ -271,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
 SUMI_DEVICE float silu_exact(float v) { return __fdividef(v, 1.0f + __expf(-v)); }
 
 // shared[g] = mean and rstd of group g. Every thread block combines the (at most 64) row blocks itself: meanwhile the
-// other blocks of the multiprocessor load. A separate launch would cost its own wait.
+// other blocks of the multiprocessor load. With a launch of its own the combination would be waited for.
 SUMI_DEVICE void join_blocks(const sumi_group_norm_args& a, float2* shared)
 {
     const int size = a.channels / a.groups;

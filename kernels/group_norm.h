@@ -24,10 +24,10 @@ typedef struct sumi_group_sums_args {
 // SUMI_GROUP_CONV_PIECES. Every row block gets the mean of the whole image, and a share of the squared deviations that
 // is proportional to its rows.
 typedef struct sumi_group_conv_args {
-    uint64_t stats; // float [patches][parities][8][32][2]: sums, sums of squares
-    uint64_t parts; // scratch memory, double [SUMI_GROUP_CONV_PIECES][32][2]
-    uint64_t sums, arrivals;
-    int64_t entries; // patches * parities * 8
+    uint64_t stats;          // float [patches][parities][8][32][2]: sums, sums of squares
+    uint64_t parts;          // scratch memory, double [SUMI_GROUP_CONV_PIECES][32][2]
+    uint64_t sums, arrivals; // arrivals: one uint32, zero before and after the launch
+    int64_t entries;         // patches * parities * 8
     int32_t rows, size, block_rows, block_count;
 } sumi_group_conv_args;
 enum { SUMI_GROUP_CONV_PIECES = 128 };

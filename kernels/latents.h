@@ -67,7 +67,7 @@ typedef struct sumi_channel_statistics {
     float scale[SUMI_STATISTICS_CHANNELS], shift[SUMI_STATISTICS_CHANNELS];
 } sumi_channel_statistics;
 
-// Grid (any).
+// Grid (any). eps: the noise; 0: none, and the latent is the mean.
 typedef struct sumi_posterior_args {
     uint64_t moments, eps, latents;
     int32_t moments_are_float, plane, channels, reserved;
