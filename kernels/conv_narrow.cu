@@ -17,9 +17,9 @@
 // read, so one barrier per row is enough. The next row of x is loaded before the outputs of this row are written.
 //
 // Fragments (r = lane >> 2, u = lane & 3; a0 .. b1 and d0 .. d3 are drawn in portable_sm80.cuh, where u is q). The
-// order of the channels in a sum does not matter, as long as it is the same in x and w. So a lane loads 16 bytes, that is
-// eight consecutive channels 8 u .. 8 u + 7 of a run of 32, and uses them in two mma, straight from memory and without
-// ldmatrix:
+// order of the channels in a sum does not matter, as long as it is the same in x and w. So a lane loads 16 bytes, that
+// is eight consecutive channels 8 u .. 8 u + 7 of a run of 32, and uses them in two mma, straight from memory and
+// without ldmatrix:
 //
 //      16-byte load        word x                word y                word z                word w
 //      channels of a run   8 u, 8 u + 1          8 u + 2, 8 u + 3      8 u + 4, 8 u + 5      8 u + 6, 8 u + 7
