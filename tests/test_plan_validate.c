@@ -13,7 +13,8 @@ typedef struct fixture {
     sumi_delta deltas[3]; // of `adapted`, of `folded` a Kronecker product, of `norm`
     sumi_adapter adapter;
     sumi_adapter_use use;
-    sumi_value input, state, picture, bytes, positions, table, solver, room, upsampled, grown, guest;
+    sumi_value input, state, picture, bytes, positions, table, solver, room, upsampled, grown, guest, background,
+        opacity, other_picture;
 } fixture;
 
 static sumi_weight make_weight(int32_t rows, int32_t cols)
@@ -169,6 +170,7 @@ static void write_pictures(fixture* f)
                                                        .picture_width = 8,
                                                        .kept = {0, 0, 8, 8}});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
+    sumi_plan_composite(plan, f->picture, f->background, f->opacity);
     static const int32_t zero = 0;
     sumi_plan_pixels_out(plan, f->picture, f->bytes,
                          sumi_plan_constant(plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero));
@@ -216,6 +218,9 @@ static bool make_plan(fixture* f)
     f->solver = sumi_plan_bound(plan, "solver", SUMI_ELEMENT_FLOAT, 8, 12);
     f->picture = sumi_plan_bound(plan, "picture", SUMI_ELEMENT_ACTIVATION, 64, 3);
     f->bytes = sumi_plan_bound(plan, "bytes", SUMI_ELEMENT_BYTE, 64, 3);
+    f->other_picture = sumi_plan_bound(plan, "other_picture", SUMI_ELEMENT_ACTIVATION, 64, 3);
+    f->background = sumi_plan_bound(plan, "background", SUMI_ELEMENT_BYTE, 64, 3);
+    f->opacity = sumi_plan_bound(plan, "opacity", SUMI_ELEMENT_BYTE, 64, 1);
     sumi_value rows = write_prepare(f);
     write_steps(f, rows, 0);
     write_steps(f, rows, 4);
@@ -391,6 +396,7 @@ static void break_gate_alone(fixture* f)
 static void break_residual_activation(fixture* f) { op_called(f, "residual")->u.linear.activation = SUMI_ACT_SILU; }
 static void break_activated_rows(fixture* f) { op_of(f, SUMI_OP_ACTIVATE)->u.activate.row = 17; }
 static void break_activated_place(fixture* f) { op_of(f, SUMI_OP_ACTIVATE)->out = op_called(f, "some_rows")->out; }
+static void break_composite_output(fixture* f) { op_of(f, SUMI_OP_COMPOSITE)->out = f->other_picture; }
 static void break_in_place_kind(fixture* f)
 {
     sumi_op* op = op_called(f, "velocity");
@@ -511,6 +517,7 @@ static const struct {
      {"residual", "with an activation is not added to anything"}},
     {"rows that are activated", break_activated_rows, {"adapted", "reads rows 17 to 25, the value has 24"}},
     {"activated rows elsewhere", break_activated_place, {"adapted_rows", "has its output among its inputs"}},
+    {"a composite elsewhere", break_composite_output, {"composite", "has its output among its inputs"}},
     {"an op that may not write in place", break_in_place_kind, {"velocity", "writes over what it reads"}},
     {"a host over its guest", break_guest_in_host, {"value latent_picture", "writes over what it reads"}},
     {"the rule of guidance", break_guidance, {"guide", "guidance has a rule"}},
