@@ -17,12 +17,12 @@
 #include <string.h>
 #include <zlib.h>
 
-#define MOST_KERNELS 4096
+#define MAX_KERNELS 4096
 
 static struct {
     char* name;
     const char* stem;
-} s_kernels[MOST_KERNELS];
+} s_kernels[MAX_KERNELS];
 static int s_kernel_count;
 
 static void give_up(const char* what, const char* which)
@@ -79,7 +79,7 @@ static int write_kernels(FILE* out, const char* stem, int index, const char* ptx
     for (const char* at = ptx; (at = strstr(at, ".entry ")) != NULL;) {
         at += strlen(".entry ");
         size_t length = strcspn(at, "( \t\r\n");
-        if (s_kernel_count == MOST_KERNELS) give_up("too many kernels: raise MOST_KERNELS", stem);
+        if (s_kernel_count == MAX_KERNELS) give_up("too many kernels: raise MAX_KERNELS", stem);
         char* name = strndup(at, length);
         if (name == NULL) give_up("no memory", stem);
         if (strncmp(name, "sumi_", 5) != 0)

@@ -98,7 +98,7 @@ struct sumi_rotation {
 
 // The maximum of `most` and |v[i]|. NaN and infinity propagate: the scale of such a row is NaN or infinite, and so are
 // the products of the row, instead of looking like valid numbers.
-SUMI_DEV float most_of(float most, const float (&v)[8])
+SUMI_DEV float max_of(float most, const float (&v)[8])
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(fabsf(v[i])));

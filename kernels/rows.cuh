@@ -272,7 +272,7 @@ SUMI_DEVICE void store_rotated(row_block& block, const row_ring& ring, int cols,
 #pragma unroll
     for (int j = 0; j < ROW_CHUNKS; j++) {
         rotation.rotate(v[j]);
-        most = most_of(most, v[j]);
+        most = max_of(most, v[j]);
     }
     most = block.max(most);
     const float inverse = 127.0f / fmaxf(most, 1e-30f);
@@ -471,12 +471,12 @@ SUMI_DEVICE void quantize_rotated(row_block& group, int cols, uint8_t* to, float
 #pragma unroll
         for (int i = 0; i < 8; i++) kept[j][i] = 0.0f;
         if (c0 + j * step < pitch) rotated(c0 + j * step, kept[j]);
-        most = most_of(most, kept[j]);
+        most = max_of(most, kept[j]);
     }
     for (int c = c0 + CHUNKS * step; c < pitch; c += step) {
         float v[8];
         rotated(c, v);
-        most = most_of(most, v);
+        most = max_of(most, v);
     }
     most = group.max(most);
     const float inverse = 127.0f / fmaxf(most, 1e-30f);

@@ -51,7 +51,7 @@ template <int CHUNKS> SUMI_DEVICE void rotate_rows(const sumi_quantize_rows_args
             unpack8(raw[j], v[j]);
             if (a.balance != 0 && c0 + j * step < a.cols) multiply8((const float*)a.balance + c0 + j * step, v[j]);
             rotation.rotate(v[j]);
-            most = most_of(most, v[j]);
+            most = max_of(most, v[j]);
         }
         fetch(r - stride);
         most = block.max(most);

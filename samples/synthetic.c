@@ -945,7 +945,7 @@ bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t c
 
 // ---- In memory ------------------------------------------------------------------------------------------------------
 
-#define MOST_BLOCK_BYTES ((uint64_t)64 << 20)
+#define MAX_BLOCK_BYTES ((uint64_t)64 << 20)
 #define SPREAD 0.02f
 
 typedef struct stored {
@@ -988,7 +988,7 @@ static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
 static bool add_source(sources* all, const synthetic_type* type)
 {
-    const uint64_t unit = page_bytes() * (uint64_t)type->block_bytes, bytes = MOST_BLOCK_BYTES / unit * unit;
+    const uint64_t unit = page_bytes() * (uint64_t)type->block_bytes, bytes = MAX_BLOCK_BYTES / unit * unit;
     const int file = memfd_create("sumi-bench", 0);
     unsigned char* memory = file >= 0 && ftruncate(file, (off_t)bytes) == 0
                               ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
@@ -1553,16 +1553,16 @@ static bool write_newbie_configs(const sink* to, const synthetic_config* c)
         && write_flux_vae_config(to, c);
 }
 
-#define MOST_PARTS 4
-#define MOST_FOLDERS 7
+#define MAX_PARTS 4
+#define MAX_FOLDERS 7
 static const struct {
     bool (*write_configs)(const sink* to, const synthetic_config* c);
     bool (*write_tokenizers)(const sink* to, const synthetic_config* c);
-    const char* folders[MOST_FOLDERS]; // ends at the first NULL
+    const char* folders[MAX_FOLDERS]; // ends at the first NULL
     struct {
         const char* file;
         void (*list)(list* l, const synthetic_config* c);
-    } parts[MOST_PARTS]; // ends at the first NULL
+    } parts[MAX_PARTS]; // ends at the first NULL
 } s_families[] = {
     [SYNTHETIC_Z_IMAGE] = {write_z_image_configs,
                            write_tokenizer,
@@ -1608,7 +1608,7 @@ synthetic_files* synthetic_open(const synthetic_config* config)
     bool made = files && add_source(&all, base_type(config))
              && (!config->stored || (add_source(&all, synthetic_type_find("q8_0")) && add_source(&all, config->stored)))
              && write_texts(&to, config);
-    for (size_t i = 0; i < MOST_PARTS && s_families[config->family].parts[i].file && made; i++) {
+    for (size_t i = 0; i < MAX_PARTS && s_families[config->family].parts[i].file && made; i++) {
         list l = {0};
         s_families[config->family].parts[i].list(&l, config);
         if (config->stored && config->stored->block == 1) list_scales(&l);
@@ -1642,14 +1642,14 @@ static bool write_stored(const char* folder, const synthetic_config* config)
 bool synthetic_write(const char* folder, const synthetic_config* config)
 {
     char path[1024];
-    for (size_t i = 0; i < MOST_FOLDERS && s_families[config->family].folders[i]; i++) {
+    for (size_t i = 0; i < MAX_FOLDERS && s_families[config->family].folders[i]; i++) {
         snprintf(path, sizeof path, "%s%s", folder, s_families[config->family].folders[i]);
         if (!system_make_folder(path)) return fail(path);
     }
     if (config->stored) return write_stored(folder, config);
     const sink to = {folder, NULL};
     bool written = write_texts(&to, config);
-    for (uint64_t i = 0; i < MOST_PARTS && s_families[config->family].parts[i].file && written; i++) {
+    for (uint64_t i = 0; i < MAX_PARTS && s_families[config->family].parts[i].file && written; i++) {
         list l = {0};
         s_families[config->family].parts[i].list(&l, config);
         snprintf(path, sizeof path, "%s/%s", folder, s_families[config->family].parts[i].file);

@@ -44,8 +44,8 @@ static inline sumi_weight float_weight(const float* data, int rows, int cols)
     return (sumi_weight){.name = "w",
                          .rows = rows,
                          .cols = cols,
-                         .part_count = 1,
-                         .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
+                         .tensor_count = 1,
+                         .tensors = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
 }
 
 typedef struct bench {
@@ -103,14 +103,14 @@ typedef enum split { SPLIT_NONE, SPLIT_PARTS, SPLIT_RANDOM } split;
 static inline void bench_run(bench* b, split how, int counter)
 {
     if (how == SPLIT_NONE) {
-        sumi_slice all = {0, (int32_t)b->plan.op_count, 0, b->plan.ops[0].part_count, 0.0f};
+        sumi_slice all = {0, (int32_t)b->plan.op_count, 0, b->plan.ops[0].range_count, 0.0f};
         CHECK(b->runner->functions->run(b->runner, &b->plan, &all, counter, &b->error) == SUMI_OK);
         return;
     }
     for (int i = 0; i < (int)b->plan.op_count; i++) {
-        for (int begin = 0; begin < b->plan.ops[i].part_count;) {
+        for (int begin = 0; begin < b->plan.ops[i].range_count;) {
             int count = how == SPLIT_PARTS ? 1 : 1 + random_below(4);
-            int end = begin + count < b->plan.ops[i].part_count ? begin + count : b->plan.ops[i].part_count;
+            int end = begin + count < b->plan.ops[i].range_count ? begin + count : b->plan.ops[i].range_count;
             sumi_slice slice = {i, i + 1, begin, end, 0.0f};
             CHECK(b->runner->functions->run(b->runner, &b->plan, &slice, counter, &b->error) == SUMI_OK);
             begin = end;
@@ -136,7 +136,7 @@ typedef struct scene {
     void* context;
     const void* inputs[MAX_SCENE_VALUES]; // what to write into values[i]; NULL: zeros
     sumi_value values[MAX_SCENE_VALUES];
-    int value_count, part_rows, counter;
+    int value_count, range_rows, counter;
     const double* expect;
     double absolute, relative;
 } scene;
@@ -147,21 +147,21 @@ static inline void scene_once(scene* s, int threads, split how, void** out)
     s_threads = threads;
     bench_begin(&b);
     s->build(&b, s);
-    for (size_t i = 0; i < b.plan.op_count && s->part_rows > 0 && b.plan.error.result == SUMI_OK; i++) {
+    for (size_t i = 0; i < b.plan.op_count && s->range_rows > 0 && b.plan.error.result == SUMI_OK; i++) {
         sumi_op* op = &b.plan.ops[i];
         if (op->kind == SUMI_OP_ATTENTION) {
-            op->u.attention.query_block = s->part_rows;
-            op->part_count = 0;
+            op->u.attention.query_block = s->range_rows;
+            op->range_count = 0;
             for (int32_t k = 0; k < op->u.attention.sequence_count; k++) {
                 const sumi_sequence* q = &op->u.attention.sequences[k];
                 int32_t queries = sumi_sequence_queries(q);
-                op->part_count += op->u.attention.q_heads * ((queries + s->part_rows - 1) / s->part_rows);
+                op->range_count += op->u.attention.q_heads * ((queries + s->range_rows - 1) / s->range_rows);
             }
-            op->rows = op->part_count;
+            op->rows = op->range_count;
         } else if (op->kind != SUMI_OP_GROUP_SUMS && op->kind != SUMI_OP_TILE_BLEND && op->kind != SUMI_OP_POSTERIOR
                    && op->kind != SUMI_OP_PIXELS_OUT) {
-            op->part_rows = s->part_rows;
-            op->part_count = (op->rows + s->part_rows - 1) / s->part_rows;
+            op->range_rows = s->range_rows;
+            op->range_count = (op->rows + s->range_rows - 1) / s->range_rows;
         }
     }
     if (bench_ready(&b)) {
@@ -323,8 +323,8 @@ static inline void make_changed(changed_weight* w, sumi_dtype dtype, int rows, i
     w->change = (sumi_weight_change){.down = {.data = w->down, .dtype = SUMI_DTYPE_BF16, .rows = rank, .scale = 1.0f},
                                      .up = {.data = w->up, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 0.5f}};
     w->weight = float_weight(w->data, rows, cols);
-    w->weight.parts[0].dtype = dtype;
-    w->weight.parts[0].data = dtype == SUMI_DTYPE_BF16 ? (const void*)w->rounded : w->data;
+    w->weight.tensors[0].dtype = dtype;
+    w->weight.tensors[0].data = dtype == SUMI_DTYPE_BF16 ? (const void*)w->rounded : w->data;
     w->weight.change = &w->change;
 }
 
@@ -414,8 +414,8 @@ static inline void build_group(bench* b, scene* s)
             b->plan.ops[i].u.group.block_rows = c->block_rows;
             b->plan.ops[i].u.group.block_count = blocks;
         }
-        b->plan.ops[0].part_rows = c->block_rows;
-        b->plan.ops[0].part_count = blocks;
+        b->plan.ops[0].range_rows = c->block_rows;
+        b->plan.ops[0].range_count = blocks;
     }
 }
 

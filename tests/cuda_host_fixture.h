@@ -102,7 +102,7 @@ static inline double now_ms(void)
 
 // ---- The host's memory ----------------------------------------------------------------------------------------------
 
-#define MOST_BLOCKS 8192
+#define MAX_BLOCKS 8192
 
 typedef struct host {
     pthread_mutex_t lock;
@@ -112,7 +112,7 @@ typedef struct host {
         uint64_t address;
         size_t bytes;
         int kind;
-    } blocks[MOST_BLOCKS];
+    } blocks[MAX_BLOCKS];
     atomic_long host_live;
     char text[512]; // of the last error
     int fill;       // what is in memory of the device that the engine is given; negative: what was there
@@ -146,7 +146,7 @@ static inline uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memo
         // The fill is the null stream's, which the engine's streams do not wait for.
         h->wrong += cu.fill(address, (unsigned char)h->fill, bytes) != 0 || cu.stream_synchronize(NULL) != 0;
     }
-    for (int i = 0; address != 0 && i < MOST_BLOCKS; i++) {
+    for (int i = 0; address != 0 && i < MAX_BLOCKS; i++) {
         if (h->blocks[i].address != 0) continue;
         h->blocks[i].address = address, h->blocks[i].bytes = bytes, h->blocks[i].kind = (int)kind;
         h->live++;
@@ -167,8 +167,8 @@ static inline void device_release(uint64_t address, size_t bytes, sumi_memory_ki
     pthread_mutex_lock(&h->lock);
     h->without_context += cu.context_get(&current) != 0 || current == NULL;
     int i = 0;
-    while (i < MOST_BLOCKS && h->blocks[i].address != address) i++;
-    if (i == MOST_BLOCKS || h->blocks[i].bytes != bytes || h->blocks[i].kind != (int)kind) {
+    while (i < MAX_BLOCKS && h->blocks[i].address != address) i++;
+    if (i == MAX_BLOCKS || h->blocks[i].bytes != bytes || h->blocks[i].kind != (int)kind) {
         h->wrong++;
     } else {
         h->blocks[i].address = 0;

@@ -26,8 +26,8 @@ static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_val
         .name = "vision",
         .rows = EDIT_WIDTH,
         .cols = 3,
-        .part_count = 1,
-        .parts = {{.data = values, .dtype = SUMI_DTYPE_F32, .rows = EDIT_WIDTH, .scale = 1.0f}}};
+        .tensor_count = 1,
+        .tensors = {{.data = values, .dtype = SUMI_DTYPE_F32, .rows = EDIT_WIDTH, .scale = 1.0f}}};
     const int32_t cell = ((const sumi_vision_facts*)model)->cell;
     sumi_value picture = sumi_plan_pixels_in(plan, pixels, width, (sumi_tile){0, 0, height, width});
     sumi_value all =
@@ -48,7 +48,7 @@ static sumi_value edit_text_write(const void* model, sumi_plan* plan, const sumi
 {
     sumi_text_batch plain = *batch;
     plain.picture_count = 0;
-    sumi_value features = sumi_language_model_part.write(model, plan, &plain);
+    sumi_value features = sumi_language_model_module.write(model, plan, &plain);
     for (int32_t i = 0; i < batch->picture_count; i++) {
         const sumi_text_picture* picture = &batch->pictures[i];
         sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = picture->value,
@@ -64,7 +64,7 @@ static void edit_prepare(const void* model, sumi_plan* plan, sumi_denoising* job
 {
     const int32_t count = job->reference_count;
     job->reference_count = 0; // the checkpoint's own part refuses them
-    sumi_next_dit_part.write_prepare(model, plan, job);
+    sumi_next_dit_module.write_prepare(model, plan, job);
     job->reference_count = count;
 }
 
@@ -86,7 +86,7 @@ static sumi_value edit_evaluation(const void* model, sumi_plan* plan, sumi_denoi
         }
         latents = mixed;
     }
-    return sumi_next_dit_part.write_evaluation(model, plan, job, slot, latents, list, count);
+    return sumi_next_dit_module.write_evaluation(model, plan, job, slot, latents, list, count);
 }
 
 // How Edit-Plus does it, in small: pictures for the autoencoder and the vision tower of two areas, up to three of them
@@ -110,15 +110,15 @@ static const sumi_vision_facts s_cells = {.width = EDIT_WIDTH, .cell = 5, .min_p
 static inline void make_edit_model(sumi_model* model, const sumi_reference_rule* rule, const sumi_vision_facts* facts)
 {
     static sumi_recipe recipe;
-    static sumi_vision_part vision;
-    static sumi_text_encoder_part text;
-    static sumi_denoiser_part denoiser;
+    static sumi_vision_module vision;
+    static sumi_text_encoder_module text;
+    static sumi_denoiser_module denoiser;
     sumi_network* network = model->network;
     recipe = sumi_recipe_z_image;
-    vision = (sumi_vision_part){.facts = edit_vision_facts, .write = edit_vision_write};
-    text = sumi_language_model_part;
+    vision = (sumi_vision_module){.facts = edit_vision_facts, .write = edit_vision_write};
+    text = sumi_language_model_module;
     text.write = edit_text_write;
-    denoiser = sumi_next_dit_part;
+    denoiser = sumi_next_dit_module;
     denoiser.write_prepare = edit_prepare;
     denoiser.write_evaluation = edit_evaluation;
     recipe.vision = &vision;

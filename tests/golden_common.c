@@ -507,10 +507,10 @@ static sumi_weight weight_of(const sumi_tensor* tensor)
     sumi_weight w = {.name = tensor->name,
                      .rows = tensor->rank > 1 ? (int32_t)tensor->shape[0] : 1,
                      .cols = 1,
-                     .part_count = 1,
+                     .tensor_count = 1,
                      .index = -1};
     for (int32_t i = tensor->rank > 1 ? 1 : 0; i < tensor->rank; i++) w.cols *= (int32_t)tensor->shape[i];
-    w.parts[0] = (sumi_weight_part){.data = tensor->data, .dtype = tensor->dtype, .rows = w.rows, .scale = 1.0f};
+    w.tensors[0] = (sumi_stacked_tensor){.data = tensor->data, .dtype = tensor->dtype, .rows = w.rows, .scale = 1.0f};
     return w;
 }
 
@@ -751,8 +751,8 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
         weights[0] = (sumi_weight){.name = "identity",
                                    .rows = 3,
                                    .cols = 27,
-                                   .part_count = 1,
-                                   .parts = {{.data = identity, .dtype = SUMI_DTYPE_F32, .rows = 3, .scale = 1.0f}}};
+                                   .tensor_count = 1,
+                                   .tensors = {{.data = identity, .dtype = SUMI_DTYPE_F32, .rows = 3, .scale = 1.0f}}};
         write_picture_op(o, &in[0], &weights[0], NULL, name);
         return NULL;
     }

@@ -124,9 +124,9 @@ bool open_component(golden_case* c, sumi_component_kind kind, const char* what, 
         return false;
     }
     out->binder = (sumi_binder){.list = &out->list, .part = part, .what = what};
-    out->config = (sumi_part_config){.data = part->config.data,
-                                     .bytes = (size_t)part->config.bytes,
-                                     .path = part->config.path != NULL ? part->config.path : part->path};
+    out->config = (sumi_module_config){.data = part->config.data,
+                                       .bytes = (size_t)part->config.bytes,
+                                       .path = part->config.path != NULL ? part->config.path : part->path};
     return true;
 }
 

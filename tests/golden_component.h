@@ -2,14 +2,14 @@
 #ifndef GOLDEN_COMPONENT_H
 #define GOLDEN_COMPONENT_H
 #include "golden_support.h"
-#include "models/parts.h"
+#include "models/network_modules.h"
 
 // A component's tensors, ready for a part's bind.
 typedef struct case_component {
     sumi_checkpoint checkpoint;
     sumi_weight_list list;
     sumi_binder binder;
-    sumi_part_config config;
+    sumi_module_config config;
 } case_component;
 
 // Opens the checkpoint that the case's "model" names. For the Qwen-Image family that is t2i, edit, edit-2509 or

@@ -40,7 +40,7 @@ static array encode(golden_case* c, const sumi_language_model* model, const int3
     plan_run run = {.c = c, .write = write_ids, .probe = probe, .context = &job};
     sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
     job.ids_value = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, count, 1);
-    const sumi_value made = sumi_language_model_part.write(
+    const sumi_value made = sumi_language_model_module.write(
         model, &plan, &(sumi_text_batch){.ids = job.ids_value, .counts = &count, .prompt_count = 1});
     if (made.id > 0 && (size_t)made.id <= plan.value_count) plan.values[made.id - 1].bound = true;
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
@@ -129,7 +129,8 @@ static bool bind_model(golden_case* c, const sumi_language_model_settings* setti
     sumi_error error = {0};
     if (!open_component(c, SUMI_COMPONENT_TEXT_ENCODER, "the text encoder", component)) return false;
     component->binder.error = &error;
-    if (sumi_language_model_part.bind(model, settings, &component->binder, &component->config) == SUMI_OK) return true;
+    if (sumi_language_model_module.bind(model, settings, &component->binder, &component->config) == SUMI_OK)
+        return true;
     case_fails(c, "%s", error.text);
     return false;
 }

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MARK "<Prompt Start>"
-enum { MOST_TOKENS = 512, MOST_PROMPTS = 4 };
+enum { MAX_TOKENS = 512, MAX_PROMPTS = 4 };
 
 static sumi_network* newbie_network(golden_case* c)
 {
@@ -26,7 +26,7 @@ static sumi_network* newbie_network(golden_case* c)
 // ---- Prompts --------------------------------------------------------------------------------------------------------
 
 typedef struct token_lists {
-    int32_t ids[SUMI_MAX_TEXT_ENCODERS][MOST_TOKENS];
+    int32_t ids[SUMI_MAX_TEXT_ENCODERS][MAX_TOKENS];
     int32_t count[SUMI_MAX_TEXT_ENCODERS];
 } token_lists;
 
@@ -67,7 +67,7 @@ static bool tokenise_case(golden_case* c, sumi_network* network, const char* tex
     }
     size_t bytes;
     char* whole = with_system(json_text(c->json, system_key), text, &bytes);
-    const bool good = tokenise(c, network, whole, bytes, MOST_TOKENS, out);
+    const bool good = tokenise(c, network, whole, bytes, MAX_TOKENS, out);
     free(whole);
     return good;
 }
@@ -102,7 +102,7 @@ static void compare_own_words(golden_case* c, sumi_network* network)
     if (system == NULL || text == NULL || text->type != NODE_TEXT) return;
     const bool is_markup = text->text[0] == '<';
     if (strcmp(system, text->text_bytes == 0 ? "" : is_markup ? opening->markup : opening->plain) != 0) return;
-    if (tokenise(c, network, text->text, text->text_bytes, MOST_TOKENS, &tokens))
+    if (tokenise(c, network, text->text, text->text_bytes, MAX_TOKENS, &tokens))
         compare_ids(c, &tokens, "of the text alone");
 }
 
@@ -221,7 +221,7 @@ static void run_tokenize(golden_case* c)
 // Latents, features and a time are given; one step of a solver leaves x = -v, the network's output.
 typedef struct dit_job {
     int32_t count;
-    array latents, captions[MOST_PROMPTS], pooled; // [count, ...]
+    array latents, captions[MAX_PROMPTS], pooled; // [count, ...]
     float time;
     watcher* w;
     array out;
@@ -252,8 +252,8 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
                         int32_t adapter_count)
 {
     const sumi_network_info* info = &network->info;
-    sumi_pipeline_prompt prompts[MOST_PROMPTS];
-    sumi_pipeline_item items[MOST_PROMPTS];
+    sumi_pipeline_prompt prompts[MAX_PROMPTS];
+    sumi_pipeline_item items[MAX_PROMPTS];
     const int32_t rank = job->latents.rank;
     for (int32_t i = 0; i < job->count; i++) {
         prompts[i] = (sumi_pipeline_prompt){.token_count = {(int32_t)job->captions[i].shape[0], 1}, .given = true};
@@ -298,7 +298,7 @@ static bool take_inputs(golden_case* c, dit_job* job)
     job->count = 1;
     if (job->captions[0].values == NULL) {
         char name[16];
-        for (job->count = 0; job->count < MOST_PROMPTS; job->count++) {
+        for (job->count = 0; job->count < MAX_PROMPTS; job->count++) {
             snprintf(name, sizeof name, "cap%d", (int)job->count);
             job->captions[job->count] = input(c, name);
             if (job->captions[job->count].values == NULL) break;
@@ -314,7 +314,7 @@ static bool take_inputs(golden_case* c, dit_job* job)
 
 static void free_dit(dit_job* job)
 {
-    for (int32_t i = 0; i < MOST_PROMPTS; i++) array_free(&job->captions[i]);
+    for (int32_t i = 0; i < MAX_PROMPTS; i++) array_free(&job->captions[i]);
     array_free(&job->latents);
     array_free(&job->pooled);
     array_free(&job->out);
@@ -406,8 +406,8 @@ static sumi_weight vector_of(const array* values)
     return (sumi_weight){.name = "vector",
                          .rows = 1,
                          .cols = (int32_t)values->count,
-                         .part_count = 1,
-                         .parts = {{.data = values->values, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}},
+                         .tensor_count = 1,
+                         .tensors = {{.data = values->values, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}},
                          .index = -1};
 }
 

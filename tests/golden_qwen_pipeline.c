@@ -577,9 +577,9 @@ static merged_weight merge(sumi_weight* weight, const sumi_adapter_use* use)
         for (int32_t k = 0; k < weight->cols; k++)
             merged.data[(size_t)r * (size_t)weight->cols + (size_t)k] = sumi_float_to_bf16(row[k]);
     }
-    weight->part_count = 1;
-    weight->parts[0] =
-        (sumi_weight_part){.data = merged.data, .dtype = SUMI_DTYPE_BF16, .rows = weight->rows, .scale = 1.0f};
+    weight->tensor_count = 1;
+    weight->tensors[0] =
+        (sumi_stacked_tensor){.data = merged.data, .dtype = SUMI_DTYPE_BF16, .rows = weight->rows, .scale = 1.0f};
     free(row);
     return merged;
 }

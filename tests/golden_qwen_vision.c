@@ -128,7 +128,7 @@ static void reorder_watches(const golden_case* c, watcher* w, int index)
 
 static void run_picture(golden_case* c, const sumi_qwen_vision* model, int index, vision_job* job)
 {
-    const sumi_vision_facts facts = sumi_qwen_vision_part.facts(model);
+    const sumi_vision_facts facts = sumi_qwen_vision_module.facts(model);
     const int32_t height = job->picture.height, width = job->picture.width;
     char name[32];
     sumi_plan plan;
@@ -138,7 +138,7 @@ static void run_picture(golden_case* c, const sumi_qwen_vision* model, int index
     job->pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
     job->rows = sumi_plan_bound(&plan, "rows", SUMI_ELEMENT_ACTIVATION, height / facts.cell * (width / facts.cell),
                                 facts.width);
-    sumi_value made = sumi_qwen_vision_part.write(model, &plan, job->pixels, height, width);
+    sumi_value made = sumi_qwen_vision_module.write(model, &plan, job->pixels, height, width);
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = made, .y = job->rows});
     plan_run run = {.c = c, .write = write_picture, .probe = probe_vision, .context = job};
     watch_vision(c, &job->w, index);
@@ -161,10 +161,10 @@ static bool open_tower(golden_case* c, case_component* component, sumi_qwen_visi
     bool good = open_component(c, SUMI_COMPONENT_VISION, "the vision tower", component)
              && open_checkpoint_file(c, "processor/preprocessor_config.json", &processor_file);
     if (good) {
-        const sumi_part_config processor = {
+        const sumi_module_config processor = {
             .data = processor_file.data, .bytes = (size_t)processor_file.bytes, .path = "preprocessor_config.json"};
         component->binder.error = &error;
-        good = sumi_qwen_vision_part.bind(model, NULL, &component->binder, &component->config, &processor) == SUMI_OK;
+        good = sumi_qwen_vision_module.bind(model, NULL, &component->binder, &component->config, &processor) == SUMI_OK;
         if (!good) case_fails(c, "%s", error.text);
     }
     sumi_file_close(&processor_file);
@@ -208,7 +208,7 @@ static void run_vision(golden_case* c)
     sumi_qwen_vision model = {0};
     const node* list = json_get(c->json, "images");
     if (open_tower(c, &component, &model)) {
-        const sumi_vision_facts facts = sumi_qwen_vision_part.facts(&model);
+        const sumi_vision_facts facts = sumi_qwen_vision_module.facts(&model);
         const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, LONGEST_PICTURE_RATIO};
         if (!c->by_op) run_windows(c, &model);
         int index = 0;

@@ -476,8 +476,8 @@ sumi_network* case_network(golden_case* c, const node* json)
 void begin_plan(const golden_case* c, sumi_plan* plan)
 {
     sumi_runner_begin_plan(c->g->runner, plan, &c->g->heap);
-    plan->wishes.weights = c->g->weights;
-    if (c->g->has_text_weights) plan->wishes.text_weights = c->g->weights;
+    plan->weight_options.weights = c->g->weights;
+    if (c->g->has_text_weights) plan->weight_options.text_weights = c->g->weights;
 }
 
 void end_plan(const golden_case* c, sumi_plan* plan)
@@ -535,7 +535,7 @@ static void probe_results(plan_run* run, const sumi_slice* slice, int32_t counte
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
         bool stays = sumi_plan_info(plan, op->out)->bound
-                  && (slice->op_end > slice->op_begin + 1 || slice->part_end == op->part_count);
+                  && (slice->op_end > slice->op_begin + 1 || slice->range_end == op->range_count);
         for (int32_t k = i + 1; k < slice->op_end; k++) stays = stays && plan->ops[k].out.id != op->out.id;
         if (stays) run->probe(run, op, counter, false);
     }

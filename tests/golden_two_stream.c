@@ -117,7 +117,7 @@ static void probe_values(plan_run* run, const sumi_op* op, int32_t counter, bool
 
 static bool run_dit(golden_case* c, dit_run* r)
 {
-    const sumi_denoiser_part* part = &sumi_two_stream_part;
+    const sumi_denoiser_module* part = &sumi_two_stream_module;
     const dit_inputs* in = r->in;
     sumi_plan plan;
     sumi_error error = {0};
@@ -330,7 +330,7 @@ static void run_dit_case(golden_case* c)
     sumi_error error = {0};
     bool good = open_component(c, SUMI_COMPONENT_TRANSFORMER, "the transformer", &component);
     component.binder.error = &error;
-    if (good && sumi_two_stream_part.bind(&model, NULL, &component.binder, &component.config) != SUMI_OK) {
+    if (good && sumi_two_stream_module.bind(&model, NULL, &component.binder, &component.config) != SUMI_OK) {
         case_fails(c, "%s", error.text);
         good = false;
     }
@@ -426,12 +426,12 @@ static void run_positions(golden_case* c, const char* what)
                               .prompt_count = 1,
                               .references = references,
                               .reference_count = (int32_t)shapes.shape[0] - 1,
-                              .state = calloc(1, sumi_two_stream_part.state_bytes)};
+                              .state = calloc(1, sumi_two_stream_module.state_bytes)};
         sumi_plan plan;
         table_run t = {.times = NULL};
         begin_plan(c, &plan);
         sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
-        sumi_two_stream_part.write_layout(&model, &plan, &job, 0, &list, 1);
+        sumi_two_stream_module.write_layout(&model, &plan, &job, 0, &list, 1);
         run_table(c, &plan, plan.op_count > 0 ? plan.ops[plan.op_count - 1].out : SUMI_NO_VALUE, &t);
         end_plan(c, &plan);
         for (int k = 0; k < 4 && t.out.values != NULL; k++) {

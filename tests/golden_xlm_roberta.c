@@ -50,7 +50,7 @@ static array encode(golden_case* c, const sumi_xlm_roberta* model, tower_job* jo
     plan_run run = {.c = c, .write = write_ids, .probe = probe, .context = job};
     sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
     job->ids_value = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, job->count, 1);
-    const sumi_value made = sumi_xlm_roberta_part.write(
+    const sumi_value made = sumi_xlm_roberta_module.write(
         model, &plan, &(sumi_text_batch){.ids = job->ids_value, .counts = &job->count, .prompt_count = 1});
     if (made.id > 0 && (size_t)made.id <= plan.value_count) plan.values[made.id - 1].bound = true;
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
@@ -82,7 +82,7 @@ bool run_xlm_roberta_case(golden_case* c)
     for (int64_t i = 0; i < ids.count; i++) job->ids[i] = (int32_t)ids.values[i];
     if (open_component(c, SUMI_COMPONENT_TEXT_ENCODER_2, "the second text encoder", &component)) {
         component.binder.error = &error;
-        if (sumi_xlm_roberta_part.bind(&model, &s_jina_clip, &component.binder, &component.config) != SUMI_OK)
+        if (sumi_xlm_roberta_module.bind(&model, &s_jina_clip, &component.binder, &component.config) != SUMI_OK)
             case_fails(c, "%s", error.text);
         else {
             watch_layers(c, &job->w);

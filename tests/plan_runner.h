@@ -57,7 +57,7 @@ static inline sumi_result runner_drain(sumi_runner* runner, int32_t left, double
         f->wait(runner, 1);
         sumi_result result = f->health(runner, error);
         if (result != SUMI_OK) return result;
-        if (f->finished(runner, &time) && device_us != NULL) *device_us += time.us;
+        if (f->collect(runner, &time) && device_us != NULL) *device_us += time.us;
     }
     while (left == 0 && !f->idle(runner)) {
         sumi_result result = f->health(runner, error);
@@ -106,13 +106,13 @@ static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan,
 static inline sumi_result plan_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, void* into,
                                     sumi_error* error)
 {
-    if (runner->functions->fetch != NULL) {
+    if (runner->functions->start_read != NULL) {
         for (size_t i = 0; i < plan->constant_count; i++) {
             if (plan->constants[i].value.id != value.id) continue;
             memcpy(into, plan->constants[i].data, (size_t)plan->constants[i].bytes);
             return SUMI_OK;
         }
-        sumi_result result = runner->functions->fetch(runner, plan, value, error);
+        sumi_result result = runner->functions->start_read(runner, plan, value, error);
         if (result == SUMI_OK) result = runner_drain(runner, 0, NULL, error);
         if (result != SUMI_OK) return result;
     }
@@ -146,11 +146,11 @@ static inline void print_kernels(const sumi_runner* runner)
 // Before a plan ends, or before its slices change: plans are known by their address, which the next one may have.
 static inline void plan_forget(sumi_runner* runner, const sumi_plan* plan)
 {
-    if (runner->functions->forget_plan != NULL) runner->functions->forget_plan(runner, plan);
+    if (runner->functions->release_plan != NULL) runner->functions->release_plan(runner, plan);
 }
 static inline void runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
 {
-    if (runner->functions->forget_weights != NULL && count > 0)
-        runner->functions->forget_weights(runner, weights, count);
+    if (runner->functions->release_weights != NULL && count > 0)
+        runner->functions->release_weights(runner, weights, count);
 }
 #endif

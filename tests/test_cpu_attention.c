@@ -3,7 +3,7 @@
 #include "cpu_scenes.h"
 #include "plan/plan.h"
 
-static void check_attention(attention_case* c, int part_rows, float spread)
+static void check_attention(attention_case* c, int range_rows, float spread)
 {
     int cols = (c->a.q_heads + 2 * c->a.kv_heads) * c->a.dim, dim = c->a.dim, out_cols = c->a.q_heads * dim;
     float* qkv = random_floats((size_t)c->rows * cols, spread);
@@ -47,7 +47,7 @@ static void check_attention(attention_case* c, int part_rows, float spread)
     scene s = {.build = build_attention,
                .context = c,
                .inputs = {NULL, qkv},
-               .part_rows = part_rows,
+               .range_rows = range_rows,
                .expect = expect,
                // a float score of s is rounded by some units of 6e-8 s, its weight changes by as much of itself, and
                // the values it weighs lie within +- spread

@@ -279,7 +279,7 @@ static void golden_attention(const char* name, int q_heads, int kv_heads, int di
     }
     sumi_sequence whole = {.span = {{0, kept}}, .span_count = 1, .query_spans = 1};
     attention_case c = {kept, {q_heads, kv_heads, dim, scale, causal, 0, &whole, 1}};
-    scene s = {.build = build_attention, .context = &c, .inputs = {NULL, qkv}, .part_rows = 5};
+    scene s = {.build = build_attention, .context = &c, .inputs = {NULL, qkv}, .range_rows = 5};
     float* got = scene_run(&s);
     for (int i = 0; i < q_heads * queries * dim && got != NULL; i++) {
         CHECK_NEAR((double)got[i / dim % queries * q_heads * dim + i / dim / queries * dim + i % dim], (double)want[i],
@@ -330,7 +330,7 @@ TEST(golden_attention_rotary_and_times)
             rope[48 + 2 * k] = cosines[k];
             rope[48 + 2 * k + 1] = sines[k];
         }
-        scene rotary = {.build = build_row, .context = &r, .inputs = {rows, rope, NULL}, .part_rows = 2};
+        scene rotary = {.build = build_row, .context = &r, .inputs = {rows, rope, NULL}, .range_rows = 2};
         got = scene_run(&rotary);
         for (int k = 0; k < 7 * 72 && got != NULL; k++) {
             CHECK_NEAR((double)got[k / 72 * 96 + k % 72], (double)expect[k], 1e-6, 1e-5);

@@ -115,7 +115,7 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
     scene noise = {.build = build_latent,
                    .context = &c,
                    .inputs = {NULL, steps, a, d},
-                   .part_rows = 3,
+                   .range_rows = 3,
                    .counter = 1,
                    .expect = expect,
                    .absolute = 1e-6};
@@ -136,7 +136,7 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
         scene guide = {.build = build_latent,
                        .context = &c,
                        .inputs = {NULL, steps, a},
-                       .part_rows = 1,
+                       .range_rows = 1,
                        .counter = 1,
                        .expect = expect,
                        .absolute = 1e-6,
@@ -160,7 +160,7 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
     scene preview = {.build = build_latent,
                      .context = &c,
                      .inputs = {NULL, steps, a, d, factors},
-                     .part_rows = 1,
+                     .range_rows = 1,
                      .counter = 1,
                      .expect = expect,
                      .absolute = 2e-6};
@@ -221,7 +221,7 @@ TEST(guidance_rescales_each_token)
         scene s = {.build = build_rescale,
                    .context = &c,
                    .inputs = {NULL, steps, x},
-                   .part_rows = 1,
+                   .range_rows = 1,
                    .counter = 1,
                    .expect = expect,
                    .absolute = 1e-6,
@@ -253,7 +253,7 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
         scene s = {.build = build_latent,
                    .context = &c,
                    .inputs = {v[0], steps, v[1], v[2], v[3], v[4], v[5], mask},
-                   .part_rows = 3,
+                   .range_rows = 3,
                    .counter = 1,
                    .expect = expect,
                    .absolute = 1e-6};
@@ -282,7 +282,7 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
     scene s = {.build = build_latent,
                .context = &c,
                .inputs = {v[0], steps, v[1], v[2], v[3], v[4], v[5], mask},
-               .part_rows = 3,
+               .range_rows = 3,
                .counter = 1,
                .expect = expect};
     free(scene_run(&s));
@@ -327,7 +327,7 @@ TEST(latents_enter_and_leave_the_vae)
         scene in = {.build = build_latent,
                     .context = &c,
                     .inputs = {NULL, NULL, latents},
-                    .part_rows = 5,
+                    .range_rows = 5,
                     .counter = 1,
                     .expect = expect,
                     .absolute = 1e-6};
@@ -388,7 +388,7 @@ static void build_tile(bench* b, scene* s)
                                                         .picture = s->values[0],
                                                         .picture_height = 7,
                                                         .picture_width = 6,
-                                                        .kept = (sumi_tile){4, 3, 3, 2},
+                                                        .copied = (sumi_tile){4, 3, 3, 2},
                                                         .per_item = true});
         break;
     }
@@ -405,7 +405,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     scene in = {.build = build_tile,
                 .context = &c,
                 .inputs = {NULL, bytes},
-                .part_rows = 4,
+                .range_rows = 4,
                 .expect = expect,
                 .absolute = 1e-6};
     free(scene_run(&in));
@@ -440,7 +440,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     scene over = {.build = build_tile,
                   .context = &c,
                   .inputs = {pictures, bytes, opacity},
-                  .part_rows = 4,
+                  .range_rows = 4,
                   .expect = expect,
                   .absolute = 1e-6};
     free(scene_run(&over));
@@ -469,7 +469,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     }
     c.kind = SUMI_OP_TILE_PLACE;
     scene place = {
-        .build = build_tile, .context = &c, .inputs = {whole, tile}, .part_rows = 2, .counter = 1, .expect = expect};
+        .build = build_tile, .context = &c, .inputs = {whole, tile}, .range_rows = 2, .counter = 1, .expect = expect};
     free(scene_run(&place));
     free(tile), free(above), free(left), free(whole);
 }

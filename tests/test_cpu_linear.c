@@ -32,7 +32,7 @@ static void check_linear(linear_case* c, const float* w, float tolerance)
     scene s = {.build = build_linear,
                .context = c,
                .inputs = {y, x, gates},
-               .part_rows = c->m > 40 ? 16 : 3,
+               .range_rows = c->m > 40 ? 16 : 3,
                .counter = 2,
                .expect = expect,
                .absolute = (double)tolerance,
@@ -143,7 +143,7 @@ static void build_merged(bench* b, scene* s)
                                               .activation = merged_activates(c) ? c->activation : SUMI_ACT_NONE,
                                               .y = has_residual || is_gated ? SUMI_NO_VALUE : s->values[0],
                                               .y_row = into_rows ? MERGED_Y_ROW : 0,
-                                              .keeps_columns = c->epilogue == MERGED_INTO_COLUMNS,
+                                              .writes_some_columns = c->epilogue == MERGED_INTO_COLUMNS,
                                               .y_column = c->epilogue == MERGED_INTO_COLUMNS ? MERGED_COLUMN : 0,
                                               .residual = has_residual || is_gated ? s->values[0] : SUMI_NO_VALUE,
                                               .gate = is_gated ? (sumi_step_row){s->values[2], 5, true} : SUMI_NO_ROW});
@@ -153,7 +153,7 @@ static void build_merged(bench* b, scene* s)
 static void check_kronecker_rows(const merged_case* c, int d, const float* w)
 {
     const sumi_delta* delta = &c->deltas[d];
-    const float *left = delta->up.parts[0].data, *right = delta->down.parts[0].data;
+    const float *left = delta->up.tensors[0].data, *right = delta->down.tensors[0].data;
     const int columns = delta->down.cols, runs = delta->down.rows;
     float row[MERGED_DEPTH];
     for (int j = 0; j < MERGED_COLS; j++) {
@@ -239,7 +239,7 @@ static void try_merged(merged_case* c)
     scene s = {.build = build_merged,
                .context = c,
                .inputs = {y, x, gates},
-               .part_rows = 5,
+               .range_rows = 5,
                .counter = 2,
                .expect = expect,
                .absolute = 4e-5, // sums of up to 3 * 35 * 56 numbers below 1
@@ -419,8 +419,8 @@ TEST(linear_reads_every_weight_type)
                              .weight = {.name = "w",
                                         .rows = n,
                                         .cols = k,
-                                        .part_count = 1,
-                                        .parts = {{.data = data + 1, .dtype = types[t], .rows = n, .scale = scale}}}};
+                                        .tensor_count = 1,
+                                        .tensors = {{.data = data + 1, .dtype = types[t], .rows = n, .scale = scale}}}};
             check_linear(&c, w, (float)(largest * 1e-4));
             free(data), free(w);
         }
@@ -441,10 +441,10 @@ TEST(linear_reads_weights_stacked_of_different_types)
         c.weight = (sumi_weight){.name = "w",
                                  .rows = N,
                                  .cols = K,
-                                 .part_count = 3,
-                                 .parts = {{.data = w, .dtype = SUMI_DTYPE_F32, .rows = 11, .scale = 1.0f},
-                                           {.data = half, .dtype = SUMI_DTYPE_BF16, .rows = 30, .scale = 1.0f},
-                                           {.data = w + 41 * K, .dtype = SUMI_DTYPE_F32, .rows = 29, .scale = 1.0f}}};
+                                 .tensor_count = 3,
+                                 .tensors = {{.data = w, .dtype = SUMI_DTYPE_F32, .rows = 11, .scale = 1.0f},
+                                             {.data = half, .dtype = SUMI_DTYPE_BF16, .rows = 30, .scale = 1.0f},
+                                             {.data = w + 41 * K, .dtype = SUMI_DTYPE_F32, .rows = 29, .scale = 1.0f}}};
         check_linear(&c, w, 1e-4f);
     }
     free(w), free(half);
@@ -460,9 +460,10 @@ TEST(linear_reads_rotated_int8_rows)
         .name = "w",
         .rows = N,
         .cols = K,
-        .part_count = 2,
-        .parts = {{.data = q, .dtype = SUMI_DTYPE_I8, .rows = Q, .scale = 1.0f, .row_scales = scales, .rotation = 256},
-                  {.data = w + Q * K, .dtype = SUMI_DTYPE_F32, .rows = N - Q, .scale = 1.0f}}};
+        .tensor_count = 2,
+        .tensors = {
+            {.data = q, .dtype = SUMI_DTYPE_I8, .rows = Q, .scale = 1.0f, .row_scales = scales, .rotation = 256},
+            {.data = w + Q * K, .dtype = SUMI_DTYPE_F32, .rows = N - Q, .scale = 1.0f}}};
     for (int i = 0; i < Q * K; i++) { q[i] = (signed char)(random_below(255) - 127); }
     // element (i, j) of a regular Hadamard matrix of 4^n is 2^-n, negative where an odd number of i's and j's digits to
     // the base of 4 add up to 3

@@ -37,7 +37,7 @@ static void check_conv(sumi_op_conv conv, int ci, int co, bool has_residual)
     scene s = {.build = build_conv,
                .context = &c,
                .inputs = {NULL, x, residual},
-               .part_rows = 2 * width,
+               .range_rows = 2 * width,
                .expect = expect,
                .absolute = 2e-7 * ci * taps + 1e-6,
                .relative = 1e-5};
@@ -96,7 +96,7 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
         scene s = {.build = build_group,
                    .context = &c,
                    .inputs = {NULL, x},
-                   .part_rows = 5,
+                   .range_rows = 5,
                    .expect = expect,
                    .absolute = i % 3 > 0 ? 3e-5 : 2e-6,
                    .relative = 1e-5};
@@ -148,7 +148,7 @@ TEST(norms_agree_with_the_reference)
         scene s = {.build = build_row,
                    .context = &c,
                    .inputs = {is_modulate ? NULL : x, is_modulate ? x : branch, steps},
-                   .part_rows = 2,
+                   .range_rows = 2,
                    .counter = 1,
                    .expect = expect,
                    .absolute = 2e-6,
@@ -187,7 +187,7 @@ TEST(norms_with_a_bias_agree_with_the_reference)
         scene s = {.build = build_row,
                    .context = &c,
                    .inputs = {NULL, x},
-                   .part_rows = 2,
+                   .range_rows = 2,
                    .expect = expect,
                    .absolute = 1e-5,
                    .relative = 1e-5};
@@ -226,7 +226,7 @@ TEST(norms_with_silu_agree_with_the_reference)
         scene s = {.build = build_row,
                    .context = &c,
                    .inputs = {NULL, x},
-                   .part_rows = 2,
+                   .range_rows = 2,
                    .expect = expect,
                    .absolute = 2e-6,
                    .relative = 1e-5};
@@ -275,7 +275,7 @@ TEST(qk_norm_rope_agrees_with_the_reference)
         scene s = {.build = build_row,
                    .context = &c,
                    .inputs = {x, rope, NULL},
-                   .part_rows = 3,
+                   .range_rows = 3,
                    .expect = expect,
                    .absolute = 3e-6,
                    .relative = 1e-5};
@@ -308,7 +308,7 @@ TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
             scene s = {.build = build_row,
                        .context = &c,
                        .inputs = {NULL, x, NULL},
-                       .part_rows = 3,
+                       .range_rows = 3,
                        .expect = expect,
                        .absolute = is_gated ? 1e-5 : 1e-6,
                        .relative = 1e-6};

@@ -66,9 +66,9 @@ static void build_misc(bench* b, scene* s)
         s->values[1] = s->values[0];
         s->values[0] = sumi_plan_modulation(p, &(sumi_plan_modulation_args){.label = "row",
                                                                             .table = s->values[1],
-                                                                            .parts = 7,
+                                                                            .vector_count = 7,
                                                                             .adds_one = 1 << 1 | 1 << 5,
-                                                                            .squashes = 1 << 6,
+                                                                            .applies_tanh = 1 << 6,
                                                                             .rows = 2,
                                                                             .x_row = 1,
                                                                             .per_step = true});
@@ -99,7 +99,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
         ids[i] = i == 4 ? 29 : random_below(30);
         for (int k = 0; k < 21; k++) { expect[i * 21 + k] = 0.5 * (double)table[ids[i] * 21 + k]; }
     }
-    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .range_rows = 2, .expect = expect};
     free(scene_run(&s));
     ids[3] = 30; // one too far
     bench b;
@@ -107,7 +107,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     build_misc(&b, &s);
     if (bench_ready(&b)) {
         bench_write(&b, s.values[1], ids);
-        sumi_slice all = {0, 1, 0, b.plan.ops[0].part_count, 0.0f};
+        sumi_slice all = {0, 1, 0, b.plan.ops[0].range_count, 0.0f};
         CHECK(b.runner->functions->run(b.runner, &b.plan, &all, 0, &b.error) == SUMI_INTERNAL);
     }
     bench_end(&b);
@@ -117,11 +117,11 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
         bool is_filled = (i / 21 >= 1 && i / 21 < 4) || i / 21 >= 10;
         expect[i] = (double)(is_filled ? table[i % 21] : y[i]);
     }
-    scene fill = {.build = build_misc, .context = &c, .inputs = {y}, .part_rows = 1, .expect = expect};
+    scene fill = {.build = build_misc, .context = &c, .inputs = {y}, .range_rows = 1, .expect = expect};
     free(scene_run(&fill));
     c.kind = SUMI_OP_COPY_ROWS;
     for (int i = 0; i < 12 * 21; i++) { expect[i] = (double)(i / 21 >= 5 ? table[i - 3 * 21] : y[i]); }
-    scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .part_rows = 2, .expect = expect};
+    scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .range_rows = 2, .expect = expect};
     free(scene_run(&copy));
     free(table), free(y);
 }
@@ -138,7 +138,7 @@ TEST(a_bias_is_added_to_every_embedded_row)
         if (i % 21 == 0) { ids[i / 21] = random_below(30); }
         expect[i] = (double)(table[ids[i / 21] * 21 + i % 21] + bias[i % 21]);
     }
-    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .range_rows = 2, .expect = expect};
     free(scene_run(&s));
     free(table), free(bias);
 }
@@ -158,7 +158,7 @@ TEST(embedded_rows_and_their_bias_have_their_changes)
     scene s = {.build = build_misc,
                .context = &c,
                .inputs = {NULL, ids},
-               .part_rows = 2,
+               .range_rows = 2,
                .expect = expect,
                .absolute = 1e-6,
                .relative = 1e-6};
@@ -199,14 +199,14 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
     misc_case c = {.kind = SUMI_OP_ROPE_TABLE};
     scene rope = {// an angle of 500 in float
                   .build = build_misc, .context = &c,    .inputs = {NULL, positions},
-                  .part_rows = 2,      .expect = expect, .absolute = 4e-5};
+                  .range_rows = 2,     .expect = expect, .absolute = 4e-5};
     free(scene_run(&rope));
 
     // values from the reference, for 1000 t = 45.45458984
     float times[5] = {0.0f, 0.04545459f, 0.1f, 0.5f, 1.0f};
     for (int cos_first = 0; cos_first < 2; cos_first++) {
         c = (misc_case){.kind = SUMI_OP_TIME_EMBED, .flag = cos_first};
-        scene time = {.build = build_misc, .context = &c, .inputs = {NULL, times}, .part_rows = 2};
+        scene time = {.build = build_misc, .context = &c, .inputs = {NULL, times}, .range_rows = 2};
         float* e = scene_run(&time);
         static const int at[] = {0, 1, 2, 64, 127, 128, 129, 192, 255};
         static const double want[] = {0.09834, -0.11249, -0.09201, 0.89846, 0.99999,
@@ -225,7 +225,7 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
         }
         c = (misc_case){.kind = SUMI_OP_FINISH_MODULATION, .flag = has_gates};
         scene finish = {
-            .build = build_misc, .context = &c, .inputs = {table}, .part_rows = 2, .expect = expect, .absolute = 1e-6};
+            .build = build_misc, .context = &c, .inputs = {table}, .range_rows = 2, .expect = expect, .absolute = 1e-6};
         free(scene_run(&finish));
     }
     // two rows of their own, from the row behind the step's on
@@ -237,7 +237,7 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
     scene rows = {.build = build_misc,
                   .context = &c,
                   .inputs = {NULL, table},
-                  .part_rows = 1,
+                  .range_rows = 1,
                   .counter = 2,
                   .expect = expect,
                   .absolute = 1e-6};
@@ -261,10 +261,10 @@ TEST(patches_put_channels_or_pixels_fastest_and_come_back)
         for (int i = 0; i < 5 * 24; i++) { planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i]; }
     }
     misc_case c = {.kind = SUMI_OP_PATCHIFY};
-    scene there = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .part_rows = 1, .expect = rows};
+    scene there = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .range_rows = 1, .expect = rows};
     free(scene_run(&there));
     c.kind = SUMI_OP_UNPATCHIFY;
-    scene back = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .part_rows = 1, .expect = planes};
+    scene back = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .range_rows = 1, .expect = planes};
     free(scene_run(&back));
     c.flag = 1;
     free(scene_run(&back));

@@ -37,8 +37,8 @@ static sumi_weight weight_of(int32_t index, int32_t rows, const void* data, sumi
     return (sumi_weight){.name = "weight",
                          .rows = rows,
                          .cols = WIDTH,
-                         .part_count = 1,
-                         .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}},
+                         .tensor_count = 1,
+                         .tensors = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}},
                          .index = index};
 }
 
@@ -74,15 +74,15 @@ static void give_change(network* n, int32_t index)
     for (int32_t i = 0; i < WIDTH * WIDTH; i++)
         n->factor[i] = sumi_float_to_bf16((float)(i * 37 % 101) / 64.0f - 0.75f);
     sumi_weight_change* change = &n->changes[index];
-    change->down = (sumi_weight_part){.data = n->factor, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f};
-    change->up = (sumi_weight_part){
+    change->down = (sumi_stacked_tensor){.data = n->factor, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f};
+    change->up = (sumi_stacked_tensor){
         .data = n->factor + 10 + index, .dtype = SUMI_DTYPE_BF16, .rows = weight->rows, .scale = 0.5f};
     weight->change = change;
     for (int32_t r = 0; r < weight->rows; r++) {
         sumi_weight_to_float(weight, r, 1, row, WIDTH);
         sumi_floats_to_bf16(row, n->sums[index] + r * WIDTH, WIDTH);
     }
-    CHECK(memcmp(n->sums[index], weight->parts[0].data, (size_t)weight->rows * WIDTH * 2) != 0);
+    CHECK(memcmp(n->sums[index], weight->tensors[0].data, (size_t)weight->rows * WIDTH * 2) != 0);
 }
 
 static void write_layers(network* n, sumi_value x, int32_t begin, int32_t end)
@@ -136,7 +136,7 @@ static bool is_there(const watch* w, int32_t at, uint64_t address)
 {
     if (at < 0 || at >= w->count || w->uses[at].address != address) return false;
     const sumi_weight* weight = w->uses[at].weight;
-    const void* wanted = weight->change != NULL ? w->network->sums[weight->index] : weight->parts[0].data;
+    const void* wanted = weight->change != NULL ? w->network->sums[weight->index] : weight->tensors[0].data;
     return memcmp((const void*)(uintptr_t)address, wanted, (size_t)weight->rows * WIDTH * 2) == 0;
 }
 
@@ -261,11 +261,11 @@ static uint64_t smallest_budget(bench* b, const sumi_plan* plan)
     CHECK(b->runner->functions->need(b->runner, plan, 1, &need, NULL) == SUMI_OK && !need.fits);
     uint64_t low = 1, high = 1;
     CHECK(b->runner->functions->need(b->runner, plan, 0, &need, NULL) == SUMI_OK && need.fits);
-    high = 2 * need.device + (1u << 20);
+    high = 2 * need.device_bytes + (1u << 20);
     while (low + 1 < high) {
         const uint64_t middle = low + (high - low) / 2;
         CHECK(b->runner->functions->need(b->runner, plan, middle, &need, NULL) == SUMI_OK);
-        CHECK(!need.fits || need.device <= middle);
+        CHECK(!need.fits || need.device_bytes <= middle);
         if (need.fits) high = middle;
         else low = middle;
     }
@@ -281,8 +281,8 @@ static void map_weights(bench* b, network* n)
 {
     ((sumi_cuda*)b->runner)->weights.mapped.chunk_bytes = 16384;
     for (int32_t i = 0; i < WEIGHTS; i++) {
-        n->layers[i].parts[0].mapping = n;
-        n->layers[i].parts[0].mapping_bytes = sizeof *n;
+        n->layers[i].tensors[0].mapping = n;
+        n->layers[i].tensors[0].mapping_bytes = sizeof *n;
     }
 }
 
@@ -305,9 +305,9 @@ TEST(streamed_weights_are_there_when_they_are_used)
         uint64_t streamed = UINT64_MAX;
         for (uint64_t budget = least; streamed > 0; budget += 60000) {
             CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK && need.fits
-                  && need.device <= budget);
-            CHECK(need.streamed <= streamed && need.streamed <= all.weights);
-            streamed = need.streamed;
+                  && need.device_bytes <= budget);
+            CHECK(need.streamed_bytes <= streamed && need.streamed_bytes <= all.weight_bytes);
+            streamed = need.streamed_bytes;
             b.runner->functions->set_budget(b.runner, budget);
             fake_complete_after(variant % 4 < 2 ? 0 : 2);
             b.meter.peak = b.meter.held; // what an earlier, smaller budget has left
@@ -316,12 +316,12 @@ TEST(streamed_weights_are_there_when_they_are_used)
             CHECK(b.meter.peak <= budget);
             CHECK(streamed == 0 || s_watch.count > 0);
             CHECK((fake_held_kind("locked") > 0) == (is_mapped && streamed > 0)); // the table has an image in any case
-            CHECK(!is_mapped || b.meter.pinned <= need.pinned); // images that an earlier, smaller budget wanted stay
+            CHECK(!is_mapped || b.meter.pinned <= need.pinned_bytes); // images that an earlier, smaller budget wanted stay
             const uint64_t blocks = fake_allocation_count();
             CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
             CHECK_NUMBER(fake_allocation_count(), blocks); // warm
         }
-        b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+        b.runner->functions->release_weights(b.runner, n->list, WEIGHTS + 2);
         close_network(&b, n);
         if (t_errors != 0) {
             printf("  variant %d\n", variant);
@@ -350,17 +350,17 @@ TEST(weights_with_a_change_are_streamed_as_sums)
         fake_complete_after(variant < 2 ? 0 : 2);
         CHECK(run_watched(&b, n, &s_watch, variant >= 2, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
-        CHECK(s_watch.count > 0 && b.meter.peak <= budget && b.meter.pinned <= need.pinned);
+        CHECK(s_watch.count > 0 && b.meter.peak <= budget && b.meter.pinned <= need.pinned_bytes);
         int32_t images = 0, mapped = 0;
         for (int32_t i = 0; i < WEIGHTS; i++) {
             const sumi_cuda_resident* layer =
                 sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->layers[i], SUMI_CUDA_FORM_MATRIX);
             CHECK(layer != NULL && (layer->chunks == 0 || i % 4 != 0));
-            if (layer != NULL && layer->has_image && i % 4 == 0) images++;
+            if (layer != NULL && layer->has_pinned_copy && i % 4 == 0) images++;
             if (layer != NULL && layer->chunks > 0) mapped++;
         }
         CHECK(images > 2 && mapped > 2 && fake_held_kind("locked") > 0);
-        b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+        b.runner->functions->release_weights(b.runner, n->list, WEIGHTS + 2);
         close_network(&b, n);
     }
 }
@@ -402,14 +402,14 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
                                        n->plan.sections[n->plan.ops[slice->op_begin].section].first_counter, &error)
               == SUMI_OK);
         if (t_errors != 0) break; // it will not finish
-        while (!b.runner->functions->finished(b.runner, &time)) b.runner->functions->wait(b.runner, 1);
+        while (!b.runner->functions->collect(b.runner, &time)) b.runner->functions->wait(b.runner, 1);
         CHECK(time.has_waits == (loads > 0)); // but for the first op's
         waits += loads > 0;
     }
     CHECK(with_load > WEIGHTS / 2 && waits > 0);
     CHECK(runner_drain(b.runner, 0, NULL, &error) == SUMI_OK);
     CHECK(fake_held_kind("locked") > 0);
-    b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+    b.runner->functions->release_weights(b.runner, n->list, WEIGHTS + 2);
     CHECK_NUMBER(fake_held_kind("locked"), 0); // their file may go now
     close_network(&b, n);
 }
@@ -435,7 +435,7 @@ TEST(mappings_that_cannot_be_locked_get_images)
         CHECK(s_watch.count > 0 && b.meter.pinned > 0);
         if (nth > 0) CHECK(fake_fail_call(NULL, 0, 0)); // it was asked for so often
         CHECK(!((sumi_cuda*)b.runner)->weights.mapped.is_supported);
-        b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+        b.runner->functions->release_weights(b.runner, n->list, WEIGHTS + 2);
         CHECK_NUMBER(fake_held_kind("locked"), 0);
         close_network(&b, n);
         if (t_errors != 0) {
@@ -460,8 +460,8 @@ TEST(tables_are_read_where_they_lie)
         CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
         const sumi_cuda_resident* table =
             sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
-        CHECK(table != NULL && table->place.data == 0 && table->has_image
-              && memcmp(sumi_cuda_host(&table->image.pieces[0]), changed ? n->sums[WEIGHTS] : n->table_data,
+        CHECK(table != NULL && table->on_device.data == 0 && table->has_pinned_copy
+              && memcmp(sumi_cuda_host(&table->pinned_copy.pieces[0]), changed ? n->sums[WEIGHTS] : n->table_data,
                         sizeof n->table_data)
                      == 0);
         close_network(&b, n);
@@ -496,11 +496,11 @@ TEST(large_tables_are_pinned_in_pieces)
     CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
     sumi_device_need need;
     CHECK(b.runner->functions->need(b.runner, &n->plan, smallest_budget(&b, &n->plan), &need, &error) == SUMI_OK);
-    CHECK_NUMBER(b.meter.pinned, need.pinned);
+    CHECK_NUMBER(b.meter.pinned, need.pinned_bytes);
     const sumi_cuda_resident* table =
         sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
-    const sumi_cuda_pinned* image = &table->image;
-    CHECK(table->has_image && image->count == 7 && image->made == 7
+    const sumi_cuda_pinned* image = &table->pinned_copy;
+    CHECK(table->has_pinned_copy && image->count == 7 && image->made == 7
           && image->piece_bytes == (uint64_t)image->piece_rows * WIDTH * 2);
     for (int32_t row = 0; row < LARGE_ROWS; row++) { // as kernels/rows.cu finds it
         const uint64_t piece = ((const uint64_t*)sumi_cuda_host(&image->list))[row / image->piece_rows];
@@ -529,7 +529,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         b.meter.refused_pinned = 0;
         error = (sumi_error){SUMI_OK, {0}};
         sumi_cuda* cuda = (sumi_cuda*)b.runner;
-        while (!sumi_cuda_weights_find(&cuda->weights, &n->table, SUMI_CUDA_FORM_MATRIX)->has_image) {
+        while (!sumi_cuda_weights_find(&cuda->weights, &n->table, SUMI_CUDA_FORM_MATRIX)->has_pinned_copy) {
             bool is_done;
             float progress;
             CHECK(b.runner->functions->prepare(b.runner, &n->plan, 0, &is_done, &progress, &error) == SUMI_OK);

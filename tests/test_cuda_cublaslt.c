@@ -64,16 +64,16 @@ static void make_products(products* p, int32_t m, int32_t n, int32_t k)
         p->weights[i] = (sumi_weight){.name = "w",
                                       .rows = n,
                                       .cols = k,
-                                      .part_count = 1,
-                                      .parts = {{.data = p->w[i], .dtype = SUMI_DTYPE_BF16, .rows = n, .scale = 1.0f}},
+                                      .tensor_count = 1,
+                                      .tensors = {{.data = p->w[i], .dtype = SUMI_DTYPE_BF16, .rows = n, .scale = 1.0f}},
                                       .index = i};
         p->list[i] = &p->weights[i];
     }
     p->bias_weight = (sumi_weight){.name = "bias",
                                    .rows = 1,
                                    .cols = n,
-                                   .part_count = 1,
-                                   .parts = {{.data = p->bias, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f}},
+                                   .tensor_count = 1,
+                                   .tensors = {{.data = p->bias, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f}},
                                    .index = PRODUCTS};
     p->list[PRODUCTS] = &p->bias_weight;
 }
@@ -399,8 +399,8 @@ TEST(gated_products_are_gated_unit_by_unit)
     const sumi_weight weight = {.name = "gate and up",
                                 .rows = 2 * N,
                                 .cols = K,
-                                .part_count = 2,
-                                .parts = {{.data = w, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f},
+                                .tensor_count = 2,
+                                .tensors = {{.data = w, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f},
                                           {.data = w + N * K, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}}};
     fake_reset();
     fake_devices(1, 100);
@@ -538,7 +538,7 @@ TEST(host_memory_may_run_out)
         error = (sumi_error){SUMI_OK, {0}};
         CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
-        runner->functions->forget_weights(runner, p.list, PRODUCTS + 1);
+        runner->functions->release_weights(runner, p.list, PRODUCTS + 1);
         reopen(runner, &p);
     }
     CHECK(!fails);

@@ -36,8 +36,8 @@ static sumi_weight weight_of(int32_t index, int32_t rows, const void* data)
     return (sumi_weight){.name = "weight",
                          .rows = rows,
                          .cols = WIDTH,
-                         .part_count = 1,
-                         .parts = {{.data = data, .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f}},
+                         .tensor_count = 1,
+                         .tensors = {{.data = data, .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f}},
                          .index = index};
 }
 
@@ -100,7 +100,7 @@ static void sum_up(const sumi_cuda_division* division, summary* steps, summary* 
 {
     *steps = *others = (summary){.least_streamed = UINT64_MAX};
     for (int32_t i = 0; i < division->count; i++) {
-        const sumi_cuda_share_of* share = &division->shares[i];
+        const sumi_cuda_weight_share* share = &division->shares[i];
         if (share->stay == SUMI_CUDA_HOSTED || share->form == SUMI_CUDA_FORM_VECTOR) continue;
         summary* of = share->in_steps ? steps : others;
         of->bytes += share->bytes;
@@ -122,11 +122,11 @@ static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_
     const bool fits = division.fits, streams = division.streams;
     sum_up(&division, &steps, &others);
     if (fits && streams) {
-        const uint64_t fixed = division.kept - (steps.bytes - steps.streamed) - (others.bytes - others.streamed);
-        CHECK(division.kept + division.ring + division.staging <= room);
-        CHECK_NUMBER(division.streamed, steps.streamed + others.streamed);
+        const uint64_t fixed = division.resident_bytes - (steps.bytes - steps.streamed) - (others.bytes - others.streamed);
+        CHECK(division.resident_bytes + division.ring_bytes + division.staging_bytes <= room);
+        CHECK_NUMBER(division.streamed_bytes, steps.streamed + others.streamed);
         // Steps copy nothing as long as one place for the others can be had beside their weights.
-        const bool holds_steps = fixed + division.staging + steps.bytes + others.largest <= room;
+        const bool holds_steps = fixed + division.staging_bytes + steps.bytes + others.largest <= room;
         CHECK((steps.streamed == 0) == (steps.bytes == 0 || holds_steps));
         // Nothing else stays in the place of what steps copy.
         if (steps.streamed > 0) CHECK(others.bytes - others.streamed < steps.least_streamed);
@@ -134,7 +134,7 @@ static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_
         const uint64_t most = steps.streamed == 0                ? 3 * others.largest
                             : 3 * steps.largest > others.largest ? 3 * steps.largest
                                                                  : others.largest;
-        CHECK(division.ring <= most);
+        CHECK(division.ring_bytes <= most);
     }
     *out_steps = steps.streamed;
     sumi_free(cuda->heap, division.shares);
@@ -238,7 +238,7 @@ static void close_network(bench* b, network* n)
 {
     plan_forget(b->runner, &n->plan);
     sumi_plan_end(&n->plan);
-    b->runner->functions->forget_weights(b->runner, n->list, WEIGHTS + 1);
+    b->runner->functions->release_weights(b->runner, n->list, WEIGHTS + 1);
 }
 
 static uint64_t whole_bytes(const network* n)
@@ -309,9 +309,9 @@ TEST(a_run_copies_what_it_reads_once_at_most_once)
         CHECK(expected <= before);
         before = expected;
         uint64_t steps;
-        CHECK(check_division(b.cuda, &n->plan, budget - (need.device - need.weights), &steps));
+        CHECK(check_division(b.cuda, &n->plan, budget - (need.device_bytes - need.weight_bytes), &steps));
         // What has no room is copied once; only weights of DECODE once for each picture.
-        if (steps == 0) CHECK(need.streamed <= expected && expected <= PICTURES * need.streamed);
+        if (steps == 0) CHECK(need.streamed_bytes <= expected && expected <= PICTURES * need.streamed_bytes);
         without_steps += steps == 0 && expected > 0;
         runs++;
     }
@@ -326,7 +326,7 @@ static int32_t count_placed(const bench* b, const network* n, int32_t begin, int
     for (int32_t i = begin; i < end; i++) {
         const sumi_cuda_resident* resident =
             sumi_cuda_weights_find(&b->cuda->weights, &n->layers[i], SUMI_CUDA_FORM_MATRIX);
-        count += resident != NULL && resident->place.data != 0;
+        count += resident != NULL && resident->on_device.data != 0;
     }
     return count;
 }
@@ -350,8 +350,8 @@ TEST(what_is_read_once_leaves_before_what_steps_read)
     CHECK(sumi_plan_finish(&other->plan, &error) == SUMI_OK);
     CHECK(sumi_plan_slice(&other->plan, &(sumi_rates){1e6, 1e6, 3.0}, 40, &error) == SUMI_OK);
     sumi_device_need need;
-    CHECK(f->need(b.runner, &n->plan, 1ull << 40, &need, &error) == SUMI_OK && need.streamed == 0);
-    f->set_budget(b.runner, need.device + 1000);
+    CHECK(f->need(b.runner, &n->plan, 1ull << 40, &need, &error) == SUMI_OK && need.streamed_bytes == 0);
+    f->set_budget(b.runner, need.device_bytes + 1000);
     CHECK(plan_ready(b.runner, &n->plan, &error) == SUMI_OK);
     CHECK_NUMBER(count_placed(&b, n, 0, WEIGHTS), WEIGHTS);
     CHECK(plan_ready(b.runner, &other->plan, &error) == SUMI_OK);
@@ -442,7 +442,7 @@ TEST(an_edit_job_keeps_its_steps_under_every_budget)
             const sumi_plan_entry* entry = only_entry(engine);
             sumi_cuda* cuda = (sumi_cuda*)engine->runner;
             const sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, &entry->plan);
-            const uint64_t own = entry->need.device - entry->need.weights;
+            const uint64_t own = entry->need.device_bytes - entry->need.weight_bytes;
             uint64_t steps;
             int32_t repeated, loads;
             CHECK(check_division(cuda, &entry->plan, ed.memory_budget_bytes - own, &steps));
@@ -452,7 +452,7 @@ TEST(an_edit_job_keeps_its_steps_under_every_budget)
             CHECK(draw_hash(engine, &desc) == hash);
             end_count(cuda, expected, loads);
             done++;
-            streamed += entry->need.streamed > 0;
+            streamed += entry->need.streamed_bytes > 0;
             with_steps += steps > 0;
         }
         close_cuda(engine);

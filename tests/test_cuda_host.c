@@ -10,7 +10,7 @@
 
 // ---- The host's memory ----------------------------------------------------------------------------------------------
 
-static uint64_t most_on_device(void) { return s_host.peak_on_device; }
+static uint64_t max_on_device(void) { return s_host.peak_on_device; }
 
 // ---- The same bits --------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ static void check_budgets(const char* path)
     sumi_engine* engine = open_engine(&ed, path, &model);
     if (engine == NULL) return;
     sumi_image_desc desc = picture(model);
-    const uint64_t whole = draw_hash(engine, &desc, 0), most = most_on_device();
+    const uint64_t whole = draw_hash(engine, &desc, 0), most = max_on_device();
     close_engine(engine);
     int drawn = 0;
     for (int eighths = 8; eighths > 0; eighths--) {
@@ -126,7 +126,7 @@ static void check_budgets(const char* path)
         if (result == SUMI_OK) {
             const uint64_t hash = take_hash(engine, job, &desc);
             CHECK(hash != 0 && (memory.tiles_vae || hash == whole));
-            CHECK(most_on_device() <= ed.memory_budget_bytes);
+            CHECK(max_on_device() <= ed.memory_budget_bytes);
             drawn++;
         } else {
             CHECK_NUMBER(result, SUMI_BUDGET_TOO_SMALL);
@@ -166,7 +166,7 @@ TEST(a_picture_of_2512_in_bounded_memory)
     desc.width = desc.height = 2512;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
     CHECK(draw_hash(engine, &desc, 1000) != 0);
-    const uint64_t most = most_on_device();
+    const uint64_t most = max_on_device();
     CHECK(most <= memory.weights + memory.arena);
     CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
@@ -175,8 +175,8 @@ TEST(a_picture_of_2512_in_bounded_memory)
     s_host.peak_on_device = s_host.on_device;
     CHECK(draw_hash(engine, &desc, 1000) != 0);
     printf("  2512 x 2512: %llu bytes of weights and arena, then %llu of %llu\n", (unsigned long long)most,
-           (unsigned long long)most_on_device(), (unsigned long long)least);
-    CHECK(least < most && most_on_device() <= least);
+           (unsigned long long)max_on_device(), (unsigned long long)least);
+    CHECK(least < most && max_on_device() <= least);
     close_engine(engine);
 }
 

@@ -283,7 +283,7 @@ static void run_picture(bench* b, const sumi_network* network, sumi_weight_forma
     sumi_error error = {0};
     const sumi_rates rates = b->runner->functions->rates(b->runner);
     sumi_runner_begin_plan(b->runner, &plan, &b->heap);
-    plan.wishes.weights = weights;
+    plan.weight_options.weights = weights;
     sumi_result result = sumi_pipeline_write(network, &request, &plan, &pipeline, &error);
     for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
     if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);
@@ -443,7 +443,7 @@ TEST(the_products_of_a_released_two_stream_model_take_hopper_s_kernels)
 }
 
 // At most so many bytes of values lie in the arena at one op. Views lie in their bases, and guests in their hosts.
-static uint64_t most_live_bytes(const sumi_plan* plan)
+static uint64_t max_live_bytes(const sumi_plan* plan)
 {
     uint64_t most = 0;
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
@@ -452,7 +452,7 @@ static uint64_t most_live_bytes(const sumi_plan* plan)
             const sumi_value_info* info = &plan->values[v];
             const bool is_live = info->first_use >= 0 && info->first_use <= i && i <= info->last_use;
             if (!is_live || info->base.id != 0 || info->is_unstored) continue;
-            const sumi_value_info* host = info->host.id != 0 ? &plan->values[info->host.id - 1] : NULL;
+            const sumi_value_info* host = info->container.id != 0 ? &plan->values[info->container.id - 1] : NULL;
             const bool is_guest = host != NULL && host->offset == info->offset && host->first_use <= i
                                && i <= host->last_use && host->bytes >= info->bytes;
             if (!is_guest) live += info->bytes;
@@ -470,7 +470,7 @@ static void check_arena(bench* b, const sumi_network* network, const sumi_pipeli
     sumi_runner_begin_plan(b->runner, &plan, &b->heap);
     CHECK(sumi_pipeline_write(network, request, &plan, &pipeline, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
-    const uint64_t most = most_live_bytes(&plan);
+    const uint64_t most = max_live_bytes(&plan);
     if ((double)plan.arena_bytes > 1.03 * (double)most)
         printf("  %d x %d: an arena of %.1f MB for %.1f\n", (int)request->width, (int)request->height,
                1e-6 * (double)plan.arena_bytes, 1e-6 * (double)most);
@@ -627,8 +627,8 @@ static void give_zeros(sumi_weight* weight, int32_t rows, int32_t cols)
     *weight = (sumi_weight){.name = "zeros",
                             .rows = rows,
                             .cols = cols,
-                            .part_count = 1,
-                            .parts = {{.data = s_zeros, .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f}},
+                            .tensor_count = 1,
+                            .tensors = {{.data = s_zeros, .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f}},
                             .index = s_weight_count};
     s_weights[s_weight_count++] = weight;
 }
@@ -683,7 +683,7 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
         sumi_runner_begin_plan(b.runner, &plan, &b.heap);
         sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
         sumi_value pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, 392 * 392, 3);
-        sumi_qwen_vision_part.write(&model, &plan, pixels, 392, 392);
+        sumi_qwen_vision_module.write(&model, &plan, pixels, 392, 392);
         run_written(&b, &plan);
         check_used(&b, "sumi_patches_in", true);
         check_used(&b, "sumi_embed_rows", true);
@@ -710,7 +710,7 @@ static void give_changed(sumi_weight* weight, int32_t rows, int32_t cols)
 {
     sumi_weight_change* change = &s_changes[s_change_count++];
     give_zeros(weight, rows, cols);
-    *change = (sumi_weight_change){.down = weight->parts[0], .up = weight->parts[0]};
+    *change = (sumi_weight_change){.down = weight->tensors[0], .up = weight->tensors[0]};
     change->down.rows = 4;
     weight->change = change;
 }
@@ -749,8 +749,8 @@ static void make_pooling(sumi_xlm_roberta* m, sumi_xlm_roberta_layer* layers)
         give_zeros(&w->norm2.bias, 1, WIDTH);
         w->qkv.weight.rows = w->qkv.bias.cols = 3 * WIDTH;
         ((sumi_weight_change*)(uintptr_t)w->qkv.weight.change)->up.rows = 3 * WIDTH;
-        w->qkv.weight.part_count = 3;
-        w->qkv.weight.parts[1] = w->qkv.weight.parts[2] = w->qkv.weight.parts[0];
+        w->qkv.weight.tensor_count = 3;
+        w->qkv.weight.tensors[1] = w->qkv.weight.tensors[2] = w->qkv.weight.tensors[0];
     }
 }
 
@@ -767,8 +767,8 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
             sumi_runner_begin_plan(b.runner, &plan, &b.heap);
             sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
             sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, prompts[i][0] + prompts[i][1], 1);
-            sumi_xlm_roberta_part.write(&model, &plan,
-                                        &(sumi_text_batch){.ids = ids, .counts = prompts[i], .prompt_count = 2});
+            sumi_xlm_roberta_module.write(&model, &plan,
+                                          &(sumi_text_batch){.ids = ids, .counts = prompts[i], .prompt_count = 2});
             run_written(&b, &plan);
             check_used(&b, "sumi_embed_rows", true);
             check_used(&b, "sumi_mean_rows", true);
@@ -856,8 +856,8 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
             const sumi_weight weight = {.name = "conv",
                                         .rows = l->out,
                                         .cols = 9 * l->in,
-                                        .part_count = 1,
-                                        .parts = {{.data = zeros + 18,
+                                        .tensor_count = 1,
+                                        .tensors = {{.data = zeros + 18,
                                                    .dtype = SUMI_DTYPE_F32,
                                                    .rows = l->out,
                                                    .chunk = 9,
@@ -866,8 +866,8 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
             const sumi_weight bias = {.name = "bias",
                                       .rows = 1,
                                       .cols = l->out,
-                                      .part_count = 1,
-                                      .parts = {{.data = zeros, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
+                                      .tensor_count = 1,
+                                      .tensors = {{.data = zeros, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
             const sumi_weight* const weights[] = {&weight, &bias};
             const int launched = tally_of(&b, "").used;
             sumi_plan plan;

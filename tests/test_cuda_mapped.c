@@ -51,14 +51,14 @@ static void close_place(place* p)
     free(p->file);
 }
 
-static sumi_weight_part part_at(const place* p, size_t offset, int32_t rows)
+static sumi_stacked_tensor part_at(const place* p, size_t offset, int32_t rows)
 {
-    return (sumi_weight_part){.data = p->file + offset,
-                              .dtype = SUMI_DTYPE_BF16,
-                              .rows = rows,
-                              .scale = 1.0f,
-                              .mapping = p->file,
-                              .mapping_bytes = p->file_bytes};
+    return (sumi_stacked_tensor){.data = p->file + offset,
+                                 .dtype = SUMI_DTYPE_BF16,
+                                 .rows = rows,
+                                 .scale = 1.0f,
+                                 .mapping = p->file,
+                                 .mapping_bytes = p->file_bytes};
 }
 
 // Where kernels/upload.cuh puts a row.
@@ -82,9 +82,9 @@ static void check_copy(place* p, const sumi_weight* weight, bool is_gated)
     CHECK(p->device.driver.cuStreamSynchronize(p->device.copy) == CUDA_SUCCESS);
     const unsigned char* there = (const unsigned char*)(uintptr_t)block.address;
     int32_t row = 0, wrong = 0;
-    for (int32_t part = 0; part < weight->part_count; part++) {
-        const unsigned char* from = weight->parts[part].data;
-        for (int32_t r = 0; r < weight->parts[part].rows; r++, row++)
+    for (int32_t part = 0; part < weight->tensor_count; part++) {
+        const unsigned char* from = weight->tensors[part].data;
+        for (int32_t r = 0; r < weight->tensors[part].rows; r++, row++)
             wrong += memcmp(there + row_on_device(weight, is_gated, row) * row_bytes, from + (size_t)r * row_bytes,
                             row_bytes)
                   != 0;
@@ -102,13 +102,13 @@ TEST(rows_arrive_as_the_device_wants_them)
     static const size_t offsets[] = {0, 8, 48, 1001, CHUNK - 1, CHUNK, 3 * CHUNK + 4095};
     for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
         for (int32_t rows = 16; rows <= 512; rows *= 2) {
-            sumi_weight one = {.name = "one", .rows = rows, .cols = COLS, .part_count = 1};
-            one.parts[0] = part_at(&p, offsets[i], rows);
+            sumi_weight one = {.name = "one", .rows = rows, .cols = COLS, .tensor_count = 1};
+            one.tensors[0] = part_at(&p, offsets[i], rows);
             // the second part belongs to both halves
-            sumi_weight three = {.name = "three", .rows = rows, .cols = COLS, .part_count = 3};
-            three.parts[0] = part_at(&p, offsets[i], rows / 4);
-            three.parts[1] = part_at(&p, 8 * CHUNK - offsets[i], rows / 2);
-            three.parts[2] = part_at(&p, p.file_bytes - (size_t)(rows / 4) * COLS * 2, rows / 4);
+            sumi_weight three = {.name = "three", .rows = rows, .cols = COLS, .tensor_count = 3};
+            three.tensors[0] = part_at(&p, offsets[i], rows / 4);
+            three.tensors[1] = part_at(&p, 8 * CHUNK - offsets[i], rows / 2);
+            three.tensors[2] = part_at(&p, p.file_bytes - (size_t)(rows / 4) * COLS * 2, rows / 4);
             for (int is_gated = 0; is_gated < 2; is_gated++)
                 check_copy(&p, &one, is_gated), check_copy(&p, &three, is_gated);
         }
@@ -121,9 +121,9 @@ TEST(neighbours_share_chunks)
     place p;
     open_place(&p);
     // 4800 bytes each, in chunks 0 and 1
-    sumi_weight a = {.name = "a", .rows = 100, .cols = COLS, .part_count = 1}, b = a;
-    a.parts[0] = part_at(&p, 0, 100);
-    b.parts[0] = part_at(&p, 4800, 100);
+    sumi_weight a = {.name = "a", .rows = 100, .cols = COLS, .tensor_count = 1}, b = a;
+    a.tensors[0] = part_at(&p, 0, 100);
+    b.tensors[0] = part_at(&p, 4800, 100);
     int32_t chunks_a = 0, chunks_b = 0;
     bool is_done = false;
     CHECK(sumi_cuda_mapped_lock(&p.mapped, &a, &chunks_a, 0, &is_done, &p.error) == SUMI_OK && is_done
@@ -145,10 +145,10 @@ TEST(a_refusal_is_no_failure_and_a_lost_device_is)
 {
     place p;
     open_place(&p);
-    sumi_weight w = {.name = "w", .rows = 512, .cols = COLS, .part_count = 1};
+    sumi_weight w = {.name = "w", .rows = 512, .cols = COLS, .tensor_count = 1};
     int32_t chunks = 0;
     bool is_done = true;
-    w.parts[0] = part_at(&p, 100, 512);
+    w.tensors[0] = part_at(&p, 100, 512);
     fake_fail_call("cuMemHostRegister", 2, CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(sumi_cuda_mapped_lock(&p.mapped, &w, &chunks, UINT64_MAX, &is_done, &p.error) == SUMI_OK);
     CHECK(!is_done && chunks == 1 && !p.mapped.is_supported && !sumi_cuda_mapped_holds(&p.mapped, &w));
@@ -156,9 +156,9 @@ TEST(a_refusal_is_no_failure_and_a_lost_device_is)
     CHECK_NUMBER(fake_held_kind("locked"), 0);
 
     p.mapped.is_supported = true;
-    w.parts[0].mapping = NULL; // memory of the host's
+    w.tensors[0].mapping = NULL; // memory of the host's
     CHECK(!sumi_cuda_mapped_holds(&p.mapped, &w));
-    w.parts[0].mapping = p.file;
+    w.tensors[0].mapping = p.file;
     fake_fail_call("cuMemHostRegister", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK_NUMBER(sumi_cuda_mapped_lock(&p.mapped, &w, &chunks, UINT64_MAX, &is_done, &p.error), SUMI_DEVICE_LOST);
     CHECK(!is_done && chunks == 0 && p.error.text[0] != 0);

@@ -213,7 +213,7 @@ static sumi_weight* stack(scene* s, int rows, int cols, int parts, sumi_dtype dt
     bool is_fp8 = dtype == SUMI_DTYPE_F8_E4M3 || dtype == SUMI_DTYPE_F8_E5M2;
     const bool is_block = sumi_dtype_get(dtype)->block > 1;
     size_t size = is_block ? 2 : (size_t)sumi_dtype_bytes(dtype, 1);
-    sumi_weight made = {.name = "weight", .rows = rows, .cols = cols, .part_count = parts, .index = s->next_weight};
+    sumi_weight made = {.name = "weight", .rows = rows, .cols = cols, .tensor_count = parts, .index = s->next_weight};
     for (int p = 0, begin = 0; p < parts; p++) {
         int end = p + 1 == parts ? rows : rows / parts * (p + 1);
         size_t count = (size_t)(end - begin) * (size_t)cols;
@@ -230,7 +230,7 @@ static sumi_weight* stack(scene* s, int rows, int cols, int parts, sumi_dtype dt
             float exact = rounded(value); // a GPU keeps matrices in bfloat16
             memcpy(data + i * size, size == 4 ? (const void*)&exact : size == 2 ? (const void*)&half : &quarter, size);
         }
-        made.parts[p] = (sumi_weight_part){
+        made.tensors[p] = (sumi_stacked_tensor){
             .data = data, .dtype = dtype, .rows = end - begin, .scale = is_fp8 ? spread / 16.0f : 1.0f};
         begin = end;
     }
@@ -305,7 +305,7 @@ static sumi_result slice_by_parts(sumi_plan* plan, sumi_error* error)
     sumi_section* section = &plan->sections[0];
     plan->slice_count = 0;
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
-        int32_t parts = plan->ops[i].part_count, step = (parts + 9) / 10, count = 0;
+        int32_t parts = plan->ops[i].range_count, step = (parts + 9) / 10, count = 0;
         for (int32_t begin = 0; begin < parts; count++) {
             int32_t length = step + (step > 1 ? count % 3 - 1 : 0),
                     end = parts - begin < length || count == 11 ? parts : begin + length;
@@ -407,7 +407,7 @@ static sumi_result run_once(const scene* s, const machine* m, bool backwards, su
                 for (int32_t op = slice->op_begin; result == SUMI_OK && op < slice->op_end; op++) {
                     sumi_slice one = *slice;
                     if (slice->op_end - slice->op_begin > 1)
-                        one = (sumi_slice){op, op + 1, 0, s->plan.ops[op].part_count, 0.0f};
+                        one = (sumi_slice){op, op + 1, 0, s->plan.ops[op].range_count, 0.0f};
                     result = plan_run_slice(m->runner, &s->plan, &one, section->first_counter + k, NULL, error);
                     round_output(s, m, op);
                 }
@@ -806,7 +806,7 @@ static sumi_value padded_activations(scene* s, int rows, int cols)
 static void build_linear(scene* s, const op_case* c)
 {
     int m = c->m, n = c->n, k = c->k, flags = c->a;
-    s->plan.wishes.weights = weights_of(flags);
+    s->plan.weight_options.weights = weights_of(flags);
     sumi_weight* w = stack(s, n, k, flags & STACKED ? 3 : 1, c->dtype, 1.0f / sqrtf((float)k), 0.0f);
     sumi_weight* b =
         flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
@@ -827,10 +827,13 @@ static void build_linear(scene* s, const op_case* c)
         }
     } else if (flags & INTO_COLUMNS) {
         y = activations(s, m, n + 40);
-        sumi_plan_linear(
-            &s->plan,
-            &(sumi_plan_linear_args){
-                .label = "linear", .x = x, .weight = w, .bias = b, .y = y, .keeps_columns = true, .y_column = 24});
+        sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){.label = "linear",
+                                                            .x = x,
+                                                            .weight = w,
+                                                            .bias = b,
+                                                            .y = y,
+                                                            .writes_some_columns = true,
+                                                            .y_column = 24});
     } else if (flags & INTO) {
         y = activations(s, m + 4, n);
         sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){.label = "linear",
@@ -977,7 +980,7 @@ CASES(linear)
 static void build_gated(scene* s, const op_case* c)
 {
     sumi_weight* w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
-    s->plan.wishes.weights = weights_of(c->a);
+    s->plan.weight_options.weights = weights_of(c->a);
     if (c->a & ADAPTED) adapt(s, w, c->b != 0 ? c->b : 16); // the sums land in a value that may be interleaved
     check(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
 }
@@ -1000,7 +1003,7 @@ static void build_8bit_block(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
     const int what = c->a & ~IN_INT8;
-    p->wishes.weights = c->a & IN_INT8 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
+    p->weight_options.weights = c->a & IN_INT8 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
     sumi_value x = activations(s, c->m, c->k);
     sumi_step_row scale = aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true);
     sumi_value n = sumi_plan_norm(
@@ -1067,7 +1070,7 @@ static sumi_weight* outlier_norm(scene* s, int cols)
     for (int c = 0; fresh && c < cols; c++)
         data[c] = sumi_float_to_bf16((1.0f + 0.3f * normal(s->store)) * (c % 30 == 7 ? 40.0f : 1.0f));
     sumi_weight* w = norm_weight(s, cols, 0);
-    w->parts[0].data = data;
+    w->tensors[0].data = data;
     return w;
 }
 static sumi_value balanced_product(scene* s, sumi_value x, sumi_weight* w, const sumi_weight* norm, bool is_gated)
@@ -1080,7 +1083,7 @@ static void build_balanced(scene* s, const op_case* c) // a: one of these
 {
     sumi_plan* p = &s->plan;
     const bool is_gated = c->a == TO_GATED || c->a == TO_ADAPTED_GATED;
-    p->wishes.weights = SUMI_WEIGHTS_INT8;
+    p->weight_options.weights = SUMI_WEIGHTS_INT8;
     sumi_value x = activations(s, c->m, c->k);
     sumi_weight* norm = outlier_norm(s, c->k);
     sumi_step_row scale = aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true),
@@ -1237,8 +1240,8 @@ static sumi_weight* rounded_twin(scene* s, const sumi_weight* of)
     *w = (sumi_weight){.name = "twin",
                        .rows = of->rows,
                        .cols = of->cols,
-                       .part_count = 1,
-                       .parts = {{.data = data, .dtype = SUMI_DTYPE_BF16, .rows = of->rows, .scale = 1.0f}},
+                       .tensor_count = 1,
+                       .tensors = {{.data = data, .dtype = SUMI_DTYPE_BF16, .rows = of->rows, .scale = 1.0f}},
                        .index = s->next_weight++};
     return w;
 }
@@ -1259,11 +1262,11 @@ static sumi_value stored_product(scene* s, const op_case* c, sumi_value x, sumi_
 static void build_stored(scene* s, const op_case* c)
 {
     const int parts = c->a & (FROM_PARTS | INTO_A_GATE) ? 2 : 1;
-    s->plan.wishes.weights = c->a & AS_INT4 ? SUMI_WEIGHTS_INT4 : SUMI_WEIGHTS_AS_STORED;
+    s->plan.weight_options.weights = c->a & AS_INT4 ? SUMI_WEIGHTS_INT4 : SUMI_WEIGHTS_AS_STORED;
     sumi_weight* w = stack(s, c->n, c->k, parts, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
     if (c->a & OF_TWO_TYPES) {
         sumi_weight* other = stack(s, c->n, c->k, parts, SUMI_DTYPE_Q6_K, 1.0f / sqrtf((float)c->k), 0.0f);
-        w->parts[1] = other->parts[1];
+        w->tensors[1] = other->tensors[1];
     }
     bool fresh;
     float* data = block(s, (size_t)c->m * (size_t)c->k * sizeof *data, &fresh);
@@ -1279,7 +1282,7 @@ static void build_stored(scene* s, const op_case* c)
 }
 static void build_stored_embed(scene* s, const op_case* c)
 {
-    s->plan.wishes.weights = SUMI_WEIGHTS_AS_STORED;
+    s->plan.weight_options.weights = SUMI_WEIGHTS_AS_STORED;
     sumi_weight *w = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *b = c->a ? bias_of(s, c->k, 0) : NULL;
     sumi_value ids = integers(s, c->m, 1, c->n);
     for (int i = 0; i < 2; i++) {
@@ -1464,7 +1467,7 @@ static void build_gate_add(scene* s, const op_case* c)
 static void build_norm_pair(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
-    p->wishes.weights = c->k == 0 ? SUMI_WEIGHTS_AUTO : c->a & 1024 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
+    p->weight_options.weights = c->k == 0 ? SUMI_WEIGHTS_AUTO : c->a & 1024 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
     int before = c->a & 16 ? 3 : 0, from = before + (c->a & 32 ? 1 : 0), rows = c->m - (c->a & 128 ? 1 : 0);
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     float* data = numbers(s, (size_t)(c->m + before + 1) * (size_t)c->n, 1.0f, 0.5f);
@@ -1582,9 +1585,9 @@ static void build_finish(scene* s, const op_case* c)
         table = sumi_plan_modulation(
             &s->plan, &(sumi_plan_modulation_args){.label = "modulation",
                                                    .table = table,
-                                                   .parts = 6,
+                                                   .vector_count = 6,
                                                    .adds_one = 1 << 1 | 1 << 4,
-                                                   .squashes = 1 << 5,
+                                                   .applies_tanh = 1 << 5,
                                                    .rows = 1,
                                                    .x_row = 1,
                                                    .per_step = true,
@@ -2063,7 +2066,7 @@ enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8, SLICED = 16 };
 // The last of three slices in time of every kernel.
 static sumi_weight* sliced(sumi_weight* w)
 {
-    sumi_weight_part* part = &w->parts[0];
+    sumi_stacked_tensor* part = &w->tensors[0];
     part->chunk = 9;
     part->chunk_stride = 27;
     part->data = (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, 18);
@@ -2160,10 +2163,11 @@ static void build_strips(scene* s, const op_case* c)
     sumi_value wide = sumi_plan_value(&s->plan, "wide", SUMI_ELEMENT_ACTIVATION, pixels, 2 * c->a);
     sumi_value start = adds ? residual : whole;
     sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
-                                   .label = "left", .x = start, .weight = one, .y = wide, .keeps_columns = true});
+                                   .label = "left", .x = start, .weight = one, .y = wide, .writes_some_columns = true});
     sumi_plan_linear(
-        &s->plan, &(sumi_plan_linear_args){
-                      .label = "right", .x = start, .weight = one, .y = wide, .keeps_columns = true, .y_column = c->a});
+        &s->plan,
+        &(sumi_plan_linear_args){
+            .label = "right", .x = start, .weight = one, .y = wide, .writes_some_columns = true, .y_column = c->a});
     sumi_value right = sumi_plan_view(&s->plan, "right", wide, (sumi_span){0, pixels}, (sumi_span){c->a, c->a});
     for (int end = c->m; end > 0;) {
         int row = (end - 1) / c->b * c->b, above = row > 0, below = end < c->m, rows = above + end - row + below,
@@ -2255,7 +2259,7 @@ static void build_place(scene* s, const op_case* c)
                                                            .picture = picture,
                                                            .picture_height = c->m + 5,
                                                            .picture_width = c->n + 4,
-                                                           .kept = (sumi_tile){4, 2, c->m, c->n},
+                                                           .copied = (sumi_tile){4, 2, c->m, c->n},
                                                            .per_item = c->a != 0});
     check(s, picture, EXACT);
 }
@@ -2451,9 +2455,9 @@ static void build_pixel_autoencoder(scene* s, const op_case* c)
         sumi_value out;
         if (decodes) {
             out = sumi_plan_value(&s->plan, "picture", SUMI_ELEMENT_ACTIVATION, c->m * c->n, 3);
-            sumi_qwen_vae_part.write_decode(vae, &s->plan, from, c->m / 2, c->n / 2, 0, out);
+            sumi_qwen_vae_module.write_decode(vae, &s->plan, from, c->m / 2, c->n / 2, 0, out);
         } else {
-            out = sumi_qwen_vae_part.write_encode(vae, &s->plan, from, c->m, c->n, 0);
+            out = sumi_qwen_vae_module.write_encode(vae, &s->plan, from, c->m, c->n, 0);
         }
         check(s, out, c->bound);
     }

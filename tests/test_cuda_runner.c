@@ -49,8 +49,8 @@ static sumi_weight weight_of(const char* name, int32_t rows, int32_t cols, const
     return (sumi_weight){.name = name,
                          .rows = rows,
                          .cols = cols,
-                         .part_count = 1,
-                         .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}};
+                         .tensor_count = 1,
+                         .tensors = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}};
 }
 
 static void make_model(model* m)
@@ -66,8 +66,8 @@ static void make_model(model* m)
     m->norm_weight = weight_of("norm", 1, WIDTH, m->norm, SUMI_DTYPE_F32);
     m->gate_up = weight_of("gate_up", HIDDEN, WIDTH, m->gate, SUMI_DTYPE_BF16);
     m->gate_up.rows = 2 * HIDDEN;
-    m->gate_up.part_count = 2;
-    m->gate_up.parts[1] = (sumi_weight_part){.data = m->up, .dtype = SUMI_DTYPE_BF16, .rows = HIDDEN, .scale = 1.0f};
+    m->gate_up.tensor_count = 2;
+    m->gate_up.tensors[1] = (sumi_stacked_tensor){.data = m->up, .dtype = SUMI_DTYPE_BF16, .rows = HIDDEN, .scale = 1.0f};
     m->down = weight_of("down", WIDTH, HIDDEN, m->out, SUMI_DTYPE_BF16);
     m->bias_weight = weight_of("bias", 1, WIDTH, m->bias, SUMI_DTYPE_F32);
     m->narrow = weight_of("narrow", WIDTH, 20, m->odd, SUMI_DTYPE_BF16);
@@ -286,7 +286,7 @@ TEST(a_warm_run_allocates_nothing)
 static void forget_all(bench* b, network* n, const model* m)
 {
     plan_forget(b->runner, &n->plan);
-    b->runner->functions->forget_weights(b->runner, m->list, 6);
+    b->runner->functions->release_weights(b->runner, m->list, 6);
     b->runner->functions->release(b->runner);
 }
 
@@ -402,29 +402,29 @@ TEST(weights_arrive_and_go)
     const sumi_runner_functions* f = b.runner->functions;
     sumi_device_facts facts;
     sumi_device_need need;
-    CHECK(f->need(b.runner, &n.plan, 0, &need, &error) == SUMI_OK && need.fits && need.streamed == 0);
-    const uint64_t needed = need.weights;
+    CHECK(f->need(b.runner, &n.plan, 0, &need, &error) == SUMI_OK && need.fits && need.streamed_bytes == 0);
+    const uint64_t needed = need.weight_bytes;
     CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
     f->facts(b.runner, &facts);
-    CHECK_NUMBER(facts.held[SUMI_MEMORY_WEIGHTS], needed);
-    CHECK_NUMBER(facts.held[SUMI_MEMORY_STAGING], 0); // the way there is given back
+    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_WEIGHTS], needed);
+    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_STAGING], 0); // the way there is given back
 
     const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
     // the fake's device memory is the host's
-    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0);
+    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, m.table, sizeof m.table) == 0);
     const sumi_cuda_resident* gated = sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_GATED);
-    CHECK(gated != NULL && gated->place.data % 512 == 0 && gated->place.pitch == WIDTH);
+    CHECK(gated != NULL && gated->on_device.data % 512 == 0 && gated->on_device.pitch == WIDTH);
     CHECK(sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
     CHECK(sumi_cuda_weights_find(&cuda->weights, &m.bias_weight, SUMI_CUDA_FORM_VECTOR) != NULL);
     CHECK(sumi_cuda_weights_find(&cuda->weights, &m.narrow, SUMI_CUDA_FORM_MATRIX) == NULL); // the plan does not use it
 
-    f->forget_weights(b.runner, m.list, 3);
+    f->release_weights(b.runner, m.list, 3);
     CHECK(sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX) == NULL);
     CHECK(sumi_cuda_weights_find(&cuda->weights, &m.down, SUMI_CUDA_FORM_MATRIX) != NULL);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK); // brings them again
-    f->forget_weights(b.runner, m.list, 6);
+    f->release_weights(b.runner, m.list, 6);
     f->facts(b.runner, &facts);
-    CHECK_NUMBER(facts.held[SUMI_MEMORY_WEIGHTS], 0);
+    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_WEIGHTS], 0);
     CHECK_NUMBER(facts.capability, 90);
     close_network(&b, &n);
 }
@@ -438,12 +438,12 @@ TEST(large_weights_come_in_pieces_from_any_address)
     unsigned char* file = malloc((size_t)ROWS * COLS * 2 + 1);
     for (size_t i = 0; i < (size_t)ROWS * COLS * 2 + 1; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
     sumi_weight weight = weight_of("large", ROWS, COLS, file + 1, SUMI_DTYPE_BF16);
-    weight.parts[0].rows = ROWS / 3;
-    weight.part_count = 2;
-    weight.parts[1] = (sumi_weight_part){.data = file + 1 + (size_t)(ROWS / 3) * COLS * 2,
-                                         .dtype = SUMI_DTYPE_BF16,
-                                         .rows = ROWS - ROWS / 3,
-                                         .scale = 1.0f};
+    weight.tensors[0].rows = ROWS / 3;
+    weight.tensor_count = 2;
+    weight.tensors[1] = (sumi_stacked_tensor){.data = file + 1 + (size_t)(ROWS / 3) * COLS * 2,
+                                            .dtype = SUMI_DTYPE_BF16,
+                                            .rows = ROWS - ROWS / 3,
+                                            .scale = 1.0f};
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
@@ -461,7 +461,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
     CHECK(calls > 8 && is_done); // at least a megabyte each time
     const sumi_cuda_resident* there =
         sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
-    CHECK(there != NULL && memcmp((const void*)(uintptr_t)there->place.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
+    CHECK(there != NULL && memcmp((const void*)(uintptr_t)there->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
     plan_forget(b.runner, &plan);
     sumi_plan_end(&plan);
     close_bench(&b);
@@ -479,15 +479,15 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
     unsigned char* file = malloc(ALL + 2);
     for (size_t i = 0; i < ALL + 2; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
     sumi_weight weight = weight_of("stack", ROWS, COLS, file + 2, SUMI_DTYPE_Q6_K);
-    weight.parts[0].rows = FIRST;
-    weight.part_count = 2;
-    weight.parts[1] = (sumi_weight_part){
+    weight.tensors[0].rows = FIRST;
+    weight.tensor_count = 2;
+    weight.tensors[1] = (sumi_stacked_tensor){
         .data = file + 2 + FIRST * BYTES_Q6, .dtype = SUMI_DTYPE_Q4_K, .rows = ROWS - FIRST, .scale = 1.0f};
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
     sumi_runner_begin_plan(b.runner, &plan, &b.heap);
-    plan.wishes.weights = SUMI_WEIGHTS_AS_STORED;
+    plan.weight_options.weights = SUMI_WEIGHTS_AS_STORED;
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0); // a text encoder's too
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "stack", .x = x, .weight = &weight});
@@ -496,13 +496,13 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
     CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
     const sumi_cuda_resident* there =
         sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_STORED);
-    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
-    CHECK_NUMBER(sumi_cuda_stored_parts(&weight, SUMI_CUDA_FORM_STORED, parts), 2);
+    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+    CHECK_NUMBER(sumi_cuda_stored_tensors(&weight, SUMI_CUDA_FORM_STORED, parts), 2);
     CHECK(parts[1].offset % 16 == 0 && parts[1].offset >= (uint64_t)FIRST * BYTES_Q6);
     CHECK(there != NULL && there->bytes <= ALL + 1024);
     for (int p = 0; p < 2 && there != NULL; p++) {
-        const unsigned char* its = (const unsigned char*)(uintptr_t)there->place.data + parts[p].offset;
-        CHECK(memcmp(its, weight.parts[p].data, (size_t)(parts[p].row_bytes * (uint64_t)parts[p].rows)) == 0);
+        const unsigned char* its = (const unsigned char*)(uintptr_t)there->on_device.data + parts[p].offset;
+        CHECK(memcmp(its, weight.tensors[p].data, (size_t)(parts[p].row_bytes * (uint64_t)parts[p].rows)) == 0);
     }
     plan_forget(b.runner, &plan);
     sumi_plan_end(&plan);
@@ -517,10 +517,10 @@ TEST(what_is_kept_as_stored_follows_from_the_weight)
     sumi_weight q4 = weight_of("q4", 512, 256, NULL, SUMI_DTYPE_Q4_0), odd = weight_of("odd", 512, 48, NULL, 0),
                 changed = q4, scaled = weight_of("scaled", 512, 256, NULL, SUMI_DTYPE_F8_E4M3), rows = scaled,
                 half = weight_of("half", 512, 256, NULL, SUMI_DTYPE_F16);
-    odd.parts[0].dtype = SUMI_DTYPE_F8_E5M2;
+    odd.tensors[0].dtype = SUMI_DTYPE_F8_E5M2;
     changed.change = &change;
-    scaled.parts[0].scale = 0.25f;
-    rows.parts[0].row_scales = scales;
+    scaled.tensors[0].scale = 0.25f;
+    rows.tensors[0].row_scales = scales;
     CHECK(sumi_cuda_is_storable(&q4) && sumi_cuda_is_storable(&scaled));
     CHECK(!sumi_cuda_is_storable(&odd) && !sumi_cuda_is_storable(&changed) && !sumi_cuda_is_storable(&rows)
           && !sumi_cuda_is_storable(&half));
@@ -604,11 +604,11 @@ TEST(weights_with_scales_of_rows_or_rotated_come_as_floats)
     for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++) data[i] = (unsigned char)(i * 37 % 127); // no NaN as e4m3
     for (int i = 0; i < FLOAT_ROWS; i++) scales[i] = 0.25f + (float)(i % 9) / 8.0f;
     sumi_weight weight = weight_of("fp8 rows", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_F8_E4M3);
-    weight.parts[0].row_scales = scales;
+    weight.tensors[0].row_scales = scales;
     check_floats(&weight);
     weight = weight_of("rotated", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_I8);
-    weight.parts[0].row_scales = scales;
-    weight.parts[0].rotation = 16;
+    weight.tensors[0].row_scales = scales;
+    weight.tensors[0].rotation = 16;
     check_floats(&weight);
 }
 
@@ -669,7 +669,7 @@ TEST(a_balance_arrives_before_the_rows_that_it_is_for)
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
     sumi_runner_begin_plan(b.runner, &plan, &b.heap);
-    plan.wishes.weights = SUMI_WEIGHTS_INT8;
+    plan.weight_options.weights = SUMI_WEIGHTS_INT8;
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
     sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .weight = &norm, .eps = 1e-5f});
@@ -687,9 +687,9 @@ TEST(a_balance_arrives_before_the_rows_that_it_is_for)
     for (int32_t i = 0; i < 2; i++) { // behind all else of the form
         const sumi_cuda_resident* there =
             sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, i == 0 ? &norm : &product, forms[i]);
-        CHECK(there != NULL && there->place.balance >= there->place.data + (i == 0 ? COLS * 4 : 0)
-              && there->place.balance >= there->place.scales + (i == 0 ? 0 : ROWS * 4)
-              && there->place.balance + COLS * 4 <= there->place.data + there->bytes);
+        CHECK(there != NULL && there->on_device.balance >= there->on_device.data + (i == 0 ? COLS * 4 : 0)
+              && there->on_device.balance >= there->on_device.scales + (i == 0 ? 0 : ROWS * 4)
+              && there->on_device.balance + COLS * 4 <= there->on_device.data + there->bytes);
     }
     plan_forget(b.runner, &plan);
     sumi_plan_end(&plan);
@@ -748,7 +748,7 @@ TEST(no_call_pins_long)
         f->write(b.runner, &plan, x, at, (const unsigned char*)file + (3 << 20), piece);
         f->write(b.runner, &plan, x, at, (const unsigned char*)file + at, piece);
     }
-    CHECK(f->fetch(b.runner, &plan, x, &error) == SUMI_OK);
+    CHECK(f->start_read(b.runner, &plan, x, &error) == SUMI_OK);
     unsigned char* back = malloc((size_t)bytes);
     f->read(b.runner, &plan, x, 0, back, 77);
     f->read(b.runner, &plan, x, 77, back + 77, bytes - 77);
@@ -780,7 +780,7 @@ TEST(what_did_not_go_goes_again)
         CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
         const sumi_cuda_resident* table =
             sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
-        CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0);
+        CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, m.table, sizeof m.table) == 0);
         plan_forget(b.runner, &n.plan);
         sumi_plan_end(&n.plan);
         close_bench(&b);
@@ -828,7 +828,7 @@ TEST(inputs_go_through_the_ring_whole)
     CHECK(memcmp(counts, s_counts, sizeof counts) == 0);
     CHECK(plan_read(b.runner, &plan, first, counts, &error) == SUMI_OK);
     CHECK(memcmp(counts, others, sizeof others) == 0);
-    CHECK(b.runner->functions->fetch(b.runner, &plan, x, &error) == SUMI_INTERNAL); // nothing writes it
+    CHECK(b.runner->functions->start_read(b.runner, &plan, x, &error) == SUMI_INTERNAL); // nothing writes it
     free(from);
     free(into);
     plan_forget(b.runner, &plan);
@@ -848,21 +848,21 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     f->start(b.runner, &n.plan);
     write_ids(b.runner, &n);
     sumi_slice_time time = {.us = -1.0};
-    CHECK(!f->finished(b.runner, &time) && f->pending(b.runner) == 0);
+    CHECK(!f->collect(b.runner, &time) && f->pending(b.runner) == 0);
     f->wait(b.runner, 1); // returns at once
     fake_complete_after(2);
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
-    CHECK(f->fetch(b.runner, &n.plan, n.y, &error) == SUMI_OK);
+    CHECK(f->start_read(b.runner, &n.plan, n.y, &error) == SUMI_OK);
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[1], 5, &error) == SUMI_OK);
     CHECK_NUMBER(f->pending(b.runner), 2);
     CHECK(!f->idle(b.runner));
     int32_t asked = 1;
-    while (!f->finished(b.runner, &time) && asked < 20) asked++;
+    while (!f->collect(b.runner, &time) && asked < 20) asked++;
     CHECK(asked > 3 && asked < 20); // the slice, then the copy behind it
     CHECK(time.us >= 0.0);
     CHECK_NUMBER(f->pending(b.runner), 1);
     f->wait(b.runner, 1);
-    CHECK(f->finished(b.runner, &time));
+    CHECK(f->collect(b.runner, &time));
     CHECK_NUMBER(f->pending(b.runner), 0);
     uint16_t y[TOKENS * WIDTH];
     f->read(b.runner, &n.plan, n.y, 0, y, sizeof y);
@@ -889,7 +889,7 @@ TEST(a_lost_device_is_said_and_stays_lost)
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
     fake_lose_device();
     sumi_slice_time time;
-    CHECK(!f->finished(b.runner, &time));
+    CHECK(!f->collect(b.runner, &time));
     CHECK(f->health(b.runner, &error) == SUMI_DEVICE_LOST);
     CHECK(error.text[0] != 0);
     CHECK_NUMBER(f->pending(b.runner), 0); // nothing to wait for
@@ -906,7 +906,7 @@ TEST(a_lost_device_is_said_and_stays_lost)
     f->read(b.runner, &n.plan, n.y, 0, y, sizeof y); // anything, but no crash
     CHECK(f->health(b.runner, NULL) == SUMI_DEVICE_LOST);
     plan_forget(b.runner, &n.plan);
-    f->forget_weights(b.runner, m.list, 6);
+    f->release_weights(b.runner, m.list, 6);
     sumi_plan_end(&n.plan);
     close_bench(&b);
 }
@@ -967,7 +967,7 @@ static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, s
     kept.keeps_precision = true;
     sumi_plan plan;
     begin_for_90(&plan, &heap);
-    plan.wishes.weights = weights;
+    plan.weight_options.weights = weights;
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, 256);
     // 0, in another section
@@ -996,7 +996,7 @@ static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, s
     plan.arrange = arrange_for_86;
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == (has_old && expected[i]));
-    CHECK((sumi_plan_info(&plan, n)->marks != 0) == has_old && plan.ops[2].joins_next);
+    CHECK((sumi_plan_info(&plan, n)->marks != 0) == has_old && plan.ops[2].is_first_of_pair);
     // a plan that no backend arranges is done op by op
     plan.arrange = NULL;
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
@@ -1058,8 +1058,8 @@ TEST(text_encoders_have_a_format_of_their_own)
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_plan plan;
         begin_for_90(&plan, &heap);
-        plan.wishes.weights = s_cases[i].weights;
-        plan.wishes.text_weights = s_cases[i].text_weights;
+        plan.weight_options.weights = s_cases[i].weights;
+        plan.weight_options.text_weights = s_cases[i].text_weights;
         sumi_value normed[4], x = SUMI_NO_VALUE;
         for (int32_t s = 0; s < 4; s++) {
             sumi_plan_section(&plan, kinds[s], 1, 0);
@@ -1117,7 +1117,7 @@ TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
         const sumi_adapter_use use = {&adapter, 0.5f};
         sumi_plan plan;
         begin_for_90(&plan, &heap);
-        plan.wishes.weights = i == IN_FP8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_INT8;
+        plan.weight_options.weights = i == IN_FP8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_INT8;
         sumi_plan_adapters(&plan, &use, i == ADAPTED || i == NORM_ADAPTED);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256),
@@ -1213,7 +1213,7 @@ TEST(a_kronecker_product_keeps_its_forms)
     for (int32_t uses = 0; uses < 2; uses++) {
         sumi_plan plan;
         begin_for_90(&plan, &heap);
-        plan.wishes.weights = SUMI_WEIGHTS_FP8;
+        plan.weight_options.weights = SUMI_WEIGHTS_FP8;
         sumi_plan_adapters(&plan, &use, uses);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256);
@@ -1263,7 +1263,7 @@ TEST(factors_and_changed_norms_run_and_go)
             for (int32_t d = 0; d < 3; d++) {
                 const sumi_cuda_form up = d == 0 ? SUMI_CUDA_FORM_MATRIX : SUMI_CUDA_FORM_VECTOR;
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].up, up);
-                CHECK(resident != NULL && resident->is_adapter && resident->place.data != 0);
+                CHECK(resident != NULL && resident->is_adapter && resident->on_device.data != 0);
                 resident = sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].down, SUMI_CUDA_FORM_MATRIX);
                 CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
             }
@@ -1271,7 +1271,7 @@ TEST(factors_and_changed_norms_run_and_go)
             sumi_plan_end(&n.plan);
             for (int32_t d = 0; d < 3; d++) { // as an adapter that is released
                 const sumi_weight* pair[] = {&m.deltas[d].down, &m.deltas[d].up};
-                b.runner->functions->forget_weights(b.runner, pair, 2);
+                b.runner->functions->release_weights(b.runner, pair, 2);
                 CHECK(sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].up, SUMI_CUDA_FORM_VECTOR) == NULL);
             }
             close_bench(&b);
@@ -1320,14 +1320,14 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
 
 TEST(shares_cover_every_unit_once)
 {
-    sumi_op op = {.part_count = 13};
+    sumi_op op = {.range_count = 13};
     sumi_cuda_run run = {.op = &op};
     for (int32_t units = 0; units < 40; units++) {
         for (int32_t step = 1; step <= 13; step++) {
             int32_t at = 0, begin, end;
             for (int32_t p = 0; p < 13; p += step) {
-                run.part_begin = p;
-                run.part_end = p + step < 13 ? p + step : 13;
+                run.range_begin = p;
+                run.range_end = p + step < 13 ? p + step : 13;
                 sumi_cuda_share(&run, units, &begin, &end);
                 CHECK(begin == at && end >= begin);
                 at = end;
@@ -1363,18 +1363,18 @@ TEST(the_hosts_context_stays_current)
     CHECK_CURRENT(write_ids(b.runner, &n));
     CHECK_CURRENT(CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(f->run(b.runner, &n.plan, &n.plan.slices[1], 99, &error) == SUMI_OK));
-    CHECK_CURRENT(CHECK(f->fetch(b.runner, &n.plan, n.y, &error) == SUMI_OK));
+    CHECK_CURRENT(CHECK(f->start_read(b.runner, &n.plan, n.y, &error) == SUMI_OK));
     CHECK_CURRENT(f->wait(b.runner, 1));
     sumi_slice_time time;
-    CHECK_CURRENT(f->finished(b.runner, &time));
-    CHECK_CURRENT(f->finished(b.runner, &time));
+    CHECK_CURRENT(f->collect(b.runner, &time));
+    CHECK_CURRENT(f->collect(b.runner, &time));
     CHECK_CURRENT((void)f->idle(b.runner));
     CHECK_CURRENT(f->health(b.runner, &error));
     uint16_t y[TOKENS * WIDTH];
     CHECK_CURRENT(f->read(b.runner, &n.plan, n.y, 0, y, sizeof y));
     CHECK_CURRENT(f->release(b.runner));
-    CHECK_CURRENT(f->forget_weights(b.runner, m.list, 6));
-    CHECK_CURRENT(f->forget_plan(b.runner, &n.plan));
+    CHECK_CURRENT(f->release_weights(b.runner, m.list, 6));
+    CHECK_CURRENT(f->release_plan(b.runner, &n.plan));
     sumi_plan_end(&n.plan);
     CHECK_CURRENT(f->destroy(b.runner));
     b.runner = NULL;

@@ -7,7 +7,7 @@
 #include "fake_cuda.h"
 #endif
 
-#define MOST_UPDATES 20000 // a job here takes some hundred
+#define MAX_UPDATES 20000 // a job here takes some hundred
 
 typedef enum kind {
     PROMPT,
@@ -42,7 +42,7 @@ static bool has_bits(const bench* b, int k)
 
 static bool ends(sumi_engine* engine, sumi_job job)
 {
-    for (int i = 0; i < MOST_UPDATES && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
+    for (int i = 0; i < MAX_UPDATES && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
         sumi_engine_update(engine, 1000);
     return sumi_job_poll(engine, job).state >= SUMI_JOB_DONE;
 }

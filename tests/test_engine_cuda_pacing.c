@@ -17,7 +17,7 @@ TEST(no_more_than_the_budget_is_on_its_way)
     desc.width = desc.height = 128;
     desc.step_count = 20;
     static const uint32_t budgets[] = {10, 60, 200, 500, 4000};
-    int32_t most_ever = 0;
+    int32_t max_ever = 0;
     for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
@@ -35,13 +35,13 @@ TEST(no_more_than_the_budget_is_on_its_way)
         }
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits); // nor waits for it
         CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
-        CHECK(count >= most_ever);
-        most_ever = count;
+        CHECK(count >= max_ever);
+        max_ever = count;
         fake_complete_after(0);
         sumi_job_discard(engine, job);
         fake_finish();
     }
-    CHECK(most_ever > 1);
+    CHECK(max_ever > 1);
     close_cuda(engine);
 }
 
@@ -141,7 +141,7 @@ TEST(noise_is_drawn_while_the_device_works)
         if (late)
             CHECK(engine->runs.current.pending_count > 0
                   && engine->runs.current.section < engine->runs.current.entry->noise_section
-                  && (plan->cursor > 0 || plan->drawn > 0) && plan->cursor < 4);
+                  && (plan->cursor > 0 || plan->drawn_values > 0) && plan->cursor < 4);
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
         fake_complete_after(0);
         fake_finish();

@@ -29,7 +29,7 @@ typedef struct processor {
     double conv, attention, others; // how much longer than the rates say
     double waver;                   // of a slice's time, to both sides
     double spike_share, spike_us;   // of slices that are interrupted, and for how long
-    double most_load;               // times that work takes while others are busy; 1: never
+    double max_load;                // times that work takes while others are busy; 1: never
 } processor;
 
 // What is asked for beside a size.
@@ -47,7 +47,7 @@ static double load_now(void)
 {
     const uint64_t now = fake_clock_now_ns();
     if (now >= s_load_ends_ns) { // another one for 0.1 to 0.5 s
-        s_load = next_random() < 0.5 ? 1.0 : 1.0 + next_random() * (s_processor->most_load - 1.0);
+        s_load = next_random() < 0.5 ? 1.0 : 1.0 + next_random() * (s_processor->max_load - 1.0);
         s_load_ends_ns = now + (uint64_t)(1e8 + 4e8 * next_random());
     }
     return s_load;
@@ -76,8 +76,8 @@ static double slice_us(const sumi_plan* plan, const sumi_slice* slice, bool cold
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
         const bool is_part = slice->op_end == slice->op_begin + 1;
-        const int32_t begin = is_part ? slice->part_begin : 0, end = is_part ? slice->part_end : op->part_count;
-        const int64_t first = (int64_t)begin * op->part_rows, last = (int64_t)end * op->part_rows,
+        const int32_t begin = is_part ? slice->range_begin : 0, end = is_part ? slice->range_end : op->range_count;
+        const int64_t first = (int64_t)begin * op->range_rows, last = (int64_t)end * op->range_rows,
                       rows = (last < op->rows ? last : op->rows) - first;
         const double whole = op_us(plan, op), own = whole * (double)rows / op->rows;
         us += own + (begin == 0 ? PACKING * whole : 0.0);
@@ -187,9 +187,9 @@ static sumi_image_desc sized_image(sumi_model* model, const int32_t size[2], con
 static const int32_t s_sizes[SIZES][2] = {{64, 64}, {128, 64}, {64, 96}, {128, 128}};
 
 typedef struct tally {
-    int late, over, first_over;            // over: by more than a tenth
-    int first_lost, later_lost, most_lost; // jobs of twice the time that lost steps, and the most steps of one
-    double worst, used;                    // used: of deadlines that left steps out, the mean share
+    int late, over, first_over;           // over: by more than a tenth
+    int first_lost, later_lost, max_lost; // jobs of twice the time that lost steps, and the most steps of one
+    double worst, used;                   // used: of deadlines that left steps out, the mean share
     int cut;
 } tally;
 
@@ -216,7 +216,7 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
     tally t = {.late = 0};
     double whole[SIZES], least[SIZES];
     processor quiet = *p;
-    quiet.most_load = 1.0;
+    quiet.max_load = 1.0;
     quiet.spike_share = 0.0;
     s_processor = &quiet;
     s_random = 7;
@@ -236,8 +236,8 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
         const int s = (int)(next_random() * SIZES);
         const double share = shares[(int)(next_random() * (double)(sizeof shares / sizeof *shares))];
         // A deadline that the fewest steps can keep whatever the load: what is hopeless is hopeless.
-        const double fewest = 1.25 * p->most_load * least[s] + rhythm->frame,
-                     seconds = share * whole[s] * p->most_load > fewest ? share * whole[s] * p->most_load : fewest;
+        const double fewest = 1.25 * p->max_load * least[s] + rhythm->frame,
+                     seconds = share * whole[s] * p->max_load > fewest ? share * whole[s] * p->max_load : fewest;
         sumi_image_desc desc = sized_image(model, s_sizes[s], w);
         desc.deadline_ms = (uint32_t)(1e3 * seconds);
         int32_t steps = 0;
@@ -247,10 +247,10 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
         t.over += ratio > 1.1;
         t.first_over += ratio > 1.1 && !has_run[s];
         t.worst = ratio > t.worst ? ratio : t.worst;
-        if (seconds >= 2.0 * p->most_load * whole[s] && steps < STEPS) {
+        if (seconds >= 2.0 * p->max_load * whole[s] && steps < STEPS) {
             t.first_lost += !has_run[s];
             t.later_lost += has_run[s];
-            if (STEPS - steps > t.most_lost) t.most_lost = STEPS - steps;
+            if (STEPS - steps > t.max_lost) t.max_lost = STEPS - steps;
         }
         if (steps > 4 && steps < STEPS) t.used += ratio, t.cut++;
         has_run[s] = true;
@@ -261,10 +261,10 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
 
 static const wish s_plain = {.solver = SUMI_SOLVER_EULER};
 static const host_rhythm s_rhythms[] = {{0, 0.0}, {8000, 0.016}, {2000, 0.006}};
-static const processor s_usual = {.conv = 1.0, .attention = 1.4, .others = 1.1, .waver = 0.05, .most_load = 1.0};
+static const processor s_usual = {.conv = 1.0, .attention = 1.4, .others = 1.1, .waver = 0.05, .max_load = 1.0};
 
-// What is left unused of deadlines that leave steps out is the margin, and less than `most_unused`.
-static void check_hundred(const char* what, const processor* p, const wish* w, double most_unused)
+// What is left unused of deadlines that leave steps out is the margin, and less than `max_unused`.
+static void check_hundred(const char* what, const processor* p, const wish* w, double max_unused)
 {
     for (size_t r = 0; r < sizeof s_rhythms / sizeof *s_rhythms; r++) {
         const tally t = run_hundred(p, w, &s_rhythms[r]);
@@ -272,10 +272,10 @@ static void check_hundred(const char* what, const processor* p, const wish* w, d
             "  %s, %u us of %.0f ms: %d late, %d by more than a tenth (%d of a size's first), worst %.2f; %.2f of the "
             "time used; of twice the time %d + %d lost up to %d steps\n",
             what, (unsigned)s_rhythms[r].budget_us, 1e3 * s_rhythms[r].frame, t.late, t.over, t.first_over, t.worst,
-            t.cut > 0 ? t.used / t.cut : 0.0, t.first_lost, t.later_lost, t.most_lost);
+            t.cut > 0 ? t.used / t.cut : 0.0, t.first_lost, t.later_lost, t.max_lost);
         CHECK(t.over <= 1);
         CHECK(t.first_lost + t.later_lost == 0);
-        CHECK(t.cut > 0 && t.used >= (1.0 - most_unused) * t.cut);
+        CHECK(t.cut > 0 && t.used >= (1.0 - max_unused) * t.cut);
     }
 }
 
@@ -303,8 +303,8 @@ TEST(slices_take_what_was_measured_of_them)
                          takes = slice_us(&entry->plan, slice, false);
             CHECK(known >= 0.9 * takes - 5.0 && known <= 1.1 * takes + 5.0); // with the clock's own ticks
             count++;
-            short_parts += slice->part_end == op->part_count && op->part_count > 1
-                        && op->rows - (op->part_count - 1) * op->part_rows < op->part_rows / 2;
+            short_parts += slice->range_end == op->range_count && op->range_count > 1
+                        && op->rows - (op->range_count - 1) * op->range_rows < op->range_rows / 2;
         }
     }
     CHECK(count > 50 && short_parts > 0);
@@ -316,7 +316,7 @@ TEST(deadlines_are_kept_on_a_steady_processor) { check_hundred("steady", &s_usua
 TEST(deadlines_are_kept_beside_work_that_comes_and_goes)
 {
     processor p = s_usual;
-    p.most_load = 2.0;
+    p.max_load = 2.0;
     check_hundred("changing load", &p, &s_plain, 0.25);
 }
 

@@ -53,7 +53,8 @@ static void make_request(fixture* f, int rest)
     r->model = &s_models[0];
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_count = MOST - 1;
     r->budget = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
-    r->wishes.weights = r->wishes.text_weights = SUMI_WEIGHTS_FP8, r->wishes.spares_memory = false;
+    r->weight_options.weights = r->weight_options.text_weights = SUMI_WEIGHTS_FP8,
+    r->weight_options.streams_weights = false;
 }
 
 typedef struct key {
@@ -227,7 +228,7 @@ TEST(a_complete_request_says_what_the_engine_wants)
     model.info.weight_bytes = 1000;
     make_request(&f, 0);
     const sumi_plan_request asked = {.model = &model, .pipeline = f.request.pipeline};
-    sumi_work_lock(engine);
+    sumi_pump_lock(engine);
     for (int32_t i = 0; i < 6; i++) {
         if (i == 1) engine->memory.budget_bytes = 1000;
         if (i == 2) engine->frame.slice_us++;
@@ -239,14 +240,14 @@ TEST(a_complete_request_says_what_the_engine_wants)
     }
     CHECK(is_same(&keys[4], &keys[5]));
     CHECK(f.request.budget == 1000 && f.request.slice_us == engine->frame.slice_us
-          && f.request.wishes.weights == SUMI_WEIGHTS_BF16 && f.request.wishes.text_weights == SUMI_WEIGHTS_INT8
-          && !f.request.wishes.spares_memory);
+          && f.request.weight_options.weights == SUMI_WEIGHTS_BF16
+          && f.request.weight_options.text_weights == SUMI_WEIGHTS_INT8 && !f.request.weight_options.streams_weights);
     sumi_plan_request other = asked;
     other.pipeline.goal = SUMI_GOAL_PROMPTS; // of a model that has no room as a whole
-    CHECK(sumi_plan_complete(engine, &other).wishes.spares_memory);
+    CHECK(sumi_plan_complete(engine, &other).weight_options.streams_weights);
     other.whole_ops = true;
     CHECK_NUMBER(sumi_plan_complete(engine, &other).slice_us, 0);
-    sumi_work_unlock(engine);
+    sumi_pump_unlock(engine);
     sumi_engine_destroy(engine);
 }
 

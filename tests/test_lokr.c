@@ -426,9 +426,9 @@ TEST(lokr_and_changed_norms_give_the_picture_of_merged_weights)
             free(was);
         }
         if (differs) {
-            weight->part_count = 1;
-            weight->parts[0] =
-                (sumi_weight_part){.data = rows, .dtype = SUMI_DTYPE_F32, .rows = weight->rows, .scale = 1.0f};
+            weight->tensor_count = 1;
+            weight->tensors[0] =
+                (sumi_stacked_tensor){.data = rows, .dtype = SUMI_DTYPE_F32, .rows = weight->rows, .scale = 1.0f};
         } else {
             free(rows);
         }
@@ -436,7 +436,7 @@ TEST(lokr_and_changed_norms_give_the_picture_of_merged_weights)
     float* merged = run_job(s->network, &j, 0, NULL, &error);
     for (size_t i = 0; i < count; i++) {
         sumi_weight* weight = (sumi_weight*)(uintptr_t)s->network->weights.weights[i];
-        if (weight->parts[0].data != before[i].parts[0].data) free((void*)(uintptr_t)weight->parts[0].data);
+        if (weight->tensors[0].data != before[i].tensors[0].data) free((void*)(uintptr_t)weight->tensors[0].data);
         *weight = before[i];
     }
     free(before);

@@ -9,8 +9,8 @@ static const float s_ones[64 * 64] = {1.0f};
 
 static sumi_weight make_weight(int32_t rows, int32_t cols)
 {
-    sumi_weight weight = {.name = "w", .rows = rows, .cols = cols, .part_count = 1};
-    weight.parts[0] = (sumi_weight_part){.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f};
+    sumi_weight weight = {.name = "w", .rows = rows, .cols = cols, .tensor_count = 1};
+    weight.tensors[0] = (sumi_stacked_tensor){.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f};
     return weight;
 }
 
@@ -107,9 +107,9 @@ TEST(plan_views_lie_in_their_base_and_keep_it_alive)
     sumi_value wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 24, 64);
     sumi_value rows = sumi_plan_view(&plan, "rows", wide, (sumi_span){8, 8}, (sumi_span){0, 64});
     sumi_value part = sumi_plan_view(&plan, "part", rows, (sumi_span){2, 4}, (sumi_span){16, 32});
-    sumi_plan_linear(&plan,
-                     &(sumi_plan_linear_args){
-                         .label = "first", .x = x, .weight = &w, .y = rows, .keeps_columns = true, .y_column = 16});
+    sumi_plan_linear(
+        &plan, &(sumi_plan_linear_args){
+                   .label = "first", .x = x, .weight = &w, .y = rows, .writes_some_columns = true, .y_column = 16});
     sumi_value between = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "between", .x = x, .weight = &w});
     sumi_plan_group_sums(&plan, "sums", part, 4);
     check_finish(&plan);
@@ -117,7 +117,7 @@ TEST(plan_views_lie_in_their_base_and_keep_it_alive)
     CHECK_NUMBER(view->offset, base->offset + (10 * 64 + 16) * 2);
     CHECK_NUMBER(view->pitch, 64);
     CHECK_NUMBER(view->bytes, (3 * 64 + 32) * 2);
-    CHECK_NUMBER(view->whole.id, rows.id);
+    CHECK_NUMBER(view->cut_from.id, rows.id);
     CHECK_NUMBER(view->base.id, wide.id);
     CHECK_NUMBER(base->first_use, 0);
     CHECK_NUMBER(base->last_use, 2);
@@ -210,10 +210,10 @@ static void arrange_pairs(const struct sumi_runner* runner, sumi_plan* plan)
     for (size_t i = 0; i + 1 < plan->op_count; i++) {
         sumi_op *op = &plan->ops[i], *next = op + 1;
         sumi_value_info* between = &plan->values[op->out.id - 1];
-        CHECK(!op->joins_next && op->marks == 0 && !between->is_unstored && between->marks == 0);
+        CHECK(!op->is_first_of_pair && op->marks == 0 && !between->is_unstored && between->marks == 0);
         if (next->in[0].id != op->out.id || next->section != op->section) continue;
         const bool is_gate = op->kind == SUMI_OP_LINEAR && !op->u.linear.accumulates && next->kind == SUMI_OP_GATED;
-        op->joins_next = is_gate || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
+        op->is_first_of_pair = is_gate || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
         between->is_unstored = is_gate && !between->bound && between->last_use == (int32_t)i + 1;
         op->marks = between->marks = 7;
     }
@@ -247,7 +247,7 @@ TEST(plan_gives_no_memory_to_a_value_inside_a_pair)
         CHECK_NUMBER(both->bytes, is_pair ? 0 : 16 * 64 * 2);
         CHECK_NUMBER(both->is_unstored, is_pair);
         CHECK(!is_pair || plan.arena_bytes == 16 * 96 * 2);
-        CHECK_NUMBER(plan.ops[0].joins_next, k == 0 || k == 3);
+        CHECK_NUMBER(plan.ops[0].is_first_of_pair, k == 0 || k == 3);
         CHECK(sumi_plan_info(&plan, y)->bytes > 0);
         check_no_overlap(&plan);
         sumi_plan_end(&plan);
@@ -288,10 +288,10 @@ static void check_slices(const sumi_plan* plan)
             CHECK_NUMBER(piece->op_begin, op);
             CHECK(piece->op_end > piece->op_begin);
             if (piece->op_end == piece->op_begin + 1) {
-                CHECK_NUMBER(piece->part_begin, part);
-                CHECK(piece->part_end > piece->part_begin);
-                part = piece->part_end;
-                if (part == plan->ops[op].part_count) { op++, part = 0; }
+                CHECK_NUMBER(piece->range_begin, part);
+                CHECK(piece->range_end > piece->range_begin);
+                part = piece->range_end;
+                if (part == plan->ops[op].range_count) { op++, part = 0; }
             } else {
                 CHECK_NUMBER(part, 0);
                 op = piece->op_end;
@@ -314,13 +314,13 @@ TEST(parts_are_predicted_by_their_rows)
     sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "l", .x = x, .weight = &big});
     check_finish(&plan);
     const sumi_op* op = &plan.ops[0];
-    const int32_t rest = op->rows - (op->part_count - 1) * op->part_rows;
-    CHECK(op->part_count >= 3 && rest < op->part_rows);
+    const int32_t rest = op->rows - (op->range_count - 1) * op->range_rows;
+    CHECK(op->range_count >= 3 && rest < op->range_rows);
     const float whole = sumi_plan_predict_us(&plan, op, &s_rates);
     CHECK_NUMBER(sumi_plan_slice(&plan, &s_rates, 1, NULL), SUMI_OK); // every part alone
-    CHECK_NUMBER(plan.slice_count, op->part_count);
+    CHECK_NUMBER(plan.slice_count, op->range_count);
     for (size_t i = 0; i < plan.slice_count; i++) {
-        const int32_t rows = i + 1 < plan.slice_count ? op->part_rows : rest;
+        const int32_t rows = i + 1 < plan.slice_count ? op->range_rows : rest;
         const float expected = whole * (float)rows / (float)op->rows, off = plan.slices[i].predicted_us - expected;
         CHECK(off <= 1e-4f * whole && off >= -1e-4f * whole);
     }
@@ -348,7 +348,7 @@ TEST(plan_slices_cover_all_work_and_respect_the_bound)
         CHECK_NUMBER(sumi_plan_validate(&plan, NULL), SUMI_OK);
         for (size_t i = 0; i < plan.slice_count && bound > 0; i++) {
             const sumi_slice* slice = &plan.slices[i];
-            bool single_part = slice->op_end == slice->op_begin + 1 && slice->part_end - slice->part_begin == 1;
+            bool single_part = slice->op_end == slice->op_begin + 1 && slice->range_end - slice->range_begin == 1;
             CHECK(slice->predicted_us <= (float)bound * 1.001f || single_part);
         }
         CHECK(bound <= 1 || plan.slice_count <= before);
@@ -363,7 +363,7 @@ TEST(plan_ops_write_over_their_inputs_only_where_the_table_says_so)
     for (int32_t kind = 0; kind < SUMI_OP_KIND_COUNT; kind++) {
         const sumi_op_kind_info* info = sumi_op_kind_get((sumi_op_kind)kind);
         CHECK(info->name != NULL && strcmp(info->name, sumi_op_name((sumi_op_kind)kind)) == 0);
-        CHECK(info->rows != NULL && info->part_rows != NULL);
+        CHECK(info->rows != NULL && info->range_rows != NULL);
         CHECK((info->bytes != NULL) != (info->output_count > 0));
         CHECK(info->in_place != 0 || !info->is_always_in_place);
     }
@@ -470,7 +470,7 @@ TEST(plan_refuses_means_and_biases_that_do_not_fit)
         CHECK(wrong == 0 || strstr(error.text, wrong == 5 ? "embed" : wrong > 5 && wrong < 10 ? "norm" : "pool"));
         if (wrong == 0) {
             CHECK_NUMBER(sumi_plan_info(&plan, means)->rows, 2);
-            CHECK_NUMBER(plan.ops[2].part_count, 2);
+            CHECK_NUMBER(plan.ops[2].range_count, 2);
             CHECK_NUMBER(plan.ops[2].u.mean.spans[0].begin, 0);
         }
         sumi_plan_end(&plan);
@@ -619,7 +619,7 @@ TEST(plan_adds_adapters_under_every_epilogue)
         }
         if (kind == COLUMNS) {
             args.y = sumi_plan_value(&plan, "y", SUMI_ELEMENT_FLOAT, 16, 96);
-            args.keeps_columns = true, args.y_column = 24;
+            args.writes_some_columns = true, args.y_column = 24;
         }
         if (kind >= RESIDUAL) { args.residual = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 16, 64); }
         if (kind == GATED) { args.gate = (sumi_step_row){table, 100, true}; }
@@ -789,9 +789,9 @@ TEST(weight_stack_reads_rows_across_parts)
 {
     float a[2 * 3] = {1, 2, 3, 4, 5, 6};
     uint16_t b[1 * 3] = {0x3f80, 0x4000, 0x4040}; // bf16 1 2 3
-    sumi_weight weight = {.name = "stack", .rows = 3, .cols = 3, .part_count = 2};
-    weight.parts[0] = (sumi_weight_part){.data = a, .dtype = SUMI_DTYPE_F32, .rows = 2, .scale = 1.0f};
-    weight.parts[1] = (sumi_weight_part){.data = b, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 10.0f};
+    sumi_weight weight = {.name = "stack", .rows = 3, .cols = 3, .tensor_count = 2};
+    weight.tensors[0] = (sumi_stacked_tensor){.data = a, .dtype = SUMI_DTYPE_F32, .rows = 2, .scale = 1.0f};
+    weight.tensors[1] = (sumi_stacked_tensor){.data = b, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 10.0f};
     float rows[2][4] = {{0}};
     sumi_weight_to_float(&weight, 1, 2, &rows[0][0], 4);
     CHECK(rows[0][0] == 4 && rows[0][2] == 6 && rows[1][0] == 10 && rows[1][2] == 30 && rows[0][3] == 0);
@@ -812,9 +812,9 @@ static void check_changed(sumi_dtype dtype, const void* down, const float* down_
     sumi_weight weight = {.name = "changed",
                           .rows = ROWS,
                           .cols = COLS,
-                          .part_count = 2,
-                          .parts = {{.data = first, .dtype = SUMI_DTYPE_F32, .rows = 4, .scale = 1.0f},
-                                    {.data = second, .dtype = SUMI_DTYPE_BF16, .rows = 5, .scale = 0.5f}},
+                          .tensor_count = 2,
+                          .tensors = {{.data = first, .dtype = SUMI_DTYPE_F32, .rows = 4, .scale = 1.0f},
+                                      {.data = second, .dtype = SUMI_DTYPE_BF16, .rows = 5, .scale = 0.5f}},
                           .change = &change};
     sumi_weight_to_float(&weight, 0, ROWS, &rows[0][0], COLS + 1);
     for (int r = 0; r < ROWS; r++) {

@@ -22,8 +22,8 @@ static sumi_weight make_weight(int32_t rows, int32_t cols)
     return (sumi_weight){.name = "w",
                          .rows = rows,
                          .cols = cols,
-                         .part_count = 1,
-                         .parts = {{.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
+                         .tensor_count = 1,
+                         .tensors = {{.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
 }
 
 // An adapter that reaches some rows of a weight, under a gated residual and under an activation.
@@ -147,8 +147,9 @@ static void write_pictures(fixture* f)
         sumi_plan_prefix(plan, "strip%d.", (int)row);
         sumi_value from = sumi_plan_view(plan, "from", f->upsampled, (sumi_span){row, 32}, (sumi_span){0, 64}),
                    into = sumi_plan_view(plan, "into", f->grown, (sumi_span){row, 32}, (sumi_span){0, 64});
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){
-                                   .label = "grow", .x = from, .weight = &f->square, .y = into, .keeps_columns = true});
+        sumi_plan_linear(plan,
+                         &(sumi_plan_linear_args){
+                             .label = "grow", .x = from, .weight = &f->square, .y = into, .writes_some_columns = true});
     }
     sumi_plan_prefix(plan, "%s", "");
     sumi_value sums = sumi_plan_group_sums(plan, "sums", f->grown, 4);
@@ -168,7 +169,7 @@ static void write_pictures(fixture* f)
                                                        .picture = f->picture,
                                                        .picture_height = 8,
                                                        .picture_width = 8,
-                                                       .kept = {0, 0, 8, 8}});
+                                                       .copied = {0, 0, 8, 8}});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_plan_composite(plan, f->picture, f->background, f->opacity);
     static const int32_t zero = 0;
@@ -182,7 +183,7 @@ static void arrange_pairs(const struct sumi_runner* runner, sumi_plan* plan)
     (void)runner;
     for (size_t i = 0; i + 1 < plan->op_count; i++) {
         const bool is_gated = plan->ops[i].kind == SUMI_OP_LINEAR && plan->ops[i + 1].kind == SUMI_OP_GATED;
-        plan->ops[i].joins_next = is_gated || strcmp(plan->ops[i].label, "first") == 0;
+        plan->ops[i].is_first_of_pair = is_gated || strcmp(plan->ops[i].label, "first") == 0;
         if (is_gated) plan->values[plan->ops[i].out.id - 1].is_unstored = true;
     }
 }
@@ -259,7 +260,7 @@ static void break_slice_parts(fixture* f)
 {
     for (size_t i = 0; i < f->plan.slice_count; i++) {
         if (f->plan.slices[i].op_end == f->plan.slices[i].op_begin + 1) {
-            f->plan.slices[i].part_end++;
+            f->plan.slices[i].range_end++;
             return;
         }
     }
@@ -270,16 +271,16 @@ static void break_constant_size(fixture* f) { f->plan.constants[0].bytes -= 4; }
 static void break_constant_bound(fixture* f) { f->plan.constants[0].value = f->room; }
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
-static void break_view_end(fixture* f) { info_of(f, f->upsampled)->whole_row++; }
+static void break_view_end(fixture* f) { info_of(f, f->upsampled)->cut_from_row++; }
 static void break_view_place(fixture* f) { info_of(f, f->upsampled)->offset += 64; }
-static void break_view_order(fixture* f) { info_of(f, f->upsampled)->whole = f->grown; }
+static void break_view_order(fixture* f) { info_of(f, f->upsampled)->cut_from = f->grown; }
 static void break_view_life(fixture* f) { info_of(f, f->upsampled)->last_use--; }
 static void break_view_pitch(fixture* f) { info_of(f, f->upsampled)->pitch = 128; }
 static void break_overlap(fixture* f)
 {
     info_of(f, op_called(f, "residual")->in[0])->offset = info_of(f, op_called(f, "residual")->out)->offset;
 }
-static void break_guest(fixture* f) { info_of(f, f->guest)->host = SUMI_NO_VALUE; }
+static void break_guest(fixture* f) { info_of(f, f->guest)->container = SUMI_NO_VALUE; }
 static void break_alignment(fixture* f) { info_of(f, op_called(f, "some_rows")->out)->offset += 4; }
 static void break_arena_end(fixture* f) { f->plan.arena_bytes -= 64; }
 static void break_bound_life(fixture* f) { info_of(f, f->state)->last_use--; }
@@ -299,23 +300,23 @@ static void break_unstored_bound(fixture* f)
     unstored_of(f)->first_use = 0;
     unstored_of(f)->last_use = (int32_t)f->plan.op_count - 1;
 }
-static void break_unstored_guest(fixture* f) { unstored_of(f)->host = f->room; }
-static void break_unstored_pair(fixture* f) { op_called(f, "gated")->joins_next = false; }
+static void break_unstored_guest(fixture* f) { unstored_of(f)->container = f->room; }
+static void break_unstored_pair(fixture* f) { op_called(f, "gated")->is_first_of_pair = false; }
 static void break_unstored_life(fixture* f) { unstored_of(f)->last_use++; }
 static void break_unstored_reader(fixture* f) { op_called(f, "gated")[1].in[0] = f->input; }
 static void break_unstored_view(fixture* f) { info_of(f, f->upsampled)->is_unstored = true; }
 static void break_unstored_base(fixture* f) { info_of(f, f->room)->is_unstored = true; }
 static void break_stored(fixture* f) { unstored_of(f)->is_unstored = false; }
-static void break_pair_end(fixture* f) { f->plan.ops[f->plan.op_count - 1].joins_next = true; }
-static void break_pair_section(fixture* f) { op_of(f, SUMI_OP_SOLVE)->joins_next = true; }
-static void break_pair_of_pairs(fixture* f) { op_called(f, "gated")[1].joins_next = true; }
+static void break_pair_end(fixture* f) { f->plan.ops[f->plan.op_count - 1].is_first_of_pair = true; }
+static void break_pair_section(fixture* f) { op_of(f, SUMI_OP_SOLVE)->is_first_of_pair = true; }
+static void break_pair_of_pairs(fixture* f) { op_called(f, "gated")[1].is_first_of_pair = true; }
 static void break_pair_reader(fixture* f) { op_called(f, "some_rows")->in[0] = f->input; }
 static void break_pair_life(fixture* f) { info_of(f, op_called(f, "some_rows")->out)->first_use++; }
 static void break_pair_apart(fixture* f)
 {
     sumi_op* op = op_called(f, "gated");
     info_of(f, op[1].out)->offset = info_of(f, op->in[0])->offset;
-    info_of(f, op[1].out)->host = op->in[0]; // or the arena's rule would say it
+    info_of(f, op[1].out)->container = op->in[0]; // or the arena's rule would say it
 }
 
 // ---- Ops ------------------------------------------------------------------------------------------------------------
@@ -334,9 +335,9 @@ static void break_unlisted_table(fixture* f) { op_called(f, "norm")->in[1] = SUM
 static void break_rows_end(fixture* f) { op_called(f, "some_rows")->u.linear.x_row = 9; }
 static void break_width(fixture* f) { op_called(f, "gated")->weight = &f->columns; }
 static void break_bias(fixture* f) { op_called(f, "first")->bias = &f->square; }
-static void break_weight_parts(fixture* f) { f->square.parts[0].rows--; }
-static void break_chunks(fixture* f) { f->square.parts[0].chunk = 8, f->square.parts[0].chunk_stride = 16; }
-static void break_rotation(fixture* f) { f->square.parts[0].rotation = 8; }
+static void break_weight_parts(fixture* f) { f->square.tensors[0].rows--; }
+static void break_chunks(fixture* f) { f->square.tensors[0].chunk = 8, f->square.tensors[0].chunk_stride = 16; }
+static void break_rotation(fixture* f) { f->square.tensors[0].rotation = 8; }
 static const sumi_weight_change* odd_change(int32_t down_rows, int32_t up_rows, sumi_dtype dtype)
 {
     static sumi_weight_change change;
@@ -348,7 +349,7 @@ static void break_change_rank(fixture* f) { f->square.change = odd_change(0, f->
 static void break_change_type(fixture* f) { f->square.change = odd_change(4, f->square.rows, SUMI_DTYPE_Q8_0); }
 static void break_element(fixture* f) { info_of(f, f->positions)->element = SUMI_ELEMENT_FLOAT; }
 static void break_step_row(fixture* f) { f->plan.sections[2].first_counter = 5; }
-static void break_part_count(fixture* f) { op_of(f, SUMI_OP_GROUP_NORM)->part_count++; }
+static void break_part_count(fixture* f) { op_of(f, SUMI_OP_GROUP_NORM)->range_count++; }
 static void break_work(fixture* f) { op_called(f, "conv_out")->rows--; }
 static void break_blocks(fixture* f) { op_of(f, SUMI_OP_GROUP_NORM)->u.group.block_count++; }
 static void break_spans(fixture* f)

@@ -202,13 +202,13 @@ static sumi_result bind(bound* b, const maker* m, const char* config, sumi_error
 {
     static char no_prefix[] = "";
     const sumi_component component = {.present = true, .set = &m->set, .prefix = no_prefix, .path = "made-up"};
-    const sumi_part_config text = {.data = config,
-                                   .bytes = config != NULL ? strlen(config) : 0,
-                                   .path = config != NULL ? "config.json" : "made-up"};
+    const sumi_module_config text = {.data = config,
+                                     .bytes = config != NULL ? strlen(config) : 0,
+                                     .path = config != NULL ? "config.json" : "made-up"};
     sumi_weight_list_init(&b->list, &t_heap);
     sumi_binder binder = {.list = &b->list, .part = &component, .what = "the VAE", .error = error};
     b->vae = calloc(1, sizeof *b->vae);
-    return sumi_qwen_vae_part.bind(b->vae, NULL, &binder, &text, false);
+    return sumi_qwen_vae_module.bind(b->vae, NULL, &binder, &text, false);
 }
 
 static void unbind(bound* b)
@@ -233,13 +233,13 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
     if (decodes) {
         from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, vae->channels, latents);
         to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
-        sumi_qwen_vae_part.write_decode(vae, &plan, from, height, width, tile, to);
+        sumi_qwen_vae_module.write_decode(vae, &plan, from, height, width, tile, to);
     } else {
         from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3);
         to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, vae->channels, latents);
         const sumi_value moments =
-            sumi_qwen_vae_part.write_encode(vae, &plan, from, height * vae->factor, width * vae->factor, tile);
-        sumi_qwen_vae_part.write_posterior(vae, &plan, moments, SUMI_NO_VALUE, to);
+            sumi_qwen_vae_module.write_encode(vae, &plan, from, height * vae->factor, width * vae->factor, tile);
+        sumi_qwen_vae_module.write_posterior(vae, &plan, moments, SUMI_NO_VALUE, to);
     }
     sumi_result result = sumi_plan_finish(&plan, &error);
     if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 2000, &error);
@@ -320,7 +320,7 @@ TEST(wan_names_are_the_same_model)
         add_all(&m[i], 8, 2, s_small, 3);
         CHECK_NUMBER(bind(&b[i], &m[i], s_config, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
-        const sumi_autoencoder_facts facts = sumi_qwen_vae_part.facts(b[i].vae);
+        const sumi_autoencoder_facts facts = sumi_qwen_vae_module.facts(b[i].vae);
         CHECK(facts.channels == 16 && facts.factor == 8 && facts.sample_size == 0);
         CHECK(facts.has_decoder && facts.has_encoder);
     }
@@ -413,7 +413,7 @@ TEST(tiles_that_the_rule_does_not_divide_are_refused)
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, 80),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 80 * 64, 3);
-        sumi_qwen_vae_part.write_decode(b.vae, &plan, from, 8, 10, tile, to);
+        sumi_qwen_vae_module.write_decode(b.vae, &plan, from, 8, 10, tile, to);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(error.text, "multiple of 4") != NULL);
         sumi_plan_end(&plan);
@@ -435,12 +435,12 @@ static double arena_of(const sumi_qwen_vae* vae, bool decodes, int32_t side, int
     if (decodes) {
         const sumi_value from = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents),
                          to = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, pixels, 3);
-        sumi_qwen_vae_part.write_decode(vae, &plan, from, side / 8, side / 8, tile, to);
+        sumi_qwen_vae_module.write_decode(vae, &plan, from, side / 8, side / 8, tile, to);
     } else {
         const sumi_value from = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, pixels, 3),
                          to = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 16, latents);
-        sumi_qwen_vae_part.write_posterior(
-            vae, &plan, sumi_qwen_vae_part.write_encode(vae, &plan, from, side, side, tile), SUMI_NO_VALUE, to);
+        sumi_qwen_vae_module.write_posterior(
+            vae, &plan, sumi_qwen_vae_module.write_encode(vae, &plan, from, side, side, tile), SUMI_NO_VALUE, to);
     }
     CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
     CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);

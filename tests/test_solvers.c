@@ -4,7 +4,7 @@
 #include "sampling/schedule.h"
 #include "sampling/solver.h"
 
-enum { MOST_ROWS = 4 * 256 };
+enum { MAX_ROWS = 4 * 256 };
 typedef double velocity(double x, double sigma); // d x / d sigma
 typedef void after_step(int32_t step, const double* x, size_t count, void* context);
 
@@ -12,7 +12,7 @@ typedef void after_step(int32_t step, const double* x, size_t count, void* conte
 static void solve(sumi_solver solver, const float* sigmas, int32_t steps, velocity* v, double* x, size_t count,
                   after_step* after, void* context)
 {
-    static sumi_solver_row rows[MOST_ROWS];
+    static sumi_solver_row rows[MAX_ROWS];
     int32_t n = sumi_solver_rows(solver, sigmas, steps, rows);
     double y[64], h[64] = {0};
     memcpy(y, x, count * sizeof *y);
@@ -211,7 +211,7 @@ TEST(solver_rows_keep_their_promises)
                                           SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
                                           SUMI_SOLVER_RES_MULTISTEP};
     static const int32_t counts[] = {8, 15, 16, 8, 16, 32, 8};
-    static sumi_solver_row rows[MOST_ROWS];
+    static sumi_solver_row rows[MAX_ROWS];
     for (size_t k = 0; k < 7; k++)
         for (int end = 0; end < 2; end++) {
             float sigmas[9];
@@ -221,7 +221,7 @@ TEST(solver_rows_keep_their_promises)
             CHECK_NUMBER(n, sumi_solver_evaluations(solvers[k], sigmas, 8));
             if (end == 0) CHECK_NUMBER(n, counts[k]);
             CHECK(sumi_solver_known(solvers[k]));
-            CHECK(n <= 8 * sumi_solver_most_rows(solvers[k]) && n > 8 * (sumi_solver_most_rows(solvers[k]) - 1));
+            CHECK(n <= 8 * sumi_solver_max_rows(solvers[k]) && n > 8 * (sumi_solver_max_rows(solvers[k]) - 1));
             int32_t step = 0;
             for (int32_t r = 0; r < n; r++) {
                 const float* f = &rows[r].cx;
@@ -243,7 +243,7 @@ TEST(solver_rows_keep_their_promises)
     CHECK_NUMBER(sumi_solver_evaluations((sumi_solver)17, sigmas, 2), 0);
     CHECK(!sumi_solver_known((sumi_solver)17) && !sumi_solver_known((sumi_solver)-1)
           && !sumi_solver_known((sumi_solver)7));
-    CHECK_NUMBER(sumi_solver_most_rows((sumi_solver)17), 0);
+    CHECK_NUMBER(sumi_solver_max_rows((sumi_solver)17), 0);
     CHECK(SUMI_SOLVER_HEUN_FULL == 4 && SUMI_SOLVER_RK4 == 5 && SUMI_SOLVER_RES_MULTISTEP == 6); // stable
     CHECK_NUMBER(sumi_solver_rows(SUMI_SOLVER_EULER, sigmas, 0, rows), 0);
 }

@@ -7,7 +7,7 @@
 #include "test.h"
 
 #define GOLDEN "tests/golden/qwen-image/"
-#define PART (&sumi_two_stream_part)
+#define PART (&sumi_two_stream_module)
 
 static sumi_heap t_heap;
 static sumi_tensor_set t_set; // of the golden checkpoint
@@ -36,7 +36,7 @@ static bound* bind(sumi_heap* heap, const sumi_tensor_set* set, const char* more
     sumi_binder binder = {
         .list = &b->list, .part = &part, .what = "the transformer", .adaptable = true, .error = &b->error};
     snprintf(text, sizeof text, "%s%s}", s_config, more != NULL ? more : "");
-    const sumi_part_config config = {.data = more != NULL ? text : NULL, .bytes = strlen(text), .path = "the-config"};
+    const sumi_module_config config = {.data = more != NULL ? text : NULL, .bytes = strlen(text), .path = "the-config"};
     b->result = PART->bind(&b->model, settings, &binder, &config);
     return b;
 }
@@ -206,8 +206,8 @@ TEST(weights_that_keep_their_precision_are_the_ends_and_the_modulation)
 
 static void shape(sumi_weight* weight, int32_t rows, int32_t cols)
 {
-    *weight = (sumi_weight){.name = "shape only", .rows = rows, .cols = cols, .part_count = 1};
-    weight->parts[0] = (sumi_weight_part){.dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f};
+    *weight = (sumi_weight){.name = "shape only", .rows = rows, .cols = cols, .tensor_count = 1};
+    weight->tensors[0] = (sumi_stacked_tensor){.dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f};
 }
 
 // A model of 60 blocks without data: enough to write plans.

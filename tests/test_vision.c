@@ -219,8 +219,8 @@ TEST(rows_are_gathered_by_number_and_read_as_rows_of_another_length)
     const sumi_weight w = {.name = "w",
                            .rows = 10,
                            .cols = 10,
-                           .part_count = 1,
-                           .parts = {{.data = minus_one, .dtype = SUMI_DTYPE_F32, .rows = 10, .scale = 1.0f}}};
+                           .tensor_count = 1,
+                           .tensors = {{.data = minus_one, .dtype = SUMI_DTYPE_F32, .rows = 10, .scale = 1.0f}}};
     sumi_value z = sumi_plan_linear(
         &b.plan,
         &(sumi_plan_linear_args){.label = "linear", .x = sumi_plan_reshape(&b.plan, "wide", y, 2, 10), .weight = &w});
@@ -281,8 +281,8 @@ TEST(verbs_refuse_what_does_not_fit)
         const sumi_weight w = {.name = "w",
                                .rows = 1,
                                .cols = 12,
-                               .part_count = 1,
-                               .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
+                               .tensor_count = 1,
+                               .tensors = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
         begin(&b);
         x = sumi_plan_bound(&b.plan, "x", SUMI_ELEMENT_ACTIVATION, 6, cols);
         sumi_plan_linear(&b.plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &w});
@@ -313,14 +313,14 @@ TEST(the_validator_sees_through_rows_of_another_length)
     const sumi_weight w = {.name = "w",
                            .rows = 1,
                            .cols = 20,
-                           .part_count = 1,
-                           .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
+                           .tensor_count = 1,
+                           .tensors = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
     bench b;
     for (int how = 0; how < 5; how++) {
         sumi_value wide = write_reshaped(&b, &w, how == 4 ? 3 : 6, how == 3);
         sumi_value_info* info = &b.plan.values[wide.id - 1];
         info->rows += how == 1;
-        info->whole_row += how == 2;
+        info->cut_from_row += how == 2;
         b.error = (sumi_error){0};
         const sumi_result result = sumi_plan_validate(&b.plan, &b.error);
         static const char* const says[] = {"", "all of its elements", "within the rows", "row 0 is read, but no op",
@@ -337,7 +337,7 @@ typedef struct tower {
     sumi_checkpoint checkpoint;
     sumi_weight_list list;
     sumi_binder binder;
-    sumi_part_config config, processor;
+    sumi_module_config config, processor;
     sumi_file processor_file;
     sumi_qwen_vision model;
     sumi_error error;
@@ -356,9 +356,9 @@ static bool open_tower(tower* t)
     CHECK_TEXT(t->error.text, "");
     CHECK(good && part->present);
     t->binder = (sumi_binder){.list = &t->list, .part = part, .what = "the vision tower", .error = &t->error};
-    t->config = (sumi_part_config){part->config.data, (size_t)part->config.bytes, "config.json"};
+    t->config = (sumi_module_config){part->config.data, (size_t)part->config.bytes, "config.json"};
     t->processor =
-        (sumi_part_config){t->processor_file.data, (size_t)t->processor_file.bytes, "preprocessor_config.json"};
+        (sumi_module_config){t->processor_file.data, (size_t)t->processor_file.bytes, "preprocessor_config.json"};
     return good && part->present;
 }
 
@@ -371,7 +371,7 @@ static void close_tower(tower* t)
 
 static sumi_result bind_tower(tower* t, const sumi_qwen_vision_settings* settings)
 {
-    return sumi_qwen_vision_part.bind(&t->model, settings, &t->binder, &t->config, &t->processor);
+    return sumi_qwen_vision_module.bind(&t->model, settings, &t->binder, &t->config, &t->processor);
 }
 
 TEST(every_missing_or_misshapen_tensor_of_the_tower_is_named)
@@ -446,13 +446,13 @@ TEST(a_file_without_configs_takes_the_settings)
     for (int given = 0; given < 2; given++) {
         tower t;
         if (open_tower(&t)) {
-            t.config = (sumi_part_config){.path = "model.safetensors"};
-            t.processor = (sumi_part_config){.path = "model.safetensors"};
+            t.config = (sumi_module_config){.path = "model.safetensors"};
+            t.processor = (sumi_module_config){.path = "model.safetensors"};
             const sumi_result result = bind_tower(&t, given ? &s_settings : NULL);
             CHECK_NUMBER(result, given ? SUMI_OK : SUMI_NOT_SUPPORTED);
             CHECK(given || strstr(t.error.text, "0 heads") != NULL);
             if (given) {
-                const sumi_vision_facts facts = sumi_qwen_vision_part.facts(&t.model);
+                const sumi_vision_facts facts = sumi_qwen_vision_module.facts(&t.model);
                 CHECK_NUMBER(t.model.block_count, 3);
                 CHECK_NUMBER(t.model.window, 4);
                 CHECK_NUMBER(t.model.patch, 14);
@@ -508,9 +508,9 @@ TEST(configs_that_the_tower_cannot_follow_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tower t;
         if (open_tower(&t)) {
-            t.config = (sumi_part_config){cases[i].config, strlen(cases[i].config), "config.json"};
+            t.config = (sumi_module_config){cases[i].config, strlen(cases[i].config), "config.json"};
             t.processor =
-                (sumi_part_config){cases[i].processor, strlen(cases[i].processor), "preprocessor_config.json"};
+                (sumi_module_config){cases[i].processor, strlen(cases[i].processor), "preprocessor_config.json"};
             const sumi_result result = bind_tower(&t, &s_settings);
             if (result != cases[i].result || strstr(t.error.text, cases[i].says) == NULL)
                 printf("  %s %s: result %d, \"%s\"\n", cases[i].config, cases[i].processor, (int)result, t.error.text);
@@ -534,9 +534,9 @@ TEST(areas_come_from_the_older_form_where_both_are_there)
         tower t;
         if (open_tower(&t)) {
             t.processor =
-                (sumi_part_config){cases[i].processor, strlen(cases[i].processor), "preprocessor_config.json"};
+                (sumi_module_config){cases[i].processor, strlen(cases[i].processor), "preprocessor_config.json"};
             CHECK_NUMBER(bind_tower(&t, &s_settings), SUMI_OK);
-            const sumi_vision_facts facts = sumi_qwen_vision_part.facts(&t.model);
+            const sumi_vision_facts facts = sumi_qwen_vision_module.facts(&t.model);
             CHECK_NUMBER(facts.min_pixels, cases[i].least);
             CHECK_NUMBER(facts.max_pixels, cases[i].most);
         }
@@ -553,7 +553,7 @@ TEST(a_picture_of_broken_cells_is_refused)
             bench b;
             begin(&b);
             sumi_value in = sumi_plan_bound(&b.plan, "bytes", SUMI_ELEMENT_BYTE, 28 * 28, 3);
-            sumi_qwen_vision_part.write(&t.model, &b.plan, in, sizes[i][0], sizes[i][1]);
+            sumi_qwen_vision_module.write(&t.model, &b.plan, in, sizes[i][0], sizes[i][1]);
             check_refused(&b, "is not one of whole cells of 28");
         }
     }
@@ -603,13 +603,13 @@ TEST(every_failing_allocation_is_survived)
             sumi_error error = {0};
             sumi_qwen_vision model = {0};
             sumi_binder binder = {.list = &list, .part = t.binder.part, .what = "the vision tower", .error = &error};
-            sumi_result result = sumi_qwen_vision_part.bind(&model, NULL, &binder, &t.config, &t.processor);
+            sumi_result result = sumi_qwen_vision_module.bind(&model, NULL, &binder, &t.config, &t.processor);
             if (result == SUMI_OK) {
                 sumi_plan plan;
                 sumi_plan_begin(&plan, &heap, 4);
                 sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
                 sumi_value in = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, 140 * 84, 3);
-                sumi_qwen_vision_part.write(&model, &plan, in, 84, 140);
+                sumi_qwen_vision_module.write(&model, &plan, in, 84, 140);
                 result = sumi_plan_finish(&plan, &error);
                 sumi_plan_end(&plan);
             }

@@ -81,7 +81,7 @@ TEST(int8_matrices_have_the_values_of_another_implementation)
         CHECK_NUMBER(b.binder.result, SUMI_OK);
         CHECK_TEXT(b.error.text, "");
         if (b.binder.result != SUMI_OK) { break; }
-        CHECK_NUMBER(weight->parts[0].dtype, SUMI_DTYPE_I8);
+        CHECK_NUMBER(weight->tensors[0].dtype, SUMI_DTYPE_I8);
         check_values(weight, want->data, want->name);
     }
     bound_end(&expected);

@@ -28,7 +28,7 @@ typedef struct tower {
     sumi_checkpoint checkpoint;
     sumi_component part;
     sumi_weight_list list;
-    sumi_part_config config;
+    sumi_module_config config;
     sumi_xlm_roberta model;
     sumi_error error;
 } tower;
@@ -44,14 +44,14 @@ static sumi_result open_tower(tower* t, sumi_heap* heap)
     sumi_weight_list_init(&t->list, heap);
     const sumi_result result = sumi_checkpoint_open(&t->checkpoint, heap, NULL, &desc, &t->error);
     t->part = t->checkpoint.components[SUMI_COMPONENT_TEXT_ENCODER_2];
-    t->config = (sumi_part_config){t->part.config.data, (size_t)t->part.config.bytes, "clip_model/config.json"};
+    t->config = (sumi_module_config){t->part.config.data, (size_t)t->part.config.bytes, "clip_model/config.json"};
     return result;
 }
 
 static sumi_result bind_tower(tower* t)
 {
     sumi_binder binder = {.list = &t->list, .part = &t->part, .what = "the second text encoder", .error = &t->error};
-    return sumi_xlm_roberta_part.bind(&t->model, &s_settings, &binder, &t->config);
+    return sumi_xlm_roberta_module.bind(&t->model, &s_settings, &binder, &t->config);
 }
 
 static void close_tower(tower* t)
@@ -71,7 +71,7 @@ static float* encode(tower* t, const int32_t* ids, const int32_t* counts, int32_
     sumi_plan_begin(&plan, t->heap, 4);
     sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
     sumi_value ids_value = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, rows, 1);
-    sumi_value made = sumi_xlm_roberta_part.write(
+    sumi_value made = sumi_xlm_roberta_module.write(
         &t->model, &plan, &(sumi_text_batch){.ids = ids_value, .counts = counts, .prompt_count = prompt_count});
     if (made.id != 0) plan.values[made.id - 1].bound = true;
     const sumi_rates rates = s_runner->functions->rates(s_runner);
@@ -207,7 +207,7 @@ static void free_copies(copies* c)
 }
 
 // The golden prompt's row by a file with these tensors; NULL after a failure.
-static float* encode_copies(const copies* c, const sumi_part_config* config)
+static float* encode_copies(const copies* c, const sumi_module_config* config)
 {
     tower t;
     float* out = NULL;
@@ -228,7 +228,7 @@ static float* encode_copies(const copies* c, const sumi_part_config* config)
     return out;
 }
 
-static const sumi_part_config s_no_config = {.path = "no config.json"};
+static const sumi_module_config s_no_config = {.path = "no config.json"};
 
 TEST(released_files_bind_with_their_adapter)
 {
@@ -250,7 +250,7 @@ TEST(released_files_bind_with_their_adapter)
     }
     CHECK_NUMBER(t.list.weight_bytes, bytes);
     CHECK_NUMBER(bytes, file_bytes);
-    const sumi_text_encoder_facts facts = sumi_xlm_roberta_part.facts(&t.model);
+    const sumi_text_encoder_facts facts = sumi_xlm_roberta_module.facts(&t.model);
     CHECK(facts.pools && !facts.takes_pictures && !facts.shares_beginning);
     CHECK_NUMBER(facts.width, 128);
     CHECK_NUMBER(facts.vocabulary, 402);
@@ -287,7 +287,7 @@ TEST(plain_names_have_no_adapter)
     close_tower(&t);
 }
 
-static sumi_part_config config_of(const char* text) { return (sumi_part_config){text, strlen(text), "made.json"}; }
+static sumi_module_config config_of(const char* text) { return (sumi_module_config){text, strlen(text), "made.json"}; }
 
 // alpha / rank, where a config.json says them: embeddings, token type and products alike.
 TEST(alpha_scales_the_adapter)
@@ -295,7 +295,8 @@ TEST(alpha_scales_the_adapter)
     tower t;
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
     static copies c;
-    const sumi_part_config config = config_of("{\"text_config\": {\"hf_model_config_kwargs\": {\"lora_alpha\": 10}}}");
+    const sumi_module_config config =
+        config_of("{\"text_config\": {\"hf_model_config_kwargs\": {\"lora_alpha\": 10}}}");
     copy_tensors(&c, t.part.set, NAMED_RELEASED, MERGED_NOT, 1.0f);
     float* got = encode_copies(&c, &config);
     copy_tensors(&c, t.part.set, NAMED_PLAIN, MERGED, 2.5f);
@@ -396,7 +397,7 @@ TEST(heads_that_do_not_divide_the_width_are_refused)
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
     sumi_binder binder = {.list = &t.list, .part = &t.part, .what = "the second text encoder", .error = &t.error};
     const sumi_xlm_roberta_settings odd = {.name = "Jina CLIP", .head_dim = 48, .eps = 1e-5f, .theta = 20000.0};
-    CHECK_NUMBER(sumi_xlm_roberta_part.bind(&t.model, &odd, &binder, &t.config), SUMI_TENSOR_MISMATCH);
+    CHECK_NUMBER(sumi_xlm_roberta_module.bind(&t.model, &odd, &binder, &t.config), SUMI_TENSOR_MISMATCH);
     CHECK(strstr(t.error.text, "heads of 48") != NULL);
     close_tower(&t);
 }
@@ -495,8 +496,8 @@ TEST(every_failing_allocation_is_survived)
             sumi_plan_begin(&plan, &heap, 4);
             sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
             sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, 5, 1);
-            sumi_xlm_roberta_part.write(&t.model, &plan,
-                                        &(sumi_text_batch){.ids = ids, .counts = counts, .prompt_count = 2});
+            sumi_xlm_roberta_module.write(&t.model, &plan,
+                                          &(sumi_text_batch){.ids = ids, .counts = counts, .prompt_count = 2});
             result = sumi_plan_finish(&plan, &t.error);
         }
         finished = f.refused == 0;

@@ -106,7 +106,7 @@ static sumi_result build(config* c, const group* g, int m, sumi_weight_format fo
     sumi_plan* plan = &c->plan;
     const sumi_weight* weights = format == SUMI_WEIGHTS_AS_STORED ? s_stored_weights : s_weights;
     sumi_runner_begin_plan(s_runner, plan, &s_heap);
-    plan->wishes.weights = format;
+    plan->weight_options.weights = format;
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, m, g->k), y = SUMI_NO_VALUE;
     if (g->kind == RESIDUAL) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);
@@ -327,15 +327,15 @@ static void compare_stored(const group* g, int m, int copies)
 static void make_weights(const group* g, int copies)
 {
     for (int i = 0; i < copies; i++) {
-        s_weights[i] = (sumi_weight){.name = "weight", .rows = g->n, .cols = g->k, .part_count = 1, .index = i};
-        s_weights[i].parts[0] =
-            (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = g->n, .scale = 1.0f};
+        s_weights[i] = (sumi_weight){.name = "weight", .rows = g->n, .cols = g->k, .tensor_count = 1, .index = i};
+        s_weights[i].tensors[0] =
+            (sumi_stacked_tensor){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = g->n, .scale = 1.0f};
         s_stored_weights[i] = s_weights[i];
         s_stored_weights[i].index = 2 * copies + i;
-        s_stored_weights[i].parts[0].dtype = s_stored;
-        s_biases[i] = (sumi_weight){.name = "bias", .rows = 1, .cols = g->n, .part_count = 1, .index = copies + i};
-        s_biases[i].parts[0] =
-            (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f};
+        s_stored_weights[i].tensors[0].dtype = s_stored;
+        s_biases[i] = (sumi_weight){.name = "bias", .rows = 1, .cols = g->n, .tensor_count = 1, .index = copies + i};
+        s_biases[i].tensors[0] =
+            (sumi_stacked_tensor){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f};
     }
 }
 static void forget_weights(int copies)

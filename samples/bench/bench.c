@@ -839,8 +839,8 @@ static bool compare_text(bench* b)
 {
     static const sumi_weight_format formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_AS_STORED, SUMI_WEIGHTS_INT8,
                                                  SUMI_WEIGHTS_INT4, SUMI_WEIGHTS_FP8}; // fp8: not everywhere
-    enum { MOST_ENCODERS = sizeof((sumi_prompt_info){0}.encoders) / sizeof(sumi_prompt_encoder) };
-    float* wanted[MOST_ENCODERS] = {NULL};
+    enum { MAX_ENCODERS = sizeof((sumi_prompt_info){0}.encoders) / sizeof(sumi_prompt_encoder) };
+    float* wanted[MAX_ENCODERS] = {NULL};
     bool good = true;
     printf("| %-12s | encoder | %6s | %8s | %9s | %10s |\n"
            "|--------------|--------:|-------:|---------:|----------:|-----------:|\n",
@@ -868,7 +868,7 @@ static bool compare_text(bench* b)
             fflush(stdout);
         }
     }
-    for (int32_t e = 0; e < MOST_ENCODERS; e++) free(wanted[e]);
+    for (int32_t e = 0; e < MAX_ENCODERS; e++) free(wanted[e]);
     return good;
 }
 

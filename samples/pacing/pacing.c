@@ -40,7 +40,7 @@ static const char* const s_stages[] = {"wait", "load", "prepare", "text", "image
 typedef struct row {
     char name[32];
     bool has_job;
-    int32_t most_pictures; // the row ends with them; 0: with its frames
+    int32_t max_pictures; // the row ends with them; 0: with its frames
     uint32_t budget_us;
     double share; // of the GPU, for the ideal
     place where;
@@ -58,7 +58,7 @@ typedef struct pacing {
     sumi_backend backend;
     sumi_weight_format weights;
     int32_t frame_count, size, steps, slice_us, tokens, first_count, memory_budget_mb;
-    double period_ms, load_ms, most_seconds, paced_load_ms;
+    double period_ms, load_ms, max_seconds, paced_load_ms;
     row rows[MAX_ROWS];
     int32_t row_count;
 
@@ -224,10 +224,10 @@ static bool run_row(pacing* p, row* r)
     double start = l.begin;
     if (r->has_job && !p->has_job && !begin_picture(p)) return false;
     for (int32_t i = 0;; i++) {
-        const bool is_late = start - l.begin > p->most_seconds, is_loading = r->has_job && p->model == NULL;
-        const bool has_enough = is_loading           ? poll(p).state >= SUMI_JOB_DONE
-                              : r->most_pictures > 0 ? r->pictures.count >= r->most_pictures
-                                                     : i >= p->frame_count && (!r->has_job || r->pictures.count > 0);
+        const bool is_late = start - l.begin > p->max_seconds, is_loading = r->has_job && p->model == NULL;
+        const bool has_enough = is_loading          ? poll(p).state >= SUMI_JOB_DONE
+                              : r->max_pictures > 0 ? r->pictures.count >= r->max_pictures
+                                                    : i >= p->frame_count && (!r->has_job || r->pictures.count > 0);
         if (is_late || has_enough) break;
         if (!watch_frames(p, &l, start, FRAMES_IN_FLIGHT - 1)) return false;
         const double lateness = seconds_now() - start;
@@ -400,7 +400,7 @@ static bool run(pacing* p)
     if (!open_host(p) || !open_model(p) || !encode_prompt(p)) return false;
     row* first = &p->rows[p->row_count++];
     *first =
-        (row){.name = "first", .has_job = true, .budget_us = UNLIMITED, .share = 1.0, .most_pictures = p->first_count};
+        (row){.name = "first", .has_job = true, .budget_us = UNLIMITED, .share = 1.0, .max_pictures = p->first_count};
     for (int32_t i = budgets - 1; i > 0; i--) {
         if (p->rows[i].budget_us < UNLIMITED) first->budget_us = p->rows[i].budget_us, first->share = p->rows[i].share;
     }
@@ -500,7 +500,7 @@ static bool read_arguments(pacing* p, int argc, char** argv)
             {"--slice", NULL, &p->slice_us, 0, 1e6},
             {"--tokens", NULL, &p->tokens, 1, 500},
             {"--first", NULL, &p->first_count, 1, 1e6},
-            {"--seconds", &p->most_seconds, NULL, 0.1, 1e4},
+            {"--seconds", &p->max_seconds, NULL, 0.1, 1e4},
             {"--memory-budget", NULL, &p->memory_budget_mb, 0, 1e6},
             {"--period", &p->period_ms, NULL, 1, 1000},
             {"--load", &p->load_ms, NULL, 0.1, 1000},
@@ -539,7 +539,7 @@ int main(int argc, char** argv)
                        .first_count = 1,
                        .period_ms = 1000.0 / 60.0,
                        .load_ms = 10.0,
-                       .most_seconds = 60.0};
+                       .max_seconds = 60.0};
     if (!read_arguments(&p, argc, argv)) return usage();
     if (p.synthetic != NULL && (p.files = synthetic_open(p.synthetic)) == NULL) return 1;
     const bool done = run(&p);

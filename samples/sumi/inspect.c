@@ -237,10 +237,10 @@ static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_erro
     sumi_weight_list list;
     sumi_weight_list_init(&list, &in->heap);
     sumi_binder binder = {.list = &list, .part = part, .what = "it", .error = error};
-    const sumi_part_config config = {part->config.data, (size_t)part->config.bytes,
-                                     part->config.path ? part->config.path : part->path};
+    const sumi_module_config config = {part->config.data, (size_t)part->config.bytes,
+                                       part->config.path ? part->config.path : part->path};
     const sumi_file* file = &in->checkpoint.processor;
-    const sumi_part_config processor = {file->data, (size_t)file->bytes, file->path};
+    const sumi_module_config processor = {file->data, (size_t)file->bytes, file->path};
     const void* settings =
         in->variant && in->variant->denoiser_settings ? in->variant->denoiser_settings : recipe->denoiser_settings;
     void* model = sumi_alloc_zero(&in->heap, bytes);

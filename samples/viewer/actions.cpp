@@ -9,10 +9,10 @@ extern "C" {
 #include "png.h"
 }
 
-static constexpr size_t MOST_ENTRIES = 60; // of the history: each keeps its picture in memory
+static constexpr size_t MAX_ENTRIES = 60; // of the history: each keeps its picture in memory
 static constexpr int THUMBNAIL_SIDE = 192;
 // of a picture to start from; a larger one would take longer than a frame to copy and is made smaller anyway
-static constexpr int MOST_SIDE = 2048;
+static constexpr int MAX_SIDE = 2048;
 
 static void put_text(char* into, size_t capacity, const std::string& text)
 {
@@ -209,8 +209,8 @@ static void read_picture(Viewer& viewer, const std::string& path)
                 pixels->height = image.height;
                 pixels->channel_count = 4;
                 pixels->bytes.assign(image.pixels, image.pixels + (size_t)image.width * (size_t)image.height * 4);
-                const bool is_large = std::max(image.width, image.height) > MOST_SIDE;
-                answer->pixels = is_large ? reduced(*pixels, MOST_SIDE) : pixels;
+                const bool is_large = std::max(image.width, image.height) > MAX_SIDE;
+                answer->pixels = is_large ? reduced(*pixels, MAX_SIDE) : pixels;
             }
             png_free(&image);
         },
@@ -357,7 +357,7 @@ static void add_to_history(Viewer& viewer, std::shared_ptr<Product> product)
                           entry->product = product;
                           entry->thumbnail.upload((*small)->bytes.data(), (*small)->width, (*small)->height, 4);
                           viewer.history.push_front(std::move(entry));
-                          if (viewer.history.size() > MOST_ENTRIES) viewer.history.pop_back();
+                          if (viewer.history.size() > MAX_ENTRIES) viewer.history.pop_back();
                       });
 }
 

@@ -126,7 +126,7 @@ void draw_xml_form(Viewer& viewer)
         changed |= draw_character(viewer, i, &removes);
         if (removes) removed = i;
     }
-    ImGui::BeginDisabled(count >= XmlForm::MOST_CHARACTERS);
+    ImGui::BeginDisabled(count >= XmlForm::MAX_CHARACTERS);
     const bool adds = ImGui::Button("Add a character", ImVec2(-1, 0));
     ImGui::EndDisabled();
     mark(viewer, "xml-add");

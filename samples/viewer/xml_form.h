@@ -6,7 +6,7 @@
 
 struct XmlForm {
     static constexpr int CHARACTER_FIELDS = 9, TAG_FIELDS = 13; // in the order of sumi_xml_character and sumi_xml_tags
-    static constexpr size_t MOST_CHARACTERS = 64;
+    static constexpr size_t MAX_CHARACTERS = 64;
     struct Character {
         char values[CHARACTER_FIELDS][512] = {};
     };

@@ -5,7 +5,7 @@
 // Limits of the pieces in which a file is read, in bytes. A piece smaller than LEAST_PIECE would spend most of its time
 // on the fixed cost of the host program's callback. Reading LEAST_PIECE takes two thirds of a millisecond at 100 MB/s.
 #define LEAST_PIECE ((size_t)64 << 10)
-#define MOST_PIECE ((size_t)16 << 20)
+#define MAX_PIECE ((size_t)16 << 20)
 
 static bool is_built_in(const sumi_files* files) { return files == NULL || files->open == NULL; }
 
@@ -106,8 +106,8 @@ sumi_result sumi_file_cache_read(sumi_file_cache* cache, uint32_t budget_us, sum
     wanted->read_bytes += bytes;
     // The next piece is what would have taken the budget at this speed, but at most twice this piece: this piece may
     // have come from a cache of the host program or of the operating system.
-    const double fitting = us > 0.0 ? (double)bytes / us * budget_us : (double)MOST_PIECE;
-    const size_t most = bytes < MOST_PIECE / 2 ? 2 * bytes : MOST_PIECE;
+    const double fitting = us > 0.0 ? (double)bytes / us * budget_us : (double)MAX_PIECE;
+    const size_t most = bytes < MAX_PIECE / 2 ? 2 * bytes : MAX_PIECE;
     const size_t wished = fitting < (double)most ? (size_t)fitting : most;
     cache->piece = wished > LEAST_PIECE ? wished : LEAST_PIECE;
     if (wanted->read_bytes == wanted->bytes) {

@@ -161,8 +161,8 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
         int32_t queries = sumi_sequence_queries(sequence), blocks = sumi_divide_up(queries, query_block);
         int32_t first = sequence->query_first > 0 ? sequence->span[0].count : 0; // first query's index in the sequence
         for (int32_t head = 0; head < op->u.attention.q_heads && item < end; head++, part += blocks) {
-            int32_t from = loop->run->part_begin > part ? loop->run->part_begin - part : 0,
-                    to = sumi_min_int(blocks, loop->run->part_end - part);
+            int32_t from = loop->run->range_begin > part ? loop->run->range_begin - part : 0,
+                    to = sumi_min_int(blocks, loop->run->range_end - part);
             for (; from < to && item < end; from += loop->group_parts, item++) {
                 if (item >= begin) {
                     attend(loop, sequence, head, first + from * query_block,
@@ -206,8 +206,8 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
         int32_t blocks = sumi_divide_up(sumi_sequence_queries(sequence), op->u.attention.query_block);
         for (int32_t head = 0; head < op->u.attention.q_heads; head++, part += blocks) {
-            int32_t from = run->part_begin > part ? run->part_begin - part : 0,
-                    to = sumi_min_int(blocks, run->part_end - part);
+            int32_t from = run->range_begin > part ? run->range_begin - part : 0,
+                    to = sumi_min_int(blocks, run->range_end - part);
             items += from < to ? sumi_divide_up(to - from, loop.group_parts) : 0;
         }
     }

@@ -154,10 +154,10 @@ static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value valu
     memcpy(into, ((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, (size_t)bytes);
 }
 
-static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t part_begin,
-                             int32_t part_end, int32_t counter, sumi_error* error)
+static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t range_begin,
+                             int32_t range_end, int32_t counter, sumi_error* error)
 {
-    SUMI_ASSERT(part_begin >= 0 && counter >= 0 && op->part_rows >= 1);
+    SUMI_ASSERT(range_begin >= 0 && counter >= 0 && op->range_rows >= 1);
     SUMI_ASSERT(cpu->arena_bytes >= plan->arena_bytes);
     if (cpu->layout_plan != plan) {
         remember_layout(cpu, plan); // two plans run alternately
@@ -173,13 +173,13 @@ static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op
     run.worker_memory = cpu->scratch + cpu->layout.shared_bytes;
     run.worker_bytes = cpu->layout.worker_bytes;
     run.shared_is_ready = cpu->shared_owner == op;
-    run.part_begin = part_begin;
-    run.part_end = part_end < op->part_count ? part_end : op->part_count;
-    int64_t row_begin = (int64_t)part_begin * op->part_rows, row_end = (int64_t)run.part_end * op->part_rows;
+    run.range_begin = range_begin;
+    run.range_end = range_end < op->range_count ? range_end : op->range_count;
+    int64_t row_begin = (int64_t)range_begin * op->range_rows, row_end = (int64_t)run.range_end * op->range_rows;
     run.row_begin = row_begin < op->rows ? (int32_t)row_begin : op->rows;
     run.row_end = row_end < op->rows ? (int32_t)row_end : op->rows;
     SUMI_ASSERT(ops[op->kind].run != NULL);
-    if (run.part_begin >= run.part_end || run.row_begin >= run.row_end) { return SUMI_OK; }
+    if (run.range_begin >= run.range_end || run.row_begin >= run.row_end) { return SUMI_OK; }
     cpu->shared_owner = op;
     return ops[op->kind].run(&run);
 }
@@ -190,10 +190,10 @@ static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sum
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end && (size_t)slice->op_end <= plan->op_count);
     sumi_cpu* cpu = (sumi_cpu*)runner;
     if (slice->op_end == slice->op_begin + 1) {
-        return run_parts(cpu, plan, &plan->ops[slice->op_begin], slice->part_begin, slice->part_end, counter, error);
+        return run_parts(cpu, plan, &plan->ops[slice->op_begin], slice->range_begin, slice->range_end, counter, error);
     }
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
-        SUMI_TRY(run_parts(cpu, plan, &plan->ops[i], 0, plan->ops[i].part_count, counter, error));
+        SUMI_TRY(run_parts(cpu, plan, &plan->ops[i], 0, plan->ops[i].range_count, counter, error));
     }
     return SUMI_OK;
 }

@@ -32,11 +32,11 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t count, float* into)
 
 const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype)
 {
-    SUMI_ASSERT(row >= 0 && row < weight->rows && weight->part_count >= 1 && sumi_weight_is_dense(weight));
-    const sumi_weight_part* part = weight->parts;
-    for (; part + 1 < weight->parts + weight->part_count && row >= part->rows; part++) { row -= part->rows; }
+    SUMI_ASSERT(row >= 0 && row < weight->rows && weight->tensor_count >= 1 && sumi_weight_is_dense(weight));
+    const sumi_stacked_tensor* part = weight->tensors;
+    for (; part + 1 < weight->tensors + weight->tensor_count && row >= part->rows; part++) { row -= part->rows; }
     *dtype = part->dtype;
-    if (weight->change != NULL || part->scale != 1.0f || !sumi_weight_part_is_straight(part)
+    if (weight->change != NULL || part->scale != 1.0f || !sumi_stacked_tensor_is_plain(part)
         || (*dtype != SUMI_DTYPE_F32 && *dtype != SUMI_DTYPE_F16 && *dtype != SUMI_DTYPE_BF16)) {
         return NULL;
     }

@@ -7,7 +7,7 @@
 #include "cpu/kernels.h"
 #include "plan/plan.h"
 
-// One op, or a range of its work ranges [part_begin, part_end), while it runs. [row_begin, row_end) are the rows of
+// One op, or a range of its work ranges [range_begin, range_end), while it runs. [row_begin, row_end) are the rows of
 // these work ranges, in the sense of sumi_op.rows.
 typedef struct sumi_cpu_run {
     const sumi_cpu_kernels* kernels;
@@ -19,7 +19,7 @@ typedef struct sumi_cpu_run {
     bool shared_is_ready;         // shared still holds the content of the same op's previous slice
     unsigned char* worker_memory; // that of worker w is at worker_memory + w * worker_bytes
     uint64_t worker_bytes;
-    int32_t counter, part_begin, part_end, row_begin, row_end;
+    int32_t counter, range_begin, range_end, row_begin, row_end;
     sumi_error* error;
 } sumi_cpu_run;
 

@@ -39,7 +39,7 @@ static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* c
     int32_t channels = loop->channels, groups = op->u.group.groups, size = channels / groups;
     double* totals = (double*)(void*)sumi_cpu_worker(loop->run, worker_index);
     float *sums = (float*)(totals + channels), *mean = sums + channels;
-    for (int32_t block = loop->run->part_begin + begin; block < loop->run->part_begin + end; block++) {
+    for (int32_t block = loop->run->range_begin + begin; block < loop->run->range_begin + end; block++) {
         int32_t row = block * op->u.group.block_rows, last = sumi_min_int(op->rows, row + op->u.group.block_rows);
         float* y = loop->y + (int64_t)block * groups * 2;
         add_runs(loop, row, last, NULL, sums, totals);
@@ -65,7 +65,7 @@ sumi_result sumi_cpu_group_sums(sumi_cpu_run* run)
     group_loop loop = {
         run, sumi_cpu_value(run, x), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, x), sumi_cpu_pitch(run, x),
         0};
-    sumi_parallel(run->workers, run->part_end - run->part_begin, 1, group_sums, &loop);
+    sumi_parallel(run->workers, run->range_end - run->range_begin, 1, group_sums, &loop);
     return SUMI_OK;
 }
 

@@ -330,9 +330,9 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
         // A slice computes its share of the units, not its rows: by rows, every slice would pack all of W (40 % more
         // time with slices of 1 ms).
         product.row_end = op->rows;
-        product.share_begin = run->part_begin;
-        product.share_end = run->part_end;
-        product.share_count = op->part_count;
+        product.share_begin = run->range_begin;
+        product.share_end = run->range_end;
+        product.share_count = op->range_count;
         sumi_cpu_product_run(&product);
     }
     return SUMI_OK;

@@ -25,11 +25,11 @@ static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
 // the same time apart, but for those that share memory on purpose.
 static bool has_rows_apart(const sumi_plan* plan, const sumi_op* op, sumi_value written)
 {
-    const int32_t base = base_id(plan, written), host = sumi_plan_info(plan, (sumi_value){base})->host.id;
+    const int32_t base = base_id(plan, written), host = sumi_plan_info(plan, (sumi_value){base})->container.id;
     for (int32_t i = 0; i < SUMI_OP_MAX_INPUTS; i++) {
         if (op->in[i].id == 0) continue;
         const int32_t its = base_id(plan, op->in[i]);
-        if (its == base || its == host || sumi_plan_info(plan, (sumi_value){its})->host.id == base) return false;
+        if (its == base || its == host || sumi_plan_info(plan, (sumi_value){its})->container.id == base) return false;
     }
     return true;
 }
@@ -54,10 +54,10 @@ sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op)
 {
     SUMI_ASSERT(op->section >= 0 && (size_t)op->section < plan->section_count);
     const sumi_section_kind kind = plan->sections[op->section].kind;
-    if (kind == SUMI_SECTION_DENOISE) return plan->wishes.weights;
-    if (kind == SUMI_SECTION_TEXT || kind == SUMI_SECTION_VISION) return plan->wishes.text_weights;
+    if (kind == SUMI_SECTION_DENOISE) return plan->weight_options.weights;
+    if (kind == SUMI_SECTION_TEXT || kind == SUMI_SECTION_VISION) return plan->weight_options.text_weights;
     // What runs once in a job, and the autoencoder, loses no precision.
-    return plan->wishes.weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
+    return plan->weight_options.weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
 }
 
 sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan, const sumi_op* op)
@@ -110,7 +110,7 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
     const bool is_product = op->kind == SUMI_OP_LINEAR && !sumi_cuda_is_adapter_op(plan, op_index);
     if (w == NULL || (!is_product && op->kind != SUMI_OP_EMBED_ROWS)) return false;
     const sumi_weight_format wish = sumi_cuda_wish(plan, op);
-    if (wish == SUMI_WEIGHTS_AS_STORED) return sumi_cuda_is_storable(w) && (is_product || w->part_count == 1);
+    if (wish == SUMI_WEIGHTS_AS_STORED) return sumi_cuda_is_storable(w) && (is_product || w->tensor_count == 1);
     return wish == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && sumi_cuda_is_packable(w) && w->rows >= 256
         && w->cols >= 128;
 }
@@ -215,8 +215,8 @@ static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
         || !is_plain_product(plan, op))
         return false;
     const sumi_value_info* both = sumi_plan_info(plan, op->out);
-    return both->base.id == 0 && both->host.id == 0 && both->first_use == op_index && both->last_use == op_index + 1
-        && has_rows_apart(plan, op, gated->out);
+    return both->base.id == 0 && both->container.id == 0 && both->first_use == op_index
+        && both->last_use == op_index + 1 && has_rows_apart(plan, op, gated->out);
 }
 
 // ---- A sum and its norm ---------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
             plan->values[op->out.id - 1].marks |= SUMI_CUDA_VALUE_GATED;
         }
         const bool is_gated = is_gated_pair(plan, i);
-        op->joins_next = is_gated || is_norm_pair(plan, i);
+        op->is_first_of_pair = is_gated || is_norm_pair(plan, i);
         if (is_gated) plan->values[op->out.id - 1].is_unstored = true;
     }
     mark_8bit_values(plan);
@@ -269,7 +269,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
 static bool joins(const sumi_plan* plan, int32_t op_index, sumi_op_kind kind)
 {
     return op_index >= 0 && (size_t)op_index < plan->op_count && plan->ops[op_index].kind == kind
-        && plan->ops[op_index].joins_next;
+        && plan->ops[op_index].is_first_of_pair;
 }
 
 bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index)

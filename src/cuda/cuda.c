@@ -81,9 +81,10 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     if (record == NULL || !record->is_reserved || !record->has_weights || record->divided_for != cuda->budget)
         return false;
     if (cuda->budget == 0 ? cuda->stream_ring.address != 0 : !record->is_fit) return false;
-    if (record->weight_cursor < record->weight_count || record->division.ring > cuda->stream_ring.bytes) return false;
+    if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->stream_ring.bytes)
+        return false;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) return false;
-    if (!sumi_cuda_needs_images(record) && record->unpinned_count < record->weight_count) return false;
+    if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
         || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL)
         return false;
@@ -118,12 +119,12 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // the ring may be in use
-        SUMI_TRY(sumi_cuda_stream_images(cuda, record, until, budget_us, &has_all, error));
+        SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
     }
-    if (!sumi_cuda_needs_images(record) && record->unpinned_count < record->weight_count) {
+    if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // they may be in flight
-        sumi_cuda_drop_images(cuda, record, until);
+        sumi_cuda_drop_pinned_copies(cuda, record, until);
         if (record->unpinned_count < record->weight_count || sumi_clock_ns() >= until) return SUMI_OK;
     }
     if (!record->is_reserved) {
@@ -184,7 +185,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     if (!sumi_cuda_enter_quietly(cuda, &scope)) return;
     cuda->current = record;
     cuda->has_counter = false;
-    for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_coming = false;
+    for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_pending = false;
     sumi_cuda_copy_constants(cuda, record);
     sumi_error error = {SUMI_OK, {0}};
     if (sumi_cuda_note_result(cuda, sumi_cuda_stream_begin(cuda, record, &error), &error) != SUMI_OK
@@ -292,10 +293,10 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_cuda_scope scope;
     if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
-    if (cuda->all != NULL) {
+    if (cuda->all_submitted != NULL) {
         // if not, the other way to wait for all says whether the device is lost
-        const bool is_recorded = driver->cuEventRecord(cuda->all, cuda->device.compute) == CUDA_SUCCESS;
-        sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->all)
+        const bool is_recorded = driver->cuEventRecord(cuda->all_submitted, cuda->device.compute) == CUDA_SUCCESS;
+        sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->all_submitted)
                                                 : driver->cuStreamSynchronize(cuda->device.compute));
     } else {
         const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
@@ -318,7 +319,7 @@ static bool cuda_idle(sumi_runner* runner)
     for (uint32_t i = 0; i < cuda->flight_count && is_idle; i++)
         is_idle = has_passed(cuda, sumi_cuda_flight_at(cuda, i)->end);
     for (int32_t i = 0; cuda->current != NULL && i < cuda->current->mirror_count && is_idle; i++) {
-        if (cuda->current->mirrors[i].is_coming) is_idle = has_passed(cuda, cuda->current->mirrors[i].event);
+        if (cuda->current->mirrors[i].is_pending) is_idle = has_passed(cuda, cuda->current->mirrors[i].event);
     }
     sumi_cuda_leave(&cuda->device, &scope);
     return is_idle || cuda->failure.result == SUMI_DEVICE_LOST;
@@ -391,7 +392,7 @@ static const char* cuda_name(const sumi_runner* runner)
     return "cuda";
 }
 static bool cuda_has_cublaslt(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.cublaslt != NULL; }
-static void cuda_list_kernels(const sumi_runner* runner, sumi_kernel_seen* seen, void* user_data)
+static void cuda_list_kernels(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data)
 {
     sumi_cuda_list_kernels(((const sumi_cuda*)runner)->modules, seen, user_data);
 }
@@ -420,7 +421,7 @@ static void destroy_inside(sumi_cuda* cuda)
         if (cuda->flights[i].begin != NULL) driver->cuEventDestroy(cuda->flights[i].begin);
         if (cuda->flights[i].end != NULL) driver->cuEventDestroy(cuda->flights[i].end);
     }
-    if (cuda->all != NULL) driver->cuEventDestroy(cuda->all);
+    if (cuda->all_submitted != NULL) driver->cuEventDestroy(cuda->all_submitted);
     for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
         if (cuda->writes[i].event != NULL) driver->cuEventDestroy(cuda->writes[i].event);
     }
@@ -467,19 +468,19 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .set_budget = sumi_cuda_runner_set_budget,
                                                 .trim = sumi_cuda_runner_trim,
                                                 .evict = sumi_cuda_runner_evict,
-                                                .room = sumi_cuda_runner_room,
-                                                .forget_plan = sumi_cuda_runner_forget_plan,
-                                                .forget_weights = sumi_cuda_runner_forget_weights,
-                                                .finished = cuda_finished,
+                                                .capacity = sumi_cuda_runner_room,
+                                                .release_plan = sumi_cuda_runner_forget_plan,
+                                                .release_weights = sumi_cuda_runner_forget_weights,
+                                                .collect = cuda_finished,
                                                 .health = cuda_health,
                                                 .pending = cuda_pending,
                                                 .wait = cuda_wait,
-                                                .fetch = sumi_cuda_runner_fetch,
+                                                .start_read = sumi_cuda_runner_fetch,
                                                 .publish = cuda_publish,
                                                 .import_gl = cuda_import_gl,
                                                 .release_import = cuda_release_import,
-                                                .show = cuda_show,
-                                                .settle = cuda_settle,
+                                                .copy_to_texture = cuda_show,
+                                                .wait_all = cuda_settle,
                                                 .facts = sumi_cuda_runner_facts,
                                                 .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
@@ -521,7 +522,8 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
                 "making an event");
     }
     if (sleeps_for_all)
-        SUMI_CU(driver, cuEventCreate(&cuda->all, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+        SUMI_CU(driver, cuEventCreate(&cuda->all_submitted, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+                "making an event");
     for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
         SUMI_CU(driver, cuEventCreate(&cuda->writes[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
                 "making an event");

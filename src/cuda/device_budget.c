@@ -31,11 +31,13 @@ sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* pl
     SUMI_TRY(sumi_cuda_divide(&cuda->weights, plan, room_for_weights(budget, own), &division, error));
     sumi_free(cuda->heap, division.shares);
     *out_need =
-        (sumi_device_need){.weights = division.kept + division.ring + division.staging, .streamed = division.streamed};
-    out_need->device = own + out_need->weights;
-    SUMI_ASSERT(out_need->device >= own);
-    out_need->fits = budget == 0 || (division.fits && out_need->device <= budget);
-    out_need->pinned = sumi_cuda_pinned_bytes(plan) + division.streamed - division.mapped + division.hosted;
+        (sumi_device_need){.weight_bytes = division.resident_bytes + division.ring_bytes + division.staging_bytes,
+                           .streamed_bytes = division.streamed_bytes};
+    out_need->device_bytes = own + out_need->weight_bytes;
+    SUMI_ASSERT(out_need->device_bytes >= own);
+    out_need->fits = budget == 0 || (division.fits && out_need->device_bytes <= budget);
+    out_need->pinned_bytes =
+        sumi_cuda_pinned_bytes(plan) + division.streamed_bytes - division.mapped_bytes + division.pinned_bytes;
     return SUMI_OK;
 }
 
@@ -54,7 +56,7 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
                              error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights")
                                                  : SUMI_OK;
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
-        sumi_cuda_share_of* share = &division->shares[i];
+        sumi_cuda_weight_share* share = &division->shares[i];
         result =
             sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
         if (result != SUMI_OK) break;
@@ -77,27 +79,28 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
     return SUMI_OK;
 }
 
-bool sumi_cuda_needs_images(const sumi_cuda_plan* record) { return record->division.streams; }
+bool sumi_cuda_needs_pinned_copies(const sumi_cuda_plan* record) { return record->division.streams; }
 
-void sumi_cuda_drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns)
+void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns)
 {
     bool is_first = true;
-    for (; !sumi_cuda_needs_images(record) && record->unpinned_count < record->weight_count; record->unpinned_count++) {
+    for (; !sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count;
+         record->unpinned_count++) {
         sumi_cuda_resident* resident = &cuda->weights.residents[record->weights[record->unpinned_count]];
-        if (resident->image.pieces == NULL && resident->chunks == 0) continue;
+        if (resident->pinned_copy.pieces == NULL && resident->chunks == 0) continue;
         if (is_first) sumi_cuda_settle(cuda);
-        for (size_t p = 0; p < cuda->plan_count && resident->has_image; p++) {
+        for (size_t p = 0; p < cuda->plan_count && resident->has_pinned_copy; p++) {
             sumi_cuda_stream* stream = cuda->plans[p]->stream;
             if (stream != NULL) stream->image_cursor = stream->image_row = 0;
         }
-        resident->has_image = false;
-        for (; resident->chunks > 0 || resident->image.made > 0; is_first = false) {
+        resident->has_pinned_copy = false;
+        for (; resident->chunks > 0 || resident->pinned_copy.made > 0; is_first = false) {
             if (!is_first && sumi_clock_ns() >= until_ns) return;
             if (resident->chunks > 0)
                 sumi_cuda_mapped_unlock(&cuda->weights.mapped, resident->weight, &resident->chunks, 1);
-            else sumi_cuda_release(&cuda->memory, &resident->image.pieces[--resident->image.made]);
+            else sumi_cuda_release(&cuda->memory, &resident->pinned_copy.pieces[--resident->pinned_copy.made]);
         }
-        sumi_cuda_weights_drop_image(&cuda->weights, resident);
+        sumi_cuda_weights_drop_pinned_copy(&cuda->weights, resident);
     }
 }
 
@@ -108,7 +111,7 @@ static void miss_weights(sumi_cuda* cuda)
         sumi_cuda_plan* record = cuda->plans[p];
         bool is_hit = false;
         for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[record->weights[i]].place.data == 0;
+            is_hit = cuda->weights.residents[record->weights[i]].on_device.data == 0;
         if (is_hit) sumi_cuda_drop_graphs(cuda, record);
         record->weight_cursor = 0;
         record->is_fit = false;
@@ -133,7 +136,7 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     SUMI_ASSERT(record->has_weights);
     if (cuda->budget == 0 || record->is_fit) return SUMI_OK;
     const uint64_t arena = sumi_cuda_block_bytes(record->plan->arena_bytes),
-                   scratch = sumi_cuda_block_bytes(record->scratch_bytes), ring = record->division.ring;
+                   scratch = sumi_cuda_block_bytes(record->scratch_bytes), ring = record->division.ring_bytes;
     sumi_cuda_weights* weights = &cuda->weights;
     const uint64_t serial = ++weights->list_serial;
     bool has_settled = false, has_evicted = false;
@@ -141,11 +144,11 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     sumi_cuda_weights_settle(weights); // conversions are counted once
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
     for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time; in the end large blocks
-        uint64_t missing = record->division.staging + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch)
-                         + beyond(ring, &cuda->stream_ring);
+        uint64_t missing = record->division.staging_bytes + beyond(arena, &cuda->arena)
+                         + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->stream_ring);
         for (int32_t i = 0; i < record->weight_count; i++) {
             const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
-            missing += resident->place.data == 0 ? resident->bytes : 0;
+            missing += resident->on_device.data == 0 ? resident->bytes : 0;
         }
         if (sumi_cuda_held(&cuda->memory) + missing <= cuda->budget) break;
         if (!has_settled) sumi_cuda_settle(cuda);
@@ -186,9 +189,9 @@ void sumi_cuda_release_ring(sumi_cuda* cuda)
 
 sumi_result sumi_cuda_reserve_ring(sumi_cuda* cuda, const sumi_cuda_plan* record, sumi_error* error)
 {
-    if (record->division.ring <= cuda->stream_ring.bytes) return SUMI_OK;
+    if (record->division.ring_bytes <= cuda->stream_ring.bytes) return SUMI_OK;
     sumi_cuda_release_ring(cuda);
-    return sumi_cuda_allocate(&cuda->memory, record->division.ring, SUMI_MEMORY_WEIGHTS, "streamed weights",
+    return sumi_cuda_allocate(&cuda->memory, record->division.ring_bytes, SUMI_MEMORY_WEIGHTS, "streamed weights",
                               &cuda->stream_ring, error);
 }
 
@@ -263,7 +266,7 @@ void sumi_cuda_release_memory(sumi_cuda* cuda)
     sumi_cuda_release(&cuda->memory, &cuda->arena);
     sumi_cuda_release(&cuda->memory, &cuda->scratch);
     while (cuda->page_count > 0) sumi_cuda_release(&cuda->memory, &cuda->pages[--cuda->page_count]);
-    cuda->ring_at = 0;
+    cuda->ring_offset = 0;
 }
 
 void sumi_cuda_runner_release(sumi_runner* runner)
@@ -313,31 +316,31 @@ bool sumi_cuda_ask_driver(sumi_cuda* cuda, uint64_t* out_free)
     size_t free_bytes = 0, total_bytes = 0;
     if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
     const uint64_t known = free_bytes + sumi_cuda_held(&cuda->memory);
-    atomic_store(&cuda->uncounted, known < total_bytes ? total_bytes - known : 0);
+    atomic_store(&cuda->uncounted_bytes, known < total_bytes ? total_bytes - known : 0);
     *out_free = free_bytes;
     return true;
 }
 
-void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_room* out_room)
+void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_capacity* out_room)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_memory* memory = &cuda->memory;
     sumi_cuda_scope scope;
-    *out_room = (sumi_device_room){.held = sumi_cuda_held(memory)};
-    out_room->short_held = memory->short_held;
-    out_room->short_wanted = memory->short_wanted;
-    memory->short_held = memory->short_wanted = 0;
+    *out_room = (sumi_device_capacity){.held_bytes = sumi_cuda_held(memory)};
+    out_room->failed_held_bytes = memory->failed_held_bytes;
+    out_room->failed_request_bytes = memory->failed_request_bytes;
+    memory->failed_held_bytes = memory->failed_request_bytes = 0;
     if (memory->allocator.allocate != NULL || !sumi_cuda_enter_quietly(cuda, &scope)) return;
-    out_room->is_known = sumi_cuda_ask_driver(cuda, &out_room->free);
+    out_room->is_known = sumi_cuda_ask_driver(cuda, &out_room->free_bytes);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
 void sumi_cuda_runner_facts(const sumi_runner* runner, sumi_device_facts* out_facts)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    *out_facts = (sumi_device_facts){.bytes = cuda->device.bytes,
-                                     .uncounted = atomic_load(&cuda->uncounted),
+    *out_facts = (sumi_device_facts){.device_bytes = cuda->device.bytes,
+                                     .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
                                      .capability = cuda->device.capability,
                                      .driver = cuda->device.driver.version};
-    for (int kind = 0; kind < 4; kind++) out_facts->held[kind] = atomic_load(&cuda->memory.held[kind]);
+    for (int kind = 0; kind < 4; kind++) out_facts->held_bytes[kind] = atomic_load(&cuda->memory.held[kind]);
 }

@@ -7,10 +7,10 @@ sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* pl
                                   sumi_device_need* out_need, sumi_error* error);
 // Which of its weights stay, for the budget as it is.
 sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error);
-bool sumi_cuda_needs_images(const sumi_cuda_plan* record);
+bool sumi_cuda_needs_pinned_copies(const sumi_cuda_plan* record);
 // There is room for all weights: their images are no longer needed. Piece by piece, one at least, for unpinning takes
 // the caller's time as pinning does. Plans that stream make theirs again.
-void sumi_cuda_drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns);
+void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns);
 // Takes from others until what the plan lacks fits the budget beside what is held. Nothing runs.
 sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error);
 void sumi_cuda_release_ring(sumi_cuda* cuda);
@@ -24,6 +24,6 @@ bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan);
 // Asks the driver what is free; the context is current. What is neither that nor ours is noted: it changes with what
 // the driver keeps for itself, so this is called when that has grown.
 bool sumi_cuda_ask_driver(sumi_cuda* cuda, uint64_t* out_free);
-void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_room* out_room);
+void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_capacity* out_room);
 void sumi_cuda_runner_facts(const sumi_runner* runner, sumi_device_facts* out_facts);
 #endif

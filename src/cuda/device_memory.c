@@ -68,8 +68,8 @@ static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memo
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY,
                          "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib,
                          what);
-    memory->short_held = sumi_cuda_held(memory);
-    memory->short_wanted = bytes;
+    memory->failed_held_bytes = sumi_cuda_held(memory);
+    memory->failed_request_bytes = bytes;
     if (memory->allocator.allocate != NULL) {
         return sumi_fail(
             error, SUMI_OUT_OF_DEVICE_MEMORY,

@@ -7,9 +7,10 @@
 
 typedef struct sumi_cuda_memory {
     const sumi_cuda_device* device;
-    sumi_device_allocator allocator;   // allocate == NULL: the driver's
-    atomic_uint_fast64_t held[4];      // by sumi_memory_kind
-    uint64_t short_held, short_wanted; // when the device had no more, the last time: what was held, what was refused
+    sumi_device_allocator allocator; // allocate == NULL: the driver's
+    atomic_uint_fast64_t held[4];    // by sumi_memory_kind
+    uint64_t failed_held_bytes,
+        failed_request_bytes; // when the device had no more, the last time: what was held, what was refused
 } sumi_cuda_memory;
 
 typedef struct sumi_cuda_block {

@@ -16,11 +16,11 @@
 #include "cuda/streaming.h"
 #include <string.h>
 
-static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t part_begin,
-                             int32_t part_end, CUstream stream, sumi_error* error)
+static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t range_begin,
+                             int32_t range_end, CUstream stream, sumi_error* error)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
-    SUMI_ASSERT(part_begin >= 0 && cuda->current == record);
+    SUMI_ASSERT(range_begin >= 0 && cuda->current == record);
     const sumi_plan* plan = record->plan;
     const sumi_op* op = &plan->ops[op_index];
     sumi_cuda_run run = {.cuda = cuda,
@@ -34,12 +34,12 @@ static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int3
                          .arrivals = cuda->fixed.address,
                          .counter = cuda->fixed.address + SUMI_CUDA_ARRIVALS * sizeof(uint32_t),
                          .stream = stream,
-                         .part_begin = part_begin,
-                         .part_end = part_end < op->part_count ? part_end : op->part_count,
+                         .range_begin = range_begin,
+                         .range_end = range_end < op->range_count ? range_end : op->range_count,
                          .allows_hopper = cuda->device.capability == 90 && !cuda->options.without_hopper,
                          .error = error};
-    run.is_whole = run.part_begin == 0 && run.part_end == op->part_count;
-    if (run.part_begin >= run.part_end) return SUMI_OK;
+    run.is_whole = run.range_begin == 0 && run.range_end == op->range_count;
+    if (run.range_begin >= run.range_end) return SUMI_OK;
     if (sumi_cuda_ops[op->kind].run == NULL)
         return sumi_fail(error, SUMI_INTERNAL, "the CUDA backend has no op %s", sumi_op_name(op->kind));
     return sumi_cuda_ops[op->kind].run(&run);
@@ -52,9 +52,9 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
     SUMI_ASSERT((size_t)slice->op_end <= record->plan->op_count);
     cuda->current = record;
     if (slice->op_end == slice->op_begin + 1)
-        return launch_op(cuda, record, slice->op_begin, slice->part_begin, slice->part_end, stream, error);
+        return launch_op(cuda, record, slice->op_begin, slice->range_begin, slice->range_end, stream, error);
     for (int32_t i = slice->op_begin; i < slice->op_end; i++)
-        SUMI_TRY(launch_op(cuda, record, i, 0, record->plan->ops[i].part_count, stream, error));
+        SUMI_TRY(launch_op(cuda, record, i, 0, record->plan->ops[i].range_count, stream, error));
     return SUMI_OK;
 }
 
@@ -91,7 +91,7 @@ static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_s
 static bool is_same_work(const sumi_slice* a, const sumi_slice* b)
 {
     return a->op_begin == b->op_begin && a->op_end == b->op_end
-        && (a->op_end != a->op_begin + 1 || (a->part_begin == b->part_begin && a->part_end == b->part_end));
+        && (a->op_end != a->op_begin + 1 || (a->range_begin == b->range_begin && a->range_end == b->range_end));
 }
 
 // Whether the graphs are of the slices as they are now.
@@ -115,13 +115,13 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     if (*out_done) return SUMI_OK;
     // a slice is cut before and behind loads only
     const int32_t most = count + (record->stream != NULL ? 2 * record->stream->load_count : 0);
-    if (record->graph_room < most) {
+    if (record->graph_capacity < most) {
         sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)most, sizeof *graphs);
         if (graphs == NULL) return sumi_out_of_memory(error, (size_t)most * sizeof *graphs, "the graphs of a plan");
         sumi_cuda_drop_graphs(cuda, record);
         sumi_free(cuda->heap, record->graphs);
         record->graphs = graphs;
-        record->graph_room = most;
+        record->graph_capacity = most;
     }
     do {
         SUMI_ASSERT(record->graphed_slices < count);
@@ -140,7 +140,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
                 record->without_graphs = *out_done = true;
                 return SUMI_OK;
             }
-            SUMI_ASSERT(record->graph_count < record->graph_room);
+            SUMI_ASSERT(record->graph_count < record->graph_capacity);
             record->graphs[record->graph_count++] = (sumi_cuda_graph){exec, *slice, segment, record->graphed_slices};
         }
         record->graphed_slices++;

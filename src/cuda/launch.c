@@ -69,7 +69,7 @@ sumi_cuda_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weig
     sumi_cuda_weight streamed;
     if (resident != NULL && sumi_cuda_stream_place(run->cuda, run->cuda->current, run->op_index, resident, &streamed))
         return streamed;
-    return resident != NULL ? resident->place : (sumi_cuda_weight){.data = 0};
+    return resident != NULL ? resident->on_device : (sumi_cuda_weight){.data = 0};
 }
 
 // ---- Launching ------------------------------------------------------------------------------------------------------
@@ -84,18 +84,18 @@ sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row)
 
 sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run)
 {
-    SUMI_ASSERT(run->part_begin >= 0 && run->part_begin <= run->part_end && run->part_end <= run->op->part_count);
+    SUMI_ASSERT(run->range_begin >= 0 && run->range_begin <= run->range_end && run->range_end <= run->op->range_count);
     const sumi_op* op = run->op;
-    const int64_t begin = (int64_t)run->part_begin * op->part_rows, end = (int64_t)run->part_end * op->part_rows;
+    const int64_t begin = (int64_t)run->range_begin * op->range_rows, end = (int64_t)run->range_end * op->range_rows;
     return (sumi_cuda_range){begin < op->rows ? (int32_t)begin : op->rows, end < op->rows ? (int32_t)end : op->rows};
 }
 
 void sumi_cuda_share(const sumi_cuda_run* run, int32_t units, int32_t* unit_begin, int32_t* unit_end)
 {
-    SUMI_ASSERT(run->part_begin >= 0 && run->part_begin <= run->part_end && run->part_end <= run->op->part_count);
+    SUMI_ASSERT(run->range_begin >= 0 && run->range_begin <= run->range_end && run->range_end <= run->op->range_count);
     SUMI_ASSERT(units >= 0);
-    *unit_begin = (int32_t)((int64_t)units * run->part_begin / run->op->part_count);
-    *unit_end = (int32_t)((int64_t)units * run->part_end / run->op->part_count);
+    *unit_begin = (int32_t)((int64_t)units * run->range_begin / run->op->range_count);
+    *unit_end = (int32_t)((int64_t)units * run->range_end / run->op->range_count);
 }
 
 sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void** params)

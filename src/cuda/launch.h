@@ -30,9 +30,9 @@ typedef struct sumi_cuda_run {
     // 65536 uint32, zero between launches (split-k counters: kernels leave them zero)
     CUdeviceptr arrivals;
     CUstream stream;
-    int32_t part_begin, part_end; // of op->part_count; all of them: 0, part_count
-    bool is_whole;                // the slice holds all parts
-    bool allows_hopper;           // false: use the portable kernels even on 9.0 (tests)
+    int32_t range_begin, range_end; // of op->part_count; all of them: 0, part_count
+    bool is_whole;                  // the slice holds all parts
+    bool allows_hopper;             // false: use the portable kernels even on 9.0 (tests)
     sumi_error* error;
 } sumi_cuda_run;
 typedef sumi_result sumi_cuda_op(sumi_cuda_run* run);

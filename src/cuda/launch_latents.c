@@ -5,7 +5,7 @@
 #include "cuda/launch.h"
 #include "kernels/latents.h"
 
-#define MOST_BLOCKS 16 // per multiprocessor: kernels walk over their elements with the grid's stride
+#define MAX_BLOCKS 16 // per multiprocessor: kernels walk over their elements with the grid's stride
 
 static bool is_float(const sumi_cuda_run* run, sumi_value value)
 {
@@ -16,7 +16,7 @@ static bool is_float(const sumi_cuda_run* run, sumi_value value)
 static sumi_cuda_grid latent_grid(const sumi_cuda_run* run, int64_t elements, int32_t y)
 {
     const int64_t blocks = (elements + SUMI_LATENTS_THREADS - 1) / SUMI_LATENTS_THREADS;
-    return (sumi_cuda_grid){(uint32_t)sumi_min_int64(blocks, (int64_t)run->device->multiprocessors * MOST_BLOCKS),
+    return (sumi_cuda_grid){(uint32_t)sumi_min_int64(blocks, (int64_t)run->device->multiprocessors * MAX_BLOCKS),
                             (uint32_t)y, 1, SUMI_LATENTS_THREADS, 0};
 }
 
@@ -198,7 +198,7 @@ sumi_result sumi_cuda_posterior(sumi_cuda_run* run)
     SUMI_TRY(set_statistics(run, op->u.posterior.scale, op->u.posterior.shift, args.channels, &args.statistics));
     return sumi_cuda_launch_args(
         run, "sumi_posterior",
-        latent_grid(run, (int64_t)args.plane * args.channels, run->part_begin < run->part_end ? 1 : 0), &args);
+        latent_grid(run, (int64_t)args.plane * args.channels, run->range_begin < run->range_end ? 1 : 0), &args);
 }
 
 sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)

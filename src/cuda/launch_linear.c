@@ -24,7 +24,7 @@ _Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finis
 
 // The parts of the hungriest choice: what an op's epilogue is and whether Hopper's kernels are allowed is known to the
 // launcher only.
-static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k, sumi_cuda_operands operands)
+static uint64_t max_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k, sumi_cuda_operands operands)
 {
     uint64_t most = 0;
     for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
@@ -67,14 +67,14 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
     if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) {
         const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan, op);
         const int32_t pitch = sumi_cuda_8bit_pitch(operands, depth);
-        return quantised_bytes(op->rows, pitch) + most_parts(device, op->rows, op->weight->rows, pitch, operands);
+        return quantised_bytes(op->rows, pitch) + max_parts(device, op->rows, op->weight->rows, pitch, operands);
     }
-    const uint64_t parts = most_parts(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
+    const uint64_t parts = max_parts(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
     if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return parts;
     uint64_t most = 0; // whether Hopper's kernels are allowed is known to the launcher only
     for (int32_t hopper = 0; hopper <= 1; hopper++) {
         const sumi_cuda_stored_choice c = stored_choice(device, hopper == 1, plan, op);
-        const uint64_t bytes = c.tile >= 0 ? sumi_align(c.parts_bytes, 256) : unpacked_bytes(op->weight) + parts;
+        const uint64_t bytes = c.tile >= 0 ? sumi_align(c.partial_sum_bytes, 256) : unpacked_bytes(op->weight) + parts;
         most = bytes > most ? bytes : most;
     }
     return most;

@@ -119,13 +119,13 @@ static int32_t hopper_columns(const conv_shape* s)
 static bool makes(const sumi_plan* plan, const sumi_op* op, sumi_value picture)
 {
     return op->kind == SUMI_OP_CONV
-        && (op->out.id == picture.id || sumi_plan_info(plan, op->out)->whole.id == picture.id);
+        && (op->out.id == picture.id || sumi_plan_info(plan, op->out)->cut_from.id == picture.id);
 }
 
 // The first of the rows (of tiles) that a strip makes, of the rows of the whole picture.
 static int32_t first_row(const sumi_plan* plan, const sumi_op* op, sumi_value picture, const conv_shape* s)
 {
-    int32_t row = op->out.id == picture.id ? 0 : sumi_plan_info(plan, op->out)->whole_row;
+    int32_t row = op->out.id == picture.id ? 0 : sumi_plan_info(plan, op->out)->cut_from_row;
     return row / s->tile_width / (s->parities == 4 ? 4 : 1);
 }
 
@@ -149,7 +149,7 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
         const sumi_op* op = &plan->ops[i];
         if (makes(plan, op, picture)) {
             conv_shape s = shape_of(plan, op);
-            bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->whole_row + op->rows == rows;
+            bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->cut_from_row + op->rows == rows;
             if (!can_leave_sums(device, plan, op, allows_hopper)) { return false; }
             if (is_all) { return i == op_index - 1; }
             if (s.in != s.padded || first_row(plan, op, picture, &s) % 8 != 0 || (!ends && s.tile_height % 8 != 0)) {
@@ -398,7 +398,7 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
                    .bias = sumi_cuda_find_weight(run, op->bias).data,
                    .sums = run->scratch + padded_bytes(&s),
                    .pitch = weight.pitch};
-    if (run->part_begin >= run->part_end) { return SUMI_OK; }
+    if (run->range_begin >= run->range_end) { return SUMI_OK; }
     switch (kind_of(run->device, run->plan, op, &s, run->allows_hopper)) {
     case CONV_NARROW: return launch_narrow(run, &s, &d);
     case CONV_ANY: return launch_any_conv(run, &s, &d);
@@ -465,7 +465,7 @@ uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan
 static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;
-    if (run->part_begin > 0) { return SUMI_OK; }
+    if (run->range_begin > 0) { return SUMI_OK; }
     conv_shape s = shape_of(run->plan, conv);
     sumi_group_conv_args args = {.stats = run->scratch + padded_bytes(&s),
                                  .sums = sumi_cuda_value(run, op->out),
@@ -482,7 +482,7 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
 sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    if (run->part_begin >= run->part_end) { return SUMI_OK; }
+    if (run->range_begin >= run->range_end) { return SUMI_OK; }
     if (finds_sums(run->device, run->plan, run->op_index, run->allows_hopper)) { return join_conv_sums(run); }
     int32_t channels = sumi_cuda_cols(run, op->in[0]), each = sums_groups(run->plan, op);
     sumi_group_sums_args args = {.x = sumi_cuda_value(run, op->in[0]),
@@ -493,7 +493,7 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
                                  .channels = channels,
                                  .groups = op->u.group.groups,
                                  .block_rows = op->u.group.block_rows,
-                                 .block_begin = run->part_begin,
+                                 .block_begin = run->range_begin,
                                  .pieces = each != 0 ? piece_count(op, channels) : 1,
                                  .piece_rows = piece_rows(op->rows, channels),
                                  .x_pitch = sumi_cuda_pitch(run, op->in[0])};
@@ -502,7 +502,7 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
                      : each == 4 ? "sumi_group_sums_4"
                                  : "sumi_group_sums_any";
     return launch_blocks(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups),
-                         (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
+                         (uint32_t)(run->range_end - run->range_begin), SUMI_GROUP_THREADS, 0, &args);
 }
 
 // Whether the sums that a GROUP_NORM reads come from convolutions.
@@ -572,7 +572,7 @@ sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
     int64_t values =
         ((int64_t)args.above_count * args.width + (int64_t)(args.height - args.above_count) * args.left_count)
         * args.channels;
-    if (run->part_begin >= run->part_end) { return SUMI_OK; }
+    if (run->range_begin >= run->range_end) { return SUMI_OK; }
     return launch_blocks(run, "sumi_tile_blend", blocks_for(values), 1, SUMI_PICTURES_THREADS, 0, &args);
 }
 

@@ -65,7 +65,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     args.scale = op->u.embed.scale;
     const char* name = "sumi_embed_rows";
     if ((op->marks & SUMI_CUDA_OP_STORED) != 0) {
-        const sumi_weight_part* part = &op->weight->parts[0];
+        const sumi_stacked_tensor* part = &op->weight->tensors[0];
         name = "sumi_embed_rows_stored";
         args.pitch = (int32_t)sumi_dtype_bytes(part->dtype, (uint64_t)op->weight->cols);
         args.type = sumi_cuda_stored_type(part->dtype);
@@ -524,13 +524,13 @@ sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
                                         .y = matrix_of(run, op->out),
                                         .counter = run->counter,
                                         .cols = sumi_cuda_cols(run, op->out)};
-    args.part_cols = args.cols / op->u.finish.parts;
+    args.part_cols = args.cols / op->u.finish.vector_count;
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.x_row = op->u.finish.x_row;
     args.per_step = op->u.finish.per_step;
     args.adds_one = op->u.finish.adds_one;
-    args.squashes = op->u.finish.squashes;
+    args.squashes = op->u.finish.applies_tanh;
     const int64_t count = (int64_t)(rows.end - rows.begin) * args.cols;
     return sumi_cuda_launch_args(run, "sumi_finish_modulation",
                                  row_grid(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);

@@ -37,7 +37,7 @@ enum {
     HOPPER_ROWS = 256,
     HOPPER_VALUES = 3 << 20, // of a matrix at least
     MANY_VALUES = 24 << 20,
-    MOST_SPLIT = 16,
+    MAX_SPLIT = 16,
     // As long as this many stages of a block takes what is done by blocks that share a tile.
     SHARING_STAGES = 3,
     ARRIVALS = 65536 // of run->arrivals
@@ -50,8 +50,8 @@ sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight
 {
     SUMI_ASSERT(from % 16 == 0 && to % 16 == 0);
     enum { WARP_ELEMENTS = 256, BLOCKS = 16 }; // BLOCKS: of a multiprocessor, each with several turns
-    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
-    const int32_t count = sumi_cuda_stored_parts(weight, form, parts);
+    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts);
     int32_t row = 0;
     for (int32_t p = 0; p < count; row += parts[p++].rows) {
         const int32_t type = sumi_cuda_stored_type(parts[p].dtype);
@@ -113,8 +113,8 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
                                                 const sumi_weight* weight, sumi_cuda_form form, int32_t rows)
 {
     const sumi_cuda_stored_choice none = {.tile = -1, .blocks = 1, .cluster = 1};
-    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
-    const int32_t count = sumi_cuda_stored_parts(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
+    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
     // Where chunks of 256 elements are whole 16 bytes the kernels take rows to be so as well.
     const bool is_even = type >= 0 && (s_types[type].bytes % 16 != 0 || parts[0].row_bytes % 16 == 0);
     bool takes = weight->cols % 64 == 0 && is_even && device->forced_linear == NULL;
@@ -141,7 +141,7 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     } else {                                            // as fill the multiprocessors, each of 512 elements at least
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024),
                       wanted = processors * (fitting < 1 ? 1 : sumi_min_int(fitting, 4));
-        blocks = sumi_min_int(sumi_min_int(wanted / (tiles * across), weight->cols / 512), MOST_SPLIT);
+        blocks = sumi_min_int(sumi_min_int(wanted / (tiles * across), weight->cols / 512), MAX_SPLIT);
     }
     blocks = blocks < 1 ? 1 : blocks;
     const bool has_parts = is_hopper ? cluster == 1 && blocks != tiles : blocks > 1;
@@ -151,7 +151,7 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
                                      .blocks = blocks,
                                      .cluster = cluster,
                                      .unit_rows = tile_rows,
-                                     .parts_bytes =
+                                     .partial_sum_bytes =
                                          has_parts ? places * (uint64_t)tile_rows * (uint64_t)cols * sizeof(float) : 0};
 }
 
@@ -160,8 +160,8 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
                                     sumi_gemm_stored_args* args)
 {
     SUMI_ASSERT(choice->tile >= 0 && args->m >= 1 && args->x % 16 == 0 && args->ldx % 8 == 0);
-    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
-    const int32_t count = sumi_cuda_stored_parts(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
+    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
     int32_t end = 0;
     for (int32_t p = 0; p < SUMI_GEMM_STORED_PARTS; p++) {
         if (p < count) end += parts[p].rows;

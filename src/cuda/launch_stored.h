@@ -7,9 +7,9 @@
 // How a product of few rows is done; tile -1: it is not, the weight is unpacked.
 typedef struct sumi_cuda_stored_choice {
     int32_t tile, unit_rows;
-    int32_t blocks;       // that share k: of a tile, or on Hopper all of a row of tiles
-    int32_t cluster;      // Hopper: blocks that share a tile, in a cluster; 1: see the kernel
-    uint64_t parts_bytes; // scratch
+    int32_t blocks;             // that share k: of a tile, or on Hopper all of a row of tiles
+    int32_t cluster;            // Hopper: blocks that share a tile, in a cluster; 1: see the kernel
+    uint64_t partial_sum_bytes; // scratch
 } sumi_cuda_stored_choice;
 // By the whole op's rows, so that a slice gives the same bits.
 sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,

@@ -44,8 +44,8 @@ void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped)
 
 bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* weight)
 {
-    bool is_held = mapped->is_supported && weight->part_count > 0 && weight->change == NULL;
-    for (int32_t p = 0; p < weight->part_count; p++) is_held = is_held && weight->parts[p].mapping != NULL;
+    bool is_held = mapped->is_supported && weight->tensor_count > 0 && weight->change == NULL;
+    for (int32_t p = 0; p < weight->tensor_count; p++) is_held = is_held && weight->tensors[p].mapping != NULL;
     return is_held;
 }
 
@@ -55,7 +55,7 @@ static uintptr_t chunk_begin(const sumi_cuda_mapped* mapped, uintptr_t address)
 {
     return address / mapped->chunk_bytes * mapped->chunk_bytes;
 }
-static uint64_t part_bytes(const sumi_weight* weight, const sumi_weight_part* part)
+static uint64_t part_bytes(const sumi_weight* weight, const sumi_stacked_tensor* part)
 {
     return sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols);
 }
@@ -65,8 +65,8 @@ static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight
                        sumi_cuda_chunk* out_chunk)
 {
     SUMI_ASSERT(which >= 0);
-    for (int32_t p = 0; p < weight->part_count; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
+    for (int32_t p = 0; p < weight->tensor_count; p++) {
+        const sumi_stacked_tensor* part = &weight->tensors[p];
         const uintptr_t data = (uintptr_t)part->data, map = (uintptr_t)part->mapping,
                         map_end = map + (uintptr_t)part->mapping_bytes;
         const uintptr_t first = chunk_begin(mapped, data),
@@ -208,14 +208,14 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, con
 sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,
                                   CUdeviceptr to, sumi_error* error)
 {
-    SUMI_ASSERT(to != 0 && weight->part_count > 0 && weight->change == NULL);
+    SUMI_ASSERT(to != 0 && weight->tensor_count > 0 && weight->change == NULL);
     SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));
-    const uint64_t row_bytes = sumi_dtype_bytes(weight->parts[0].dtype, (uint64_t)weight->cols);
+    const uint64_t row_bytes = sumi_dtype_bytes(weight->tensors[0].dtype, (uint64_t)weight->cols);
     const target t = {mapped, to, row_bytes * (uint64_t)(weight->rows / 2), row_bytes * GROUP_ROWS};
     uint64_t at = 0; // in the stack
-    for (int32_t p = 0; p < weight->part_count; p++) {
-        const unsigned char* from = weight->parts[p].data;
-        for (uint64_t left = part_bytes(weight, &weight->parts[p]), piece; left > 0;
+    for (int32_t p = 0; p < weight->tensor_count; p++) {
+        const unsigned char* from = weight->tensors[p].data;
+        for (uint64_t left = part_bytes(weight, &weight->tensors[p]), piece; left > 0;
              left -= piece, at += piece, from += piece) {
             // no copy may reach from one chunk into the next
             piece = chunk_begin(mapped, (uintptr_t)from) + mapped->chunk_bytes - (uintptr_t)from;

@@ -268,7 +268,7 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
     return SUMI_OK;
 }
 
-void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_seen* seen, void* user_data)
+void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_callback* seen, void* user_data)
 {
     for (int32_t k = 0; k < modules->kernel_count; k++)
         seen(modules->kernels[k].name, modules->kernels[k].use_count, user_data);

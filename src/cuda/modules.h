@@ -40,5 +40,5 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
                              CUfunction* out_function, sumi_error* error);
 bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name); // asks no driver
 // Every kernel that is made for this device, loaded or not, and how often sumi_cuda_kernel was asked for it.
-void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_seen* seen, void* user_data);
+void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_callback* seen, void* user_data);
 #endif

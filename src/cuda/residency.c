@@ -74,7 +74,7 @@ const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weight
 sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
                                    bool is_adapter, int32_t* out_index, sumi_error* error)
 {
-    SUMI_ASSERT(weight != NULL && weight->part_count >= 1 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
+    SUMI_ASSERT(weight != NULL && weight->tensor_count >= 1 && weight->tensor_count <= SUMI_WEIGHT_MAX_TENSORS);
     *out_index = table_find(weights, weight, form);
     if (*out_index >= 0) return SUMI_OK;
     if (2 * (weights->used_count + 1) > weights->table_size) {
@@ -106,11 +106,11 @@ sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight
     return SUMI_OK;
 }
 
-void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident)
+void sumi_cuda_weights_drop_pinned_copy(sumi_cuda_weights* weights, sumi_cuda_resident* resident)
 {
     sumi_cuda_mapped_unlock(&weights->mapped, resident->weight, &resident->chunks, INT32_MAX);
-    sumi_cuda_unpin(weights->heap, weights->memory, &resident->image);
-    resident->has_image = false;
+    sumi_cuda_unpin(weights->heap, weights->memory, &resident->pinned_copy);
+    resident->has_pinned_copy = false;
 }
 
 void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* weight)
@@ -125,7 +125,7 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
         SUMI_ASSERT(resident->slab < 0 || weights->slabs[resident->slab].resident_count > 0);
         if (resident->slab >= 0 && --weights->slabs[resident->slab].resident_count == 0)
             sumi_cuda_release(weights->memory, &weights->slabs[resident->slab].block);
-        sumi_cuda_weights_drop_image(weights, resident);
+        sumi_cuda_weights_drop_pinned_copy(weights, resident);
         *resident = (sumi_cuda_resident){.weight = NULL, .slab = -1};
         SUMI_ASSERT(weights->used_count > 0);
         weights->used_count--;
@@ -184,7 +184,7 @@ bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool t
     for (size_t i = 0; i < weights->resident_count; i++) {
         sumi_cuda_resident* resident = &weights->residents[i];
         if (resident->weight == NULL || resident->slab != victim) continue;
-        resident->place = (sumi_cuda_weight){.data = 0};
+        resident->on_device = (sumi_cuda_weight){.data = 0};
         resident->slab = -1;
         resident->rows_sent = 0;
     }
@@ -203,14 +203,14 @@ static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_residen
 static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_resident* first,
                        const sumi_cuda_resident* other)
 {
-    return other->place.data == 0 && other->is_adapter == first->is_adapter && other->in_steps == first->in_steps
+    return other->on_device.data == 0 && other->is_adapter == first->is_adapter && other->in_steps == first->in_steps
         && goes_alone(weights, other) == goes_alone(weights, first);
 }
 
 sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
                                     sumi_error* error)
 {
-    SUMI_ASSERT(from >= 0 && from < count && weights->residents[list[from]].place.data == 0);
+    SUMI_ASSERT(from >= 0 && from < count && weights->residents[list[from]].on_device.data == 0);
     size_t index = 0;
     while (index < weights->slab_count && weights->slabs[index].block.address != 0) index++;
     if (index == weights->slab_count)
@@ -240,7 +240,7 @@ sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* l
     for (int32_t i = from; i < end; i++) {
         sumi_cuda_resident* resident = &weights->residents[list[i]];
         if (!goes_along(weights, &first, resident)) continue;
-        resident->place = sumi_cuda_place_at(at, resident->weight, resident->form);
+        resident->on_device = sumi_cuda_place_at(at, resident->weight, resident->form);
         resident->slab = (int32_t)index;
         at += resident->bytes;
         slab.resident_count++;
@@ -256,7 +256,7 @@ void sumi_cuda_weights_close(sumi_cuda_weights* weights)
     if (weights->heap == NULL) return;
     SUMI_ASSERT(weights->upload == NULL);
     for (size_t i = 0; i < weights->resident_count; i++) {
-        if (weights->residents[i].weight != NULL) sumi_cuda_weights_drop_image(weights, &weights->residents[i]);
+        if (weights->residents[i].weight != NULL) sumi_cuda_weights_drop_pinned_copy(weights, &weights->residents[i]);
     }
     sumi_cuda_mapped_close(&weights->mapped);
     for (size_t i = 0; i < weights->slab_count; i++) sumi_cuda_release(weights->memory, &weights->slabs[i].block);

@@ -18,15 +18,15 @@ typedef struct sumi_cuda_resident {
     const sumi_weight* weight; // NULL: the entry is free
     sumi_cuda_form form;
     bool is_adapter;
-    sumi_cuda_weight place; // data 0: not placed yet
+    sumi_cuda_weight on_device; // data 0: not placed yet
     int32_t slab;
     uint64_t bytes;
     int32_t rows_sent; // rows of the stack that are in flight or there
     // For streaming: its bytes as the device wants them, complete when has_image. Either page-locked chunks of its
     // file's mapping, or an image in pinned memory.
     int32_t chunks; // of the mapping, that it uses; see mapped.h
-    sumi_cuda_pinned image;
-    bool has_image;
+    sumi_cuda_pinned pinned_copy;
+    bool has_pinned_copy;
     uint64_t listed; // serial of the last list it was put into
     bool in_steps;   // some plan reads it in every step
 } sumi_cuda_resident;
@@ -84,7 +84,7 @@ bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool t
 sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
                                     sumi_error* error);
 // Gives its image back, or unlocks its chunks; nothing reads them.
-void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident);
+void sumi_cuda_weights_drop_pinned_copy(sumi_cuda_weights* weights, sumi_cuda_resident* resident);
 // Frees all forms of a weight, and slabs that nobody uses any more. Nothing is in flight.
 void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* weight);
 #endif

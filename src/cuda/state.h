@@ -11,7 +11,7 @@ typedef struct sumi_cuda_mirror {
     sumi_value value;
     uint64_t offset;
     CUevent event;
-    bool is_coming;
+    bool is_pending;
 } sumi_cuda_mirror;
 
 // of pinned memory: pinning a megabyte takes about a millisecond of the caller's frame
@@ -44,9 +44,9 @@ typedef struct sumi_cuda_plan {
     sumi_cuda_mirror* mirrors;
     int32_t mirror_count;
     sumi_cuda_graph* graphs;
-    int32_t graph_count, graph_room; // in the order of the slices
-    int32_t graphed_slices;          // slices 0 .. graphed_slices have theirs
-    bool without_graphs;             // the driver did not make them
+    int32_t graph_count, graph_capacity; // in the order of the slices
+    int32_t graphed_slices;              // slices 0 .. graphed_slices have theirs
+    bool without_graphs;                 // the driver did not make them
 } sumi_cuda_plan;
 
 typedef struct sumi_cuda_flight {
@@ -78,10 +78,10 @@ typedef struct sumi_cuda {
     // pinned: the ring of inputs, then the mirrors of one plan at a time
     sumi_cuda_block* pages;
     size_t page_count, page_capacity;
-    sumi_cuda_block stream_ring;    // of streamed weights
-    uint64_t budget;                // of device bytes; 0: no limit
-    atomic_uint_fast64_t uncounted; // of the device's bytes, see sumi_device_facts
-    CUstream graphics;              // of copies into textures; NULL: none was ever imported
+    sumi_cuda_block stream_ring;          // of streamed weights
+    uint64_t budget;                      // of device bytes; 0: no limit
+    atomic_uint_fast64_t uncounted_bytes; // of the device's bytes, see sumi_device_facts
+    CUstream graphics;                    // of copies into textures; NULL: none was ever imported
     // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up
     CUstream capture;
     // sumi_cuda_launch finds the kernel and launches nothing: what is first touched in a capture may break it
@@ -95,10 +95,10 @@ typedef struct sumi_cuda {
     sumi_cuda_flight flights[SUMI_RUNNER_DEPTH];
     uint32_t flight_first, flight_count; // not reported yet
     // recorded where somebody waits; NULL: the ends of slices can be waited for
-    CUevent all;
+    CUevent all_submitted;
     sumi_cuda_write writes[SUMI_CUDA_WRITES];
     uint32_t write_first, write_count;
-    uint64_t ring_at;
+    uint64_t ring_offset;
     sumi_error failure; // the first one of a call that could not say so; a lost device stays
 } sumi_cuda;
 

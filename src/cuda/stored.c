@@ -20,9 +20,9 @@ int32_t sumi_cuda_stored_type(sumi_dtype dtype)
 bool sumi_cuda_is_storable(const sumi_weight* weight)
 {
     bool is_storable = weight->change == NULL && weight->cols % 32 == 0 && sumi_weight_is_dense(weight);
-    for (int32_t p = 0; p < weight->part_count && is_storable; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
-        is_storable = sumi_weight_part_is_straight(part) && sumi_cuda_stored_type(part->dtype) >= 0
+    for (int32_t p = 0; p < weight->tensor_count && is_storable; p++) {
+        const sumi_stacked_tensor* part = &weight->tensors[p];
+        is_storable = sumi_stacked_tensor_is_plain(part) && sumi_cuda_stored_type(part->dtype) >= 0
                    && weight->cols % sumi_dtype_get(part->dtype)->block == 0;
     }
     return is_storable;
@@ -30,28 +30,28 @@ bool sumi_cuda_is_storable(const sumi_weight* weight)
 
 bool sumi_cuda_is_packable(const sumi_weight* weight) { return weight->cols % 32 == 0; }
 
-int32_t sumi_cuda_stored_parts(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_part* out_parts)
+int32_t sumi_cuda_stored_tensors(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_tensor* out_parts)
 {
     SUMI_ASSERT(form == SUMI_CUDA_FORM_STORED || form == SUMI_CUDA_FORM_INT4);
     if (form == SUMI_CUDA_FORM_INT4) {
-        out_parts[0] = (sumi_cuda_stored_part){0, sumi_dtype_bytes(SUMI_DTYPE_IQ4_NL, (uint64_t)weight->cols),
-                                               SUMI_DTYPE_IQ4_NL, weight->rows, 1.0f};
+        out_parts[0] = (sumi_cuda_stored_tensor){0, sumi_dtype_bytes(SUMI_DTYPE_IQ4_NL, (uint64_t)weight->cols),
+                                                 SUMI_DTYPE_IQ4_NL, weight->rows, 1.0f};
         return 1;
     }
     uint64_t at = 0;
-    for (int32_t p = 0; p < weight->part_count; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
+    for (int32_t p = 0; p < weight->tensor_count; p++) {
+        const sumi_stacked_tensor* part = &weight->tensors[p];
         const uint64_t row_bytes = sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols);
-        out_parts[p] = (sumi_cuda_stored_part){at, row_bytes, part->dtype, part->rows, part->scale};
+        out_parts[p] = (sumi_cuda_stored_tensor){at, row_bytes, part->dtype, part->rows, part->scale};
         at = (at + row_bytes * (uint64_t)part->rows + 15) / 16 * 16;
     }
-    return weight->part_count;
+    return weight->tensor_count;
 }
 
 uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
-    const int32_t count = sumi_cuda_stored_parts(weight, form, parts);
+    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts);
     uint64_t end = 0;
     for (int32_t p = 0; p < count; p++) end = parts[p].offset + parts[p].row_bytes * (uint64_t)parts[p].rows;
     return end + 16;

@@ -16,14 +16,14 @@ bool sumi_cuda_is_storable(const sumi_weight* weight);
 bool sumi_cuda_is_packable(const sumi_weight* weight);
 
 // Rows of one type. INT4 has one of these.
-typedef struct sumi_cuda_stored_part {
+typedef struct sumi_cuda_stored_tensor {
     uint64_t offset, row_bytes; // offset: of the first row, a multiple of 16
     sumi_dtype dtype;
     int32_t rows;
     float scale; // of fp8 files; 1 otherwise
-} sumi_cuda_stored_part;
-// The parts of a weight in the form STORED or INT4; how many, at most SUMI_WEIGHT_MAX_PARTS.
-int32_t sumi_cuda_stored_parts(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_part* out_parts);
+} sumi_cuda_stored_tensor;
+// The parts of a weight in the form STORED or INT4; how many, at most SUMI_WEIGHT_MAX_TENSORS.
+int32_t sumi_cuda_stored_tensors(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_tensor* out_parts);
 // Of all parts, and 16 more: kernels read whole 16 bytes.
 uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form);
 

@@ -6,11 +6,11 @@
 #include "cuda/form.h"
 #include "cuda/mapped.h"
 #include "cuda/pinned.h"
+#include "cuda/pinned_copies.h"
 #include "cuda/residency.h"
 #include "cuda/state.h"
 #include "cuda/upload.h"
 #include "cuda/weight_forms.h"
-#include "cuda/weight_images.h"
 #include <string.h>
 
 // Of the largest streamed weight. Three let one be used, one arrive and one wait; with more, less stays on the device.
@@ -47,15 +47,15 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
                                    sizeof *division->shares, error);
                 if (result != SUMI_OK) break;
                 division->shares[division->count++] =
-                    (sumi_cuda_share_of){.weight = weight,
-                                         .form = form,
-                                         .is_adapter = sumi_cuda_is_adapter_op(plan, i),
-                                         .is_table = sumi_cuda_host_makes(weight, form),
-                                         .bytes = sumi_cuda_form_bytes(weight, form),
-                                         .resident = -1};
+                    (sumi_cuda_weight_share){.weight = weight,
+                                             .form = form,
+                                             .is_adapter = sumi_cuda_is_adapter_op(plan, i),
+                                             .is_table = sumi_cuda_host_makes(weight, form),
+                                             .bytes = sumi_cuda_form_bytes(weight, form),
+                                             .resident = -1};
                 table[at] = division->count;
             }
-            sumi_cuda_share_of* share = &division->shares[table[at] - 1];
+            sumi_cuda_weight_share* share = &division->shares[table[at] - 1];
             share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
             // Steps weigh more than anything else, however few they are: the same weights should stay for jobs of any
             // number of them.
@@ -73,7 +73,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
 // golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
-static bool goes_before(const sumi_cuda_share_of* a, const sumi_cuda_share_of* b)
+static bool goes_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_share* b)
 {
     if (a->uses > b->uses) return true;
     if (a->uses < b->uses) return false;
@@ -109,7 +109,7 @@ static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* 
 static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
                           sumi_cuda_division* division, sumi_error* error)
 {
-    SUMI_ASSERT(division->kept == 0 && division->streamed == 0);
+    SUMI_ASSERT(division->resident_bytes == 0 && division->streamed_bytes == 0);
     uint64_t all = 0, fixed = 0;
     movable_weights steps = {0, 0}, others = {0, 0};
     sumi_cuda_staging staging = {0, 0, false};
@@ -117,11 +117,11 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         all += division->shares[i].bytes;
         sumi_cuda_staging_add(&staging, division->shares[i].weight, division->shares[i].form);
     }
-    division->kept = all;
+    division->resident_bytes = all;
     division->fits = true;
     if (room == UINT64_MAX) return SUMI_OK;
-    division->staging = sumi_cuda_staging_bytes(&staging);
-    if (all + division->staging <= room && !plan->wishes.spares_memory) return SUMI_OK;
+    division->staging_bytes = sumi_cuda_staging_bytes(&staging);
+    if (all + division->staging_bytes <= room && !plan->weight_options.streams_weights) return SUMI_OK;
 
     division->streams = true;
     int32_t* order = sumi_alloc_array(weights->heap, (size_t)division->count + 1, sizeof *order);
@@ -129,12 +129,12 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the list of a plan's weights");
     int32_t count = 0;
     for (int32_t i = 0; i < division->count; i++) {
-        sumi_cuda_share_of* share = &division->shares[i];
+        sumi_cuda_weight_share* share = &division->shares[i];
         if (share->is_table) {
             share->stay = SUMI_CUDA_HOSTED;
-            division->hosted +=
+            division->pinned_bytes +=
                 share->bytes
-                + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_image_row_bytes(share->weight, share->form));
+                + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_pinned_row_bytes(share->weight, share->form));
         } else if (sumi_cuda_is_vector(share->form)) { // a few kilobytes each: not worth a copy of their own
             fixed += share->bytes;
         } else {
@@ -146,24 +146,26 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
             order[at] = i;
         }
     }
-    const uint64_t rest = room > fixed + division->staging ? room - fixed - division->staging : 0;
+    const uint64_t rest = room > fixed + division->staging_bytes ? room - fixed - division->staging_bytes : 0;
     uint64_t ring = ring_bytes(&steps, &others, rest);
     // without the tables there is room for all
-    if (fixed + division->staging + steps.bytes + others.bytes <= room && !plan->wishes.spares_memory) ring = 0;
-    division->fits = fixed + division->staging + ring <= room;
-    uint64_t left = division->fits && !plan->wishes.spares_memory ? rest - ring : 0;
-    division->kept = fixed;
+    if (fixed + division->staging_bytes + steps.bytes + others.bytes <= room && !plan->weight_options.streams_weights)
+        ring = 0;
+    division->fits = fixed + division->staging_bytes + ring <= room;
+    uint64_t left = division->fits && !plan->weight_options.streams_weights ? rest - ring : 0;
+    division->resident_bytes = fixed;
     for (int32_t k = 0; k < count; k++) {
-        sumi_cuda_share_of* share = &division->shares[order[k]];
+        sumi_cuda_weight_share* share = &division->shares[order[k]];
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
         share->stay = share->bytes <= left ? SUMI_CUDA_KEPT : SUMI_CUDA_STREAMED;
-        if (share->stay == SUMI_CUDA_KEPT) left -= share->bytes, division->kept += share->bytes;
+        if (share->stay == SUMI_CUDA_KEPT) left -= share->bytes, division->resident_bytes += share->bytes;
         else
-            division->streamed += share->bytes,
-                division->mapped += sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
+            division->streamed_bytes += share->bytes,
+                division->mapped_bytes +=
+                sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
     }
-    division->ring = division->streamed > 0 ? ring : 0;
-    SUMI_ASSERT(!division->fits || division->kept + division->staging + division->ring <= room);
+    division->ring_bytes = division->streamed_bytes > 0 ? ring : 0;
+    SUMI_ASSERT(!division->fits || division->resident_bytes + division->staging_bytes + division->ring_bytes <= room);
     sumi_free(weights->heap, order);
     return SUMI_OK;
 }
@@ -201,8 +203,8 @@ void sumi_cuda_stream_free(sumi_cuda* cuda, sumi_cuda_plan* record)
     record->stream = NULL;
 }
 
-static const sumi_cuda_share_of* share_of(const sumi_cuda_division* division, const int32_t* by_resident,
-                                          size_t resident_count, int32_t resident)
+static const sumi_cuda_weight_share* share_of(const sumi_cuda_division* division, const int32_t* by_resident,
+                                              size_t resident_count, int32_t resident)
 {
     return resident >= 0 && (size_t)resident < resident_count && by_resident[resident] > 0
              ? &division->shares[by_resident[resident] - 1]
@@ -224,7 +226,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
             for (int32_t k = 0; sumi_cuda_op_weight(plan, i, k, &weight, &form); k++) {
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
-                const sumi_cuda_share_of* share = share_of(division, by_resident, weights->resident_count, index);
+                const sumi_cuda_weight_share* share = share_of(division, by_resident, weights->resident_count, index);
                 // an op has one streamed weight at most: the others are vectors
                 if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue;
                 sumi_cuda_load* newest =
@@ -252,7 +254,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     SUMI_ASSERT(stream->loads == NULL && stream->list == NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_heap* heap = cuda->heap;
-    stream->ring_bytes = division->ring;
+    stream->ring_bytes = division->ring_bytes;
     stream->op_loads = sumi_alloc_array(heap, plan->op_count, sizeof *stream->op_loads);
     stream->section_loads = sumi_alloc_array(heap, plan->section_count + 1, sizeof *stream->section_loads);
     stream->loads = sumi_alloc_zero(heap, (plan->op_count + 1) * sizeof *stream->loads);
@@ -306,11 +308,11 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
                                         resident->form);
         return true;
     }
-    if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_image) return false;
+    if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_pinned_copy) return false;
     for (int32_t i = 0; i < stream->list_count; i++) {
         if (stream->list[i] != index) continue;
-        *out_place = sumi_cuda_place_at(resident->image.list.address, resident->weight, resident->form);
-        out_place->piece_rows = resident->image.piece_rows;
+        *out_place = sumi_cuda_place_at(resident->pinned_copy.list.address, resident->weight, resident->form);
+        out_place->piece_rows = resident->pinned_copy.piece_rows;
         return true;
     }
     return false;
@@ -322,19 +324,19 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
 static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident,
                                     sumi_error* error)
 {
-    SUMI_ASSERT(cuda->stream_ring.bytes >= resident->bytes && !resident->has_image);
+    SUMI_ASSERT(cuda->stream_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor,
                                     cuda->stream_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
-        unsigned char* to = sumi_cuda_pinned_at(&resident->image, done, &piece);
+        unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
         SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->stream_ring.address + done, (size_t)piece, cuda->device.copy),
                 "copying weights from the device");
     }
     CUresult result = driver->cuStreamSynchronize(cuda->device.copy);
     if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "copying weights from the device", error);
-    resident->has_image = true;
+    resident->has_pinned_copy = true;
     return SUMI_OK;
 }
 
@@ -353,14 +355,15 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
     const bool is_made_here = sumi_cuda_host_makes(resident->weight, resident->form);
-    if (!sumi_cuda_has_pinned(&resident->image, is_table)) {
-        const uint64_t row_bytes = sumi_cuda_image_row_bytes(resident->weight, resident->form);
+    if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
+        const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
         sumi_error none = {SUMI_OK, {0}};
         bool is_pinned = false;
         const sumi_result result = sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, row_bytes, is_table,
-                                                 until_ns, &resident->image, &is_pinned, &none);
+                                                 until_ns, &resident->pinned_copy, &is_pinned, &none);
         // a part of it is of no use
-        if (result != SUMI_OK && !resident->has_image) sumi_cuda_weights_drop_image(&cuda->weights, resident);
+        if (result != SUMI_OK && !resident->has_pinned_copy)
+            sumi_cuda_weights_drop_pinned_copy(&cuda->weights, resident);
         if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail(error, result, "%s", none.text);
         if (result != SUMI_OK && is_table) { // it has nowhere else to be
             return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed",
@@ -369,10 +372,10 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
         *out_done = result != SUMI_OK;
         if (!is_pinned) return SUMI_OK;
     }
-    if (!resident->has_image && is_made_here)
-        sumi_cuda_weights_copy_image(&cuda->weights, index, &stream->image_row, budget_us);
-    else if (!resident->has_image) SUMI_TRY(make_image_there(cuda, stream, resident, error));
-    *out_done = resident->has_image;
+    if (!resident->has_pinned_copy && is_made_here)
+        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &stream->image_row, budget_us);
+    else if (!resident->has_pinned_copy) SUMI_TRY(make_image_there(cuda, stream, resident, error));
+    *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
 
@@ -383,22 +386,22 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_
     sumi_cuda_weights* weights = &cuda->weights;
     sumi_cuda_resident* resident = &weights->residents[index];
     const bool is_table = !is_loaded(stream, index);
-    *out_done = resident->has_image && (!is_table || sumi_cuda_has_pinned(&resident->image, true));
+    *out_done = resident->has_pinned_copy && (!is_table || sumi_cuda_has_pinned(&resident->pinned_copy, true));
     if (*out_done) return SUMI_OK;
-    if (!is_table && resident->image.pieces == NULL
+    if (!is_table && resident->pinned_copy.pieces == NULL
         && sumi_cuda_streams_mapped(weights, resident->weight, resident->form)) {
         SUMI_TRY(
             sumi_cuda_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, out_done, error));
-        resident->has_image = *out_done;
+        resident->has_pinned_copy = *out_done;
         if (weights->mapped.is_supported) return SUMI_OK;
     }
     // the driver refused to lock all of them, or rows are to be read
-    if (resident->chunks > 0) sumi_cuda_weights_drop_image(weights, resident);
+    if (resident->chunks > 0) sumi_cuda_weights_drop_pinned_copy(weights, resident);
     return make_image(cuda, stream, index, is_table, until_ns, budget_us, out_done, error);
 }
 
-sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
-                                    bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
+                                         bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(record->stream != NULL && record->stream->image_cursor <= record->stream->list_count);
     sumi_cuda_stream* stream = record->stream;
@@ -435,7 +438,7 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
            && (stream->op_loads[end] == load
                || (load >= 0 && stream->op_loads[end] < 0 && end <= stream->loads[load].op_last)))
         end++;
-    *segment = (sumi_slice){begin, end, 0, record->plan->ops[begin].part_count, slice->predicted_us};
+    *segment = (sumi_slice){begin, end, 0, record->plan->ops[begin].range_count, slice->predicted_us};
     return true;
 }
 
@@ -522,7 +525,7 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     const sumi_cuda_resident* resident = &cuda->weights.residents[load->resident];
     const CUdeviceptr to = cuda->stream_ring.address + load->offset;
     SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % 512 == 0);
-    if (resident->has_image) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
+    if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->listed_at, to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
     stream->history[stream->issued++ % (uint64_t)stream->history_size] = stream->next_issued.load;
@@ -538,7 +541,7 @@ sumi_result sumi_cuda_stream_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
     for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count
                                && stream->next_issued.load < stream->load_count;) {
         const int32_t resident = stream->loads[stream->next_issued.load].resident;
-        if (!cuda->weights.residents[resident].has_image) break; // the caller's time: not before it must be
+        if (!cuda->weights.residents[resident].has_pinned_copy) break; // the caller's time: not before it must be
         SUMI_TRY(issue(cuda, record, &has_room, error));
     }
     return SUMI_OK;
@@ -590,7 +593,7 @@ sumi_result sumi_cuda_stream_after(sumi_cuda* cuda, sumi_cuda_plan* record, cons
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
     const int32_t op_last = segment->op_end - 1;
     const bool ends_op =
-        segment->op_end > segment->op_begin + 1 || segment->part_end >= record->plan->ops[op_last].part_count;
+        segment->op_end > segment->op_begin + 1 || segment->range_end >= record->plan->ops[op_last].range_count;
     if (stream->loads[last].op_last > op_last || !ends_op) last--; // it is used again
     if (last < first) return SUMI_OK;
     SUMI_CU(&cuda->device.driver, cuEventRecord(stream->loads[last].freed, cuda->device.compute),

@@ -24,7 +24,7 @@
 
 typedef enum sumi_cuda_stay { SUMI_CUDA_KEPT, SUMI_CUDA_STREAMED, SUMI_CUDA_HOSTED } sumi_cuda_stay;
 
-typedef struct sumi_cuda_share_of {
+typedef struct sumi_cuda_weight_share {
     const sumi_weight* weight;
     sumi_cuda_form form;
     sumi_cuda_stay stay;
@@ -33,16 +33,16 @@ typedef struct sumi_cuda_share_of {
     uint64_t bytes;
     double uses;      // of a run; those of steps count more
     int32_t resident; // once it is known to the runner's weights, else -1
-} sumi_cuda_share_of;
+} sumi_cuda_weight_share;
 
 typedef struct sumi_cuda_division {
-    sumi_cuda_share_of* shares;
+    sumi_cuda_weight_share* shares;
     int32_t count; // in the order of first use
     bool streams, fits;
-    uint64_t kept, streamed, hosted; // bytes
+    uint64_t resident_bytes, streamed_bytes, pinned_bytes; // bytes
     // of `streamed`: bytes that come from a file's mapping and need no pinned memory
-    uint64_t mapped;
-    uint64_t ring, staging; // device memory: for streamed weights; for conversions while they are uploaded
+    uint64_t mapped_bytes;
+    uint64_t ring_bytes, staging_bytes; // device memory: for streamed weights; for conversions while they are uploaded
 } sumi_cuda_division;
 
 // Divides `room` bytes of device memory (UINT64_MAX: no limit) among a plan's weights. Always the same for the same
@@ -91,8 +91,8 @@ struct sumi_cuda_plan;
 sumi_result sumi_cuda_stream_make(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
 void sumi_cuda_stream_free(struct sumi_cuda* cuda, struct sumi_cuda_plan* record); // nothing of it runs
 // The next piece of making pinned images. Nothing runs.
-sumi_result sumi_cuda_stream_images(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
-                                    uint32_t budget_us, bool* out_done, sumi_error* error);
+sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
+                                         uint32_t budget_us, bool* out_done, sumi_error* error);
 // Where an op finds a weight that is not kept; false: it is.
 bool sumi_cuda_stream_place(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record, int32_t op_index,
                             const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);

@@ -154,9 +154,9 @@ static void take_write(sumi_cuda* cuda)
 // the host copying while the bus works.
 static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
 {
-    if (cuda->ring_at >= RING_BYTES) cuda->ring_at = 0;
-    SUMI_ASSERT(cuda->ring_at % ALIGN == 0 && cuda->page_count >= RING_PAGES);
-    unsigned char* room = page_at(cuda, cuda->ring_at, io_bytes);
+    if (cuda->ring_offset >= RING_BYTES) cuda->ring_offset = 0;
+    SUMI_ASSERT(cuda->ring_offset % ALIGN == 0 && cuda->page_count >= RING_PAGES);
+    unsigned char* room = page_at(cuda, cuda->ring_offset, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
     // copies end in order: all up to the newest that is in the way have to
@@ -164,7 +164,7 @@ static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
         meets = false;
         for (uint32_t i = 0; i < cuda->write_count && !meets; i++) {
             const sumi_cuda_write* w = &cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES];
-            meets = w->begin < cuda->ring_at + bytes && cuda->ring_at < w->end;
+            meets = w->begin < cuda->ring_offset + bytes && cuda->ring_offset < w->end;
         }
         if (meets) take_write(cuda);
     }
@@ -186,15 +186,15 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
         unsigned char* pinned = make_ring_room(cuda, &piece);
         if (cuda->failure.result != SUMI_OK) break;
         memcpy(pinned, from + done, (size_t)piece);
-        SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_at + piece <= RING_BYTES);
+        SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_offset + piece <= RING_BYTES);
         sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
         sumi_cuda_keep_failure(
             cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute),
             "copying an input to the device");
         sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
                                "copying an input to the device");
-        w->begin = cuda->ring_at;
-        w->end = cuda->ring_at += sumi_align(piece, ALIGN);
+        w->begin = cuda->ring_offset;
+        w->end = cuda->ring_offset += sumi_align(piece, ALIGN);
         cuda->write_count++;
         done += piece;
     }
@@ -213,7 +213,7 @@ static sumi_cuda_mirror* mirror_of(sumi_cuda_plan* record, sumi_value value)
 
 static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirror* mirror, sumi_error* error)
 {
-    SUMI_ASSERT(!mirror->is_coming); // at most one that nobody has read
+    SUMI_ASSERT(!mirror->is_pending); // at most one that nobody has read
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
@@ -224,7 +224,7 @@ static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cu
                 "copying a result from the device");
     }
     SUMI_CU(driver, cuEventRecord(mirror->event, cuda->device.compute), "copying a result from the device");
-    mirror->is_coming = true;
+    mirror->is_pending = true;
     if (cuda->flight_count > 0)
         sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->last_fetch = (int32_t)(mirror - record->mirrors);
     return SUMI_OK;
@@ -255,12 +255,12 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
     const bool is_there = mirror != NULL && sumi_cuda_has_pages(cuda, record);
-    if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST
+    if (mirror != NULL && mirror->is_pending && cuda->failure.result != SUMI_DEVICE_LOST
         && sumi_cuda_enter_quietly(cuda, &scope)) {
         // Usually over. A fetch with no slice before it has no other event that is waited for.
         sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
                                "waiting for a copy from the device");
-        mirror->is_coming = false;
+        mirror->is_pending = false;
         sumi_cuda_leave(&cuda->device, &scope);
     }
     if (!is_there) memset(into, 0, (size_t)bytes);

@@ -18,9 +18,8 @@
 #define FEWEST_BUFFERS 4
 #define SMALLEST_BUFFER (64ull << 10)
 #define BATCH_BYTES (8u << 20) // enough for all workers to be worth waking
-#define MOST_PIECES 256
-#define MOST_ITEMS                                                                                                     \
-    (MOST_PIECES + BATCH_BYTES / SUMI_CUDA_ITEM_BYTES + MOST_PIECES) // every piece may end in a short item
+#define MAX_PIECES 256
+#define MAX_ITEMS (MAX_PIECES + BATCH_BYTES / SUMI_CUDA_ITEM_BYTES + MAX_PIECES) // every piece may end in a short item
 
 // Rows of one part in a buffer.
 typedef struct piece {
@@ -58,19 +57,20 @@ typedef struct sumi_cuda_upload {
     bool converts;
     bool may_pin;        // in this call
     const int32_t* list; // that buffers were sized for
-    piece pieces[MOST_PIECES];
+    piece pieces[MAX_PIECES];
     int32_t piece_count;
-    item items[MOST_ITEMS];
+    item items[MAX_ITEMS];
     int32_t item_count;
     uint64_t used; // of the buffer that is being filled
 } sumi_cuda_upload;
 
 // Whether a part travels in its own type, as which it stays or which the device converts; else the host makes floats.
-static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part, int32_t* out_type)
+static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part,
+                       int32_t* out_type)
 {
     *out_type = SUMI_UPLOAD_F32;
     if (form == SUMI_CUDA_FORM_STORED) return true;
-    switch (weight->change == NULL && sumi_weight_part_is_straight(part) ? part->dtype : SUMI_DTYPE_NONE) {
+    switch (weight->change == NULL && sumi_stacked_tensor_is_plain(part) ? part->dtype : SUMI_DTYPE_NONE) {
     case SUMI_DTYPE_F32: return true;
     case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
     case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
@@ -80,17 +80,17 @@ static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sum
     }
 }
 
-static uint64_t row_bytes_of(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part)
+static uint64_t row_bytes_of(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part)
 {
     int32_t type;
     return keeps_type(weight, form, part, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
                                                  : (uint64_t)weight->cols * 4;
 }
 
-static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part* part)
+static bool is_direct(const sumi_cuda_resident* resident, const sumi_stacked_tensor* part)
 {
     return !sumi_cuda_is_gated_form(resident->form) && sumi_cuda_keeps_bytes(resident->weight, resident->form, part)
-        && resident->place.pitch == resident->weight->cols;
+        && resident->on_device.pitch == resident->weight->cols;
 }
 
 static void free_buffer(sumi_cuda_weights* weights, buffer* s)
@@ -117,8 +117,8 @@ void sumi_cuda_weights_settle(sumi_cuda_weights* weights) { close_upload(weights
 
 void sumi_cuda_staging_add(sumi_cuda_staging* staging, const sumi_weight* weight, sumi_cuda_form form)
 {
-    for (int32_t p = 0; p < weight->part_count; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
+    for (int32_t p = 0; p < weight->tensor_count; p++) {
+        const sumi_stacked_tensor* part = &weight->tensors[p];
         const uint64_t row = row_bytes_of(weight, form, part), first_row = row + sumi_cuda_balance_bytes(weight, form);
         staging->largest_row = first_row > staging->largest_row ? first_row : staging->largest_row;
         staging->total += row * (uint64_t)part->rows + 256 + sumi_cuda_balance_bytes(weight, form);
@@ -205,23 +205,23 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
 }
 
 static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_cuda_form form, const piece* p,
-                      int32_t part_begin, unsigned char* buffer_memory)
+                      int32_t range_begin, unsigned char* buffer_memory)
 {
-    SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= part_begin);
-    const sumi_weight_part* part = &weight->parts[p->part];
+    SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= range_begin);
+    const sumi_stacked_tensor* part = &weight->tensors[p->part];
     unsigned char* to = buffer_memory + p->offset;
     int32_t type;
     const bool as_is = keeps_type(weight, form, part, &type);
     const uint64_t row_bytes = row_bytes_of(weight, form, part);
     if (as_is && part->chunk == 0) {
         const unsigned char* from =
-            (const unsigned char*)part->data + row_bytes * (uint64_t)(p->row_begin - part_begin);
+            (const unsigned char*)part->data + row_bytes * (uint64_t)(p->row_begin - range_begin);
         for (uint64_t done = 0; done < p->bytes; done += SUMI_CUDA_ITEM_BYTES) {
             upload->items[upload->item_count++] =
                 (item){.from = from + done,
                        .to = to + done,
                        .bytes = p->bytes - done < SUMI_CUDA_ITEM_BYTES ? p->bytes - done : SUMI_CUDA_ITEM_BYTES};
-            SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
+            SUMI_ASSERT(upload->item_count <= (int32_t)MAX_ITEMS);
         }
         return;
     }
@@ -233,7 +233,7 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_
                                                      .to = to + row_bytes * (uint64_t)r,
                                                      .row_begin = p->row_begin + r,
                                                      .row_count = rows};
-        SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
+        SUMI_ASSERT(upload->item_count <= (int32_t)MAX_ITEMS);
     }
 }
 
@@ -249,22 +249,22 @@ static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
 // The next rows of a resident as a piece of the buffer; false when they do not fit any more.
 static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* buffer_memory)
 {
-    SUMI_ASSERT(weights->upload->piece_count >= 0 && weights->upload->piece_count <= MOST_PIECES);
+    SUMI_ASSERT(weights->upload->piece_count >= 0 && weights->upload->piece_count <= MAX_PIECES);
     SUMI_ASSERT(weights->residents[index].rows_sent < weights->residents[index].weight->rows);
     sumi_cuda_upload* upload = weights->upload;
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
-    int32_t p = 0, part_begin = 0;
-    while (p + 1 < weight->part_count && resident->rows_sent >= part_begin + weight->parts[p].rows)
-        part_begin += weight->parts[p++].rows;
-    const sumi_weight_part* part = &weight->parts[p];
+    int32_t p = 0, range_begin = 0;
+    while (p + 1 < weight->tensor_count && resident->rows_sent >= range_begin + weight->tensors[p].rows)
+        range_begin += weight->tensors[p++].rows;
+    const sumi_stacked_tensor* part = &weight->tensors[p];
     const uint64_t row_bytes = row_bytes_of(weight, resident->form, part), begin = (upload->used + 255) / 256 * 256,
                    offset = begin + (resident->rows_sent == 0 ? sumi_cuda_balance_bytes(weight, resident->form) : 0);
-    const int32_t rows_left = part_begin + part->rows - resident->rows_sent;
+    const int32_t rows_left = range_begin + part->rows - resident->rows_sent;
     uint64_t rows = offset < upload->buffer_bytes ? (upload->buffer_bytes - offset) / row_bytes : 0;
     if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
-    if (rows == 0 || upload->piece_count == MOST_PIECES
-        || upload->item_count + item_bound(rows * row_bytes, row_bytes) + 1 > (int32_t)MOST_ITEMS)
+    if (rows == 0 || upload->piece_count == MAX_PIECES
+        || upload->item_count + item_bound(rows * row_bytes, row_bytes) + 1 > (int32_t)MAX_ITEMS)
         return false;
     piece* it = &upload->pieces[upload->piece_count++];
     *it = (piece){.resident = index,
@@ -279,7 +279,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     if (begin < offset)
         upload->items[upload->item_count++] = (item){
             .weight = sumi_cuda_form_balance(weight, resident->form), .is_balance = true, .to = buffer_memory + begin};
-    add_items(upload, weight, resident->form, it, part_begin, buffer_memory);
+    add_items(upload, weight, resident->form, it, range_begin, buffer_memory);
     upload->used = offset + it->bytes;
     SUMI_ASSERT(upload->used <= upload->buffer_bytes);
     resident->rows_sent += (int32_t)rows;
@@ -293,18 +293,18 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
 {
     SUMI_ASSERT(raw != 0 && p->row_count > 0 && p->row_begin >= 0);
     const sumi_cuda_resident* resident = &weights->residents[p->resident];
-    const sumi_weight_part* part = &resident->weight->parts[p->part];
+    const sumi_stacked_tensor* part = &resident->weight->tensors[p->part];
     int32_t type;
     sumi_upload_args args = {.from = raw + p->offset,
-                             .to = resident->place.data,
-                             .scales = resident->place.scales,
-                             .balance = resident->place.balance,
+                             .to = resident->on_device.data,
+                             .scales = resident->on_device.scales,
+                             .balance = resident->on_device.balance,
                              .type = p->type,
                              .row_begin = p->row_begin,
                              .row_count = p->row_count,
                              .stack_rows = resident->weight->rows,
                              .cols = resident->weight->cols,
-                             .pitch = resident->place.pitch,
+                             .pitch = resident->on_device.pitch,
                              .is_gated = sumi_cuda_is_gated_form(resident->form),
                              // the host's floats have it in them
                              .scale = keeps_type(resident->weight, resident->form, part, &type) ? part->scale : 1.0f};
@@ -314,7 +314,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     case SUMI_CUDA_FORM_VECTOR:
     case SUMI_CUDA_FORM_VECTOR_BALANCED:
         name = "sumi_upload_vector";
-        blocks = (uint32_t)((resident->place.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS);
+        blocks = (uint32_t)((resident->on_device.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS);
         break;
     case SUMI_CUDA_FORM_CONV: name = "sumi_upload_conv"; break;
     case SUMI_CUDA_FORM_CONV_UP: name = "sumi_upload_conv_up"; break;
@@ -329,7 +329,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     SUMI_TRY(sumi_cuda_kernel(weights->modules, name, 0, &function, error));
     if (p->begin < p->offset) // the rows' kernels read it
         SUMI_CU(&weights->device->driver,
-                cuMemcpyDtoDAsync(resident->place.balance, raw + p->begin,
+                cuMemcpyDtoDAsync(resident->on_device.balance, raw + p->begin,
                                   (size_t)resident->weight->cols * sizeof(float), weights->device->copy),
                 "copying weights on the device");
     void* params[] = {&args};
@@ -342,12 +342,12 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
 // Where the bytes of a piece go that are not converted.
 static CUdeviceptr direct_place(const sumi_cuda_resident* resident, const piece* p)
 {
-    const sumi_cuda_weight* place = &resident->place;
+    const sumi_cuda_weight* place = &resident->on_device;
     if (resident->form != SUMI_CUDA_FORM_STORED)
         return place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2;
-    sumi_cuda_stored_part parts[SUMI_WEIGHT_MAX_PARTS];
+    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
     uint64_t row = (uint64_t)p->row_begin;
-    (void)sumi_cuda_stored_parts(resident->weight, resident->form, parts);
+    (void)sumi_cuda_stored_tensors(resident->weight, resident->form, parts);
     for (int32_t i = 0; i < p->part; i++) row -= (uint64_t)parts[i].rows;
     return place->data + parts[p->part].offset + row * parts[p->part].row_bytes;
 }
@@ -421,7 +421,7 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     upload->used = 0;
     for (; *cursor < count; ++*cursor) {
         const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
-        if (resident->place.data == 0) SUMI_TRY(sumi_cuda_weights_place(weights, list, *cursor, count, error));
+        if (resident->on_device.data == 0) SUMI_TRY(sumi_cuda_weights_place(weights, list, *cursor, count, error));
         while (resident->rows_sent < resident->weight->rows
                && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned)))
             continue;
@@ -530,21 +530,22 @@ sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* li
     sumi_cuda_resident* resident = &weights->residents[list[at]];
     const sumi_cuda_driver* driver = &weights->device->driver;
     // a plan with more room has left it here
-    if (resident->place.data != 0 && resident->rows_sent >= resident->weight->rows) {
-        SUMI_CU(driver, cuMemcpyDtoDAsync(place, resident->place.data, (size_t)resident->bytes, weights->device->copy),
+    if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
+        SUMI_CU(driver,
+                cuMemcpyDtoDAsync(place, resident->on_device.data, (size_t)resident->bytes, weights->device->copy),
                 "copying weights on the device");
         return SUMI_OK;
     }
     if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
     sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
-    const sumi_cuda_weight stays = resident->place;
+    const sumi_cuda_weight stays = resident->on_device;
     const int32_t rows_there = resident->rows_sent;
-    resident->place = sumi_cuda_place_at(place, resident->weight, resident->form);
+    resident->on_device = sumi_cuda_place_at(place, resident->weight, resident->form);
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     for (int32_t cursor = at; result == SUMI_OK && cursor <= at;)
         result = send_batch(weights, list, at + 1, &cursor, 0, UINT32_MAX, error);
-    resident->place = stays;
+    resident->on_device = stays;
     resident->rows_sent = rows_there;
     if (result != SUMI_OK) close_upload(weights);
     return result;

@@ -121,20 +121,20 @@ sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weig
 
 uint64_t sumi_cuda_made_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    return form == SUMI_CUDA_FORM_STORED ? sumi_dtype_bytes(weight->parts[0].dtype, (uint64_t)weight->cols)
+    return form == SUMI_CUDA_FORM_STORED ? sumi_dtype_bytes(weight->tensors[0].dtype, (uint64_t)weight->cols)
                                          : (uint64_t)weight->cols * 2;
 }
 
 // else: bytes as any
-uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
+uint64_t sumi_cuda_pinned_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
     return sumi_cuda_host_makes(weight, form) ? sumi_cuda_made_row_bytes(weight, form) : 1024;
 }
 
-bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_weight_part* part)
+bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part)
 {
     const bool is_bf16 = weight->change == NULL && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
-                      && sumi_weight_part_is_straight(part);
+                      && sumi_stacked_tensor_is_plain(part);
     return form == SUMI_CUDA_FORM_STORED
         || (is_bf16 && (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED));
 }
@@ -146,10 +146,10 @@ bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form)
     bool is_made = form == SUMI_CUDA_FORM_STORED ? sumi_cuda_made_row_bytes(weight, form) % 16 == 0
                                                  : (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED)
                                                        && weight->cols % 8 == 0 && sumi_weight_is_dense(weight);
-    for (int32_t p = 0; p < weight->part_count && is_made; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
+    for (int32_t p = 0; p < weight->tensor_count && is_made; p++) {
+        const sumi_stacked_tensor* part = &weight->tensors[p];
         is_made = (weight->change != NULL || sumi_cuda_keeps_bytes(weight, form, part))
-               && (form != SUMI_CUDA_FORM_STORED || part->dtype == weight->parts[0].dtype);
+               && (form != SUMI_CUDA_FORM_STORED || part->dtype == weight->tensors[0].dtype);
     }
     return is_made;
 }

@@ -3,7 +3,7 @@
 
 // The largest factor that sumi_accuracy_most_times() returns. It is below 2, so that a job whose deadline is twice its
 // time runs all its steps, whatever was noted before.
-#define MOST_TIMES 1.75
+#define MAX_TIMES 1.75
 // The moving averages cover about this many predictions: each new one has a weight of at least 1 / LATELY.
 #define LATELY 8
 
@@ -34,5 +34,5 @@ double sumi_accuracy_most_times(const sumi_accuracy* accuracy, float first_devia
 {
     const double most = (accuracy->count > 0 ? (double)accuracy->mean : 1.0)
                       + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(accuracy, first_deviation);
-    return most < 0.5 ? 0.5 : most > MOST_TIMES ? MOST_TIMES : most;
+    return most < 0.5 ? 0.5 : most > MAX_TIMES ? MAX_TIMES : most;
 }

@@ -34,7 +34,7 @@ static void* allocate_temporary(size_t bytes, size_t alignment, void* user_data)
     sumi_temporary* temporary = user_data;
     SUMI_ASSERT(temporary->used <= temporary->block->bytes);
     (void)alignment; // only the assertion reads it: blocks and sizes are multiples of SUMI_ALIGNMENT
-    temporary->wanted += bytes;
+    temporary->requested += bytes;
     if (temporary->block->bytes - temporary->used >= bytes) {
         void* memory = (unsigned char*)temporary->block->data + temporary->used;
         temporary->used += bytes;
@@ -60,14 +60,14 @@ void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_blo
     sumi_heap_init(&temporary->heap, &allocator);
     temporary->parent = parent;
     temporary->block = block;
-    temporary->used = temporary->wanted = 0;
+    temporary->used = temporary->requested = 0;
 }
 
 void sumi_temporary_end(sumi_temporary* temporary)
 {
-    SUMI_ASSERT(temporary->used <= temporary->wanted && temporary->used <= temporary->block->bytes);
+    SUMI_ASSERT(temporary->used <= temporary->requested && temporary->used <= temporary->block->bytes);
     sumi_error unused = {SUMI_OK, {0}};
-    (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->wanted, "pictures on their way in",
+    (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->requested, "pictures on their way in",
                              &unused);
 }
 
@@ -76,7 +76,7 @@ void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
     sumi_block_free(heap, &workspace->ids);
     sumi_block_free(heap, &workspace->tables);
     sumi_block_free(heap, &workspace->values);
-    sumi_block_free(heap, &workspace->between);
+    sumi_block_free(heap, &workspace->intermediate);
     sumi_block_free(heap, &workspace->picture);
     sumi_block_free(heap, &workspace->first);
     sumi_block_free(heap, &workspace->temporary);

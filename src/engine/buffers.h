@@ -34,7 +34,7 @@ typedef struct sumi_temporary {
     sumi_heap heap; // the heap to pass to the function
     sumi_heap* parent;
     sumi_block* block;
-    size_t used, wanted; // bytes allocated from the block; bytes requested in all
+    size_t used, requested; // bytes allocated from the block; bytes requested in all
 } sumi_temporary;
 void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_block* block);
 // Grows the block to the size that was requested. A failure to grow is ignored: the next call then uses the parent
@@ -48,7 +48,7 @@ typedef struct sumi_workspace {
     sumi_block tables; // sigmas, solver rows, times, and the lists of the plan request (job_request.c)
     sumi_block values; // values that are copied to or from the arena: noise, pictures, features, masks, previews
     // The intermediate result of a resize, or the distances of a mask; the result of a resize.
-    sumi_block between, picture;
+    sumi_block intermediate, picture;
     sumi_block first;     // a reference picture as RGB, resized for the autoencoder or before the vision tower's resize
     sumi_block temporary; // the block of a sumi_temporary, for functions of other module folders that allocate
 } sumi_workspace;

@@ -14,10 +14,10 @@ static void keep_error(sumi_engine* engine, sumi_result result, const char* text
     // Before the locks exist no thread can ask for the error. In a child process after a fork, the lock may be held by
     // a thread that exists only in the parent.
     if (!engine->has_locks || sumi_call_is_foreign(engine)) return;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     engine->callers.last_error.result = result;
     snprintf(engine->callers.last_error.text, sizeof engine->callers.last_error.text, "%s", text);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
 sumi_result sumi_engine_last_error(const sumi_engine* asked, char* into, size_t capacity)
@@ -26,16 +26,16 @@ sumi_result sumi_engine_last_error(const sumi_engine* asked, char* into, size_t 
     if (asked == NULL || (into == NULL && capacity > 0)) return SUMI_INVALID_ARGUMENT;
     if (sumi_call_is_foreign(asked)) return SUMI_WRONG_STATE;
     sumi_engine* engine = (sumi_engine*)asked; // for the host program the engine is const; the lock is not part of that
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     const sumi_result result = engine->callers.last_error.result;
     if (capacity > 0) snprintf(into, capacity, "%s", engine->callers.last_error.text);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     return result;
 }
 
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text)
 {
-    SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->state_lock));
     sumi_engine* inside = (sumi_engine*)engine;
     if (level == SUMI_LOG_ERROR) keep_error(inside, result, text);
     const sumi_log* log = &engine->desc.log;

@@ -26,14 +26,14 @@
 #define FIRST_STEP_DEVIATION 0.1f
 
 // Steps can be left out while the job runs if each step is one evaluation.
-static bool can_skip(sumi_solver solver) { return sumi_solver_most_rows(solver) == 1; }
+static bool can_skip(sumi_solver solver) { return sumi_solver_max_rows(solver) == 1; }
 
-double sumi_deadline_left(const sumi_slot* slot)
+double sumi_deadline_left(const sumi_job_slot* slot)
 {
     return (double)slot->u.plan.deadline_ms * 1e-3 - (double)(sumi_clock_ns() - slot->submitted_ns) * 1e-9;
 }
 
-void sumi_deadline_note(sumi_engine* engine, double us) { engine->pace.work_us += us; }
+void sumi_deadline_note(sumi_engine* engine, double us) { engine->deadline.work_us += us; }
 
 static double all_us(const sumi_work_us* work) { return work->known + work->guessed; }
 static bool is_guess(const sumi_work_us* work) { return work->guessed > work->known; }
@@ -42,23 +42,23 @@ static bool is_guess(const sumi_work_us* work) { return work->guessed > work->kn
 // while either is not known. An update runs at least one slice, however small its budget is.
 static double budgeted_share(const sumi_engine* engine)
 {
-    const sumi_pace* pace = &engine->pace;
+    const sumi_deadline_state* pace = &engine->deadline;
     const double slice_us = engine->frame.slice_us > 0 ? (double)engine->frame.slice_us : WHOLE_OP_US,
                  us = pace->budget_us > slice_us ? pace->budget_us : slice_us;
-    return pace->budget_us > 0.0 && pace->apart_us > us ? us / pace->apart_us : 1.0;
+    return pace->budget_us > 0.0 && pace->update_interval_us > us ? us / pace->update_interval_us : 1.0;
 }
 
 static double known_share(const sumi_engine* engine)
 {
-    return engine->pace.share > 0.0 ? engine->pace.share : budgeted_share(engine);
+    return engine->deadline.share > 0.0 ? engine->deadline.share : budgeted_share(engine);
 }
 
 // Measures the share of the wall-clock time that went into work, and begins the next measurement. Returns the share to
 // plan with. The load changes quickly, so a measurement over a few frames counts as much as all earlier ones together.
 static double measure_share(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
-    sumi_pace* pace = &engine->pace;
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    sumi_deadline_state* pace = &engine->deadline;
     const uint64_t now = sumi_clock_ns();
     if (pace->begin_ns != 0 && now - pace->begin_ns >= MEASURE_NS) {
         const double wall_ns = (double)(now - pace->begin_ns);
@@ -80,49 +80,52 @@ static double measure_share(sumi_engine* engine)
 
 void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_ns)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
-    sumi_pace* pace = &engine->pace;
-    if (engine->runner->functions->finished != NULL) return; // a GPU works between updates too
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
+    sumi_deadline_state* pace = &engine->deadline;
+    if (engine->runner->functions->collect != NULL) return; // a GPU works between updates too
     if (budget_us == SUMI_FOREVER) {
-        pace->budget_us = pace->apart_us = 0.0;
+        pace->budget_us = pace->update_interval_us = 0.0;
         pace->update_ns = 0;
         return;
     }
     const double apart_us = pace->update_ns != 0 ? (double)(now_ns - pace->update_ns) * 1e-3 : PAUSE_US;
-    if (apart_us < PAUSE_US) pace->apart_us = pace->apart_us > 0.0 ? 0.75 * pace->apart_us + 0.25 * apart_us : apart_us;
+    if (apart_us < PAUSE_US)
+        pace->update_interval_us =
+            pace->update_interval_us > 0.0 ? 0.75 * pace->update_interval_us + 0.25 * apart_us : apart_us;
     pace->update_ns = now_ns;
     pace->budget_us = (double)budget_us;
 }
 
-void sumi_deadline_begin(sumi_engine* engine, sumi_slot* slot)
+void sumi_deadline_begin(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(slot->u.plan.batch_count >= 0 && slot->u.plan.run_steps >= 0);
     // On a processor the measurement of the share begins here. On a GPU it begins with the second step: the first
     // slices end only after the first step was submitted, so there is nothing to measure before.
-    engine->pace.begin_ns = engine->runner->functions->finished == NULL ? sumi_clock_ns() : 0;
-    engine->pace.work_us = 0.0;
+    engine->deadline.begin_ns = engine->runner->functions->collect == NULL ? sumi_clock_ns() : 0;
+    engine->deadline.work_us = 0.0;
     // The host program's budgets may have become smaller since the last job, so the measured share is limited by them.
-    if (engine->pace.share > budgeted_share(engine)) engine->pace.share = budgeted_share(engine);
+    if (engine->deadline.share > budgeted_share(engine)) engine->deadline.share = budgeted_share(engine);
     slot->u.plan.adaption = (sumi_adaption){.next = 0};
     slot->u.plan.forecast.begin_ns = 0;
     slot->u.plan.forecast.end_seconds = 0.0;
 }
 
-void sumi_deadline_end(sumi_engine* engine, sumi_slot* slot)
+void sumi_deadline_end(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot->u.plan.goal == SUMI_GOAL_IMAGES);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->u.plan.goal == SUMI_GOAL_IMAGES);
     sumi_forecast* forecast = &slot->u.plan.forecast;
-    sumi_pace* pace = &engine->pace;
+    sumi_deadline_state* pace = &engine->deadline;
     const uint64_t now = sumi_clock_ns();
     if (forecast->end_seconds > 0.0 && forecast->step_seconds > 0.0) {
         const double came = (double)(now - forecast->begin_ns) * 1e-9 - forecast->step_seconds;
-        if (forecast->is_guess) sumi_accuracy_note(&pace->guess, FIRST_GUESS_DEVIATION, came, forecast->end_seconds);
-        else sumi_accuracy_note(&pace->end, FIRST_DEVIATION, came, forecast->end_seconds);
+        if (forecast->is_guess)
+            sumi_accuracy_note(&pace->guess_accuracy, FIRST_GUESS_DEVIATION, came, forecast->end_seconds);
+        else sumi_accuracy_note(&pace->end_accuracy, FIRST_DEVIATION, came, forecast->end_seconds);
     }
     if (forecast->whole_seconds > 0.0) {
         const double came = (double)(now - forecast->planned_ns) * 1e-9;
-        sumi_accuracy_note(&pace->whole, FIRST_GUESS_DEVIATION, came, forecast->whole_seconds);
+        sumi_accuracy_note(&pace->job_accuracy, FIRST_GUESS_DEVIATION, came, forecast->whole_seconds);
     }
     *forecast = (sumi_forecast){.begin_ns = 0};
 }
@@ -146,11 +149,11 @@ static int32_t fewest_steps(const sumi_plan_job* job)
 static double overhead_us_in_frames(const sumi_engine* engine, double us)
 {
     const double factor =
-        engine->frame.most_own_us > 0.0 ? engine->frame.most_pending_us / engine->frame.most_own_us : 1.0;
+        engine->frame.max_thread_us > 0.0 ? engine->frame.max_pending_us / engine->frame.max_thread_us : 1.0;
     return factor > 1.0 ? us * factor : us;
 }
 
-int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_slot* slot, int32_t step_count)
+int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot, int32_t step_count)
 {
     sumi_plan_job* job = &slot->u.plan;
     const sumi_plan_entry* entry = job->entry;
@@ -168,7 +171,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_slot* slot, int
         else fixed_us += us;
     }
     // The step count is not changed later, so the margin covers the whole job.
-    const double most = sumi_accuracy_most_times(&engine->pace.whole, FIRST_GUESS_DEVIATION);
+    const double most = sumi_accuracy_most_times(&engine->deadline.job_accuracy, FIRST_GUESS_DEVIATION);
     const double left = sumi_deadline_left(slot) * share / batches_left(job) / most;
     int32_t allowed =
         sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6, left > 1e-6 ? left : 1e-6,
@@ -205,7 +208,7 @@ static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_work_left* 
 }
 
 // How many evaluations, this one included, fit into the time that is left.
-static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* slot, int32_t counter,
+static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_job_slot* slot, int32_t counter,
                                    const sumi_work_left* work, double share)
 {
     const sumi_plan_job* job = &slot->u.plan;
@@ -223,8 +226,8 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_slot* s
     } else {
         // The margin (deadline.h): the end takes as long as it hardly ever exceeds, and this step and the next one may
         // each take longer than predicted.
-        end_us = work->end.known * sumi_accuracy_most_times(&engine->pace.end, FIRST_DEVIATION)
-               + work->end.guessed * sumi_accuracy_most_times(&engine->pace.guess, FIRST_GUESS_DEVIATION)
+        end_us = work->end.known * sumi_accuracy_most_times(&engine->deadline.end_accuracy, FIRST_DEVIATION)
+               + work->end.guessed * sumi_accuracy_most_times(&engine->deadline.guess_accuracy, FIRST_GUESS_DEVIATION)
                + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
     }
     const double seconds = sumi_deadline_left(slot) * share / batches_left(job);
@@ -249,9 +252,9 @@ static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_so
     out_row->step = row->step;
 }
 
-void sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
+void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_plan_job* job = &slot->u.plan;
     int32_t counter, left_in_section;
     if (job->goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return;

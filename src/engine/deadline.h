@@ -28,37 +28,37 @@
 #include "engine/accuracy.h"
 #include <sumi.h>
 
-struct sumi_slot;
+struct sumi_job_slot;
 
 // What is known of how fast work proceeds in wall-clock time. A part of the engine; touched by whoever holds the work.
-typedef struct sumi_pace {
+typedef struct sumi_deadline_state {
     uint64_t begin_ns; // when the current measurement began (steady clock); 0: no measurement is in progress
     double work_us;    // work done since begin_ns
     double share;      // moving average of work time / wall-clock time, in (0, 1]; 0: not known yet
     // Updates of the host program, on a processor only.
-    double budget_us;   // budget of the newest update; 0: none
-    uint64_t update_ns; // when the newest update began (steady clock); 0: there was none
-    double apart_us;    // moving average of the time between updates; 0: not known yet
+    double budget_us;          // budget of the newest update; 0: none
+    uint64_t update_ns;        // when the newest update began (steady clock); 0: there was none
+    double update_interval_us; // moving average of the time between updates; 0: not known yet
     // Accuracy of predictions: of the end where the decoder had been measured; of the end where it had to be guessed;
     // of whole jobs, for solvers whose number of steps is decided once.
-    sumi_accuracy end, guess, whole;
-} sumi_pace;
+    sumi_accuracy end_accuracy, guess_accuracy, job_accuracy;
+} sumi_deadline_state;
 
 // Called in phase PLAN, after a plan for step_count steps was found. Returns the step count that fits the deadline, at
 // most step_count. Returns step_count unchanged for solvers whose steps can be left out later.
-int32_t sumi_deadline_step_count(const sumi_engine* engine, struct sumi_slot* slot, int32_t step_count);
+int32_t sumi_deadline_step_count(const sumi_engine* engine, struct sumi_job_slot* slot, int32_t step_count);
 // Called when an update with this budget begins, or, with SUMI_FOREVER, a call without a budget. It is called also when
 // there is no work, because it measures the time between updates.
 void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_ns);
 // Called when a run of the job's plan begins: once per batch, and again after a pause.
-void sumi_deadline_begin(sumi_engine* engine, struct sumi_slot* slot);
+void sumi_deadline_begin(sumi_engine* engine, struct sumi_job_slot* slot);
 // Called before a slice is submitted. Does something only if the slice begins an evaluation that was not decided yet,
 // so repeated calls do no harm.
-void sumi_deadline_adapt(sumi_engine* engine, struct sumi_slot* slot);
+void sumi_deadline_adapt(sumi_engine* engine, struct sumi_job_slot* slot);
 // Notes that so much work was done, in the unit of the predictions.
 void sumi_deadline_note(sumi_engine* engine, double us);
 // Called when the pictures of an image job's batch were read: notes how accurate the predictions were.
-void sumi_deadline_end(sumi_engine* engine, struct sumi_slot* slot);
+void sumi_deadline_end(sumi_engine* engine, struct sumi_job_slot* slot);
 // Wall-clock seconds until the deadline; negative after it. The job must have a deadline.
-double sumi_deadline_left(const struct sumi_slot* slot);
+double sumi_deadline_left(const struct sumi_job_slot* slot);
 #endif

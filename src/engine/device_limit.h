@@ -22,17 +22,17 @@
 
 // How often one job may lower the limit. Usually each time takes an eighth away, so about a third is left after the
 // last.
-#define SUMI_MOST_LOWERED 8
+#define SUMI_MAX_LOWERED 8
 
 // A part of the engine; touched by whoever holds the work.
 typedef struct sumi_device_limit {
     uint64_t bytes;         // the limit; jobs keep to it as to a memory budget. 0: none
-    uint64_t wanted;        // device bytes that the job that met the shortage needs without a limit; 0: unknown
-    uint64_t before;        // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
+    uint64_t requested;     // device bytes that the job that met the shortage needs without a limit; 0: unknown
+    uint64_t previous;      // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
     uint64_t refused;       // device bytes that the newest plan that did not fit needs in its smallest form
     int32_t jobs, distance; // jobs that began since the newest review; jobs between two reviews, 0: every job reviews
-    sumi_device_room room;  // the state of the device when the newest allocation failed
-    bool is_short;          // an allocation has failed, and the job has not been retried since
+    sumi_device_capacity capacity; // the state of the device when the newest allocation failed
+    bool is_short;                 // an allocation has failed, and the job has not been retried since
 } sumi_device_limit;
 
 // Bytes that jobs keep to: the host program's memory budget or the limit, whichever is less; 0: no limit.

@@ -42,7 +42,7 @@ static void pack_encoding(sumi_packer* packer, const sumi_encode_desc* desc, sum
     if (desc->noise_values != NULL) job->start_noise = sumi_pack(packer, desc->noise_values, latent_bytes);
 }
 
-static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
+static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     const sumi_encode_desc* desc = source;
     sumi_plan_job* job = &slot->u.plan;
@@ -86,7 +86,7 @@ sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc
 
 static sumi_result fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity, sumi_error* error)
 {
-    sumi_slot* slot;
+    sumi_job_slot* slot;
     SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_ENCODE, &slot, error));
     const sumi_result result = slot->error.result;
     if (result == SUMI_OK) {

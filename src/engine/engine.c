@@ -15,8 +15,8 @@
 #include "engine/pool.h"
 #include "engine/prompts.h"
 #include "engine/pump.h"
+#include "engine/pump_lock.h"
 #include "engine/run.h"
-#include "engine/work.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -102,14 +102,14 @@ static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
 static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
 {
     sumi_heap* heap = &engine->heap;
-    if (!sumi_mutex_init(&engine->table)) return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
-    if (!sumi_condition_init(&engine->changed)) {
-        sumi_mutex_destroy(&engine->table);
+    if (!sumi_mutex_init(&engine->state_lock)) return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
+    if (!sumi_condition_init(&engine->state_changed)) {
+        sumi_mutex_destroy(&engine->state_lock);
         return sumi_fail(error, SUMI_INTERNAL, "the system has no more conditions");
     }
-    if (!sumi_mutex_init(&engine->text)) {
-        sumi_condition_destroy(&engine->changed);
-        sumi_mutex_destroy(&engine->table);
+    if (!sumi_mutex_init(&engine->tokenizer_lock)) {
+        sumi_condition_destroy(&engine->state_changed);
+        sumi_mutex_destroy(&engine->state_lock);
         return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
     }
     engine->has_locks = true;
@@ -125,8 +125,8 @@ static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
     SUMI_ASSERT(engine->jobs.free_count == engine->jobs.slot_count && engine->jobs.slot_count <= 1 << SUMI_SLOT_BITS);
 
     static const double first_guess_us[SUMI_OVERHEAD_COUNT] = {
-        [SUMI_OVERHEAD_LOAD] = 1500, [SUMI_OVERHEAD_TEXT] = 300,  [SUMI_OVERHEAD_PLAN] = 2000,
-        [SUMI_OVERHEAD_READY] = 10,  [SUMI_OVERHEAD_INPUT] = 300, [SUMI_OVERHEAD_NOISE] = 100,
+        [SUMI_OVERHEAD_LOAD] = 1500,         [SUMI_OVERHEAD_TEXT] = 300,  [SUMI_OVERHEAD_PLAN] = 2000,
+        [SUMI_OVERHEAD_PREPARE_DEVICE] = 10, [SUMI_OVERHEAD_INPUT] = 300, [SUMI_OVERHEAD_NOISE] = 100,
         [SUMI_OVERHEAD_OUTPUT] = 100};
     memcpy(engine->overhead_us, first_guess_us, sizeof first_guess_us);
     SUMI_TRY(sumi_workers_create(heap, &engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
@@ -159,7 +159,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             engine->desc = *desc;
             engine->callers.process = sumi_process_id();
             engine->memory.budget_bytes = desc->memory_budget_bytes;
-            engine->frame.most_pending_us = SUMI_MOST_PENDING_US;
+            engine->frame.max_pending_us = SUMI_MAX_PENDING_US;
             engine->frame.slice_us = desc->max_slice_us;
             engine->plan_inputs = (sumi_plan_inputs){.budget = desc->memory_budget_bytes,
                                                      .host_budget = desc->memory_budget_bytes,
@@ -186,12 +186,12 @@ void sumi_engine_destroy(sumi_engine* engine)
     sumi_pump_stop_thread(engine);
     sumi_heap* heap = &engine->heap;
     if (engine->has_locks) {
-        sumi_work_lock(engine);
+        sumi_pump_lock(engine);
         sumi_kernels_stop_loading(engine);
         sumi_jobs_cancel(engine, NULL, NULL, NULL);
         sumi_run_wait_for_all(engine);
         for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
-            sumi_slot* slot = &engine->jobs.slots[i];
+            sumi_job_slot* slot = &engine->jobs.slots[i];
             if (slot->id != 0) sumi_job_free(engine, slot);
             sumi_slot_close(engine, slot);
         }
@@ -201,7 +201,7 @@ void sumi_engine_destroy(sumi_engine* engine)
         while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
         while (engine->models != NULL) sumi_model_free(engine->models);
         sumi_pictures_close(engine);
-        sumi_work_unlock(engine);
+        sumi_pump_unlock(engine);
     }
     sumi_workspace_close(heap, &engine->workspace);
     sumi_block_free(heap, &engine->cache.key);
@@ -210,9 +210,9 @@ void sumi_engine_destroy(sumi_engine* engine)
     sumi_free(heap, engine->jobs.free_slots);
     sumi_free(heap, engine->jobs.slots);
     if (engine->has_locks) {
-        sumi_condition_destroy(&engine->changed);
-        sumi_mutex_destroy(&engine->text);
-        sumi_mutex_destroy(&engine->table);
+        sumi_condition_destroy(&engine->state_changed);
+        sumi_mutex_destroy(&engine->tokenizer_lock);
+        sumi_mutex_destroy(&engine->state_lock);
     }
     sumi_heap last; // the engine's own heap lies in the block that is freed last
     sumi_heap_init(&last, &engine->desc.allocator);

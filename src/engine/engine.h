@@ -11,7 +11,7 @@
 // There are two locks:
 //   table   A mutex. It protects the states and published statuses of job slots, the lists of objects, and the pool of
 //           pictures. Never held while anything is computed, allocated or logged.
-//   work    A flag, itself protected by `table` (work.h). Only one thread at a time holds the work. That thread may run
+//   work    A flag, itself protected by `table` (pump_lock.h). Only one thread at a time holds the work. That thread may run
 //           slices, and touch the runner, the plan cache and the workspace. The pump's own thread holds it for one
 //           slice at a time, sumi_engine_update and sumi_job_wait for the whole call. Calls that take something away
 //           from running jobs also hold it: close, release, destroy. The memory query does not hold it: it writes a
@@ -45,9 +45,9 @@
 #include "engine/pool.h"
 #include "engine/prompts.h"
 #include "engine/pump.h"
+#include "engine/pump_lock.h"
 #include "engine/run.h"
 #include "engine/tempo.h"
-#include "engine/work.h"
 #include "plan/runner.h"
 
 // Kinds of work that the pump's thread does itself, other than slices of a plan. The times are measured, so that a
@@ -56,7 +56,7 @@ typedef enum sumi_overhead {
     SUMI_OVERHEAD_LOAD,
     SUMI_OVERHEAD_TEXT,
     SUMI_OVERHEAD_PLAN,
-    SUMI_OVERHEAD_READY,
+    SUMI_OVERHEAD_PREPARE_DEVICE,
     SUMI_OVERHEAD_INPUT,
     SUMI_OVERHEAD_NOISE,
     SUMI_OVERHEAD_OUTPUT,
@@ -69,17 +69,17 @@ struct sumi_engine {
     sumi_workers* workers;
     sumi_runner* runner;
 
-    sumi_mutex table;
+    sumi_mutex state_lock;
     // Used with `table`. Signalled when the work becomes free, a job is queued, paused, resumed or ended, a job slot
     // becomes free, or the pump's thread must end.
-    sumi_condition changed;
+    sumi_condition state_changed;
     // Protects the tokenizers: jobs and memory queries share their scratch memory. Locked while one prompt is
     // tokenised, by a thread that may or may not hold the work; never while holding `table`.
-    sumi_mutex text;
+    sumi_mutex tokenizer_lock;
     bool has_locks;
 
     sumi_callers callers;
-    sumi_work work;
+    sumi_pump_lock_state pump_lock;
     sumi_pump_state pump;
     sumi_job_table jobs;
 
@@ -100,17 +100,17 @@ struct sumi_engine {
     sumi_workspace workspace;
     sumi_runs runs;
     sumi_frame_budget frame;
-    sumi_pace pace;
+    sumi_deadline_state deadline;
     sumi_tempo tempo;
     double overhead_us[SUMI_OVERHEAD_COUNT]; // moving averages of the time of one piece; guesses at first
     uint64_t traced_ns;                      // end of the newest trace span of the device (steady clock)
 };
 
 // Whether the calling thread holds the work. For assertions only: builds without SUMI_CHECKED always return true.
-static inline bool sumi_work_is_held(const sumi_engine* engine)
+static inline bool sumi_pump_is_locked(const sumi_engine* engine)
 {
 #if defined(SUMI_CHECKED)
-    return atomic_load(&engine->work.holder) == sumi_this_thread();
+    return atomic_load(&engine->pump_lock.holder) == sumi_this_thread();
 #else
     (void)engine;
     return true;

@@ -4,8 +4,8 @@
 #include "engine/device_limit.h"
 #include "engine/engine.h"
 #include "engine/plan_cache.h"
+#include "engine/pump_lock.h"
 #include "engine/run.h"
-#include "engine/work.h"
 #include <string.h>
 
 static uint64_t held_on_device(const sumi_engine* engine)
@@ -13,20 +13,21 @@ static uint64_t held_on_device(const sumi_engine* engine)
     sumi_device_facts facts;
     if (engine->runner->functions->facts == NULL) return 0;
     engine->runner->functions->facts(engine->runner, &facts);
-    return facts.held[SUMI_MEMORY_WEIGHTS] + facts.held[SUMI_MEMORY_ARENA] + facts.held[SUMI_MEMORY_IMAGE];
+    return facts.held_bytes[SUMI_MEMORY_WEIGHTS] + facts.held_bytes[SUMI_MEMORY_ARENA]
+         + facts.held_bytes[SUMI_MEMORY_IMAGE];
 }
 
 void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
-    if (engine->runner->functions->forget_weights == NULL) return;
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    if (engine->runner->functions->release_weights == NULL) return;
     sumi_run_wait_for_all(engine);
-    engine->runner->functions->forget_weights(engine->runner, weights, count);
+    engine->runner->functions->release_weights(engine->runner, weights, count);
 }
 
 void sumi_engine_release(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run_wait_for_all(engine);
     engine->runner->functions->release(engine->runner);
     atomic_store(&engine->memory.arena_bytes, 0);
@@ -35,7 +36,7 @@ void sumi_engine_release(sumi_engine* engine)
 
 sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(entry->model != NULL && entry->need.fits);
     const uint64_t held_arena = atomic_load(&engine->memory.arena_bytes),
                    held_scratch = atomic_load(&engine->memory.scratch_bytes);
@@ -65,7 +66,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
 
 void sumi_engine_trim(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
     if (engine->runs.current.entry != NULL || engine->jobs.draining != NULL || engine->memory.budget_bytes == 0) return;
     if (runner->trim != NULL) {
@@ -85,12 +86,12 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_engine_set_memory_budget"));
-    sumi_work_lock(engine);
+    sumi_pump_lock(engine);
     engine->memory.budget_bytes = bytes;
     engine->limit = (sumi_device_limit){0};
     // A running job keeps its memory until it ends.
     if (engine->jobs.running == NULL && engine->jobs.draining == NULL) sumi_engine_trim(engine);
-    sumi_work_unlock(engine);
+    sumi_pump_unlock(engine);
     return sumi_call_end(engine, SUMI_OK, NULL);
 }
 
@@ -103,10 +104,10 @@ static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
     if (engine->runner->functions->facts == NULL) return;
     sumi_device_facts facts;
     engine->runner->functions->facts(engine->runner, &facts);
-    facts.held[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
-    memcpy(info->held_bytes, facts.held, sizeof info->held_bytes);
-    info->device_bytes = facts.bytes;
-    info->uncounted_bytes = facts.uncounted;
+    facts.held_bytes[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
+    memcpy(info->held_bytes, facts.held_bytes, sizeof info->held_bytes);
+    info->device_bytes = facts.device_bytes;
+    info->uncounted_bytes = facts.uncounted_bytes;
     info->compute_capability = facts.capability;
     info->driver_version = facts.driver;
 }
@@ -131,9 +132,9 @@ sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
     info.host_peak_bytes = atomic_load(&engine->heap.peak);
     info.allocation_count = atomic_load(&engine->heap.count);
     sumi_engine* locked = (sumi_engine*)engine;
-    sumi_mutex_lock(&locked->table);
+    sumi_mutex_lock(&locked->state_lock);
     info.job_count = engine->jobs.slot_count - engine->jobs.free_count;
     SUMI_ASSERT(info.job_count >= 0 && info.job_count <= engine->jobs.slot_count);
-    sumi_mutex_unlock(&locked->table);
+    sumi_mutex_unlock(&locked->state_lock);
     return info;
 }

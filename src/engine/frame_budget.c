@@ -4,9 +4,9 @@
 
 uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->frame.most_pending_us > 0.0);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->frame.max_pending_us > 0.0);
     const uint32_t most = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
-    return engine->frame.most_pending_us < most ? (uint32_t)engine->frame.most_pending_us : most;
+    return engine->frame.max_pending_us < most ? (uint32_t)engine->frame.max_pending_us : most;
 }
 
 // The length of slices for updates with a given budget. A call submits whole slices, so if a budget holds only one or
@@ -23,24 +23,24 @@ uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
 #define LEAST_SLICE_US 250
 #define USUAL_LEAST_SLICE_US 500.0
 
-static uint32_t slice_for(double budget_us, uint32_t most_us)
+static uint32_t slice_for(double budget_us, uint32_t max_us)
 {
     SUMI_ASSERT(budget_us > 0.0);
     const double quarter = budget_us / 4.0, eighth = budget_us / 8.0,
                  usual = quarter < USUAL_LEAST_SLICE_US ? quarter : USUAL_LEAST_SLICE_US;
     const double limit = eighth > usual ? eighth : usual;
-    uint32_t slice_us = most_us;
+    uint32_t slice_us = max_us;
     while (slice_us / 2 >= LEAST_SLICE_US && (double)slice_us > limit) slice_us /= 2;
     return slice_us;
 }
 
 void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
     const bool was_paced = engine->frame.average_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
     const uint32_t most = engine->desc.max_slice_us;
     // The processor can stop after any slice, and cutting ops costs it more, so its slices keep their length.
-    if (engine->runner->functions->finished == NULL) return;
+    if (engine->runner->functions->collect == NULL) return;
     engine->frame.average_us = !is_paced ? 0.0
                              : was_paced ? 0.9 * engine->frame.average_us + 0.1 * (double)budget_us
                                          : (double)budget_us;

@@ -8,11 +8,11 @@
 #include <sumi.h>
 
 typedef struct sumi_frame_budget {
-    // The most predicted time of slices in flight on a device: the budget of the current call, or SUMI_MOST_PENDING_US.
-    double most_pending_us;
+    // The most predicted time of slices in flight on a device: the budget of the current call, or SUMI_MAX_PENDING_US.
+    double max_pending_us;
     // On a device, during a call with a budget: the most time of this thread's own work in the call. 0: no budget, or
     // the backend is the processor.
-    double most_own_us;
+    double max_thread_us;
     // Moving average of the budgets of the latest updates. 0: the latest call that worked had no budget.
     double average_us;
     // The longest slice of plans written from now on: desc.max_slice_us, or a half, a quarter ... of it while budgets
@@ -22,7 +22,7 @@ typedef struct sumi_frame_budget {
 
 // The most predicted time of slices in flight on a device when the host program gives no budget. A few slices keep the
 // device busy; more would only make a cancel take longer.
-#define SUMI_MOST_PENDING_US 32000.0
+#define SUMI_MAX_PENDING_US 32000.0
 
 // Called when a call of the host program begins to work. SUMI_FOREVER: a call without a budget. On a device it adapts
 // slice_us to the budget.

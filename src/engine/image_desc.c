@@ -87,7 +87,7 @@ static sumi_result check_guidance_rule(const sumi_image_desc* desc, sumi_error* 
     return SUMI_OK;
 }
 
-#define MOST_SHIFT 1e4f
+#define MAX_SHIFT 1e4f
 
 static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error)
 {
@@ -106,9 +106,9 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
     SUMI_TRY(check_guidance_rule(desc, error));
     SUMI_REFUSE(!sumi_solver_known(desc->solver), SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
                 (int)desc->solver);
-    SUMI_REFUSE(!is_between(desc->shift, 0.0f, MOST_SHIFT), SUMI_INVALID_ARGUMENT,
+    SUMI_REFUSE(!is_between(desc->shift, 0.0f, MAX_SHIFT), SUMI_INVALID_ARGUMENT,
                 "shift is %g: give 0 for the model's own, or a positive number up to %g", (double)desc->shift,
-                (double)MOST_SHIFT);
+                (double)MAX_SHIFT);
     if (desc->sigmas != NULL) {
         SUMI_TRY(sumi_schedule_check(desc->sigmas, desc->step_count, error));
         SUMI_REFUSE(desc->deadline_ms != 0, SUMI_INVALID_ARGUMENT,
@@ -201,7 +201,7 @@ static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
 static sumi_result check_external(const sumi_engine* engine, const sumi_image_desc* desc, int32_t i, sumi_error* error)
 {
     const sumi_target* target = &desc->targets[i];
-    SUMI_REFUSE(engine->runner->functions->show == NULL, SUMI_NOT_SUPPORTED,
+    SUMI_REFUSE(engine->runner->functions->copy_to_texture == NULL, SUMI_NOT_SUPPORTED,
                 "targets[%d].external: the CPU backend has no textures; give host_memory", (int)i);
     const sumi_external* external = target->external;
     SUMI_REFUSE(external->engine != engine, SUMI_INVALID_ARGUMENT,
@@ -262,7 +262,7 @@ static sumi_result find_references(const sumi_image_desc* desc, sumi_references*
 static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_references* references, int32_t item,
                                    const char* member, sumi_error* error)
 {
-    SUMI_REFUSE(references->are_kept && references->count > 0, SUMI_INVALID_ARGUMENT,
+    SUMI_REFUSE(references->are_of_prompt && references->count > 0, SUMI_INVALID_ARGUMENT,
                 "items[%d].%s cannot be encoded with the references of items[0].prompt, which keeps no picture for "
                 "the vision tower: give references, or a prompt that was encoded with the same ones",
                 (int)item, member);

@@ -67,14 +67,14 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     out->staging = query->entry.scratch_bytes;
     if (engine->runner->functions->need != NULL) {
         const sumi_device_need* need = &query->entry.need;
-        out->weights = need->weights;
-        out->arena = need->device - need->weights;
-        SUMI_ASSERT(need->device >= need->weights);
-        out->staging = need->pinned;
-        out->streamed = need->streamed;
+        out->weights = need->weight_bytes;
+        out->arena = need->device_bytes - need->weight_bytes;
+        SUMI_ASSERT(need->device_bytes >= need->weight_bytes);
+        out->staging = need->pinned_bytes;
+        out->streamed = need->streamed_bytes;
         sumi_device_facts facts;
         engine->runner->functions->facts(engine->runner, &facts);
-        out->uncounted = facts.uncounted;
+        out->uncounted = facts.uncounted_bytes;
     }
     out->images = sumi_plan_job_image_bytes(job);
     out->tiles_vae = query->entry.tile_latent > 0;
@@ -90,7 +90,7 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* aske
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
     sumi_result result = ask_memory(engine, &settled, query, out, error);
     // If no form of the plan fits the budget, this is what the smallest form needs.
-    const uint64_t needed = query->entry.need.device;
+    const uint64_t needed = query->entry.need.device_bytes;
     sumi_plan_entry_close(&query->heap, &query->entry);
     sumi_workspace_close(&query->heap, &query->workspace);
     sumi_block_free(&query->heap, &query->lists);
@@ -132,7 +132,7 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
     return sumi_call_end(engine, result, &error);
 }
 
-static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
+static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     SUMI_TRY(sumi_image_desc_copy(&engine->heap, source, &slot->lists, &slot->input, &slot->u.plan, error));
     sumi_plan_job_claim(&slot->u.plan, true);
@@ -169,8 +169,8 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
     if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
     sumi_engine* locked = (sumi_engine*)engine;
     sumi_result result = SUMI_OK;
-    sumi_mutex_lock(&locked->table);
-    const sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_mutex_lock(&locked->state_lock);
+    const sumi_job_slot* slot = sumi_job_find(engine, job);
     if (slot == NULL) result = SUMI_STALE_HANDLE;
     else if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) result = SUMI_WRONG_STATE;
     else if (item < 0 || item >= slot->u.plan.item_count) result = SUMI_INVALID_ARGUMENT;
@@ -190,7 +190,7 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
                                       .step_count = slot->status.step};
         }
     }
-    sumi_mutex_unlock(&locked->table);
+    sumi_mutex_unlock(&locked->state_lock);
     return result;
 }
 
@@ -225,7 +225,7 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
 static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity,
                                 sumi_error* error)
 {
-    sumi_slot* slot;
+    sumi_job_slot* slot;
     SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
     sumi_plan_job* plan = &slot->u.plan;
     sumi_result result = slot->error.result;
@@ -239,8 +239,8 @@ static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* o
         for (int32_t i = 0; i < plan->item_count; i++) {
             const sumi_external* external = plan->items[i].target.external;
             if (external == NULL) continue;
-            SUMI_TRY(engine->runner->functions->show(engine->runner, &external->import, external->width,
-                                                     external->height, error));
+            SUMI_TRY(engine->runner->functions->copy_to_texture(engine->runner, &external->import, external->width,
+                                                                external->height, error));
         }
         for (int32_t i = 0; i < plan->item_count; i++) hand_out(plan, &plan->items[i], &out_images[i]);
     }
@@ -270,7 +270,7 @@ void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count)
 static sumi_result job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity,
                                sumi_error* error)
 {
-    sumi_slot* slot;
+    sumi_job_slot* slot;
     SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
     const sumi_plan_job* plan = &slot->u.plan;
     const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
@@ -296,7 +296,7 @@ int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_r
 {
     if (engine == NULL || sumi_call_begin(engine, "sumi_job_profile") != SUMI_OK) return 0;
     sumi_error error = {SUMI_OK, {0}};
-    sumi_slot* slot;
+    sumi_job_slot* slot;
     const sumi_result result = sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error);
     (void)sumi_call_end(engine, result, NULL);
     if (result != SUMI_OK) return 0;

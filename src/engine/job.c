@@ -10,13 +10,13 @@
 #include <string.h>
 
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
-                             sumi_slot** out_slot, sumi_error* error)
+                             sumi_job_slot** out_slot, sumi_error* error)
 {
     SUMI_ASSERT(functions != NULL && functions->step != NULL && functions->stop != NULL && functions->drop != NULL);
     *out_slot = NULL;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     if (engine->jobs.free_count == 0) {
-        sumi_mutex_unlock(&engine->table);
+        sumi_mutex_unlock(&engine->state_lock);
         return sumi_fail(
             error, SUMI_QUEUE_FULL,
             "all %d job slots are taken: fetch or discard a job, or create the engine with a larger job_capacity",
@@ -24,12 +24,12 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     }
     int32_t index = engine->jobs.free_slots[--engine->jobs.free_count];
     SUMI_ASSERT(index >= 0 && index < engine->jobs.slot_count);
-    sumi_slot* slot = &engine->jobs.slots[index];
+    sumi_job_slot* slot = &engine->jobs.slots[index];
     slot->id = (++engine->jobs.next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
     slot->kind = kind;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .seconds_left = -1.0f, .message = ""};
-    slot->cancel_asked = slot->is_discarded = slot->is_untold = slot->pause_asked = slot->has_begun = false;
-    sumi_mutex_unlock(&engine->table);
+    slot->cancel_asked = slot->is_discarded = slot->completion_is_pending = slot->pause_asked = slot->has_begun = false;
+    sumi_mutex_unlock(&engine->state_lock);
     slot->functions = functions;
     slot->model = NULL;
     slot->error = (sumi_error){SUMI_OK, {0}};
@@ -42,10 +42,10 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     return SUMI_OK;
 }
 
-void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void* user_data, sumi_job* out_job)
+void sumi_job_queue(sumi_engine* engine, sumi_job_slot* slot, int32_t priority, void* user_data, sumi_job* out_job)
 {
     SUMI_ASSERT(slot->id != 0 && slot->functions != NULL);
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     slot->priority = priority;
     SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE && !slot->is_discarded && !slot->cancel_asked);
     slot->order = ++engine->jobs.next_order;
@@ -55,37 +55,37 @@ void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void
     engine->jobs.queued_count++;
     SUMI_ASSERT(engine->jobs.queued_count + engine->jobs.free_count <= engine->jobs.slot_count);
     out_job->id = slot->id;
-    sumi_condition_broadcast(&engine->changed);
-    sumi_mutex_unlock(&engine->table);
+    sumi_condition_broadcast(&engine->state_changed);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
-void sumi_job_forget_completion(sumi_engine* engine, sumi_slot* slot)
+void sumi_job_forget_completion(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
-    if (slot->is_untold) engine->jobs.untold_count--;
-    slot->is_untold = false;
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));
+    if (slot->completion_is_pending) engine->jobs.pending_completion_count--;
+    slot->completion_is_pending = false;
 }
 
-void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
+void sumi_job_free(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(!sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(!sumi_mutex_is_held(&engine->state_lock));
     SUMI_ASSERT(slot >= engine->jobs.slots && slot < engine->jobs.slots + engine->jobs.slot_count);
     slot->functions->drop(engine, slot);
     slot->model = NULL;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     SUMI_ASSERT(slot->id != 0 && engine->jobs.free_count < engine->jobs.slot_count);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE || sumi_job_is_final(slot));
     sumi_job_forget_completion(engine, slot);
     slot->id = 0;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .message = ""};
     engine->jobs.free_slots[engine->jobs.free_count++] = (int32_t)(slot - engine->jobs.slots);
-    sumi_condition_broadcast(&engine->changed);
-    sumi_mutex_unlock(&engine->table);
+    sumi_condition_broadcast(&engine->state_changed);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
-void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
+void sumi_slot_close(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot->id == 0);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->id == 0);
     SUMI_ASSERT(atomic_load(&engine->memory.image_bytes) >= slot->products.bytes);
     atomic_fetch_sub(&engine->memory.image_bytes, slot->products.bytes);
     sumi_block_free(&engine->heap, &slot->lists);
@@ -95,48 +95,48 @@ void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
     slot->profile = NULL;
 }
 
-double sumi_job_predict_load(const sumi_engine* engine, const sumi_slot* slot)
+double sumi_job_predict_load(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     (void)slot;
     return engine->overhead_us[SUMI_OVERHEAD_LOAD];
 }
 
-bool sumi_job_is_listed(const sumi_slot* slot)
+bool sumi_job_is_listed(const sumi_job_slot* slot)
 {
     return slot->id != 0 && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE;
 }
 
-sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
+sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));
     uint64_t index = job.id & ((UINT64_C(1) << SUMI_SLOT_BITS) - 1);
     if (job.id == 0 || index >= (uint64_t)engine->jobs.slot_count) return NULL;
-    sumi_slot* slot = &engine->jobs.slots[index];
+    sumi_job_slot* slot = &engine->jobs.slots[index];
     return slot->id == job.id && sumi_job_is_listed(slot) ? slot : NULL;
 }
 
-bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b)
+bool sumi_job_is_before(const sumi_job_slot* a, const sumi_job_slot* b)
 {
     return a->priority > b->priority || (a->priority == b->priority && a->order < b->order);
 }
-bool sumi_job_is_load(const sumi_slot* slot)
+bool sumi_job_is_load(const sumi_job_slot* slot)
 {
     return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
 }
 
-bool sumi_job_is_final(const sumi_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
+bool sumi_job_is_final(const sumi_job_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
 
-sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot,
+sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_job_slot** out_slot,
                               sumi_error* error)
 {
     SUMI_ASSERT(out_slot != NULL);
     // The engine is const for the host program. The lock is not part of that.
     sumi_engine* locked = (sumi_engine*)engine;
-    sumi_mutex_lock(&locked->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_mutex_lock(&locked->state_lock);
+    sumi_job_slot* slot = sumi_job_find(engine, job);
     bool is_final = slot != NULL && sumi_job_is_final(slot), is_right = slot != NULL && slot->kind == kind;
     const char* name = slot != NULL ? slot->functions->name : "";
-    sumi_mutex_unlock(&locked->table);
+    sumi_mutex_unlock(&locked->state_lock);
     *out_slot = NULL;
     if (slot == NULL) {
         return sumi_fail(error, SUMI_STALE_HANDLE, "job %llu was fetched or discarded before, or never existed",
@@ -163,31 +163,32 @@ typedef struct ended_job {
 
 static void tell(const sumi_engine* engine, const ended_job* ended)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table) && ended->state >= SUMI_JOB_DONE);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock)
+                && ended->state >= SUMI_JOB_DONE);
     const sumi_completion* completion = &engine->desc.completion;
     if (completion->ended != NULL) completion->ended(ended->job, ended->state, ended->user_data, completion->user_data);
 }
 
 void sumi_jobs_tell(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
-    sumi_mutex_lock(&engine->table);
-    for (int32_t i = 0; i < engine->jobs.slot_count && engine->jobs.untold_count > 0; i++) {
-        sumi_slot* slot = &engine->jobs.slots[i];
-        if (slot->id == 0 || !slot->is_untold) continue;
-        slot->is_untold = false;
-        engine->jobs.untold_count--;
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    sumi_mutex_lock(&engine->state_lock);
+    for (int32_t i = 0; i < engine->jobs.slot_count && engine->jobs.pending_completion_count > 0; i++) {
+        sumi_job_slot* slot = &engine->jobs.slots[i];
+        if (slot->id == 0 || !slot->completion_is_pending) continue;
+        slot->completion_is_pending = false;
+        engine->jobs.pending_completion_count--;
         const ended_job ended = {{slot->id}, slot->status.state, slot->status.user_data};
-        sumi_mutex_unlock(&engine->table);
+        sumi_mutex_unlock(&engine->state_lock);
         tell(engine, &ended);
-        sumi_mutex_lock(&engine->table);
+        sumi_mutex_lock(&engine->state_lock);
     }
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
-void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error)
+void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot->id != 0);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->id != 0);
     SUMI_ASSERT(state == SUMI_JOB_DONE || state == SUMI_JOB_FAILED || state == SUMI_JOB_CANCELLED);
     SUMI_ASSERT((error->result == SUMI_OK) == (state == SUMI_JOB_DONE));
     if (engine->jobs.running == slot || engine->jobs.draining == slot) {
@@ -205,7 +206,7 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
         memcpy(slot->error.text, text, strlen(text) + 1);
     }
     if (state == SUMI_JOB_FAILED) sumi_log_failure(engine, &slot->error);
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
     engine->jobs.has_running = has_running;
     SUMI_ASSERT(slot->status.state != SUMI_JOB_QUEUED || engine->jobs.queued_count > 0);
@@ -218,18 +219,18 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     if (state == SUMI_JOB_DONE) slot->status.progress = 1.0f;
     const bool is_discarded = slot->is_discarded;
     const ended_job ended = {{slot->id}, state, slot->status.user_data};
-    sumi_condition_broadcast(&engine->changed);
-    sumi_mutex_unlock(&engine->table);
+    sumi_condition_broadcast(&engine->state_changed);
+    sumi_mutex_unlock(&engine->state_lock);
     if (is_discarded) sumi_job_free(engine, slot);
     else tell(engine, &ended);
 }
 
-void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot)
+void sumi_job_set_aside(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->jobs.running);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     slot->functions->stop(engine, slot);
     engine->jobs.running = NULL;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_RUNNING);
     engine->jobs.has_running = engine->jobs.draining != NULL;
     slot->status.state = SUMI_JOB_QUEUED;
@@ -238,13 +239,13 @@ void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot)
     slot->status.paused = slot->pause_asked; // false if the job was resumed meanwhile: then it is only queued
     slot->pause_asked = false;
     engine->jobs.queued_count += !slot->status.paused;
-    sumi_condition_broadcast(&engine->changed);
-    sumi_mutex_unlock(&engine->table);
+    sumi_condition_broadcast(&engine->state_changed);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
 // ---- Cancelling -----------------------------------------------------------------------------------------------------
 
-static bool uses_lora(const sumi_slot* slot, const sumi_lora* lora)
+static bool uses_lora(const sumi_job_slot* slot, const sumi_lora* lora)
 {
     if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
     for (int32_t i = 0; i < slot->u.plan.lora_count; i++) {
@@ -253,7 +254,7 @@ static bool uses_lora(const sumi_slot* slot, const sumi_lora* lora)
     return false;
 }
 
-static bool uses_external(const sumi_slot* slot, const sumi_external* external)
+static bool uses_external(const sumi_job_slot* slot, const sumi_external* external)
 {
     if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
     for (int32_t i = 0; i < slot->u.plan.item_count; i++) {
@@ -265,10 +266,10 @@ static bool uses_external(const sumi_slot* slot, const sumi_external* external)
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
                       const sumi_external* external)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
-        sumi_slot* slot = &engine->jobs.slots[i];
-        sumi_mutex_lock(&engine->table);
+        sumi_job_slot* slot = &engine->jobs.slots[i];
+        sumi_mutex_lock(&engine->state_lock);
         const bool is_other = slot->id == 0 || (model != NULL && slot->model != model)
                            || (lora != NULL && !uses_lora(slot, lora))
                            || (external != NULL && !uses_external(slot, external));
@@ -279,7 +280,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
             slot->status.state = SUMI_JOB_RUNNING;
             engine->jobs.queued_count -= !slot->status.paused;
         }
-        sumi_mutex_unlock(&engine->table);
+        sumi_mutex_unlock(&engine->state_lock);
         if (is_other) continue;
         if (is_pending) {
             sumi_error cancelled = {SUMI_OK, {0}};

@@ -19,7 +19,7 @@
 #define SUMI_MAX_JOBS 4096
 #define SUMI_SLOT_BITS 13
 
-typedef struct sumi_slot sumi_slot;
+typedef struct sumi_job_slot sumi_job_slot;
 
 typedef enum sumi_job_kind {
     SUMI_JOB_KIND_MODEL,
@@ -36,20 +36,20 @@ typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SU
 typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
     // Predicted time of the next step, in microseconds. Holds the work.
-    double (*predict)(const sumi_engine* engine, const sumi_slot* slot);
+    double (*predict)(const sumi_engine* engine, const sumi_job_slot* slot);
     // Does one piece of work; sets *out_stage to the stage it belongs to and *out_end to what follows. A failure ends
     // the job. Holds the work.
-    sumi_result (*step)(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+    sumi_result (*step)(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                         sumi_error* error);
     // Releases what only a running job holds. Called once after the last step, whether the job succeeded, failed, was
     // cancelled or gives way. Holds the work. May block until the device has written the job's pictures.
-    void (*stop)(sumi_engine* engine, sumi_slot* slot);
+    void (*stop)(sumi_engine* engine, sumi_job_slot* slot);
     // Frees the product if it was not fetched. A second call does nothing. Holds the work if the job slot may still
     // have a model or an adapter.
-    void (*drop)(sumi_engine* engine, sumi_slot* slot);
+    void (*drop)(sumi_engine* engine, sumi_job_slot* slot);
     // Removes the object that a finished job has made from the job slot and returns it, for the host program. NULL:
     // jobs of this kind make no object.
-    void* (*take)(sumi_slot* slot);
+    void* (*take)(sumi_job_slot* slot);
 } sumi_job_functions;
 
 typedef struct sumi_model_job {
@@ -61,7 +61,7 @@ typedef struct sumi_model_job {
     int32_t lowered_limits; // how often the job has lowered the limit
     // A plan of the whole network, written to copy the weights to the device while the model loads. NULL: not written
     // yet, or freed.
-    struct sumi_plan_entry* warm;
+    struct sumi_plan_entry* upload_plan;
     uint64_t begin_ns;
 } sumi_model_job;
 
@@ -70,7 +70,7 @@ typedef struct sumi_lora_job {
     sumi_lora* product;
 } sumi_lora_job;
 
-// What a running job reports after each of its steps. The pump copies it to sumi_slot.status under `table`.
+// What a running job reports after each of its steps. The pump copies it to sumi_job_slot.status under `table`.
 typedef struct sumi_job_live {
     int32_t step, step_count; // denoising steps that ended, and all of them
     int32_t cut_tokens;       // the most tokens by which a text is longer than the model reads
@@ -78,12 +78,12 @@ typedef struct sumi_job_live {
     // Microseconds of slices that ended on a device during this step of the job. Negative: this was no step of phase
     // RUN on a device, so the time of the pump's thread is counted instead.
     double device_us;
-    const char* doing;  // for traces: the op of the slice that the processor ran, or "noise"; NULL: anything else
-    int32_t doing_step; // for traces: the denoising step of that slice; -1: none
+    const char* trace_name; // for traces: the op of the slice that the processor ran, or "noise"; NULL: anything else
+    int32_t trace_step;     // for traces: the denoising step of that slice; -1: none
 } sumi_job_live;
 
 // A job slot. The engine owns all job slots from its creation to its destruction.
-struct sumi_slot {
+struct sumi_job_slot {
     // Protected by `table`.
     uint64_t id; // 0: the job slot is free
     sumi_job_kind kind;
@@ -94,12 +94,13 @@ struct sumi_slot {
     // The job runs, and the host program has asked to pause it. A queued job has status.paused instead.
     bool pause_asked;
     bool has_begun; // the pump has begun this job at least once
-    bool is_untold; // the job is in a final state, and the host program's completion callback was not called yet
+    bool
+        completion_is_pending; // the job is in a final state, and the host program's completion callback was not called yet
 
     // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
     sumi_model* model; // NULL: the job has no model, or its model was closed
-    bool yields;       // the job must give way: a copy of pause_asked, made before each step
+    bool must_yield;   // the job must give way: a copy of pause_asked, made before each step
     sumi_error error;
     sumi_block lists, input; // the copies that submit made
     sumi_block products;     // latents, previews, and pictures until they are copied to memory of the host program
@@ -116,53 +117,53 @@ struct sumi_slot {
 
 // All jobs of an engine. Everything but running and draining is protected by `table`.
 typedef struct sumi_job_table {
-    sumi_slot* slots;
+    sumi_job_slot* slots;
     int32_t slot_count;
     // Indices of free job slots. A stack: the job slot freed last is used first, so that its blocks are used again.
     int32_t* free_slots;
     int32_t free_count;
-    int32_t queued_count; // jobs that are queued and not paused
-    int32_t untold_count; // jobs with is_untold
-    bool has_running;     // `running` or `draining` is not NULL: a copy for threads that hold `table` but not the work
+    int32_t queued_count;             // jobs that are queued and not paused
+    int32_t pending_completion_count; // jobs with is_untold
+    bool has_running; // `running` or `draining` is not NULL: a copy for threads that hold `table` but not the work
     uint64_t next_generation, next_order;
     // Touched only by the thread that holds the work.
-    sumi_slot* running;
+    sumi_job_slot* running;
     // The job before `running`: all its slices are submitted, and it has not ended (engine.h). NULL: none.
-    sumi_slot* draining;
+    sumi_job_slot* draining;
 } sumi_job_table;
 
 // Takes a free job slot and clears it, for submit to fill. sumi_job_poll does not find it yet. Fails with
 // SUMI_QUEUE_FULL.
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
-                             sumi_slot** out_slot, sumi_error* error);
+                             sumi_job_slot** out_slot, sumi_error* error);
 // The function `predict` of jobs that load models or adapters.
-double sumi_job_predict_load(const sumi_engine* engine, const sumi_slot* slot);
+double sumi_job_predict_load(const sumi_engine* engine, const sumi_job_slot* slot);
 // Queues a job slot that submit has filled, and wakes threads that wait for jobs.
-void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
+void sumi_job_queue(sumi_engine* engine, sumi_job_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
 // Drops the products and makes the job slot free; the id is stale from here on. Do not hold `table`. Holds the work if
 // the job slot may still have a model or an adapter.
-void sumi_job_free(sumi_engine* engine, sumi_slot* slot);
+void sumi_job_free(sumi_engine* engine, sumi_job_slot* slot);
 
-sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL for a stale job; hold `table`
+sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL for a stale job; hold `table`
 // For fetches: finds the job slot of a job of this kind in a final state. Fails with SUMI_STALE_HANDLE, or with
 // SUMI_WRONG_STATE for another kind or a job that has not ended.
-sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot,
+sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_job_slot** out_slot,
                               sumi_error* error);
 // The order of queued jobs: the higher priority first, then the older job. Hold `table`.
-bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b);
-bool sumi_job_is_final(const sumi_slot* slot); // DONE, FAILED or CANCELLED; hold `table`, or own the job slot
+bool sumi_job_is_before(const sumi_job_slot* a, const sumi_job_slot* b);
+bool sumi_job_is_final(const sumi_job_slot* slot); // DONE, FAILED or CANCELLED; hold `table`, or own the job slot
 // Whether the host program may use the job's id: the job was submitted, and neither fetched nor discarded. Hold
 // `table`.
-bool sumi_job_is_listed(const sumi_slot* slot);
+bool sumi_job_is_listed(const sumi_job_slot* slot);
 // The job is freed or discarded, so the completion callback will not be called for it any more. Hold `table`.
-void sumi_job_forget_completion(sumi_engine* engine, sumi_slot* slot);
-bool sumi_job_is_load(const sumi_slot* slot); // the job loads a model or an adapter
+void sumi_job_forget_completion(sumi_engine* engine, sumi_job_slot* slot);
+bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model or an adapter
 // Moves a job to its final state, wakes the threads that wait, and calls the completion callback; a discarded job is
 // freed instead. Holds the work.
-void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error);
+void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error);
 // Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. Holds
 // the work.
-void sumi_job_set_aside(sumi_engine* engine, sumi_slot* slot);
+void sumi_job_set_aside(sumi_engine* engine, sumi_job_slot* slot);
 // Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). Holds the work.
 void sumi_jobs_tell(sumi_engine* engine);
 // Cancels all queued and running jobs that use this model, this adapter or this texture; NULL: any. Jobs that have
@@ -170,5 +171,5 @@ void sumi_jobs_tell(sumi_engine* engine);
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
                       const sumi_external* external);
 // Frees the blocks of a free job slot, when the engine is destroyed. Holds the work.
-void sumi_slot_close(sumi_engine* engine, sumi_slot* slot);
+void sumi_slot_close(sumi_engine* engine, sumi_job_slot* slot);
 #endif

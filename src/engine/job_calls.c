@@ -5,18 +5,18 @@
 #include "engine/engine.h"
 #include "engine/engine_memory.h"
 #include "engine/job.h"
-#include "engine/work.h"
+#include "engine/pump_lock.h"
 #include <stdio.h>
 #include <string.h>
 
 // How many jobs come before a queued job: those that run, and the queued ones that are not paused and are before it in
 // the order. Hold `table`.
-static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
+static int32_t jobs_ahead(const sumi_engine* engine, const sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && slot->status.state == SUMI_JOB_QUEUED);
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && slot->status.state == SUMI_JOB_QUEUED);
     int32_t count = 0;
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
-        const sumi_slot* other = &engine->jobs.slots[i];
+        const sumi_job_slot* other = &engine->jobs.slots[i];
         if (other->id == 0) continue;
         count += other->status.state == SUMI_JOB_RUNNING
               || (other->status.state == SUMI_JOB_QUEUED && !other->status.paused && sumi_job_is_before(other, slot));
@@ -33,20 +33,20 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
         return status;
     }
     sumi_engine* locked = (sumi_engine*)engine;
-    sumi_mutex_lock(&locked->table);
-    const sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_mutex_lock(&locked->state_lock);
+    const sumi_job_slot* slot = sumi_job_find(engine, job);
     if (slot != NULL) status = slot->status;
     if (status.state == SUMI_JOB_QUEUED) status.jobs_ahead = jobs_ahead(engine, slot);
-    sumi_mutex_unlock(&locked->table);
+    sumi_mutex_unlock(&locked->state_lock);
     if (status.state != SUMI_JOB_NONE) sumi_engine_held_bytes(engine, status.held_bytes);
     return status;
 }
 
 // A queued job holds nothing of the runner's, so it ends here. Callbacks may not be called here, so the completion
 // callback follows later (is_untold). A running job ends when the pump next looks at cancel_asked. Hold `table`.
-static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
+static void ask_to_cancel(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !sumi_job_is_final(slot));
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !sumi_job_is_final(slot));
     slot->cancel_asked = true;
     if (slot->status.state != SUMI_JOB_QUEUED) return;
     SUMI_ASSERT(slot->status.paused || engine->jobs.queued_count > 0);
@@ -59,26 +59,26 @@ static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
     slot->status.result = SUMI_CANCELLED;
     slot->status.message = slot->error.text;
     slot->status.seconds_left = 0.0f;
-    slot->is_untold = engine->desc.completion.ended != NULL;
-    engine->jobs.untold_count += slot->is_untold;
-    sumi_condition_broadcast(&engine->changed);
+    slot->completion_is_pending = engine->desc.completion.ended != NULL;
+    engine->jobs.pending_completion_count += slot->completion_is_pending;
+    sumi_condition_broadcast(&engine->state_changed);
 }
 
 void sumi_job_cancel(sumi_engine* engine, sumi_job job)
 {
     if (engine == NULL || sumi_call_is_foreign(engine)) return;
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_job_slot* slot = sumi_job_find(engine, job);
     if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
 sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_job_slot* slot = sumi_job_find(engine, job);
     sumi_result result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_WRONG_STATE;
     if (slot != NULL && slot->status.state == SUMI_JOB_QUEUED) {
         engine->jobs.queued_count += (int32_t)slot->status.paused - (int32_t)paused;
@@ -88,8 +88,8 @@ sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
         slot->pause_asked = slot->status.paused = paused;
         result = SUMI_OK;
     }
-    sumi_condition_broadcast(&engine->changed);
-    sumi_mutex_unlock(&engine->table);
+    sumi_condition_broadcast(&engine->state_changed);
+    sumi_mutex_unlock(&engine->state_lock);
     return result;
 }
 
@@ -97,17 +97,17 @@ sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t pri
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_job_slot* slot = sumi_job_find(engine, job);
     const bool is_queued = slot != NULL && slot->status.state == SUMI_JOB_QUEUED;
     if (is_queued) slot->priority = priority;
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     if (slot == NULL) return SUMI_STALE_HANDLE;
     return is_queued ? SUMI_OK : SUMI_WRONG_STATE;
 }
 
 // The order of sumi_job_list: running jobs, then queued ones, then those that have ended. Hold `table`.
-static bool is_listed_before(const sumi_slot* a, const sumi_slot* b)
+static bool is_listed_before(const sumi_job_slot* a, const sumi_job_slot* b)
 {
     const bool is_a_queued = a->status.state == SUMI_JOB_QUEUED, is_b_queued = b->status.state == SUMI_JOB_QUEUED;
     const int32_t group_a = sumi_job_is_final(a) ? 2 : is_a_queued, group_b = sumi_job_is_final(b) ? 2 : is_b_queued;
@@ -121,10 +121,10 @@ int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity
     sumi_engine* engine = (sumi_engine*)asked;
     const int32_t room = into == NULL ? 0 : capacity;
     int32_t count = 0, written = 0;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     // An insertion sort into the caller's array, so that no other memory is needed.
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
-        const sumi_slot* slot = &engine->jobs.slots[i];
+        const sumi_job_slot* slot = &engine->jobs.slots[i];
         if (!sumi_job_is_listed(slot)) continue;
         count++;
         int32_t low = 0, high = written;
@@ -139,14 +139,14 @@ int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity
         memmove(into + low + 1, into + low, (size_t)(written - low - 1) * sizeof *into);
         into[low] = (sumi_job){slot->id};
     }
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     return count;
 }
 
 static void discard(sumi_engine* engine, sumi_job job)
 {
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = sumi_job_find(engine, job);
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_job_slot* slot = sumi_job_find(engine, job);
     bool frees = false, has_weights = false;
     if (slot != NULL) {
         if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
@@ -155,22 +155,22 @@ static void discard(sumi_engine* engine, sumi_job job)
         sumi_job_forget_completion(engine, slot);
         slot->is_discarded = true; // from here on the id is stale, and the pump's thread may free the job slot
     }
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     if (slot == NULL) return;
     if (frees && has_weights) { // weights are freed on the device, which only a thread that holds the work may do
-        sumi_work_lock(engine);
+        sumi_pump_lock(engine);
         sumi_job_free(engine, slot);
-        sumi_work_unlock(engine);
+        sumi_pump_unlock(engine);
     } else if (frees) {
         sumi_job_free(engine, slot);
     } else if (engine->desc.pump == SUMI_PUMP_UPDATE) {
         // No other thread runs slices in this mode, so the job ends and the job slot becomes free in this call.
-        sumi_work_lock(engine);
+        sumi_pump_lock(engine);
         if (engine->jobs.running == slot || engine->jobs.draining == slot) {
             sumi_error cancelled = {SUMI_CANCELLED, "discarded while it ran"};
             sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
         }
-        sumi_work_unlock(engine);
+        sumi_pump_unlock(engine);
     }
 }
 

@@ -62,7 +62,7 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
 }
 
 // Writes the token ids of the prompts that the plan encodes, and the times and solver rows of all evaluations.
-static void write_ids_and_steps(sumi_engine* engine, const sumi_slot* slot)
+static void write_ids_and_steps(sumi_engine* engine, const sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->plan_prompt_count <= job->prompt_count);
@@ -88,7 +88,7 @@ static void write_ids_and_steps(sumi_engine* engine, const sumi_slot* slot)
 }
 
 // Writes the next piece of the features of prompts that the host program gave encoded.
-static sumi_result write_features(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
+static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job, bool* out_done,
                                   sumi_error* error)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
@@ -99,11 +99,11 @@ static sumi_result write_features(sumi_engine* engine, const sumi_slot* slot, su
             const sumi_pipeline_rows features = pipeline->features[p][e];
             if (prompt->text != NULL || features.value.id == 0) continue;
             const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
-            if (job->moved < before + count) {
-                const size_t at = job->moved - before,
+            if (job->moved_values < before + count) {
+                const size_t at = job->moved_values - before,
                              part = count - at < SUMI_FEATURE_PIECE_VALUES ? count - at : SUMI_FEATURE_PIECE_VALUES;
                 *out_done = false;
-                job->moved += part;
+                job->moved_values += part;
                 return write_activations(engine, job, features.value, (uint64_t)features.row * width + at,
                                          prompt->features[e] + at, part, error);
             }
@@ -150,7 +150,7 @@ typedef struct mask_blocks {
 static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, mask_blocks* out, sumi_error* error)
 {
     const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
-    sumi_block *values = &engine->workspace.values, *between = &engine->workspace.between;
+    sumi_block *values = &engine->workspace.values, *between = &engine->workspace.intermediate;
     SUMI_TRY(sumi_block_reserve(&engine->heap, values, mask_value_bytes(job), "a mask", error));
     out->latent = values->data;
     out->mask = (uint8_t*)(out->latent + sumi_plan_job_latent_size(job));
@@ -283,12 +283,12 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
 // job->cursor in phase INPUT: 0 texts, 1 the start, 2 the mask, then REFERENCE_STAGES numbers for each reference.
 #define FIRST_REFERENCE_PIECE 3
 
-sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
+sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = true;
     const int32_t at = job->cursor - FIRST_REFERENCE_PIECE;
-    if (job->cursor == 0 && job->moved == 0) write_ids_and_steps(engine, slot);
+    if (job->cursor == 0 && job->moved_values == 0) write_ids_and_steps(engine, slot);
     if (job->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
     else if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
     else if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
@@ -330,14 +330,15 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = sumi_plan_job_latent_values(job), item = (size_t)(job->batch_begin + job->cursor);
     const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA,
-               is_posterior = samples && job->drawn < count;
-    const size_t all = sumi_plan_job_noise_values(job), at = samples && !is_posterior ? job->drawn - count : job->drawn;
-    *out_done = job->drawn >= all;
+               is_posterior = samples && job->drawn_values < count;
+    const size_t all = sumi_plan_job_noise_values(job),
+                 at = samples && !is_posterior ? job->drawn_values - count : job->drawn_values;
+    *out_done = job->drawn_values >= all;
     if (*out_done) return SUMI_OK;
-    if (job->drawn == 0 && is_cuda)
+    if (job->drawn_values == 0 && is_cuda)
         sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors,
                              job->threads_per_multiprocessor);
-    else if (job->drawn == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
+    else if (job->drawn_values == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
 
     const float* given = is_posterior                   ? job->start_noise
                        : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count
@@ -347,7 +348,7 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, part * sizeof(float), "noise", error));
     float* values = engine->workspace.values.data;
     if (given == NULL && is_cuda) {
-        sumi_torch_cuda_randn_part(&job->generator.cuda, values, count, at, part);
+        sumi_torch_cuda_randn_range(&job->generator.cuda, values, count, at, part);
         if (at + part == count) sumi_torch_cuda_skip(&job->generator.cuda, count);
     } else if (given == NULL) {
         sumi_torch_cpu_randn(&job->generator.cpu, values, part);
@@ -358,9 +359,9 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
                                                : pipeline->x,
                 ((size_t)job->cursor * count + at) * sizeof(float), given != NULL ? given + at : values,
                 part * sizeof(float));
-    job->drawn += part;
-    SUMI_ASSERT(job->drawn <= all);
-    *out_done = job->drawn >= all;
+    job->drawn_values += part;
+    SUMI_ASSERT(job->drawn_values <= all);
+    *out_done = job->drawn_values >= all;
     return SUMI_OK;
 }
 

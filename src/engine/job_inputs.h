@@ -7,12 +7,13 @@
 #define SUMI_ENGINE_JOB_INPUTS_H
 #include "engine/plan_job.h"
 
-struct sumi_slot;
+struct sumi_job_slot;
 
 // The most bytes of the workspace that the job's start image, mask and noise use. Any thread.
 uint64_t sumi_plan_job_input_bytes(const sumi_plan_job* job);
 // Does the next piece of phase INPUT: texts, the start, the mask, references. *out_done: it was the last.
-sumi_result sumi_plan_job_write_input(sumi_engine* engine, struct sumi_slot* slot, bool* out_done, sumi_error* error);
+sumi_result sumi_plan_job_write_input(sumi_engine* engine, struct sumi_job_slot* slot, bool* out_done,
+                                      sumi_error* error);
 
 // How many noise values one item needs, the posterior's included; 0: none. Any thread.
 size_t sumi_plan_job_noise_values(const sumi_plan_job* job);

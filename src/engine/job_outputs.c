@@ -55,9 +55,9 @@ uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
     return bytes;
 }
 
-sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_plan_job* job = &slot->u.plan;
     const size_t held = slot->products.bytes;
     sumi_packer packer = {NULL, 0};
@@ -106,8 +106,8 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
 {
     SUMI_ASSERT(job->entry != NULL);
     const sumi_runner_functions* runner = engine->runner->functions;
-    if (runner->fetch == NULL || value.id == 0) return SUMI_OK;
-    return runner->fetch(engine->runner, &job->entry->plan, value, error);
+    if (runner->start_read == NULL || value.id == 0) return SUMI_OK;
+    return runner->start_read(engine->runner, &job->entry->plan, value, error);
 }
 
 // Whether the device converts an item's picture from three channels to four. On the processor the conversion would take
@@ -183,7 +183,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
 }
 
 // Fills the preview buffer that sumi_job_preview does not read, then exchanges the two buffers under `table`.
-sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
@@ -200,10 +200,10 @@ sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_slot* slot, 
     unsigned char* to = job->previews[back] + (size_t)job->batch_begin * size * 4;
     for (int32_t i = 0; i < job->batch_count; i++)
         sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     job->preview_front = back;
     slot->status.preview_version++;
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     return SUMI_OK;
 }
 
@@ -288,13 +288,13 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
     size_t before = 0;
     for (int32_t e = 0; e < job->prompt->encoder_count; e++) {
         const size_t width = (size_t)job->prompt->width[e], count = (size_t)job->prompt->token_count[e] * width;
-        if (job->moved < before + count) {
-            const size_t at = job->moved - before,
+        if (job->moved_values < before + count) {
+            const size_t at = job->moved_values - before,
                          part = count - at < SUMI_FEATURE_PIECE_VALUES ? count - at : SUMI_FEATURE_PIECE_VALUES;
             float* into = job->prompt->features[e] + at;
             read_activations(engine, job, pipeline->features[0][e].value,
                              (uint64_t)pipeline->features[0][e].row * width + at, into, part);
-            job->moved += part;
+            job->moved_values += part;
             *out_done = at + part == count && e + 1 == job->prompt->encoder_count;
             return check_finite(into, part, "the prompt's features", error);
         }
@@ -306,7 +306,7 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
 
 // Reads an item's latents. For the first item of a batch of pictures it also reads the plan's count of values that are
 // not finite, which covers the whole batch.
-static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t index, sumi_error* error)
+static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int32_t index, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->goal != SUMI_GOAL_PROMPTS && index >= job->batch_begin && index < job->item_count);
@@ -340,8 +340,8 @@ static int32_t output_rows(const sumi_plan_job* job)
     return OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1;
 }
 
-sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
-                                      sumi_error* error)
+sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_job_slot* slot, sumi_plan_job* job,
+                                      bool* out_done, sumi_error* error)
 {
     if (job->goal == SUMI_GOAL_PROMPTS) return read_features(engine, job, out_done, error);
     SUMI_ASSERT(job->row >= 0 && job->row < job->height);

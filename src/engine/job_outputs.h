@@ -8,13 +8,13 @@
 #define SUMI_ENGINE_JOB_OUTPUTS_H
 #include "engine/plan_job.h"
 
-struct sumi_slot;
+struct sumi_job_slot;
 
 int32_t sumi_format_bytes(sumi_format format); // bytes per pixel; 0: no such format. Any thread
 // Bytes of host memory for the latents, previews and pictures that a finished job keeps until its fetch. Any thread.
 uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);
 // Reserves that memory; for prompt jobs it creates the prompt object.
-sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, struct sumi_slot* slot, sumi_error* error);
+sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, struct sumi_job_slot* slot, sumi_error* error);
 
 // Submits a copy of a value to host memory, after the slices submitted so far. Does nothing on the processor.
 sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value,
@@ -25,10 +25,10 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
 sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error);
 sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error);
 // Called when a preview has arrived in host memory: converts it for sumi_job_preview. Locks `table` for a moment.
-sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, struct sumi_slot* slot, sumi_error* error);
+sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, struct sumi_job_slot* slot, sumi_error* error);
 
 // Does the next piece of phase OUTPUT. *out_done: it was the last.
-sumi_result sumi_plan_job_read_output(sumi_engine* engine, const struct sumi_slot* slot, sumi_plan_job* job,
+sumi_result sumi_plan_job_read_output(sumi_engine* engine, const struct sumi_job_slot* slot, sumi_plan_job* job,
                                       bool* out_done, sumi_error* error);
 // Predicted time of the pump's thread for the output of one item, in microseconds: the longest of the job's items.
 double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job);

@@ -25,7 +25,7 @@
 #include <string.h>
 
 // Finds or writes the plan, for fewer steps if the deadline requires it.
-static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+static sumi_result make_plan(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(slot == engine->jobs.running && job->batch_begin >= 0);
@@ -35,9 +35,9 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     if (engine->runner->functions->set_budget != NULL)
         engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
     // The number of steps is decided with the first batch, and not again when a paused job goes on.
-    const bool is_new = job->batch_begin == 0 && job->kept_at == 0;
-    if (is_new) job->settled_steps = job->step_count;
-    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request,
+    const bool is_new = job->batch_begin == 0 && job->saved_evaluation == 0;
+    if (is_new) job->decided_steps = job->step_count;
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->decided_steps, &request,
                                    error));
     SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
     if (job->deadline_ms > 0 && is_new) {
@@ -47,7 +47,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
             snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps,
                      (int)job->step_count);
             sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
-            job->settled_steps = steps;
+            job->decided_steps = steps;
             SUMI_TRY(
                 sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
             SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
@@ -56,7 +56,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     return SUMI_OK;
 }
 
-static sumi_result reserve_memory(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->entry != NULL);
@@ -68,7 +68,7 @@ static sumi_result reserve_memory(sumi_engine* engine, sumi_slot* slot, sumi_err
 
 // Does the next piece of copying weights and making graphs (nothing on the processor). After the last piece the run
 // begins.
-static sumi_result prepare_device(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
+static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_plan_entry* entry = slot->u.plan.entry;
@@ -106,9 +106,9 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 
 // Whether the job may take its plan while another job drains: the plan is in the cache, and the device has everything
 // that the plan needs.
-static bool can_follow(sumi_engine* engine, sumi_slot* slot)
+static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->jobs.draining != NULL);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->jobs.draining != NULL);
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_request request;
     sumi_error none = {SUMI_OK, {0}};
@@ -119,7 +119,7 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
         return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
     if (entry == NULL) return false;
-    const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed > 0 || entry->tile_latent > 0);
+    const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
     // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
     // whether the device has more memory again.
     if (is_cut_short && !job->has_reviewed) return false;
@@ -127,7 +127,7 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
 }
 
 // Logs a warning if a text was cut off. Called when the tokens of all the job's texts are known.
-static void tell_cut_tokens(sumi_engine* engine, sumi_slot* slot)
+static void tell_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
     const int32_t told = slot->live.cut_tokens;
@@ -141,16 +141,16 @@ static void tell_cut_tokens(sumi_engine* engine, sumi_slot* slot)
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }
 
-sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot->status.state == SUMI_JOB_RUNNING);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->status.state == SUMI_JOB_RUNNING);
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = false;
     sumi_result result;
     sumi_yield yield = SUMI_YIELD_NOT_NOW;
     *out_stage = SUMI_STAGE_PREPARE;
-    if ((slot->yields || job->kept_is_coming) && slot == engine->jobs.running)
+    if ((slot->must_yield || job->save_is_pending) && slot == engine->jobs.running)
         SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
     if (yield == SUMI_YIELDED) {
         *out_end = SUMI_STEP_ASIDE;
@@ -175,9 +175,9 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         result = job->cursor == 0 ? make_plan(engine, slot, error) : reserve_memory(engine, slot, error);
         if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
         if (job->cursor++ == 0) return SUMI_OK;
-        sumi_plan_job_enter(job, SUMI_PHASE_READY);
+        sumi_plan_job_enter(job, SUMI_PHASE_PREPARE_DEVICE);
         return SUMI_OK;
-    case SUMI_PHASE_READY:
+    case SUMI_PHASE_PREPARE_DEVICE:
         result = prepare_device(engine, slot, &is_over, error);
         if (result != SUMI_OK) return sumi_plan_job_tries_again(engine, job, result, error) ? SUMI_OK : result;
         if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_INPUT);
@@ -207,12 +207,12 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
     return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
 }
 
-double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
+double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     switch (slot->u.plan.phase) {
     case SUMI_PHASE_TEXT: return engine->overhead_us[SUMI_OVERHEAD_TEXT];
     case SUMI_PHASE_PLAN: return engine->overhead_us[SUMI_OVERHEAD_PLAN];
-    case SUMI_PHASE_READY: return engine->overhead_us[SUMI_OVERHEAD_READY];
+    case SUMI_PHASE_PREPARE_DEVICE: return engine->overhead_us[SUMI_OVERHEAD_PREPARE_DEVICE];
     case SUMI_PHASE_INPUT: return engine->overhead_us[SUMI_OVERHEAD_INPUT];
     case SUMI_PHASE_OUTPUT: return engine->overhead_us[SUMI_OVERHEAD_OUTPUT];
     default:
@@ -221,12 +221,12 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
     }
 }
 
-void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
+void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && (slot == engine->jobs.running || slot == engine->jobs.draining));
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && (slot == engine->jobs.running || slot == engine->jobs.draining));
     // After a job's end the device must not write to memory of the host program. This blocks until its copies have
     // ended.
-    if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner);
+    if (slot->u.plan.is_publishing) engine->runner->functions->wait_all(engine->runner);
     slot->u.plan.is_publishing = false;
     if (slot == engine->jobs.draining) {
         engine->runs.draining.entry = NULL; // slices still in flight stay in runs.draining until they are reported
@@ -246,7 +246,7 @@ void sumi_plan_job_claim(sumi_plan_job* job, bool is_used)
     }
 }
 
-void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot)
+void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
 {
     sumi_plan_job* job = &slot->u.plan;
     for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {

@@ -19,11 +19,11 @@
 #include "engine/job.h"
 
 // The members of sumi_job_functions (job.h) for prompt, image and encoding jobs.
-double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot);
-sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot);
+sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                sumi_error* error);
-void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot);
-void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot);
+void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot);
+void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot);
 
 // Marks the textures of the job's targets as used by a job, or as not used any more.
 void sumi_plan_job_claim(sumi_plan_job* job, bool is_used);

@@ -26,12 +26,12 @@ static void plain_label(const char* label, char* out, size_t out_bytes)
     out[used] = '\0';
 }
 
-sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step,
+sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* step,
                                        sumi_error* error)
 {
     SUMI_ASSERT(slot->profile_count <= slot->profile_capacity && step->op != NULL);
     char label[sizeof slot->profile->name] = {0};
-    plain_label(sumi_run_step_name(step), label, sizeof label);
+    plain_label(sumi_run_slice_name(step), label, sizeof label);
     const sumi_stage stage = sumi_stage_of_section(step->section);
     sumi_profile_row* row = NULL;
     for (size_t i = 0; row == NULL && i < slot->profile_count; i++) {

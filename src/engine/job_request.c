@@ -12,7 +12,7 @@
 #include <string.h>
 
 // The most token ids that a prompt of the job can have: those of its text and those of the references.
-static int32_t most_ids(const sumi_model* model, const sumi_plan_job* job)
+static int32_t max_ids(const sumi_model* model, const sumi_plan_job* job)
 {
     return model->info.max_prompt_tokens + sumi_references_tokens(&job->references);
 }
@@ -22,14 +22,14 @@ int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* mo
 {
     SUMI_ASSERT(prompt >= 0 && encoder >= 0 && encoder < model->info.text_encoder_count);
     size_t at = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
-    return (int32_t*)workspace->ids.data + at * (size_t)most_ids(model, job);
+    return (int32_t*)workspace->ids.data + at * (size_t)max_ids(model, job);
 }
 
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                    int32_t prompt, sumi_error* error)
 {
     SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
-    const int32_t encoder_count = model->info.text_encoder_count, most = most_ids(model, job);
+    const int32_t encoder_count = model->info.text_encoder_count, most = max_ids(model, job);
     // The size is the same for every prompt of the job, so the block grows at most with the first one and keeps its
     // content.
     uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t);
@@ -45,7 +45,7 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
                                    .out_cut = &cut};
     sumi_result result = SUMI_OK;
     p->cut_tokens = 0;
-    sumi_mutex_lock(&model->engine->text);
+    sumi_mutex_lock(&model->engine->tokenizer_lock);
     for (int32_t e = 0; p->text != NULL && e < encoder_count && result == SUMI_OK; e++) {
         // Only the ids of the first encoder have places for the references.
         result = sumi_network_tokenise_pictures(model->network, e, &text,
@@ -53,7 +53,7 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
                                                 &p->token_count[e], e == 0 ? p->picture_row : rows, error);
         if (cut > p->cut_tokens) p->cut_tokens = cut;
     }
-    sumi_mutex_unlock(&model->engine->text);
+    sumi_mutex_unlock(&model->engine->tokenizer_lock);
     return result;
 }
 
@@ -87,7 +87,7 @@ static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t s
 {
     SUMI_ASSERT(step_count >= 0 && job->prompt_count >= 0 && job->item_count >= 0);
     // the most evaluations
-    const uint64_t most = (uint64_t)sumi_solver_most_rows(job->solver) * (uint64_t)step_count;
+    const uint64_t most = (uint64_t)sumi_solver_max_rows(job->solver) * (uint64_t)step_count;
     out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
     out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
     out->rows = sumi_pack(packer, NULL, most * sizeof *out->rows);
@@ -153,7 +153,7 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
                          (double)job->strength, (int)step_count);
     }
     const int32_t count = sumi_solver_rows(job->solver, tables->sigmas + first, job->run_steps, tables->rows);
-    SUMI_ASSERT(count >= job->run_steps && count <= sumi_solver_most_rows(job->solver) * job->run_steps);
+    SUMI_ASSERT(count >= job->run_steps && count <= sumi_solver_max_rows(job->solver) * job->run_steps);
     bool is_guided = false;
     for (int32_t i = 0; i < count; i++) {
         sumi_solver_row* row = &tables->rows[i];

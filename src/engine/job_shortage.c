@@ -9,15 +9,15 @@
 #include <stdio.h>
 
 // The first eviction removes weights that other plans read only once per job, the second those that their steps read.
-#define MOST_EVICTIONS 2
+#define MAX_EVICTIONS 2
 
 // Evicts weights that the job's plan does not use. False: there are none left, or all evictions were made.
 static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 {
-    if (job->evictions == MOST_EVICTIONS || job->entry == NULL) return false;
+    if (job->evictions == MAX_EVICTIONS || job->entry == NULL) return false;
     sumi_engine_release(engine);
     const bool is_any = engine->runner->functions->evict(engine->runner, &job->entry->plan);
-    job->evictions = is_any ? job->evictions + 1 : MOST_EVICTIONS;
+    job->evictions = is_any ? job->evictions + 1 : MAX_EVICTIONS;
     return is_any;
 }
 
@@ -35,8 +35,8 @@ static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
 }
 
 // A bound that is never reached: more than all tries below together, which are 2 evictions, 6 halvings, 1 raised limit,
-// 1 smallest form, and SUMI_MOST_LOWERED lowered limits.
-#define MOST_TRIES 32
+// 1 smallest form, and SUMI_MAX_LOWERED lowered limits.
+#define MAX_TRIES 32
 
 bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
 {
@@ -44,20 +44,20 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
     const bool is_short = engine->limit.is_short;
     engine->limit.is_short = false;
-    bool goes_on = ++job->tries <= MOST_TRIES;
+    bool goes_on = ++job->attempts <= MAX_TRIES;
     if (goes_on && is_short && job->batch_count > 1) {
         if (!evicts_weights(engine, job)) halve_batch(engine, job);
     } else if (goes_on && is_short) {
         const sumi_plan* plan = job->entry != NULL ? &job->entry->plan : NULL;
         engine->limit.is_short = true;
-        goes_on = job->lowered_limits++ < SUMI_MOST_LOWERED && sumi_limit_lower(engine, plan);
+        goes_on = job->lowered_limits++ < SUMI_MAX_LOWERED && sumi_limit_lower(engine, plan);
     } else if (goes_on && !job->has_raised && job->lowered_limits == 0 && sumi_limit_raise(engine)) {
         job->has_raised = true;
     } else if (goes_on && job->batch_count > 1) {
         halve_batch(engine, job);
     } else if (goes_on) {
-        goes_on = !job->has_tried_least && sumi_limit_try_least(engine);
-        job->has_tried_least = true;
+        goes_on = !job->has_tried_smallest && sumi_limit_try_least(engine);
+        job->has_tried_smallest = true;
     }
     if (!goes_on) {
         engine->limit = (sumi_device_limit){0};

@@ -13,7 +13,7 @@
 
 // Fills in which denoising step a slice belongs to, whether it ends the step, and whether a preview follows. This
 // happens before the slice is submitted: when it ends, the tables in the workspace may be those of the next job.
-static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
+static void note_denoising_step(const sumi_plan_job* job, sumi_run_slice* step)
 {
     step->denoising_step = -1;
     if (step->section != SUMI_SECTION_DENOISE) return;
@@ -25,24 +25,25 @@ static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
     if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return;
     step->ends_step = true;
     // A preview follows if a multiple of preview_every lies among the steps that end here, those left out included.
-    step->shows = job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
+    step->has_preview =
+        job->preview_every > 0 && (of + 1 + step->skip_count) / job->preview_every > of / job->preview_every;
 }
 
-static sumi_run* run_of(sumi_engine* engine, const sumi_slot* slot)
+static sumi_run* run_of(sumi_engine* engine, const sumi_job_slot* slot)
 {
     return slot == engine->jobs.draining ? &engine->runs.draining : &engine->runs.current;
 }
 
 // Updates the job after a slice has ended: profile, step, preview, progress, time left.
-static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run* run, const sumi_run_step* step,
+static sumi_result note_slice(sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run, const sumi_run_slice* step,
                               sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     if (job->profiles && step->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, step, error));
-    if (step->ends_step) slot->live.step = step->denoising_step + 1 + step->skips;
-    if (step->shows) {
+    if (step->ends_step) slot->live.step = step->denoising_step + 1 + step->skip_count;
+    if (step->has_preview) {
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
-        job->preview_is_coming = false;
+        job->preview_is_pending = false;
     }
     // Progress over all batches: `share` is this batch's share of the items, `later` that of the batches after it.
     // Prompt jobs have no items: item_count is 0.
@@ -61,24 +62,24 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
 }
 
 // Collects all slices that have ended. *out_over: the last slice of the run is among them.
-static sumi_result collect_slices(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                                  bool* out_over, sumi_error* error)
+static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                  sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run* run = run_of(engine, slot);
-    sumi_run_step step;
+    sumi_run_slice step;
     while (sumi_run_collect(engine, run, &step)) {
         *out_end = SUMI_STEP_MORE;
         *out_stage = sumi_stage_of_section(step.section);
         slot->device_seconds += step.us * 1e-6;
-        sumi_deadline_note(engine, step.own_us);
-        if (engine->runner->functions->finished != NULL) {
+        sumi_deadline_note(engine, step.unwaited_us);
+        if (engine->runner->functions->collect != NULL) {
             slot->live.device_us += step.us;
             slot->stage_seconds[*out_stage] += step.us * 1e-6;
             sumi_trace_slice(engine, slot, &step);
         } else {
-            slot->live.doing = sumi_run_step_name(&step);
-            slot->live.doing_step = step.denoising_step;
+            slot->live.trace_name = sumi_run_slice_name(&step);
+            slot->live.trace_step = step.denoising_step;
         }
         SUMI_TRY(note_slice(engine, slot, run, &step, error));
         if (step.ends_run) *out_over = true;
@@ -88,13 +89,13 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_slot* slot, sumi_sta
 
 // Submits a slice. If a preview follows, also submits the preview's copy to host memory; after the last slice, the
 // copies of the products.
-static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_step* step, sumi_error* error)
+static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_slice* step, sumi_error* error)
 {
-    SUMI_ASSERT(!job->preview_is_coming || !step->shows);
+    SUMI_ASSERT(!job->preview_is_pending || !step->has_preview);
     SUMI_TRY(sumi_run_submit(engine, step, error));
-    if (step->shows) {
+    if (step->has_preview) {
         SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->entry->pipeline.preview, error));
-        job->preview_is_coming = true;
+        job->preview_is_pending = true;
     }
     if (!step->ends_run) return SUMI_OK;
     if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(sumi_plan_job_publish_pictures(engine, job, error));
@@ -111,28 +112,28 @@ static bool lacks_noise(const sumi_plan_job* job)
 
 // The most pieces of noise that are written while slices are in flight. Writes wait in the runner's ring buffer for
 // inputs until earlier slices have ended; a write that finds the ring buffer full would block.
-#define MOST_BESIDE 16
+#define MAX_BESIDE 16
 
-bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
+bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run* run = &engine->runs.current;
     if (job->phase != SUMI_PHASE_RUN || slot != engine->jobs.running || !lacks_noise(job)) return false;
     const bool is_busy = run->pending_count + engine->runs.draining.pending_count > 0;
-    if (is_busy && job->drawn_beside >= MOST_BESIDE) return false;
+    if (is_busy && job->pieces_in_flight >= MAX_BESIDE) return false;
     return run->section >= run->entry->noise_section || !sumi_run_has_room(engine);
 }
 
 // Draws a piece of noise on this thread, usually while slices are in flight.
-static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+static sumi_result draw_beside(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(lacks_noise(job));
     bool is_over = false;
     const uint64_t begin = sumi_clock_ns();
     const bool is_busy = engine->runs.current.pending_count + engine->runs.draining.pending_count > 0;
-    job->drawn_beside = is_busy ? job->drawn_beside + 1 : 0;
+    job->pieces_in_flight = is_busy ? job->pieces_in_flight + 1 : 0;
     SUMI_TRY(sumi_plan_job_write_noise(engine, job, &is_over, error));
     const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
     engine->overhead_us[SUMI_OVERHEAD_NOISE] = 0.5 * (engine->overhead_us[SUMI_OVERHEAD_NOISE] + us);
@@ -140,21 +141,21 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
     // processor the time of the whole job step is counted (pump.c).
     if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
     else sumi_deadline_note(engine, us);
-    slot->live.doing = "noise";
-    slot->live.doing_step = -1;
+    slot->live.trace_name = "noise";
+    slot->live.trace_step = -1;
     if (!is_over) return SUMI_OK;
-    job->drawn = 0;
+    job->drawn_values = 0;
     job->cursor++;
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool holds, sumi_stage* out_stage,
+sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool holds, sumi_stage* out_stage,
                                   sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_plan_job* job = &slot->u.plan;
     const sumi_runner_functions* runner = engine->runner->functions;
-    const bool is_device = runner->finished != NULL;
+    const bool is_device = runner->collect != NULL;
     const sumi_run* run = run_of(engine, slot);
     *out_end = SUMI_STEP_WAITS;
     if (is_device) {
@@ -177,12 +178,12 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool hol
     } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && !holds
                && sumi_run_has_room(engine)) {
         sumi_deadline_adapt(engine, slot);
-        sumi_run_step next = sumi_run_next(engine);
+        sumi_run_slice next = sumi_run_next(engine);
         note_denoising_step(job, &next);
         // Copies to host memory use the same staging memory as the results of the job that drains, so none may be
         // submitted until that job has ended.
-        const bool may_fetch = engine->jobs.draining == NULL && !job->preview_is_coming;
-        if (may_fetch || (!next.shows && !(next.ends_run && engine->jobs.draining != NULL))) {
+        const bool may_fetch = engine->jobs.draining == NULL && !job->preview_is_pending;
+        if (may_fetch || (!next.has_preview && !(next.ends_run && engine->jobs.draining != NULL))) {
             if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0)
                 *out_stage = sumi_stage_of_section(next.section);
             SUMI_TRY(submit_slice(engine, job, &next, error));
@@ -193,9 +194,9 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool hol
     return collect_slices(engine, slot, out_stage, out_end, out_over, error);
 }
 
-bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_slot* slot)
+bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slot)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run *run = &engine->runs.current, *before = &engine->runs.draining;
     const bool is_last_batch = job->goal != SUMI_GOAL_IMAGES || job->batch_begin + job->batch_count >= job->item_count;

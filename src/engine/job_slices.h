@@ -9,11 +9,11 @@
 // Does one step of phase RUN: collects the slices that have ended, then either draws a piece of noise or submits one
 // slice. `holds`: the job is about to give way to others (pause.h) and submits nothing. *out_over: all slices have
 // ended.
-sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_slot* slot, bool holds, sumi_stage* out_stage,
+sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool holds, sumi_stage* out_stage,
                                   sumi_step_end* out_end, bool* out_over, sumi_error* error);
 // Whether the next step of phase RUN draws a piece of noise. False in all other phases.
-bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot);
+bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot);
 // Whether all slices of the running job are submitted, so that it may drain while the next job begins. False on the
 // processor.
-bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_slot* slot);
+bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slot);
 #endif

@@ -18,7 +18,7 @@ static void load_main(void* context)
 
 sumi_result sumi_kernels_load(sumi_engine* engine, bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     *out_done = engine->runner->functions->load == NULL || engine->kernels.is_done;
     if (*out_done) return SUMI_OK;
     if (!engine->kernels.has_thread) {
@@ -39,7 +39,7 @@ sumi_result sumi_kernels_load(sumi_engine* engine, bool* out_done, sumi_error* e
 
 void sumi_kernels_stop_loading(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     if (!engine->kernels.has_thread) return;
     sumi_thread_join(&engine->kernels.thread);
     engine->kernels.has_thread = false;

@@ -9,14 +9,14 @@
 #include "engine/job.h"
 #include "engine/object_list.h"
 #include "engine/plan_cache.h"
+#include "engine/pump_lock.h"
 #include "engine/run.h"
 #include "engine/submission.h"
-#include "engine/work.h"
 #include <string.h>
 
 void sumi_lora_close(sumi_lora* lora)
 {
-    SUMI_ASSERT(sumi_work_is_held(lora->engine));
+    SUMI_ASSERT(sumi_pump_is_locked(lora->engine));
     const sumi_adapter* adapter = lora->file != NULL ? sumi_adapter_get(lora->file) : NULL;
     for (int32_t i = 0; adapter != NULL && i < adapter->delta_count; i++) {
         const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
@@ -32,30 +32,30 @@ void sumi_lora_free(sumi_lora* lora)
     if (lora == NULL) return;
     sumi_engine* engine = lora->engine;
     sumi_lora_close(lora);
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     SUMI_LIST_REMOVE(lora);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     sumi_free(&engine->heap, lora);
 }
 
-static sumi_result begin_reading(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     SUMI_ASSERT(slot->model != NULL && slot->u.lora.product == NULL);
     sumi_lora* lora = sumi_alloc_zero(&engine->heap, sizeof *lora);
     if (lora == NULL) return sumi_out_of_memory(error, sizeof *lora, "an adapter");
     lora->engine = engine;
     lora->model = slot->model;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     lora->serial = ++engine->next_serial;
     SUMI_LIST_INSERT(engine->loras, lora);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     slot->u.lora.product = lora;
     sumi_file_cache_init(&lora->cache, &engine->heap, &engine->desc.files);
     return SUMI_OK;
 }
 
 // A piece of a file that the host has no map of, or all the rest.
-static sumi_result step_reading(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+static sumi_result step_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                 sumi_error* error)
 {
     *out_stage = SUMI_STAGE_LOAD;
@@ -75,20 +75,20 @@ static sumi_result step_reading(sumi_engine* engine, sumi_slot* slot, sumi_stage
     return SUMI_OK;
 }
 
-static void stop_reading(sumi_engine* engine, sumi_slot* slot)
+static void stop_reading(sumi_engine* engine, sumi_job_slot* slot)
 {
     (void)engine;
     (void)slot;
 }
 
-static void drop_lora(sumi_engine* engine, sumi_slot* slot)
+static void drop_lora(sumi_engine* engine, sumi_job_slot* slot)
 {
     (void)engine;
     sumi_lora_free(slot->u.lora.product);
     slot->u.lora.product = NULL;
 }
 
-static void* take_lora(sumi_slot* slot)
+static void* take_lora(sumi_job_slot* slot)
 {
     sumi_lora* lora = slot->u.lora.product;
     slot->u.lora.product = NULL;
@@ -98,7 +98,7 @@ static void* take_lora(sumi_slot* slot)
 static const sumi_job_functions s_functions = {
     "an adapter job", sumi_job_predict_load, step_reading, stop_reading, drop_lora, take_lora};
 
-static sumi_result copy_lora_desc(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
+static sumi_result copy_lora_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     const sumi_lora_desc* desc = source;
     const size_t bytes = strlen(desc->path) + 1;
@@ -145,11 +145,11 @@ void sumi_lora_release(sumi_lora* lora)
 {
     if (lora == NULL || sumi_call_begin(lora->engine, "sumi_lora_release") != SUMI_OK) return;
     sumi_engine* engine = lora->engine;
-    sumi_work_lock(engine);
+    sumi_pump_lock(engine);
     sumi_jobs_cancel(engine, NULL, lora, NULL);
     sumi_run_wait_for_all(engine);
     sumi_plan_cache_drop(engine, NULL, lora);
     sumi_lora_free(lora);
-    sumi_work_unlock(engine);
+    sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

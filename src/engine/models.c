@@ -13,9 +13,9 @@
 #include "engine/object_list.h"
 #include "engine/plan_cache.h"
 #include "engine/plan_key.h"
+#include "engine/pump_lock.h"
 #include "engine/run.h"
 #include "engine/submission.h"
-#include "engine/work.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -30,24 +30,24 @@ void sumi_model_free(sumi_model* model)
     }
     atomic_fetch_sub(&engine->memory.weight_bytes, model->info.weight_bytes);
     sumi_network_close(model->network);
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     SUMI_LIST_REMOVE(model);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     sumi_free(&engine->heap, model);
 }
 
 static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_error* error)
 {
-    SUMI_ASSERT(job->product == NULL && job->warm == NULL);
+    SUMI_ASSERT(job->product == NULL && job->upload_plan == NULL);
     sumi_model* model = sumi_alloc_zero(&engine->heap, sizeof *model);
     if (model == NULL) return sumi_out_of_memory(error, sizeof *model, "a model");
     model->engine = engine;
     model->weights = job->weights;
     model->text_weights = job->text_weights;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     model->serial = ++engine->next_serial;
     SUMI_LIST_INSERT(engine->models, model);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     job->product = model;
     job->begin_ns = sumi_clock_ns();
     return sumi_network_open_begin(&engine->heap, &engine->desc.files, &job->desc, error, &model->network);
@@ -56,11 +56,11 @@ static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_
 static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model)
 {
     const sumi_network_info* info = &model->info;
-    sumi_device_facts facts = {.bytes = 0};
+    sumi_device_facts facts = {.device_bytes = 0};
     if (model->weights != SUMI_WEIGHTS_AUTO) return;
     engine->runner->functions->facts(engine->runner, &facts);
     // A quarter is for everything else: activations, the decoder, the host's own pictures.
-    const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.bytes / 4 * 3;
+    const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.device_bytes / 4 * 3;
     if (as_bf16 <= room) {
         model->weights = SUMI_WEIGHTS_BF16;
         return;
@@ -70,7 +70,8 @@ static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model
     model->weights = is_quantised ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_INT8;
     char text[256];
     snprintf(text, sizeof text, "weights: in bfloat16 the transformer takes %.1f GB of this GPU's %.1f; they stay %s",
-             (double)as_bf16 * 1e-9, (double)facts.bytes * 1e-9, is_quantised ? "as their file has them" : "in int8");
+             (double)as_bf16 * 1e-9, (double)facts.device_bytes * 1e-9,
+             is_quantised ? "as their file has them" : "in int8");
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
 }
 
@@ -116,16 +117,16 @@ static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_
 
 static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
-    if (job->warm == NULL) return;
-    sumi_plan_entry_free(engine, job->warm);
-    sumi_free(&engine->heap, job->warm);
-    job->warm = NULL;
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    if (job->upload_plan == NULL) return;
+    sumi_plan_entry_free(engine, job->upload_plan);
+    sumi_free(&engine->heap, job->upload_plan);
+    job->upload_plan = NULL;
 }
 
 // Kernels and weights onto a device, a piece at a time, so that the first picture need not wait for them. When the
 // memory budget has no room for all weights, jobs bring what they need.
-static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end* out_end, sumi_error* error)
+static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     SUMI_ASSERT(job->is_open);
@@ -137,24 +138,24 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
         *out_end = SUMI_STEP_WAITS;
         return SUMI_OK;
     }
-    if (job->warm == NULL) {
+    if (job->upload_plan == NULL) {
         if (!job->has_reviewed) sumi_limit_review(engine);
         job->has_reviewed = true;
-        sumi_error no_room = {SUMI_OK, {0}};
-        sumi_result result = write_warm_plan(engine, job->product, &job->warm, &no_room);
+        sumi_error capacity_error = {SUMI_OK, {0}};
+        sumi_result result = write_warm_plan(engine, job->product, &job->upload_plan, &capacity_error);
         if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_STEP_DONE;
-        else if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
+        else if (result != SUMI_OK) return sumi_fail(error, result, "%s", capacity_error.text);
         return SUMI_OK;
     }
     const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
-    sumi_error no_room = {SUMI_OK, {0}};
+    sumi_error capacity_error = {SUMI_OK, {0}};
     const sumi_result result =
-        runner->prepare(engine->runner, &job->warm->plan, budget_us, &is_done, &progress, &no_room);
+        runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);
     sumi_limit_note(engine, result);
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) { // with less, streaming; when that is not enough either, jobs will say so
-        const bool may_lower = ++job->lowered_limits <= SUMI_MOST_LOWERED;
-        if (!may_lower || !sumi_limit_lower(engine, &job->warm->plan)) *out_end = SUMI_STEP_DONE;
+        const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
+        if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_STEP_DONE;
         drop_warm_plan(engine, job);
         return SUMI_OK;
     }
@@ -162,13 +163,13 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
         *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
     }
-    if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
+    if (result != SUMI_OK) return sumi_fail(error, result, "%s", capacity_error.text);
     slot->live.progress = 0.1f + 0.9f * progress;
     if (is_done) *out_end = SUMI_STEP_DONE;
     return SUMI_OK;
 }
 
-static sumi_result step_opening(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+static sumi_result step_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                 sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
@@ -202,19 +203,19 @@ static sumi_result step_opening(sumi_engine* engine, sumi_slot* slot, sumi_stage
     return SUMI_OK;
 }
 
-static void stop_opening(sumi_engine* engine, sumi_slot* slot)
+static void stop_opening(sumi_engine* engine, sumi_job_slot* slot)
 {
     drop_warm_plan(engine, &slot->u.model); // a half-open network goes with the product
 }
 
-static void drop_model(sumi_engine* engine, sumi_slot* slot)
+static void drop_model(sumi_engine* engine, sumi_job_slot* slot)
 {
     (void)engine;
     sumi_model_free(slot->u.model.product);
     slot->u.model.product = NULL;
 }
 
-static void* take_model(sumi_slot* slot)
+static void* take_model(sumi_job_slot* slot)
 {
     sumi_model* model = slot->u.model.product;
     slot->u.model.product = NULL;
@@ -292,7 +293,7 @@ static void pack_paths(sumi_packer* packer, const sumi_model_desc* desc, sumi_ne
     out->without_vae_encoder = desc->without_vae_encoder;
 }
 
-static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
+static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     const sumi_model_desc* desc = source;
     sumi_packer packer = {NULL, 0};
@@ -376,7 +377,7 @@ void sumi_model_close(sumi_model* model)
 {
     if (model == NULL || sumi_call_begin(model->engine, "sumi_model_close") != SUMI_OK) return;
     sumi_engine* engine = model->engine;
-    sumi_work_lock(engine);
+    sumi_pump_lock(engine);
     sumi_jobs_cancel(engine, model, NULL, NULL);
     sumi_run_wait_for_all(engine);
     sumi_plan_cache_drop(engine, model, NULL);
@@ -387,6 +388,6 @@ void sumi_model_close(sumi_model* model)
         lora->model = NULL;
     }
     sumi_model_free(model);
-    sumi_work_unlock(engine);
+    sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

@@ -29,20 +29,20 @@ static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
 
 void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job)
 {
-    sumi_free(&engine->heap, job->kept);
-    job->kept = NULL;
-    job->kept_at = 0;
-    job->kept_is_coming = false;
-    job->restored = 0;
+    sumi_free(&engine->heap, job->saved_state);
+    job->saved_state = NULL;
+    job->saved_evaluation = 0;
+    job->save_is_pending = false;
+    job->restored_values = 0;
 }
 
 static void go_back(sumi_plan_job* job)
 {
     job->phase = SUMI_PHASE_TEXT; // other jobs' tokens will be in the workspace
-    job->cursor = job->row = job->mask_rows = job->drawn_beside = 0;
-    job->drawn = job->moved = job->restored = 0;
+    job->cursor = job->row = job->mask_rows = job->pieces_in_flight = 0;
+    job->drawn_values = job->moved_values = job->restored_values = 0;
     job->resize = (sumi_resize){0};
-    job->preview_is_coming = false;
+    job->preview_is_pending = false;
 }
 
 static bool is_before_denoising(const sumi_run* run)
@@ -64,33 +64,33 @@ static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     const int32_t count = states_of(job, states);
     const size_t values = values_of(job);
     *out_done = true;
-    if (!job->kept_is_coming) {
+    if (!job->save_is_pending) {
         sumi_plan_job_forget_kept(engine, job);
-        job->kept = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->kept);
-        if (job->kept == NULL) {
+        job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
+        if (job->saved_state == NULL) {
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
                            "there is no memory to keep what a paused job has done: it will begin anew");
             return SUMI_OK;
         }
-        for (int32_t i = 0; i < count && runner->fetch != NULL; i++) {
-            SUMI_TRY(runner->fetch(engine->runner, &job->entry->plan, states[i], error));
-            job->kept_is_coming = true;
+        for (int32_t i = 0; i < count && runner->start_read != NULL; i++) {
+            SUMI_TRY(runner->start_read(engine->runner, &job->entry->plan, states[i], error));
+            job->save_is_pending = true;
         }
-        *out_done = !job->kept_is_coming;
-        if (job->kept_is_coming) return SUMI_OK;
+        *out_done = !job->save_is_pending;
+        if (job->save_is_pending) return SUMI_OK;
     }
     for (int32_t i = 0; i < count; i++)
-        runner->read(engine->runner, &job->entry->plan, states[i], 0, job->kept + (size_t)i * values,
-                     values * sizeof *job->kept);
-    job->kept_is_coming = false;
-    job->kept_at = counter;
-    job->kept_adaption = job->adaption;
+        runner->read(engine->runner, &job->entry->plan, states[i], 0, job->saved_state + (size_t)i * values,
+                     values * sizeof *job->saved_state);
+    job->save_is_pending = false;
+    job->saved_evaluation = counter;
+    job->saved_adaption = job->adaption;
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
-sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_slot* slot, sumi_yield* out, sumi_error* error)
+sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && slot == engine->jobs.running);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     sumi_plan_job* job = &slot->u.plan;
     const sumi_run* run = &engine->runs.current;
     *out = SUMI_YIELD_NOT_NOW;
@@ -100,7 +100,7 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_slot* slot, sumi_yield
     if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
         // In the middle of an evaluation, or where the deadline has just decided on the next one: at the next beginning.
         if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->adaption.next > counter) return SUMI_OK;
-        if (counter > 0 && (run->pending_count > 0 || job->preview_is_coming)) {
+        if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
             *out = SUMI_YIELD_HOLDS_BACK;
             return SUMI_OK;
         }
@@ -114,20 +114,22 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_slot* slot, sumi_yield
 bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job)
 {
     int32_t counter, left;
-    return job->kept_at > 0 && sumi_run_begins_evaluation(engine, &counter, &left) && counter == 0;
+    return job->saved_evaluation > 0 && sumi_run_begins_evaluation(engine, &counter, &left) && counter == 0;
 }
 
 void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->runs.current.pending_count == 0);
     sumi_value states[3];
-    const size_t values = values_of(job), all = (size_t)states_of(job, states) * values, at = job->restored % values;
+    const size_t values = values_of(job), all = (size_t)states_of(job, states) * values,
+                 at = job->restored_values % values;
     const size_t part = values - at < RESTORED_VALUES ? values - at : RESTORED_VALUES;
-    engine->runner->functions->write(engine->runner, &job->entry->plan, states[job->restored / values],
-                                     at * sizeof *job->kept, job->kept + job->restored, part * sizeof *job->kept);
-    job->restored += part;
-    if (job->restored < all) return;
-    sumi_run_jump(engine, job->kept_at);
-    job->adaption = job->kept_adaption;
+    engine->runner->functions->write(engine->runner, &job->entry->plan, states[job->restored_values / values],
+                                     at * sizeof *job->saved_state, job->saved_state + job->restored_values,
+                                     part * sizeof *job->saved_state);
+    job->restored_values += part;
+    if (job->restored_values < all) return;
+    sumi_run_jump(engine, job->saved_evaluation);
+    job->adaption = job->saved_adaption;
     sumi_plan_job_forget_kept(engine, job);
 }

@@ -8,7 +8,7 @@
 // A job that was asked to give way: whether it goes on as before, submits nothing more for now, or has gone
 // back to its first phase.
 typedef enum sumi_yield { SUMI_YIELD_NOT_NOW, SUMI_YIELD_HOLDS_BACK, SUMI_YIELDED } sumi_yield;
-sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_slot* slot, sumi_yield* out, sumi_error* error);
+sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error);
 // Before the first evaluation of a job that kept its states: a piece of writing them back, and with the last one the run
 // goes on where it was. False: there is nothing to restore, or not yet.
 bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job);

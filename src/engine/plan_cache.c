@@ -17,7 +17,7 @@
 
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_plan_inputs inputs = {.budget = sumi_engine_budget(engine),
                                .host_budget = engine->memory.budget_bytes,
                                .slice_us = engine->frame.slice_us};
@@ -33,12 +33,12 @@ static sumi_plan_request complete(const sumi_plan_inputs* inputs, const sumi_pla
     sumi_plan_request request = *asked;
     request.budget = inputs->budget;
     request.slice_us = asked->whole_ops ? 0 : inputs->slice_us;
-    request.wishes.weights = asked->model->weights;
-    request.wishes.text_weights = asked->model->text_weights;
+    request.weight_options.weights = asked->model->weights;
+    request.weight_options.text_weights = asked->model->text_weights;
     // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
     // transformer would have to leave and come back for.
-    request.wishes.spares_memory = request.budget != 0 && asked->pipeline.goal != SUMI_GOAL_IMAGES
-                                && asked->model->info.weight_bytes > request.budget / 8 * 7;
+    request.weight_options.streams_weights = request.budget != 0 && asked->pipeline.goal != SUMI_GOAL_IMAGES
+                                          && asked->model->info.weight_bytes > request.budget / 8 * 7;
     return request;
 }
 
@@ -52,11 +52,11 @@ sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_
 
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(engine->runs.current.entry != entry); // its slices would go with it
     SUMI_ASSERT(engine->runs.draining.entry != entry);
-    if (engine->runner->functions->forget_plan != NULL)
-        engine->runner->functions->forget_plan(engine->runner, &entry->plan);
+    if (engine->runner->functions->release_plan != NULL)
+        engine->runner->functions->release_plan(engine->runner, &entry->plan);
     sumi_plan_entry_close(&engine->heap, entry);
 }
 
@@ -90,7 +90,7 @@ static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* e
     pipeline.adapters = entry->adapters;
     pipeline.adapter_count = entry->lora_count;
     sumi_runner_begin_plan(w->runner, &entry->plan, w->heap);
-    entry->plan.wishes = w->request.wishes;
+    entry->plan.weight_options = w->request.weight_options;
     memset(&entry->pipeline, 0, sizeof entry->pipeline);
     SUMI_TRY(sumi_pipeline_write(w->request.model->network, &pipeline, &entry->plan, &entry->pipeline, error));
     entry->scratch_bytes = runner->scratch_bytes(w->runner, &entry->plan);
@@ -104,7 +104,7 @@ static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_e
 {
     const uint64_t budget = w->request.budget;
     const uint64_t own = entry->plan.arena_bytes + entry->scratch_bytes;
-    entry->need = (sumi_device_need){.device = own, .fits = budget == 0 || own <= budget};
+    entry->need = (sumi_device_need){.device_bytes = own, .fits = budget == 0 || own <= budget};
     if (w->runner->functions->need == NULL) return SUMI_OK;
     return w->runner->functions->need(w->runner, &entry->plan, budget, &entry->need, error);
 }
@@ -114,12 +114,12 @@ static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, s
     SUMI_ASSERT(!entry->need.fits);
     const char* smaller =
         w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller picture or batch";
-    const unsigned long long needed = entry->need.device, budget = w->request.budget;
-    const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0
-                                                   ? " even with its weights streamed and the VAE in small tiles"
-                                                   : " even with its weights streamed"
-                    : entry->tile_latent > 0   ? " even with the VAE in small tiles"
-                                               : "";
+    const unsigned long long needed = entry->need.device_bytes, budget = w->request.budget;
+    const char* how = entry->need.streamed_bytes > 0 ? entry->tile_latent > 0
+                                                         ? " even with its weights streamed and the VAE in small tiles"
+                                                         : " even with its weights streamed"
+                    : entry->tile_latent > 0         ? " even with the VAE in small tiles"
+                                                     : "";
     if (budget != w->inputs.host_budget) {
         return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY,
                          "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device "
@@ -166,12 +166,12 @@ static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_
 {
     const int32_t count = a->op_end - a->op_begin;
     if (a->predicted_us != b->predicted_us || count != b->op_end - b->op_begin
-        || (count == 1 && a->part_end - a->part_begin != b->part_end - b->part_begin)
-        || (a->part_begin == 0) != (b->part_begin == 0)) // the first parts of an op make what the others find ready
+        || (count == 1 && a->range_end - a->range_begin != b->range_end - b->range_begin)
+        || (a->range_begin == 0) != (b->range_begin == 0)) // the first parts of an op make what the others find ready
         return false;
     for (int32_t i = 0; i < count; i++) {
         const sumi_op *x = &plan->ops[a->op_begin + i], *y = &plan->ops[b->op_begin + i];
-        if (x->kind != y->kind || x->rows != y->rows || x->part_count != y->part_count || x->flops != y->flops
+        if (x->kind != y->kind || x->rows != y->rows || x->range_count != y->range_count || x->flops != y->flops
             || x->bytes != y->bytes)
             return false;
     }
@@ -229,7 +229,7 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
     const uint32_t max_us = request->slice_us;
-    const bool gathers = max_us == 0 && !request->whole_ops && w->runner->functions->finished != NULL;
+    const bool gathers = max_us == 0 && !request->whole_ops && w->runner->functions->collect != NULL;
     SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
     entry->slice_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->slice_us);
     entry->kind_first = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_first);
@@ -252,14 +252,15 @@ static sumi_result write_here(sumi_engine* engine, const sumi_plan_request* aske
     writing w = {.runner = engine->runner, .heap = &engine->heap, .inputs = sumi_plan_inputs_now(engine)};
     w.request = complete(&w.inputs, asked);
     const sumi_result result = write_entry(&w, entry, error);
-    if (result != SUMI_OK && entry->need.device > 0 && !entry->need.fits) engine->limit.refused = entry->need.device;
+    if (result != SUMI_OK && entry->need.device_bytes > 0 && !entry->need.fits)
+        engine->limit.refused = entry->need.device_bytes;
     return result;
 }
 
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
                                   sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     return write_here(engine, asked, entry, error);
 }
 
@@ -267,9 +268,9 @@ sumi_result sumi_plan_entry_try(sumi_engine* engine, sumi_heap* heap, const sumi
                                 sumi_plan_entry* entry, sumi_error* error)
 {
     writing w = {.runner = engine->runner, .heap = heap};
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     w.inputs = engine->plan_inputs;
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     w.request = complete(&w.inputs, asked);
     return write_entry(&w, entry, error);
 }
@@ -301,7 +302,7 @@ static sumi_plan_entry* find_plan(sumi_plan_cache* cache, const sumi_packer* key
 
 const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* asked)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_packer key;
     sumi_error none = {SUMI_OK, {0}};
     const sumi_plan_request request = sumi_plan_complete(engine, asked);
@@ -311,7 +312,7 @@ const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_reque
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
                           sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_plan_request request = sumi_plan_complete(engine, asked);
     sumi_plan_cache* cache = &engine->cache;
     *out_entry = NULL;
@@ -347,7 +348,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, s
 
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
         sumi_plan_entry* entry = &engine->cache.entries[i];
         bool uses_lora = false;

@@ -49,7 +49,7 @@ typedef struct sumi_adaption {
 typedef enum sumi_phase {
     SUMI_PHASE_TEXT,
     SUMI_PHASE_PLAN,
-    SUMI_PHASE_READY,
+    SUMI_PHASE_PREPARE_DEVICE,
     SUMI_PHASE_INPUT,
     SUMI_PHASE_RUN,
     SUMI_PHASE_OUTPUT
@@ -91,9 +91,9 @@ typedef struct sumi_plan_job {
     int32_t mask_rows;  // whose distances are known: downward, then upward; the mask itself is written when above 0
     // prompt or item of the phase, piece of INPUT, in RUN item of the noise; row of the picture in OUTPUT
     int32_t cursor, row;
-    size_t drawn;         // values of the item's noise, the posterior's counted in
-    size_t moved;         // values of prompts' features that went in or came out in this phase
-    int32_t drawn_beside; // pieces of it that lie behind slices
+    size_t drawn_values;      // values of the item's noise, the posterior's counted in
+    size_t moved_values;      // values of prompts' features that went in or came out in this phase
+    int32_t pieces_in_flight; // pieces of it that lie behind slices
     union {
         sumi_torch_cpu_generator cpu;
         sumi_torch_cuda_generator cuda;
@@ -101,29 +101,29 @@ typedef struct sumi_plan_job {
     sumi_plan_entry* entry;
     int32_t batch_begin, batch_count; // the items that are run together: all of them, if the device has the memory
     int32_t evictions;                // how often weights went that other jobs would need again
-    int32_t tries, lowered_limits;    // it began again for want of device memory; of them, with less of it
+    int32_t attempts, lowered_limits; // it began again for want of device memory; of them, with less of it
     bool has_reviewed, has_raised;    // asked whether there is memory again: as it began; as its plan did not fit
-    bool has_tried_least;             // its smallest form
+    bool has_tried_smallest;          // its smallest form
     const sumi_solver_row* rows;
     const float* times;
     int32_t evaluation_count; // in the workspace
     const int32_t* plan_prompts;
     int32_t plan_prompt_count; // in the workspace: those of `prompts` that the plan's are
-    int32_t settled_steps;     // what step_count became by the deadline, for all batches
+    int32_t decided_steps;     // what step_count became by the deadline, for all batches
     // steps that are run: fewer than step_count when a start image is noised only in part
     int32_t run_steps;
     sumi_adaption adaption; // to a deadline
     sumi_forecast forecast;
-    bool preview_is_coming; // fetched, not yet published
-    bool is_publishing;     // the device may be writing to the host's device memory
+    bool preview_is_pending; // fetched, not yet published
+    bool is_publishing;      // the device may be writing to the host's device memory
 
     // What denoising had come to when the job gave way: the solver's states before evaluation kept_at, of this batch's
     // items. kept_at 0: nothing; then it begins anew.
-    float* kept;
-    int32_t kept_at;
-    bool kept_is_coming; // fetched from a device, not read yet
-    size_t restored;     // values that were written back
-    sumi_adaption kept_adaption;
+    float* saved_state;
+    int32_t saved_evaluation;
+    bool save_is_pending;   // fetched from a device, not read yet
+    size_t restored_values; // values that were written back
+    sumi_adaption saved_adaption;
 
     // Products.
     int32_t latent_channels, latent_height, latent_width;
@@ -159,8 +159,8 @@ static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
     SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->phase + 1);
     job->phase = phase;
     job->cursor = job->mask_rows = 0;
-    job->drawn = job->moved = 0;
-    job->drawn_beside = 0;
+    job->drawn_values = job->moved_values = 0;
+    job->pieces_in_flight = 0;
 }
 
 // Features of a prompt are up to some dozen megabytes, which one call could not move within a frame's budget: a piece is

@@ -92,10 +92,10 @@ TABLE(static, reference, REFERENCE);
 TABLE(static, pipeline, PIPELINE);
 #undef T
 
-#define T sumi_plan_wishes
-#define WISHES(ONE, PART, LIST)                                                                                        \
-    ONE(NUMBER, weights) ONE(NUMBER, text_weights) ONE(NUMBER, spares_memory) ONE(UNUSED, unused)
-TABLE(static, wishes, WISHES);
+#define T sumi_weight_options
+#define WEIGHT_OPTIONS(ONE, PART, LIST)                                                                                \
+    ONE(NUMBER, weights) ONE(NUMBER, text_weights) ONE(NUMBER, streams_weights) ONE(UNUSED, unused)
+TABLE(static, weight_options, WEIGHT_OPTIONS);
 #undef T
 
 #define T sumi_plan_request
@@ -108,7 +108,7 @@ TABLE(static, wishes, WISHES);
     ONE(NUMBER, budget)                                                                                                \
     ONE(NUMBER, slice_us)                                                                                              \
     ONE(NUMBER, whole_ops)                                                                                             \
-    PART(wishes, &wishes_table)                                                                                        \
+    PART(weight_options, &weight_options_table)                                                                        \
     ONE(UNUSED, unused)
 TABLE(, sumi_plan_request, REQUEST);
 #undef T

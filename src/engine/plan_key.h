@@ -23,9 +23,9 @@ typedef struct sumi_plan_request {
     const sumi_lora* const* loras;
     const float* lora_scales;
     // The engine's part, as it is now: sumi_plan_complete fills it in.
-    uint64_t budget;         // sumi_engine_budget
-    sumi_plan_wishes wishes; // to the backend
-    uint32_t slice_us;       // the most that a slice may take; 0: no limit
+    uint64_t budget;                    // sumi_engine_budget
+    sumi_weight_options weight_options; // to the backend
+    uint32_t slice_us;                  // the most that a slice may take; 0: no limit
     int32_t lora_count;
     bool whole_ops; // slices are whole ops, for profiles
     bool unused[3];

@@ -14,7 +14,7 @@ static void free_picture(sumi_engine* engine, sumi_picture* picture)
 // The smallest free one that is large enough; out of the list. NULL: none.
 static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));
     sumi_picture* best = NULL;
     for (sumi_picture* picture = engine->pictures; picture != NULL; picture = picture->next) {
         if (picture->handle == 0 && picture->bytes >= bytes && (best == NULL || picture->bytes < best->bytes))
@@ -26,7 +26,7 @@ static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
 // Free pictures that are too small: sizes have changed, and keeping both would hold memory that nobody asks for.
 static sumi_picture* take_out_small(sumi_engine* engine, size_t bytes)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));
     for (sumi_picture** link = &engine->pictures; *link != NULL; link = &(*link)->next) {
         sumi_picture* picture = *link;
         if (picture->handle == 0 && picture->bytes < bytes) {
@@ -41,16 +41,16 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
 {
     SUMI_ASSERT(bytes > 0);
     *out_picture = NULL;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     sumi_picture* picture = find_free(engine, bytes);
     if (picture != NULL) picture->handle = ++engine->next_serial;
     sumi_picture* small = picture == NULL ? take_out_small(engine, bytes) : NULL;
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     while (small != NULL) {
         free_picture(engine, small);
-        sumi_mutex_lock(&engine->table);
+        sumi_mutex_lock(&engine->state_lock);
         small = take_out_small(engine, bytes);
-        sumi_mutex_unlock(&engine->table);
+        sumi_mutex_unlock(&engine->state_lock);
     }
     if (picture == NULL) {
         picture = sumi_alloc_zero(&engine->heap, sizeof *picture);
@@ -61,11 +61,11 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
         }
         picture->bytes = bytes;
         atomic_fetch_add(&engine->memory.image_bytes, bytes);
-        sumi_mutex_lock(&engine->table);
+        sumi_mutex_lock(&engine->state_lock);
         picture->handle = ++engine->next_serial;
         picture->next = engine->pictures;
         engine->pictures = picture;
-        sumi_mutex_unlock(&engine->table);
+        sumi_mutex_unlock(&engine->state_lock);
     }
     SUMI_ASSERT(picture->handle != 0 && picture->bytes >= bytes);
     *out_picture = picture;
@@ -75,19 +75,19 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
 void sumi_picture_release(sumi_engine* engine, uint64_t handle)
 {
     if (handle == 0) return;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     for (sumi_picture* picture = engine->pictures; picture != NULL; picture = picture->next) {
         if (picture->handle == handle) {
             picture->handle = 0;
             break;
         }
     }
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
 void sumi_pictures_close(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     while (engine->pictures != NULL) {
         sumi_picture* picture = engine->pictures;
         engine->pictures = picture->next;

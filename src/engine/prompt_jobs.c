@@ -12,7 +12,7 @@
 #include "engine/submission.h"
 #include <string.h>
 
-static void* take_prompt(sumi_slot* slot)
+static void* take_prompt(sumi_job_slot* slot)
 {
     sumi_prompt* prompt = slot->u.plan.prompt;
     slot->u.plan.prompt = NULL;
@@ -53,7 +53,7 @@ static void pack_prompt_job(sumi_packer* packer, const prompt_source* source, su
     job->references = sumi_references_copy(packer, &source->references);
 }
 
-static sumi_result copy_prompt(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error)
+static sumi_result copy_prompt(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     sumi_packer packer = {NULL, 0};

@@ -17,15 +17,15 @@
 #include <string.h>
 
 #define FORMAT_VERSION "1"
-#define MOST_TOKENS 65536
+#define MAX_TOKENS 65536
 
 void sumi_prompt_free(sumi_prompt* prompt)
 {
     if (prompt == NULL) return;
     sumi_engine* engine = prompt->engine;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     SUMI_LIST_REMOVE(prompt);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     sumi_free(&engine->heap, prompt);
 }
 
@@ -68,9 +68,9 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* sha
     prompt->encoder_count = shape->encoder_count;
     prompt->reference_count = shape->reference_count;
     snprintf(prompt->family, sizeof prompt->family, "%s", shape->family);
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     SUMI_LIST_INSERT(engine->prompts, prompt);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     *out_prompt = prompt;
     return SUMI_OK;
 }
@@ -170,10 +170,10 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
         if (tensor == NULL)
             return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt has no tensor \"%s\"", s_tensor_names[e]);
         if (tensor->dtype != SUMI_DTYPE_F32 || tensor->rank != 2 || tensor->shape[0] < 1
-            || tensor->shape[0] > (info->is_pooled[e] ? 1 : MOST_TOKENS)) {
+            || tensor->shape[0] > (info->is_pooled[e] ? 1 : MAX_TOKENS)) {
             return sumi_fail(error, SUMI_FILE_MALFORMED,
                              "the saved prompt's tensor \"%s\" is not a float32 matrix of 1 to %d rows",
-                             s_tensor_names[e], info->is_pooled[e] ? 1 : MOST_TOKENS);
+                             s_tensor_names[e], info->is_pooled[e] ? 1 : MAX_TOKENS);
         }
         if (tensor->shape[1] != info->feature_width[e]) {
             return sumi_fail(

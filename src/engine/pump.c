@@ -9,18 +9,18 @@
 #include "engine/job.h"
 #include "engine/job_slices.h"
 #include "engine/plan_job.h"
+#include "engine/pump_lock.h"
 #include "engine/run.h"
 #include "engine/trace.h"
-#include "engine/work.h"
 #include <math.h>
 
 // Hold `table`.
-static sumi_slot* next_queued(const sumi_engine* engine)
+static sumi_job_slot* next_queued(const sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->jobs.queued_count >= 0);
-    sumi_slot* best = NULL;
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && engine->jobs.queued_count >= 0);
+    sumi_job_slot* best = NULL;
     for (int32_t i = 0; i < engine->jobs.slot_count && engine->jobs.queued_count > 0; i++) {
-        sumi_slot* slot = &engine->jobs.slots[i];
+        sumi_job_slot* slot = &engine->jobs.slots[i];
         if (slot->id == 0 || slot->status.state != SUMI_JOB_QUEUED || slot->status.paused) continue;
         if (best == NULL || sumi_job_is_before(slot, best)) best = slot;
     }
@@ -29,9 +29,9 @@ static sumi_slot* next_queued(const sumi_engine* engine)
 
 static void begin_next(sumi_engine* engine)
 {
-    SUMI_ASSERT(engine->jobs.running == NULL && sumi_work_is_held(engine));
-    sumi_mutex_lock(&engine->table);
-    sumi_slot* slot = next_queued(engine);
+    SUMI_ASSERT(engine->jobs.running == NULL && sumi_pump_is_locked(engine));
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_job_slot* slot = next_queued(engine);
     if (slot != NULL && engine->jobs.draining != NULL && sumi_job_is_load(slot)) slot = NULL; // it moves memory about
     if (slot != NULL) {
         slot->status.state = SUMI_JOB_RUNNING;
@@ -40,7 +40,7 @@ static void begin_next(sumi_engine* engine)
         SUMI_ASSERT(engine->jobs.queued_count >= 0);
         engine->jobs.has_running = true;
     }
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     engine->jobs.running = slot;
 }
 
@@ -49,7 +49,7 @@ static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phas
     SUMI_ASSERT(us >= 0.0);
     static const sumi_overhead of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_OVERHEAD_TEXT,
                                              [SUMI_PHASE_PLAN] = SUMI_OVERHEAD_PLAN,
-                                             [SUMI_PHASE_READY] = SUMI_OVERHEAD_READY,
+                                             [SUMI_PHASE_PREPARE_DEVICE] = SUMI_OVERHEAD_PREPARE_DEVICE,
                                              [SUMI_PHASE_INPUT] = SUMI_OVERHEAD_INPUT,
                                              [SUMI_PHASE_OUTPUT] = SUMI_OVERHEAD_OUTPUT};
     sumi_overhead overhead = SUMI_OVERHEAD_LOAD;
@@ -58,27 +58,27 @@ static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phas
         overhead = of_phase[phase_before];
     }
     engine->overhead_us[overhead] = 0.5 * (engine->overhead_us[overhead] + us);
-    if (overhead == SUMI_OVERHEAD_INPUT && engine->runner->functions->finished == NULL) sumi_deadline_note(engine, us);
+    if (overhead == SUMI_OVERHEAD_INPUT && engine->runner->functions->collect == NULL) sumi_deadline_note(engine, us);
 }
 
 // Of a step that is no slice of the processor's, for traces.
 static const char* step_name(sumi_stage stage, sumi_phase phase_before)
 {
     static const char* const of_phase[] = {
-        [SUMI_PHASE_TEXT] = "tokens",  [SUMI_PHASE_PLAN] = "plan",  [SUMI_PHASE_READY] = "weights and graphs",
+        [SUMI_PHASE_TEXT] = "tokens",  [SUMI_PHASE_PLAN] = "plan",  [SUMI_PHASE_PREPARE_DEVICE] = "weights and graphs",
         [SUMI_PHASE_INPUT] = "inputs", [SUMI_PHASE_RUN] = "submit", [SUMI_PHASE_OUTPUT] = "picture"};
     return stage == SUMI_STAGE_LOAD ? "load" : of_phase[phase_before];
 }
 
 // What poll shows until the next slice is over. Progress never falls, whatever the predictions do, and 1 is left to the
 // end.
-static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
+static void publish(sumi_engine* engine, sumi_job_slot* slot, sumi_stage stage)
 {
     SUMI_ASSERT(stage >= SUMI_STAGE_WAIT && (size_t)stage < sizeof slot->stage_seconds / sizeof *slot->stage_seconds);
     const sumi_job_live* live = &slot->live;
     SUMI_ASSERT(live->progress >= 0.0f);
     float progress = live->progress < 0.999f ? live->progress : 0.999f;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     sumi_job_status* status = &slot->status;
     status->stage = stage;
     status->step = live->step;
@@ -90,26 +90,26 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
     status->device_seconds = slot->device_seconds;
     status->pending_us =
         (float)(slot == engine->jobs.draining ? engine->runs.draining : engine->runs.current).pending_us;
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
 }
 
 typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS /* for the device */, PUMP_HAS_NOTHING } pump_state;
 
-static bool end_if_cancelled(sumi_engine* engine, sumi_slot* slot)
+static bool end_if_cancelled(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     const bool cancels = slot->cancel_asked;
-    slot->yields = slot->pause_asked;
+    slot->must_yield = slot->pause_asked;
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     if (!cancels) return false;
     sumi_error cancelled = {SUMI_CANCELLED, "cancelled while it ran"};
     sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
     return true;
 }
 
-static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
+static pump_state step_job(sumi_engine* engine, sumi_job_slot* slot)
 {
     if (end_if_cancelled(engine, slot)) return PUMP_HAS_MORE;
 
@@ -117,7 +117,7 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
     sumi_stage stage = SUMI_STAGE_WAIT;
     sumi_step_end end = SUMI_STEP_MORE;
     slot->live.device_us = -1.0;
-    slot->live.doing = NULL;
+    slot->live.trace_name = NULL;
     sumi_error error = {SUMI_OK, {0}};
     const uint64_t begin_ns = sumi_clock_ns();
     sumi_result result = slot->functions->step(engine, slot, &stage, &end, &error);
@@ -148,14 +148,14 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
 // Whether the next job may begin beside the last slices of the running one.
 static void drain_running(sumi_engine* engine)
 {
-    sumi_slot* slot = engine->jobs.running;
+    sumi_job_slot* slot = engine->jobs.running;
     if (slot == NULL || engine->jobs.draining != NULL || sumi_job_is_load(slot)
         || !sumi_plan_job_can_drain(engine, slot))
         return;
-    sumi_mutex_lock(&engine->table);
-    const sumi_slot* next = next_queued(engine);
+    sumi_mutex_lock(&engine->state_lock);
+    const sumi_job_slot* next = next_queued(engine);
     const bool is_wanted = next != NULL && !sumi_job_is_load(next);
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     if (!is_wanted) return;
     SUMI_ASSERT(engine->runs.draining.pending_count == 0);
     sumi_run_begin_draining(engine);
@@ -166,7 +166,7 @@ static void drain_running(sumi_engine* engine)
 // One step of the job at hand, or of the next one. Holds the work.
 static pump_state advance_one(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
     SUMI_ASSERT(engine->jobs.running == NULL || engine->jobs.running != engine->jobs.draining);
     drain_running(engine);
     // The job that drains has been waited for longest, and the next one's first fetch waits for its end.
@@ -182,87 +182,87 @@ static pump_state advance_one(sumi_engine* engine)
 // wrong.
 static void wait_for_device(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
     const sumi_runner_functions* runner = engine->runner->functions;
     const int32_t pending = runner->pending != NULL ? runner->pending(engine->runner) : 0;
     SUMI_ASSERT(pending >= 0 && pending <= SUMI_RUNNER_DEPTH);
     const double us = pending > 0 ? sumi_run_sleep_us(engine) : 0.0;
-    if (us >= SUMI_SLEEP_SLACK_US && us <= SUMI_MOST_PENDING_US) sumi_sleep_us((uint32_t)us);
+    if (us >= SUMI_SLEEP_SLACK_US && us <= SUMI_MAX_PENDING_US) sumi_sleep_us((uint32_t)us);
     // the other half keeps the device busy meanwhile
     else if (pending > 0) runner->wait(engine->runner, (pending + 1) / 2);
     else sumi_sleep_us(50);
 }
 
-static bool is_ending(const sumi_slot* draining)
+static bool is_ending(const sumi_job_slot* draining)
 {
     return draining != NULL && draining->u.plan.phase == SUMI_PHASE_OUTPUT;
 }
 
 static double predict(const sumi_engine* engine)
 {
-    const sumi_slot* slot = is_ending(engine->jobs.draining) ? engine->jobs.draining : engine->jobs.running;
+    const sumi_job_slot* slot = is_ending(engine->jobs.draining) ? engine->jobs.draining : engine->jobs.running;
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->overhead_us[SUMI_OVERHEAD_TEXT];
 }
 
 // Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work.
 // Weights and graphs of a new plan are made in larger portions: hundreds of pieces of a fifth of a millisecond would
 // take as many frames. A model that is loaded takes what the host gives.
-#define MOST_OWN_US 200.0
+#define MAX_OWN_US 200.0
 // of slices, each of which takes two dozen; of a large budget up to a twelfth, which streamed weights take
-#define MOST_SUBMITTING_US 240.0
-#define MOST_READY_US 1900.0
+#define MAX_SUBMITTING_US 240.0
+#define MAX_READY_US 1900.0
 
 static bool submits_next(const sumi_engine* engine)
 {
-    const sumi_slot* slot = engine->jobs.running;
+    const sumi_job_slot* slot = engine->jobs.running;
     if (slot == NULL || sumi_job_is_load(slot) || is_ending(engine->jobs.draining)) return false;
     return slot->u.plan.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
 }
 
-static double most_submitting_us(const sumi_engine* engine)
+static double max_submitting_us(const sumi_engine* engine)
 {
-    const double share = engine->frame.most_pending_us / 12.0;
-    return share > MOST_SUBMITTING_US ? share : MOST_SUBMITTING_US;
+    const double share = engine->frame.max_pending_us / 12.0;
+    return share > MAX_SUBMITTING_US ? share : MAX_SUBMITTING_US;
 }
 
-static double most_own_us(const sumi_engine* engine)
+static double max_own_us(const sumi_engine* engine)
 {
-    const sumi_slot* slot = engine->jobs.running;
-    if (is_ending(engine->jobs.draining)) return MOST_OWN_US;
+    const sumi_job_slot* slot = engine->jobs.running;
+    if (is_ending(engine->jobs.draining)) return MAX_OWN_US;
     if (slot == NULL || sumi_job_is_load(slot)) return INFINITY;
-    return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US
-         : submits_next(engine)                   ? most_submitting_us(engine)
-                                                  : MOST_OWN_US;
+    return slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE ? MAX_READY_US
+         : submits_next(engine)                            ? max_submitting_us(engine)
+                                                           : MAX_OWN_US;
 }
 
 // Whether what comes next fits into a call's budget. On a device that bounds what is in flight there, from this call
 // or an earlier one; this thread's own time counts for itself.
 static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && elapsed >= 0.0);
-    const double next = predict(engine), most_own = most_own_us(engine);
-    if (engine->runner->functions->finished == NULL) return elapsed + next <= budget_us;
-    if (!submits_next(engine)) return elapsed + next <= (most_own < budget_us ? most_own : budget_us);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed >= 0.0);
+    const double next = predict(engine), max_own = max_own_us(engine);
+    if (engine->runner->functions->collect == NULL) return elapsed + next <= budget_us;
+    if (!submits_next(engine)) return elapsed + next <= (max_own < budget_us ? max_own : budget_us);
     const double on_its_way = sumi_run_pending_us(engine);
     // submitting a slice takes no time worth a prediction
-    return elapsed <= most_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us;
+    return elapsed <= max_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us;
 }
 
 // A pause: nothing is worked on, but who was cancelled goes.
 static void rest(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     if (engine->jobs.draining != NULL) (void)end_if_cancelled(engine, engine->jobs.draining);
     if (engine->jobs.running != NULL) (void)end_if_cancelled(engine, engine->jobs.running);
 }
 
 static void advance(sumi_engine* engine, uint32_t budget_us)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
     uint64_t begin = sumi_clock_ns();
-    engine->frame.most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
-    engine->frame.most_own_us =
-        budget_us == SUMI_FOREVER || engine->runner->functions->finished == NULL ? 0.0 : MOST_OWN_US;
+    engine->frame.max_pending_us = budget_us == SUMI_FOREVER ? SUMI_MAX_PENDING_US : budget_us;
+    engine->frame.max_thread_us =
+        budget_us == SUMI_FOREVER || engine->runner->functions->collect == NULL ? 0.0 : MAX_OWN_US;
     sumi_frame_budget_follow(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin);
     pump_state state = advance_one(engine); // always one: a budget below the smallest slice must not stop everything
@@ -281,11 +281,11 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
 {
     if (engine == NULL || engine->desc.pump == SUMI_PUMP_THREAD) return;
     if (sumi_call_begin(engine, "sumi_engine_update") != SUMI_OK) return;
-    sumi_work_lock(engine);
+    sumi_pump_lock(engine);
     if (budget_us == 0) rest(engine);
     else advance(engine, budget_us);
     sumi_jobs_tell(engine);
-    sumi_work_unlock(engine);
+    sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
 
@@ -297,15 +297,15 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     const uint64_t begin = sumi_clock_ns(), timeout_ns = (uint64_t)timeout_ms * 1000000u;
     sumi_result result = SUMI_OK;
     if (!has_thread) {
-        sumi_work_lock(engine);
-        engine->frame.most_pending_us = SUMI_MOST_PENDING_US;
-        engine->frame.most_own_us = 0.0;
+        sumi_pump_lock(engine);
+        engine->frame.max_pending_us = SUMI_MAX_PENDING_US;
+        engine->frame.max_thread_us = 0.0;
         sumi_frame_budget_follow(engine, SUMI_FOREVER);
         sumi_deadline_follow(engine, SUMI_FOREVER, 0);
     }
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     for (;;) {
-        const sumi_slot* slot = sumi_job_find(engine, job);
+        const sumi_job_slot* slot = sumi_job_find(engine, job);
         if (slot == NULL || sumi_job_is_final(slot)) {
             result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_OK;
             break;
@@ -316,22 +316,24 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
             break;
         }
         if (has_thread) {
-            if (timeout_ms == SUMI_FOREVER) sumi_condition_wait(&engine->changed, &engine->table);
-            else (void)sumi_condition_wait_us(&engine->changed, &engine->table, (timeout_ns - elapsed) / 1000 + 1);
+            if (timeout_ms == SUMI_FOREVER) sumi_condition_wait(&engine->state_changed, &engine->state_lock);
+            else
+                (void)sumi_condition_wait_us(&engine->state_changed, &engine->state_lock,
+                                             (timeout_ns - elapsed) / 1000 + 1);
             continue;
         }
-        sumi_mutex_unlock(&engine->table);
+        sumi_mutex_unlock(&engine->state_lock);
         const pump_state state = advance_one(engine);
         if (state == PUMP_WAITS) wait_for_device(engine);
-        sumi_mutex_lock(&engine->table);
+        sumi_mutex_lock(&engine->state_lock);
         // The job is paused, and only another thread can resume it: looked after now and then, for this one has the work.
         if (state == PUMP_HAS_NOTHING && engine->jobs.queued_count == 0)
-            (void)sumi_condition_wait_us(&engine->changed, &engine->table, 1000);
+            (void)sumi_condition_wait_us(&engine->state_changed, &engine->state_lock, 1000);
     }
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     if (!has_thread) {
         sumi_jobs_tell(engine);
-        sumi_work_unlock(engine);
+        sumi_pump_unlock(engine);
     }
     return sumi_call_end(engine, result, NULL);
 }
@@ -342,23 +344,23 @@ static void pump_main(void* context)
 {
     sumi_engine* engine = context;
     atomic_store(&engine->callers.pump, sumi_this_thread());
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     for (;;) {
-        while (
-            !engine->pump.is_closing
-            && (engine->work.is_taken || engine->work.waiters > 0
-                || (engine->jobs.queued_count == 0 && !engine->jobs.has_running && engine->jobs.untold_count == 0))) {
-            sumi_condition_wait(&engine->changed, &engine->table);
+        while (!engine->pump.is_closing
+               && (engine->pump_lock.is_locked || engine->pump_lock.waiters > 0
+                   || (engine->jobs.queued_count == 0 && !engine->jobs.has_running
+                       && engine->jobs.pending_completion_count == 0))) {
+            sumi_condition_wait(&engine->state_changed, &engine->state_lock);
         }
         if (engine->pump.is_closing) break;
         sumi_work_take(engine);
-        sumi_mutex_unlock(&engine->table);
+        sumi_mutex_unlock(&engine->state_lock);
         sumi_jobs_tell(engine);
         if (advance_one(engine) == PUMP_WAITS) wait_for_device(engine);
-        sumi_mutex_lock(&engine->table);
+        sumi_mutex_lock(&engine->state_lock);
         sumi_work_give(engine);
     }
-    sumi_mutex_unlock(&engine->table);
+    sumi_mutex_unlock(&engine->state_lock);
     atomic_store(&engine->callers.pump, 0);
 }
 
@@ -373,10 +375,10 @@ bool sumi_pump_start_thread(sumi_engine* engine)
 void sumi_pump_stop_thread(sumi_engine* engine)
 {
     if (!engine->pump.has_thread) return;
-    sumi_mutex_lock(&engine->table);
+    sumi_mutex_lock(&engine->state_lock);
     engine->pump.is_closing = true;
-    sumi_condition_broadcast(&engine->changed);
-    sumi_mutex_unlock(&engine->table);
+    sumi_condition_broadcast(&engine->state_changed);
+    sumi_mutex_unlock(&engine->state_lock);
     sumi_thread_join(&engine->pump.thread);
     engine->pump.has_thread = false;
 }

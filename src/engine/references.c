@@ -62,7 +62,7 @@ sumi_result sumi_references_check_vision(const sumi_model* model, const sumi_ref
 
 void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_references)
 {
-    *out_references = (sumi_references){.count = prompt->reference_count, .are_kept = true};
+    *out_references = (sumi_references){.count = prompt->reference_count, .are_of_prompt = true};
     for (int32_t i = 0; i < prompt->reference_count; i++) {
         const sumi_picture_size size = prompt->reference_sizes[i];
         out_references->list[i] =

@@ -19,7 +19,7 @@ typedef struct sumi_reference {
 typedef struct sumi_references {
     sumi_reference list[SUMI_MAX_REFERENCES];
     int32_t count;
-    bool are_kept; // by a prompt: the sources are of the autoencoder's sizes
+    bool are_of_prompt; // by a prompt: the sources are of the autoencoder's sizes
 } sumi_references;
 
 // Checks the members `references` and `reference_count` of a desc, and finds the pictures' sizes. Whether there are

@@ -55,7 +55,7 @@ static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* worksp
         drop_alpha(source, resize->row, count, workspace->values.data);
         from = workspace->values.data;
     }
-    uint8_t* to = (uint8_t*)workspace->between.data + (size_t)resize->row * (size_t)width * (size_t)channels;
+    uint8_t* to = (uint8_t*)workspace->intermediate.data + (size_t)resize->row * (size_t)width * (size_t)channels;
     SUMI_TRY(sumi_pixels_resize(&temporary->heap, from, source->width, count, row_bytes, channels, to, width, count,
                                 args->filter, error));
     resize->row += count;
@@ -75,7 +75,7 @@ static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* wor
     SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height,
                                 "a picture's columns", error));
     uint8_t* block = workspace->values.data;
-    const uint8_t* between = workspace->between.data;
+    const uint8_t* between = workspace->intermediate.data;
     SUMI_TRY(sumi_pixels_resize(&temporary->heap, between + at, count, from_height, (int32_t)row, channels, block,
                                 count, height, args->filter, error));
     for (int32_t y = 0; y < height; y++)
@@ -91,12 +91,12 @@ sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const s
     const int32_t width = args->width, height = args->height, channels = channels_of(args);
     SUMI_ASSERT(width > 0 && height > 0 && resize->row >= 0 && resize->column >= 0);
     SUMI_ASSERT(source->data != NULL && source->data != workspace->picture.data
-                && source->data != workspace->between.data && source->data != workspace->values.data);
+                && source->data != workspace->intermediate.data && source->data != workspace->values.data);
     *out_done = source->width == width && source->height == height;
     *out_picture = *source;
     if (*out_done) return SUMI_OK;
     const uint64_t row = (uint64_t)width * (uint64_t)channels;
-    SUMI_TRY(sumi_block_reserve(heap, &workspace->between, row * (uint64_t)source->height,
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->intermediate, row * (uint64_t)source->height,
                                 "a picture between two passes of its resize", error));
     SUMI_TRY(sumi_block_reserve(heap, &workspace->picture, row * (uint64_t)height, "a resized picture", error));
     sumi_temporary temporary;

@@ -24,7 +24,7 @@ sumi_stage sumi_stage_of_section(sumi_section_kind kind)
     }
 }
 
-const char* sumi_run_step_name(const sumi_run_step* step)
+const char* sumi_run_slice_name(const sumi_run_slice* step)
 {
     if (step->op == NULL) return "slice";
     return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
@@ -51,7 +51,7 @@ static void enter_section(sumi_run* run, size_t section)
 
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(entry->model != NULL && entry->slice_us != NULL);
     SUMI_ASSERT(engine->runs.current.entry == NULL && engine->runs.current.pending_count == 0);
     engine->runs.current = (sumi_run){.entry = entry};
@@ -118,7 +118,7 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
-static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
+static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
 {
     SUMI_ASSERT(step->slice >= 0 && step->section_index == run->done_section);
     sumi_plan_entry* entry = run->entry;
@@ -144,13 +144,13 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
         section->measured_us += alike * ((double)learnt - (double)*measured);
         *measured = learnt;
     }
-    step->own_us = (double)*measured;
-    learn_ratios(engine, entry, slice, step->own_us);
+    step->unwaited_us = (double)*measured;
+    learn_ratios(engine, entry, slice, step->unwaited_us);
     run->iteration_us += *measured;
-    run->done_us += step->own_us;
+    run->done_us += step->unwaited_us;
     if (!step->ends_iteration) return;
     run->iteration_us = 0.0;
-    run->done_iteration += 1 + step->skips;
+    run->done_iteration += 1 + step->skip_count;
     SUMI_ASSERT(run->done_iteration <= entry->plan.sections[step->section_index].repeat);
     if (run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
     run->done_iteration = 0;
@@ -161,7 +161,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
 
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_run* run = &engine->runs.current;
     if (run->entry == NULL || run->is_submitted) return false;
     const sumi_section* section = &run->entry->plan.sections[run->section];
@@ -172,7 +172,7 @@ bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter,
 
 void sumi_run_jump(sumi_engine* engine, int32_t counter)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL
                 && engine->runs.current.pending_count == 0);
     sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
@@ -190,7 +190,7 @@ void sumi_run_skip(sumi_engine* engine, int32_t count)
     SUMI_ASSERT(count >= 0 && engine->runs.current.entry != NULL && !engine->runs.current.is_submitted);
     SUMI_ASSERT(engine->runs.current.iteration + count
                 < engine->runs.current.entry->plan.sections[engine->runs.current.section].repeat);
-    engine->runs.current.skips = count;
+    engine->runs.current.skip_count = count;
 }
 
 // Of an op or a part of one, by what its kind took lately. A kind that was never measured goes like those that were.
@@ -202,7 +202,7 @@ static double guess_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
 
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && section < entry->plan.section_count);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && section < entry->plan.section_count);
     const sumi_plan* plan = &entry->plan;
     const sumi_section_time* time = &entry->sections[section];
     sumi_work_us work = {.known = time->measured_us};
@@ -256,7 +256,7 @@ static double end_fill(const sumi_engine* engine)
 {
     const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
-    filling steps = {.budget_us = engine->pace.budget_us}, end = steps;
+    filling steps = {.budget_us = engine->deadline.budget_us}, end = steps;
     if (steps.budget_us <= 0.0) return 1.0;
     do {
         fill_frames(engine, run->entry, run->section, &steps);
@@ -301,7 +301,7 @@ bool sumi_run_has_room(const sumi_engine* engine)
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (engine->runs.current.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
     if (count == 0) return true; // a limit below the smallest slice must not stop everything
-    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->frame.most_pending_us;
+    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->frame.max_pending_us;
 }
 
 double sumi_run_pending_us(const sumi_engine* engine)
@@ -309,36 +309,36 @@ double sumi_run_pending_us(const sumi_engine* engine)
     return engine->runs.current.pending_us + engine->runs.draining.pending_us;
 }
 
-sumi_run_step sumi_run_next(const sumi_engine* engine)
+sumi_run_slice sumi_run_next(const sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL);
     const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     // a plan of constants only
-    if (run->is_submitted) return (sumi_run_step){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true};
+    if (run->is_submitted) return (sumi_run_slice){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true};
     const sumi_section* section = &plan->sections[run->section];
-    sumi_run_step step = {.section = section->kind,
-                          .counter = section->first_counter + run->iteration,
-                          .slice = run->slice,
-                          .section_index = run->section,
-                          .op = &plan->ops[plan->slices[run->slice].op_begin],
-                          .predicted_us = (float)sumi_run_predict_us(engine)};
+    sumi_run_slice step = {.section = section->kind,
+                           .counter = section->first_counter + run->iteration,
+                           .slice = run->slice,
+                           .section_index = run->section,
+                           .op = &plan->ops[plan->slices[run->slice].op_begin],
+                           .predicted_us = (float)sumi_run_predict_us(engine)};
     step.ends_iteration = run->slice + 1 >= section->slice_end;
-    step.skips = step.ends_iteration ? run->skips : 0;
-    step.ends_run = step.ends_iteration && run->iteration + 1 + run->skips >= section->repeat
+    step.skip_count = step.ends_iteration ? run->skip_count : 0;
+    step.ends_run = step.ends_iteration && run->iteration + 1 + run->skip_count >= section->repeat
                  && next_section(plan, run->section + 1) >= plan->section_count;
     return step;
 }
 
-sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error)
+sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL);
     SUMI_ASSERT(engine->runs.current.pending_count + engine->runs.draining.pending_count < SUMI_RUNNER_DEPTH);
     SUMI_ASSERT(next->slice < 0
                 || (next->slice == engine->runs.current.slice && next->section_index == engine->runs.current.section));
     sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
-    sumi_run_step* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
+    sumi_run_slice* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
     *step = *next;
     if (step->slice >= 0) {
         uint64_t begin = sumi_clock_ns();
@@ -355,17 +355,17 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi
     engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
-    } else if (run->iteration + 1 + run->skips < plan->sections[run->section].repeat) {
-        run->iteration += 1 + run->skips;
+    } else if (run->iteration + 1 + run->skip_count < plan->sections[run->section].repeat) {
+        run->iteration += 1 + run->skip_count;
         run->slice = plan->sections[run->section].slice_begin;
     } else {
         enter_section(run, run->section + 1);
     }
-    if (step->ends_iteration) run->skips = 0;
+    if (step->ends_iteration) run->skip_count = 0;
     return SUMI_OK;
 }
 
-static void take_oldest(sumi_run* run, sumi_run_step* out_step)
+static void take_oldest(sumi_run* run, sumi_run_slice* out_step)
 {
     SUMI_ASSERT(run->pending_count > 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
     SUMI_ASSERT(run->pending_begin >= 0 && run->pending_begin < SUMI_RUNNER_DEPTH);
@@ -379,10 +379,10 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 {
     SUMI_ASSERT(run->pending_count > 0);
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_run_step* oldest = &run->pending[run->pending_begin];
+    sumi_run_slice* oldest = &run->pending[run->pending_begin];
     sumi_slice_time time;
-    if (oldest->slice < 0 || oldest->is_over || runner->finished == NULL) return true;
-    if (!runner->finished(engine->runner, &time)) return false;
+    if (oldest->slice < 0 || oldest->is_over || runner->collect == NULL) return true;
+    if (!runner->collect(engine->runner, &time)) return false;
     oldest->us = time.us;
     oldest->has_waits = time.has_waits;
     return true;
@@ -392,7 +392,7 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 static bool forget_older(sumi_engine* engine)
 {
     sumi_run* run = &engine->runs.draining;
-    sumi_run_step step;
+    sumi_run_slice step;
     if (run->entry != NULL) return run->pending_count == 0;
     // the device is lost
     if (engine->runner->functions->pending != NULL && engine->runner->functions->pending(engine->runner) == 0)
@@ -401,9 +401,9 @@ static bool forget_older(sumi_engine* engine)
     return run->pending_count == 0;
 }
 
-bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step)
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && (run == &engine->runs.current || run == &engine->runs.draining));
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && (run == &engine->runs.current || run == &engine->runs.draining));
     if (run->pending_count == 0 || (run == &engine->runs.current && !forget_older(engine))
         || !is_oldest_over(engine, run))
         return false;
@@ -416,7 +416,7 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_ste
 
 double sumi_run_sleep_us(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (count == 0) return 0.0;
     // not half: of two alike, the first would end just then
@@ -425,17 +425,17 @@ double sumi_run_sleep_us(sumi_engine* engine)
     // The gaps between slices are in no prediction, and add up. But the oldest slice has not ended, so that there is at
     // least what is behind it. Once: if it has not ended then, the predictions are wrong.
     const sumi_run* run = engine->runs.draining.pending_count > 0 ? &engine->runs.draining : &engine->runs.current;
-    const sumi_run_step* oldest = &run->pending[run->pending_begin];
+    const sumi_run_slice* oldest = &run->pending[run->pending_begin];
     const double sure = 0.5 * (pending - (double)oldest->predicted_us);
-    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->runs.outslept_ns)
+    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->runs.late_slice_ns)
         return predicted;
-    engine->runs.outslept_ns = oldest->submitted_ns;
+    engine->runs.late_slice_ns = oldest->submitted_ns;
     return sure;
 }
 
 void sumi_run_begin_draining(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine) && engine->runs.current.entry != NULL && engine->runs.current.is_submitted);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL && engine->runs.current.is_submitted);
     SUMI_ASSERT(engine->runs.draining.entry == NULL && engine->runs.draining.pending_count == 0);
     engine->runs.draining = engine->runs.current;
     engine->runs.current = (sumi_run){.entry = NULL};
@@ -446,7 +446,7 @@ static int32_t count_unreported(const sumi_run* run)
     SUMI_ASSERT(run->pending_count >= 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
     int32_t count = 0;
     for (int32_t i = 0; i < run->pending_count; i++) {
-        const sumi_run_step* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        const sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
         count += step->slice >= 0 && !step->is_over;
     }
     return count;
@@ -460,10 +460,10 @@ bool sumi_run_is_alone(const sumi_engine* engine)
 // ---- Waiting for all of them ----------------------------------------------------------------------------------------
 
 // The oldest of the run's slices that has not been reported; NULL: none.
-static sumi_run_step* find_unreported(sumi_run* run)
+static sumi_run_slice* find_unreported(sumi_run* run)
 {
     for (int32_t i = 0; i < run->pending_count; i++) {
-        sumi_run_step* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
         if (step->slice >= 0 && !step->is_over) return step;
     }
     return NULL;
@@ -472,18 +472,18 @@ static sumi_run_step* find_unreported(sumi_run* run)
 void sumi_run_wait_for_all(sumi_engine* engine)
 {
     if (engine->runner == NULL) return;
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_slice_time time;
-    if (runner->finished == NULL) return;
+    if (runner->collect == NULL) return;
     // What drains is older than what runs; what neither knows is left of a job that was cancelled, and the newest:
     // nothing begins before it is over.
     while (runner->pending(engine->runner) > 0) {
-        if (!runner->finished(engine->runner, &time)) {
+        if (!runner->collect(engine->runner, &time)) {
             runner->wait(engine->runner, 1);
-            if (!runner->finished(engine->runner, &time)) break; // the device is lost: nothing will finish
+            if (!runner->collect(engine->runner, &time)) break; // the device is lost: nothing will finish
         }
-        sumi_run_step* step = find_unreported(&engine->runs.draining);
+        sumi_run_slice* step = find_unreported(&engine->runs.draining);
         if (step == NULL) step = find_unreported(&engine->runs.current);
         if (step == NULL) continue;
         step->us = time.us;
@@ -494,11 +494,11 @@ void sumi_run_wait_for_all(sumi_engine* engine)
 
 bool sumi_run_is_idle(sumi_engine* engine)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_slice_time time;
-    if (runner->finished == NULL) return true;
+    if (runner->collect == NULL) return true;
     if (!forget_older(engine)) return false;
-    while (engine->runs.current.entry == NULL && runner->finished(engine->runner, &time)) continue;
+    while (engine->runs.current.entry == NULL && runner->collect(engine->runner, &time)) continue;
     return runner->pending(engine->runner) == 0;
 }

@@ -9,30 +9,30 @@
 #include "engine/plan_cache.h"
 #include "plan/runner.h"
 
-typedef struct sumi_run_step {
+typedef struct sumi_run_slice {
     sumi_section_kind section; // of the slice that ran
     int32_t counter, slice;
     size_t section_index;
     bool ends_iteration, ends_run;
-    int32_t skips;          // of a slice that ends an iteration: how many iterations are left out behind it
-    const sumi_op* op;      // the first op of the slice
-    float predicted_us;     // when it was submitted
-    int32_t denoising_step; // -1: outside of the loop
-    bool ends_step, shows;  // the denoising step ends with it; a preview follows it
-    double us;              // from its begin to its end
-    bool has_waits;         // for streamed weights: its own work took less
-    double own_us;          // of that its own work, as far as it is known: what predictions are made of
+    int32_t skip_count;          // of a slice that ends an iteration: how many iterations are left out behind it
+    const sumi_op* op;           // the first op of the slice
+    float predicted_us;          // when it was submitted
+    int32_t denoising_step;      // -1: outside of the loop
+    bool ends_step, has_preview; // the denoising step ends with it; a preview follows it
+    double us;                   // from its begin to its end
+    bool has_waits;              // for streamed weights: its own work took less
+    double unwaited_us;          // of that its own work, as far as it is known: what predictions are made of
     uint64_t submitted_ns;
     bool is_over; // reported by the runner while something else was waited for, not collected yet
-} sumi_run_step;
+} sumi_run_slice;
 
 typedef struct sumi_run {
-    sumi_plan_entry* entry;                   // NULL: nothing runs
-    size_t section;                           // what is submitted next
-    int32_t iteration, slice;                 // slice: index in the plan's list
-    int32_t skips;                            // iterations to leave out behind this one; see sumi_run_skip
-    bool is_submitted;                        // all of it
-    sumi_run_step pending[SUMI_RUNNER_DEPTH]; // a ring
+    sumi_plan_entry* entry;                    // NULL: nothing runs
+    size_t section;                            // what is submitted next
+    int32_t iteration, slice;                  // slice: index in the plan's list
+    int32_t skip_count;                        // iterations to leave out behind this one; see sumi_run_skip
+    bool is_submitted;                         // all of it
+    sumi_run_slice pending[SUMI_RUNNER_DEPTH]; // a ring
     int32_t pending_begin, pending_count;
     double pending_us; // predicted, of the pending ones
     double done_us;    // own work that was done since the run began
@@ -49,7 +49,7 @@ typedef struct sumi_runs {
     sumi_run draining;
     uint64_t device_ends_ns; // when all that is in flight will have ended, by predictions
     // When the most recent slice was submitted that had not ended after its predicted time (ns, steady clock).
-    uint64_t outslept_ns;
+    uint64_t late_slice_ns;
 } sumi_runs;
 
 // also tells the runner; bound inputs are written next
@@ -60,10 +60,10 @@ double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that
 // until about half of the slices in flight have ended, by predictions. The oldest has not; not positive: it should
 // have
 double sumi_run_sleep_us(sumi_engine* engine);
-// another slice may be submitted: engine->frame.most_pending_us
+// another slice may be submitted: engine->frame.max_pending_us
 bool sumi_run_has_room(const sumi_engine* engine);
 // The slice to submit next; denoising_step, ends_step and shows are the caller's to fill in.
-sumi_run_step sumi_run_next(const sumi_engine* engine);
+sumi_run_slice sumi_run_next(const sumi_engine* engine);
 // Whether the next slice begins an iteration of the loop, and of which evaluation.
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
 // Goes on with this evaluation instead of the first one, which begins. Nothing is in flight.
@@ -88,16 +88,16 @@ typedef struct sumi_work_left {
     double end_fill;
 } sumi_work_left;
 sumi_work_left sumi_run_left_from_here(const sumi_engine* engine);
-sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error);
+sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error);
 // the run's oldest, if it has ended and nothing older is in flight; its times are noted
-bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step);
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);
 // All of the run is submitted: it becomes the one that drains, and another one may begin before its last slices have
 // ended. There is no other one that drains.
 void sumi_run_begin_draining(sumi_engine* engine);
 // Whether nothing is in flight but slices of the run that drains.
 bool sumi_run_is_alone(const sumi_engine* engine);
 // of its first op: the label, or what kind it is; for profiles and traces
-const char* sumi_run_step_name(const sumi_run_step* step);
+const char* sumi_run_slice_name(const sumi_run_slice* step);
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 
 // Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job

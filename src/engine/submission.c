@@ -8,7 +8,7 @@ sumi_result sumi_job_submit(sumi_engine* engine, const sumi_submission* submissi
                             sumi_error* error)
 {
     SUMI_ASSERT(submission->copy != NULL && submission->source != NULL);
-    sumi_slot* slot;
+    sumi_job_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, submission->kind, submission->functions, &slot, error));
     const sumi_result result = submission->copy(engine, submission->source, slot, error);
     if (result != SUMI_OK) {
@@ -40,7 +40,7 @@ void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job
     *out_result = engine != NULL ? sumi_call_begin(engine, function) : SUMI_INVALID_ARGUMENT;
     if (*out_result != SUMI_OK) return NULL;
     sumi_error error = {SUMI_OK, {0}};
-    sumi_slot* slot = NULL;
+    sumi_job_slot* slot = NULL;
     void* object = NULL;
     sumi_result result;
     if (!has_place) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: %s is NULL", function, member);

@@ -9,7 +9,7 @@ typedef struct sumi_submission {
     const sumi_job_functions* functions;
     sumi_model* model; // NULL: the job opens one
     // Copies what the job needs of `source` into its slot.
-    sumi_result (*copy)(sumi_engine* engine, const void* source, sumi_slot* slot, sumi_error* error);
+    sumi_result (*copy)(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error);
     const void* source;
     int32_t priority;
     void* user_data;

@@ -6,9 +6,9 @@
 // the low end: all but a sixteenth are above. The lowest may be a freak; but where a host computes in the same context,
 // no more than an eighth was seen to be undisturbed
 #define LOW 16
-#define MOST_APART 1.15f // of the middle to the low end on a device that nobody else computes on
+#define MAX_APART 1.15f // of the middle to the low end on a device that nobody else computes on
 // per measurement: a step of a large model has dozens of each kind of slice, and the slowness follows sooner
-#define MOST_RISE 1.01
+#define MAX_RISE 1.01
 
 static void look(sumi_tempo* tempo)
 {
@@ -23,7 +23,7 @@ static void look(sumi_tempo* tempo)
     const float low = sorted[count / LOW], middle = sorted[count / 2],
                 known = tempo->slowness > 1.0f ? tempo->slowness : 1.0f;
     SUMI_ASSERT(low <= middle);
-    tempo->is_shared = middle > MOST_APART * low;
+    tempo->is_shared = middle > MAX_APART * low;
     // what others take away is never negative
     tempo->slowness = tempo->is_shared && low > known ? known : low > 1.0f ? low : 1.0f;
 }
@@ -42,7 +42,7 @@ double sumi_tempo_learn(const sumi_tempo* tempo, double known_us, double measure
 {
     SUMI_ASSERT(known_us > 0.0 && measured_us > 0.0);
     if (measured_us < known_us) return 0.25 * known_us + 0.75 * measured_us;
-    const double most = tempo->is_shared ? known_us : known_us * MOST_RISE;
+    const double most = tempo->is_shared ? known_us : known_us * MAX_RISE;
     return measured_us < most ? measured_us : most;
 }
 

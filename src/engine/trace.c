@@ -4,17 +4,17 @@
 #include "engine/job.h"
 #include "engine/run.h"
 
-void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage,
+void sumi_trace_step(const sumi_engine* engine, const sumi_job_slot* slot, const char* name, sumi_stage stage,
                      uint64_t begin_ns, uint64_t end_ns)
 {
     SUMI_ASSERT(begin_ns <= end_ns);
     const sumi_tracer* tracer = &engine->desc.tracer;
     if (tracer->span == NULL) return;
-    const bool is_slice = slot->live.doing != NULL;
-    const sumi_trace_span span = {.name = is_slice ? slot->live.doing : name,
+    const bool is_slice = slot->live.trace_name != NULL;
+    const sumi_trace_span span = {.name = is_slice ? slot->live.trace_name : name,
                                   .track = SUMI_TRACK_HOST,
                                   .stage = stage,
-                                  .step = is_slice ? slot->live.doing_step : -1,
+                                  .step = is_slice ? slot->live.trace_step : -1,
                                   .job = slot->id,
                                   .begin_ns = begin_ns,
                                   .end_ns = end_ns};
@@ -23,7 +23,7 @@ void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const cha
 
 // The device works in order and without a rest while it has something, so a slice began when it was submitted or when
 // the one before it ended, whichever is later.
-void sumi_trace_slice(sumi_engine* engine, const sumi_slot* slot, const sumi_run_step* step)
+void sumi_trace_slice(sumi_engine* engine, const sumi_job_slot* slot, const sumi_run_slice* step)
 {
     const sumi_tracer* tracer = &engine->desc.tracer;
     if (tracer->span == NULL || step->slice < 0) return;
@@ -33,7 +33,7 @@ void sumi_trace_slice(sumi_engine* engine, const sumi_slot* slot, const sumi_run
     const uint64_t end = begin + length < now ? begin + length : now;
     engine->traced_ns = end;
     SUMI_ASSERT(begin <= end && begin >= earliest);
-    const sumi_trace_span span = {.name = sumi_run_step_name(step),
+    const sumi_trace_span span = {.name = sumi_run_slice_name(step),
                                   .track = SUMI_TRACK_DEVICE,
                                   .stage = sumi_stage_of_section(step->section),
                                   .step = step->denoising_step,

@@ -94,14 +94,14 @@ static bool factor_shape(const sumi_tensor* tensor, int32_t* rows, int32_t* cols
 static sumi_weight factor(const sumi_tensor* tensor, int32_t rows, int32_t cols)
 {
     SUMI_ASSERT(rows >= 1 && cols >= 1 && tensor->data != NULL);
-    const sumi_weight_part part = {.data = tensor->data,
-                                   .dtype = tensor->dtype,
-                                   .rows = rows,
-                                   .scale = 1.0f,
-                                   .mapping = tensor->mapping,
-                                   .mapping_bytes = tensor->mapping_bytes};
+    const sumi_stacked_tensor part = {.data = tensor->data,
+                                      .dtype = tensor->dtype,
+                                      .rows = rows,
+                                      .scale = 1.0f,
+                                      .mapping = tensor->mapping,
+                                      .mapping_bytes = tensor->mapping_bytes};
     return (sumi_weight){
-        .name = tensor->name, .rows = rows, .cols = cols, .part_count = 1, .parts = {part}, .index = -1};
+        .name = tensor->name, .rows = rows, .cols = cols, .tensor_count = 1, .tensors = {part}, .index = -1};
 }
 
 static bool is_plain_float(sumi_dtype dtype)
@@ -273,8 +273,8 @@ static sumi_weight own_factor(const char* name, const float* data, int32_t rows,
     return (sumi_weight){.name = name,
                          .rows = rows,
                          .cols = cols,
-                         .part_count = 1,
-                         .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}},
+                         .tensor_count = 1,
+                         .tensors = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}},
                          .index = -1};
 }
 

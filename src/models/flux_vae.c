@@ -398,7 +398,7 @@ static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const s
                                                             .weight = &w->shortcut,
                                                             .bias = &w->shortcut_bias,
                                                             .y = both,
-                                                            .keeps_columns = true,
+                                                            .writes_some_columns = true,
                                                             .y_column = out});
         }
         sumi_plan_conv(plan,
@@ -636,7 +636,7 @@ sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan,
 
 // ---- The part -------------------------------------------------------------------------------------------------------
 
-static sumi_result bind_part(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config,
+static sumi_result bind_part(void* part, const void* settings, sumi_binder* b, const sumi_module_config* config,
                              bool without_encoder)
 {
     (void)settings;
@@ -675,9 +675,9 @@ static void write_posterior(const void* part, sumi_plan* plan, sumi_value moment
                                                           .latents = latents});
 }
 
-const sumi_autoencoder_part sumi_flux_vae_part = {.model_bytes = sizeof(sumi_flux_vae),
-                                                  .bind = bind_part,
-                                                  .facts = flux_facts,
-                                                  .write_decode = write_decode,
-                                                  .write_encode = write_encode,
-                                                  .write_posterior = write_posterior};
+const sumi_autoencoder_module sumi_flux_vae_module = {.model_bytes = sizeof(sumi_flux_vae),
+                                                      .bind = bind_part,
+                                                      .facts = flux_facts,
+                                                      .write_decode = write_decode,
+                                                      .write_encode = write_encode,
+                                                      .write_posterior = write_posterior};

@@ -7,7 +7,7 @@
 //            SiLU, conv_out -> mean and log variance
 #ifndef SUMI_MODELS_FLUX_VAE_H
 #define SUMI_MODELS_FLUX_VAE_H
-#include "models/parts.h"
+#include "models/network_modules.h"
 #include "models/vae_attention.h"
 
 #define SUMI_VAE_MAX_STAGES 6
@@ -59,5 +59,5 @@ sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan,
                                       int32_t width, int32_t tile);
 
 // The same as a part of a network; it has no settings.
-extern const sumi_autoencoder_part sumi_flux_vae_part;
+extern const sumi_autoencoder_module sumi_flux_vae_module;
 #endif

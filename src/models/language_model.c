@@ -119,7 +119,7 @@ typedef struct config_values {
 
 // The language model's keys below `outer` ("" or "text_config."): files of models that see pictures have them in either
 // place, some in both.
-static sumi_result read_keys(config_values* c, const sumi_part_config* config, const char* outer, sumi_error* error)
+static sumi_result read_keys(config_values* c, const sumi_module_config* config, const char* outer, sumi_error* error)
 {
     const struct {
         const char* key;
@@ -159,7 +159,7 @@ static sumi_result read_keys(config_values* c, const sumi_part_config* config, c
 }
 
 static void read_language_config(sumi_language_model* model, sumi_binder* b, config_values* c,
-                                 const sumi_part_config* config)
+                                 const sumi_module_config* config)
 {
     const sumi_language_model_settings* settings = model->settings;
     *c = (config_values){.eps = 1e-6,
@@ -269,7 +269,8 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
     }
 }
 
-static sumi_result bind_language_model(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
+static sumi_result bind_language_model(void* part, const void* settings, sumi_binder* b,
+                                       const sumi_module_config* config)
 {
     sumi_language_model* model = part;
     model->settings = settings;
@@ -523,7 +524,7 @@ static sumi_value write_language_text(const void* part, sumi_plan* plan, const s
     return h;
 }
 
-const sumi_text_encoder_part sumi_language_model_part = {.model_bytes = sizeof(sumi_language_model),
-                                                         .bind = bind_language_model,
-                                                         .facts = language_facts,
-                                                         .write = write_language_text};
+const sumi_text_encoder_module sumi_language_model_module = {.model_bytes = sizeof(sumi_language_model),
+                                                             .bind = bind_language_model,
+                                                             .facts = language_facts,
+                                                             .write = write_language_text};

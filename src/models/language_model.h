@@ -17,7 +17,7 @@
 // modeling_qwen3, modeling_qwen2_5_vl, modeling_gemma3.
 #ifndef SUMI_MODELS_LANGUAGE_MODEL_H
 #define SUMI_MODELS_LANGUAGE_MODEL_H
-#include "models/parts.h"
+#include "models/network_modules.h"
 
 #define SUMI_LANGUAGE_MODEL_MAX_LAYERS 128
 
@@ -59,5 +59,5 @@ typedef struct sumi_language_model {
 
 // settings: sumi_language_model_settings. Names: transformers', old and new (language_model.), and llama.cpp's
 // (blk.N.*).
-extern const sumi_text_encoder_part sumi_language_model_part;
+extern const sumi_text_encoder_module sumi_language_model_module;
 #endif

@@ -155,7 +155,7 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
 
 // Memory for a part's model, and what its bind takes from the component that its tensors are in.
 static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, size_t model_bytes, void** out_model,
-                              sumi_binder* out_binder, sumi_part_config* out_config, sumi_error* error)
+                              sumi_binder* out_binder, sumi_module_config* out_config, sumi_error* error)
 {
     static const char* const names[SUMI_COMPONENT_COUNT] = {[SUMI_COMPONENT_TRANSFORMER] = "the transformer",
                                                             [SUMI_COMPONENT_TEXT_ENCODER] = "the text encoder",
@@ -171,9 +171,10 @@ static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, s
                                 .what = names[kind],
                                 .adaptable = kind == SUMI_COMPONENT_TRANSFORMER,
                                 .error = error};
-    *out_config = (sumi_part_config){.data = component->config.data,
-                                     .bytes = (size_t)component->config.bytes,
-                                     .path = component->config.path != NULL ? component->config.path : component->path};
+    *out_config =
+        (sumi_module_config){.data = component->config.data,
+                             .bytes = (size_t)component->config.bytes,
+                             .path = component->config.path != NULL ? component->config.path : component->path};
     return SUMI_OK;
 }
 
@@ -200,7 +201,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     SUMI_TRY(recipe->describe(&network->checkpoint, &sigmas, &network->variant, error));
     const sumi_variant* variant = network->variant;
     sumi_binder binder;
-    sumi_part_config config;
+    sumi_module_config config;
     SUMI_TRY(begin_part(network, SUMI_COMPONENT_TRANSFORMER, recipe->denoiser->model_bytes, &network->denoiser, &binder,
                         &config, error));
     const void* settings = variant->denoiser_settings != NULL ? variant->denoiser_settings : recipe->denoiser_settings;
@@ -247,7 +248,7 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
     const sumi_component* component = &network->checkpoint.components[SUMI_COMPONENT_VAE];
     if (!component->present) { return SUMI_OK; }
     sumi_binder binder;
-    sumi_part_config config;
+    sumi_module_config config;
     SUMI_TRY(begin_part(network, SUMI_COMPONENT_VAE, recipe->autoencoder->model_bytes, &network->autoencoder, &binder,
                         &config, error));
     SUMI_TRY(recipe->autoencoder->bind(network->autoencoder, recipe->autoencoder_settings, &binder, &config,
@@ -279,10 +280,10 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
     const sumi_file* processor = &network->checkpoint.processor;
     if (recipe->vision == NULL || network->without_text_encoder || !component->present) { return SUMI_OK; }
     sumi_binder binder;
-    sumi_part_config config;
+    sumi_module_config config;
     SUMI_TRY(begin_part(network, SUMI_COMPONENT_VISION, recipe->vision->model_bytes, &network->vision, &binder, &config,
                         error));
-    const sumi_part_config processing = {
+    const sumi_module_config processing = {
         .data = processor->data, .bytes = (size_t)processor->bytes, .path = processor->path};
     SUMI_TRY(recipe->vision->bind(network->vision, recipe->vision_settings, &binder, &config, &processing));
     network->info.has_vision = true;
@@ -368,7 +369,7 @@ static sumi_result open_text_encoder(sumi_network* network, int32_t e, sumi_erro
         return sumi_checkpoint_tokenizer_missing(tokenizer, e, component->path, error);
     }
     sumi_binder binder;
-    sumi_part_config config;
+    sumi_module_config config;
     SUMI_TRY(begin_part(network, s_encoder_components[e], encoder->part->model_bytes, &network->encoders[e].model,
                         &binder, &config, error));
     SUMI_TRY(encoder->part->bind(network->encoders[e].model, encoder->settings, &binder, &config));
@@ -661,8 +662,8 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
         SUMI_TRY(expand_pictures(network, encoder, &placed, ids, capacity, &kept, out_picture_rows, error));
     }
     if (prompt->out_cut != NULL) {
-        const int32_t rows = kept - around->dropped_rows, most_rows = around->max_rows;
-        const size_t unread = most_rows > 0 && rows > most_rows ? (size_t)(rows - most_rows) : 0;
+        const int32_t rows = kept - around->dropped_rows, max_rows = around->max_rows;
+        const size_t unread = max_rows > 0 && rows > max_rows ? (size_t)(rows - max_rows) : 0;
         *prompt->out_cut = cut + unread < INT32_MAX ? (int32_t)(cut + unread) : INT32_MAX;
     }
     *out_count = kept;

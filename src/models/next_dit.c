@@ -110,7 +110,7 @@ typedef struct config_values {
 } config_values;
 
 static void read_dit_config(const sumi_next_dit_settings* settings, sumi_binder* b, config_values* c,
-                            const sumi_part_config* config)
+                            const sumi_module_config* config)
 {
     *c = (config_values){
         .patch = 2, .qk_norm = true, .eps = 1e-5, .theta = settings->theta, .time_scale = settings->time_scale};
@@ -219,7 +219,7 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_va
     }
 }
 
-static sumi_result bind_dit_model(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
+static sumi_result bind_dit_model(void* part, const void* settings, sumi_binder* b, const sumi_module_config* config)
 {
     sumi_next_dit* model = part;
     model->settings = settings;
@@ -511,7 +511,7 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
                                                     .weight = &model->time_out,
                                                     .bias = &model->time_out_bias,
                                                     .y = both,
-                                                    .keeps_columns = true});
+                                                    .writes_some_columns = true});
     sumi_plan_prefix(plan, "clip_text_pooled_proj.");
     sumi_value normed = sumi_plan_norm(
         plan, &(sumi_plan_norm_args){.label = "0", .x = pooled, .weight = &model->pooled_norm, .eps = model->qk_eps});
@@ -521,7 +521,7 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
                                                     .weight = &model->pooled_embedder,
                                                     .bias = &model->pooled_embedder_bias,
                                                     .y = both,
-                                                    .keeps_columns = true,
+                                                    .writes_some_columns = true,
                                                     .y_column = width});
     sumi_plan_prefix(plan, "time_text_embed.");
     sumi_value silu = sumi_plan_activate(plan, both, SUMI_ACT_SILU);
@@ -756,10 +756,10 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
         -1.0f);
 }
 
-const sumi_denoiser_part sumi_next_dit_part = {.model_bytes = sizeof(sumi_next_dit),
-                                               .state_bytes = sizeof(sumi_next_dit_state),
-                                               .bind = bind_dit_model,
-                                               .facts = dit_facts,
-                                               .write_prepare = write_dit_prepare,
-                                               .write_layout = write_dit_layout,
-                                               .write_evaluation = write_dit_evaluation};
+const sumi_denoiser_module sumi_next_dit_module = {.model_bytes = sizeof(sumi_next_dit),
+                                                   .state_bytes = sizeof(sumi_next_dit_state),
+                                                   .bind = bind_dit_model,
+                                                   .facts = dit_facts,
+                                                   .write_prepare = write_dit_prepare,
+                                                   .write_layout = write_dit_layout,
+                                                   .write_evaluation = write_dit_evaluation};

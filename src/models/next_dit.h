@@ -21,7 +21,7 @@
 // image and caption of the last sequence are neighbours and make one band of rows with the same modulation.
 #ifndef SUMI_MODELS_NEXT_DIT_H
 #define SUMI_MODELS_NEXT_DIT_H
-#include "models/parts.h"
+#include "models/network_modules.h"
 
 #define SUMI_NEXT_DIT_MAX_BLOCKS 128 // of all kinds together
 
@@ -76,5 +76,5 @@ typedef struct sumi_next_dit_state {
 
 // settings: sumi_next_dit_settings. Names: diffusers', the original's (fused qkv, final_layer, x_embedder), mixtures,
 // and those of diffusers' Lumina 2.
-extern const sumi_denoiser_part sumi_next_dit_part;
+extern const sumi_denoiser_module sumi_next_dit_module;
 #endif

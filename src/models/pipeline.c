@@ -1,7 +1,7 @@
 #include "models/pipeline.h"
 #include "base/assert.h"
+#include "models/network_modules.h"
 #include "models/network_state.h"
-#include "models/parts.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -350,7 +350,7 @@ static void write_text(writer* w)
 static void write_references(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
-    const sumi_autoencoder_part* autoencoder = w->network->recipe->autoencoder;
+    const sumi_autoencoder_module* autoencoder = w->network->recipe->autoencoder;
     if (r->reference_count == 0) { return; }
     SUMI_ASSERT(r->reference_count <= SUMI_MAX_REFERENCES && w->network->autoencoder != NULL);
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);

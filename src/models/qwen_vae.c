@@ -285,7 +285,7 @@ static void check_wan_half(const sumi_qwen_vae_half* half, bool decodes, sumi_bi
 }
 
 // What config.json says: the statistics; all else is in the tensors' shapes, which it must not contradict.
-static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_config* config, config_values* said)
+static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_module_config* config, config_values* said)
 {
     double mean[SUMI_QWEN_VAE_MAX_CHANNELS], deviation[SUMI_QWEN_VAE_MAX_CHANNELS], attention[8];
     int32_t mean_count = 0, deviation_count = 0, attention_count = 0, in_channels = 3, patch = 0;
@@ -345,7 +345,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_
     }
 }
 
-static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder* b, const sumi_part_config* config,
+static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder* b, const sumi_module_config* config,
                                  bool without_encoder)
 {
     sumi_qwen_vae* vae = model;
@@ -741,9 +741,9 @@ static void qwen_vae_posterior(const void* model, sumi_plan* plan, sumi_value mo
                                                           .latents = latents});
 }
 
-const sumi_autoencoder_part sumi_qwen_vae_part = {.model_bytes = sizeof(sumi_qwen_vae),
-                                                  .bind = qwen_vae_bind,
-                                                  .facts = qwen_vae_facts,
-                                                  .write_decode = qwen_vae_decode,
-                                                  .write_encode = qwen_vae_encode,
-                                                  .write_posterior = qwen_vae_posterior};
+const sumi_autoencoder_module sumi_qwen_vae_module = {.model_bytes = sizeof(sumi_qwen_vae),
+                                                      .bind = qwen_vae_bind,
+                                                      .facts = qwen_vae_facts,
+                                                      .write_decode = qwen_vae_decode,
+                                                      .write_encode = qwen_vae_encode,
+                                                      .write_posterior = qwen_vae_posterior};

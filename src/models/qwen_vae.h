@@ -11,7 +11,7 @@
 // Every norm is of one pixel's channels, so nothing but attention looks at a whole picture.
 #ifndef SUMI_MODELS_QWEN_VAE_H
 #define SUMI_MODELS_QWEN_VAE_H
-#include "models/parts.h"
+#include "models/network_modules.h"
 #include "models/vae_attention.h"
 #include "models/vae_tiles.h"
 
@@ -54,5 +54,5 @@ typedef struct sumi_qwen_vae {
 
 // The model is a sumi_qwen_vae. Names: diffusers' or those of Wan. No settings. Without a config.json the statistics are
 // those of the released weights.
-extern const sumi_autoencoder_part sumi_qwen_vae_part;
+extern const sumi_autoencoder_module sumi_qwen_vae_module;
 #endif

@@ -45,7 +45,7 @@ static void choose_areas(told* t, const sumi_qwen_vision_settings* settings)
     if (t->max_pixels == 0 && settings != NULL) { t->max_pixels = settings->max_pixels; }
 }
 
-static void read_configs(told* t, sumi_binder* b, const sumi_part_config* config, const sumi_part_config* processor)
+static void read_configs(told* t, sumi_binder* b, const sumi_module_config* config, const sumi_module_config* processor)
 {
     const sumi_config_field fields[] = {{"vision_config.depth", SUMI_CONFIG_INTEGER, &t->depth, 0, NULL},
                                         {"vision_config.hidden_size", SUMI_CONFIG_INTEGER, &t->width, 0, NULL},
@@ -187,8 +187,8 @@ static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t, 
     for (int32_t i = 0; i < count; i++) { bind_vision_block(model, b, i); }
 }
 
-static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_binder* b, const sumi_part_config* config,
-                                     const sumi_part_config* processor)
+static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_binder* b,
+                                     const sumi_module_config* config, const sumi_module_config* processor)
 {
     sumi_qwen_vision* model = memory;
     told t = {0};
@@ -405,7 +405,7 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
     return out;
 }
 
-const sumi_vision_part sumi_qwen_vision_part = {.model_bytes = sizeof(sumi_qwen_vision),
-                                                .bind = bind_vision_tower,
-                                                .facts = vision_facts,
-                                                .write = write_vision_model};
+const sumi_vision_module sumi_qwen_vision_module = {.model_bytes = sizeof(sumi_qwen_vision),
+                                                    .bind = bind_vision_tower,
+                                                    .facts = vision_facts,
+                                                    .write = write_vision_model};

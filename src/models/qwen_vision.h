@@ -7,7 +7,7 @@
 // puts the merged rows back into the order of the picture.
 #ifndef SUMI_MODELS_QWEN_VISION_H
 #define SUMI_MODELS_QWEN_VISION_H
-#include "models/parts.h"
+#include "models/network_modules.h"
 
 #define SUMI_QWEN_VISION_MAX_BLOCKS 128
 
@@ -37,7 +37,7 @@ typedef struct sumi_qwen_vision {
 
 // Settings: sumi_qwen_vision_settings; NULL: a checkpoint must have the configs that say these things. The tower's
 // config is vision_config of its text encoder's.
-extern const sumi_vision_part sumi_qwen_vision_part;
+extern const sumi_vision_module sumi_qwen_vision_module;
 
 // The numbers of high x wide cells, row by row, in the order of their windows: order [high * wide], and of each window
 // the cells up to its end: ends [windows]. Returns how many windows there are: as many as windows of `window` cells

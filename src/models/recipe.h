@@ -5,7 +5,7 @@
 #define SUMI_MODELS_RECIPE_H
 #include "files/checkpoint.h"
 #include "models/network.h"
-#include "models/parts.h"
+#include "models/network_modules.h"
 
 // Words in front of a text that depend on what the text is. An empty text has none.
 typedef struct sumi_prompt_opening {
@@ -34,7 +34,7 @@ typedef struct sumi_prompt_template {
 } sumi_prompt_template;
 
 typedef struct sumi_recipe_encoder {
-    const sumi_text_encoder_part* part;
+    const sumi_text_encoder_module* part;
     const void* settings;
     const char* network; // of its tensors in signatures.c
     // A token of its tokenizer, by which another encoder's is told: their ids would be taken for its own. NULL: none.
@@ -76,11 +76,11 @@ typedef struct sumi_recipe {
     int32_t variant_count;
     sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
     int32_t encoder_count;
-    const sumi_vision_part* vision; // NULL: none
+    const sumi_vision_module* vision; // NULL: none
     const void* vision_settings;
-    const sumi_denoiser_part* denoiser;
+    const sumi_denoiser_module* denoiser;
     const void* denoiser_settings;
-    const sumi_autoencoder_part* autoencoder;
+    const sumi_autoencoder_module* autoencoder;
     const void* autoencoder_settings;
     // The time that the network is told for a noise level.
     float (*time)(float sigma);

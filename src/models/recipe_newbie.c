@@ -8,7 +8,7 @@
 #include "models/scheduler.h"
 #include "models/xlm_roberta.h"
 
-#define MOST_SHIFT 1000.0f
+#define MAX_SHIFT 1000.0f
 
 // ---- What the authors say -------------------------------------------------------------------------------------------
 
@@ -49,9 +49,9 @@ static sumi_result describe_newbie(const sumi_checkpoint* checkpoint, sumi_sigma
     *sigmas = sumi_scheduler_defaults();
     sigmas->shift = 6.0f;
     SUMI_TRY(sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error));
-    if (sigmas->kind != SUMI_SHIFT_STATIC || sigmas->shift >= MOST_SHIFT) {
+    if (sigmas->kind != SUMI_SHIFT_STATIC || sigmas->shift >= MAX_SHIFT) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: NewBie-image needs a static shift between 0 and %g",
-                         scheduler->path, (double)MOST_SHIFT);
+                         scheduler->path, (double)MAX_SHIFT);
     }
     *variant = &s_exp;
     return SUMI_OK;
@@ -104,13 +104,13 @@ const sumi_recipe sumi_recipe_newbie = {
     .network = "newbie-image",
     .variants = s_variants,
     .variant_count = sizeof s_variants / sizeof *s_variants,
-    .encoders = {{.part = &sumi_language_model_part,
+    .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_gemma3,
                   .network = "gemma3",
                   .token = "<bos>",
                   .token_id = 2,
                   .prompt = {.opening = &s_system, .max_tokens = 512, .adds_special = true}},
-                 {.part = &sumi_xlm_roberta_part,
+                 {.part = &sumi_xlm_roberta_module,
                   .settings = &s_jina_clip,
                   .network = "jina-clip",
                   .token = "<s>",
@@ -121,9 +121,9 @@ const sumi_recipe sumi_recipe_newbie = {
                              .adds_special = true,
                              .keeps_last = true}}},
     .encoder_count = 2,
-    .denoiser = &sumi_next_dit_part,
+    .denoiser = &sumi_next_dit_module,
     .denoiser_settings = &s_transformer,
-    .autoencoder = &sumi_flux_vae_part,
+    .autoencoder = &sumi_flux_vae_module,
     .time = newbie_time,
     .max_side = 4096,
     .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE,

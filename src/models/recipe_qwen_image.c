@@ -164,8 +164,8 @@ static float qwen_image_time(float sigma) { return rounded(rounded(1000.0f * sig
 #define PICTURE "<|vision_start|><|image_pad|><|vision_end|>"
 
 #define EVERY_RECIPE                                                                                                   \
-    .network = "qwen-image", .encoder_count = 1, .denoiser = &sumi_two_stream_part,                                    \
-    .autoencoder = &sumi_qwen_vae_part, .time = qwen_image_time, .max_side = 4096,                                     \
+    .network = "qwen-image", .encoder_count = 1, .denoiser = &sumi_two_stream_module,                                  \
+    .autoencoder = &sumi_qwen_vae_module, .time = qwen_image_time, .max_side = 4096,                                   \
     .guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE, .guidance_off = 1.0f,                                             \
     .guidance_rule = SUMI_GUIDANCE_NORM_RESCALE, .preview = sumi_preview_wan
 #define VARIANTS(list) .variants = list, .variant_count = sizeof list / sizeof *list
@@ -177,7 +177,7 @@ const sumi_recipe sumi_recipe_qwen_image = {
     .family = "qwen-image",
     EVERY_RECIPE,
     VARIANTS(s_variants),
-    .encoders = {{.part = &sumi_language_model_part,
+    .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
                   .prompt = {.before = DESCRIBE,
@@ -193,7 +193,7 @@ const sumi_recipe sumi_recipe_qwen_image_edit = {
     EVERY_RECIPE,
     VARIANTS(s_edit_variants),
     .claims = claims_edit,
-    .encoders = {{.part = &sumi_language_model_part,
+    .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
                   .prompt = {.before = EDIT,
@@ -202,7 +202,7 @@ const sumi_recipe sumi_recipe_qwen_image_edit = {
                              .picture_token = "<|image_pad|>",
                              .max_tokens = 2048,
                              .dropped_rows = 64}}},
-    .vision = &sumi_qwen_vision_part,
+    .vision = &sumi_qwen_vision_module,
     .vision_settings = &s_vision,
     .references = {.min_count = 1,
                    .max_count = 1,
@@ -218,7 +218,7 @@ const sumi_recipe sumi_recipe_qwen_image_edit_plus = {
     EVERY_RECIPE,
     VARIANTS(s_edit_plus_variants),
     .claims = claims_edit_plus,
-    .encoders = {{.part = &sumi_language_model_part,
+    .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
                   .prompt = {.before = EDIT,
@@ -227,7 +227,7 @@ const sumi_recipe sumi_recipe_qwen_image_edit_plus = {
                              .picture_token = "<|image_pad|>",
                              .max_tokens = 2048,
                              .dropped_rows = 64}}},
-    .vision = &sumi_qwen_vision_part,
+    .vision = &sumi_qwen_vision_module,
     .vision_settings = &s_vision,
     .references = {.max_count = 3,
                    .autoencoder_area = 1024 * 1024,

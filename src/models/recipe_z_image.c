@@ -8,7 +8,7 @@
 #include "models/scheduler.h"
 
 #define BASE_SHIFT 4.5f // schedules with a shift above this are the base model's (6), below the distilled one's (3)
-#define MOST_SHIFT 1000.0f
+#define MAX_SHIFT 1000.0f
 
 // ---- What the authors say -------------------------------------------------------------------------------------------
 
@@ -50,9 +50,9 @@ static sumi_result describe_z_image(const sumi_checkpoint* checkpoint, sumi_sigm
     *sigmas = sumi_scheduler_defaults();
     sigmas->shift = *variant == &s_base ? 6.0f : 3.0f;
     SUMI_TRY(sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error));
-    if (sigmas->kind != SUMI_SHIFT_STATIC || sigmas->shift >= MOST_SHIFT) {
+    if (sigmas->kind != SUMI_SHIFT_STATIC || sigmas->shift >= MAX_SHIFT) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: Z-Image needs a static shift between 0 and %g",
-                         scheduler->path, (double)MOST_SHIFT);
+                         scheduler->path, (double)MAX_SHIFT);
     }
     if (*variant == NULL) { *variant = sigmas->shift > BASE_SHIFT ? &s_base : &s_turbo; }
     return SUMI_OK;
@@ -82,7 +82,7 @@ const sumi_recipe sumi_recipe_z_image = {
     .network = "z-image",
     .variants = s_variants,
     .variant_count = sizeof s_variants / sizeof *s_variants,
-    .encoders = {{.part = &sumi_language_model_part,
+    .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_qwen3,
                   .network = "qwen3",
                   // No system turn, and no <think> block: Qwen3's template writes an empty one only when thinking is
@@ -91,9 +91,9 @@ const sumi_recipe sumi_recipe_z_image = {
                              .after = "<|im_end|>\n<|im_start|>assistant\n",
                              .max_tokens = 512}}},
     .encoder_count = 1,
-    .denoiser = &sumi_next_dit_part,
+    .denoiser = &sumi_next_dit_module,
     .denoiser_settings = &s_transformer,
-    .autoencoder = &sumi_flux_vae_part,
+    .autoencoder = &sumi_flux_vae_module,
     .time = z_image_time,
     .max_side = 4096,
     .guidance_formula = SUMI_GUIDANCE_FROM_POSITIVE,

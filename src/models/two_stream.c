@@ -80,7 +80,7 @@ typedef struct config_values {
     bool guidance_embeds, zero_cond, additional_t_cond, layer3d_rope;
 } config_values;
 
-static void read_two_stream_config(sumi_binder* b, config_values* c, const sumi_part_config* config)
+static void read_two_stream_config(sumi_binder* b, config_values* c, const sumi_module_config* config)
 {
     *c = (config_values){.patch = 2};
     const sumi_config_field fields[] = {{"num_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
@@ -161,7 +161,7 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     }
 }
 
-static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b, const sumi_part_config* config)
+static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b, const sumi_module_config* config)
 {
     sumi_two_stream* model = memory;
     const sumi_two_stream_settings* told = settings;
@@ -305,7 +305,7 @@ static sumi_value finish_table(sumi_plan* plan, const char* label, sumi_value ta
 {
     return sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = label,
                                                                    .table = table,
-                                                                   .parts = parts,
+                                                                   .vector_count = parts,
                                                                    .adds_one = adds_one,
                                                                    .rows = rows,
                                                                    .element = SUMI_ELEMENT_FLOAT});
@@ -337,7 +337,7 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
                 state->zero[i] =
                     sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "img_mod.zero",
                                                                             .table = table,
-                                                                            .parts = MODULATION_PARTS,
+                                                                            .vector_count = MODULATION_PARTS,
                                                                             .adds_one = BLOCK_ADDS_ONE,
                                                                             .rows = 1,
                                                                             .x_row = rows.count - 1,
@@ -731,7 +731,7 @@ static void write_two_stream_block(writer* w, int32_t index)
                 : write_two_stream_modulation(w,
                                               &(sumi_plan_modulation_args){.label = s->names->modulation,
                                                                            .table = w->state->tables[index][s->side],
-                                                                           .parts = MODULATION_PARTS,
+                                                                           .vector_count = MODULATION_PARTS,
                                                                            .adds_one = BLOCK_ADDS_ONE},
                                               &weights->modulation, &weights->modulation_bias);
         write_qkv(w, s, weights, rows[k], qkv);
@@ -785,7 +785,7 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
     sumi_step_row row = write_two_stream_modulation(w,
                                                     &(sumi_plan_modulation_args){.label = "norm_out.modulation",
                                                                                  .table = w->state->final_table,
-                                                                                 .parts = FINAL_PARTS,
+                                                                                 .vector_count = FINAL_PARTS,
                                                                                  .adds_one = FINAL_ADDS_ONE},
                                                     &model->final_modulation, &model->final_modulation_bias);
     sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
@@ -824,10 +824,10 @@ static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* pla
     return velocity;
 }
 
-const sumi_denoiser_part sumi_two_stream_part = {.model_bytes = sizeof(sumi_two_stream),
-                                                 .state_bytes = sizeof(two_stream_state),
-                                                 .bind = bind_model,
-                                                 .facts = facts_of,
-                                                 .write_prepare = write_two_stream_prepare,
-                                                 .write_layout = write_two_stream_layout,
-                                                 .write_evaluation = write_two_stream_evaluation};
+const sumi_denoiser_module sumi_two_stream_module = {.model_bytes = sizeof(sumi_two_stream),
+                                                     .state_bytes = sizeof(two_stream_state),
+                                                     .bind = bind_model,
+                                                     .facts = facts_of,
+                                                     .write_prepare = write_two_stream_prepare,
+                                                     .write_layout = write_two_stream_layout,
+                                                     .write_evaluation = write_two_stream_evaluation};

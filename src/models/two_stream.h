@@ -23,7 +23,7 @@
 // else each evaluation converts its rows. See TABLE_BYTES in two_stream.c for the numbers.
 #ifndef SUMI_MODELS_TWO_STREAM_H
 #define SUMI_MODELS_TWO_STREAM_H
-#include "models/parts.h"
+#include "models/network_modules.h"
 
 #define SUMI_TWO_STREAM_MAX_BLOCKS 128
 
@@ -58,5 +58,5 @@ typedef struct sumi_two_stream {
     sumi_two_stream_block* blocks; // in the weight list's memory
 } sumi_two_stream;
 
-extern const sumi_denoiser_part sumi_two_stream_part;
+extern const sumi_denoiser_module sumi_two_stream_module;
 #endif

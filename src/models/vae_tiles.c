@@ -68,7 +68,7 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const wa
                                                                .picture = out,
                                                                .picture_height = out_height,
                                                                .picture_width = out_width,
-                                                               .kept = kept,
+                                                               .copied = kept,
                                                                .per_item = decodes});
         }
         memcpy(above, current, (size_t)w->columns * sizeof *above);
@@ -98,7 +98,7 @@ void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const
                                                            .picture = picture,
                                                            .picture_height = out_height,
                                                            .picture_width = out_width,
-                                                           .kept = (sumi_tile){0, 0, out_height, out_width},
+                                                           .copied = (sumi_tile){0, 0, out_height, out_width},
                                                            .per_item = true});
     } else {
         walk w = plan_walk(latents, tiling->rule, tile, tile * tiling->factor);

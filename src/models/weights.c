@@ -218,7 +218,7 @@ static bool is_weight_type(sumi_dtype dtype, const sumi_tensor_scaling* scaling)
         && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0 || scaling->is_scaled);
 }
 
-static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_tensor* tensor, int32_t rows)
+static bool set_part(sumi_binder* binder, sumi_stacked_tensor* part, const sumi_tensor* tensor, int32_t rows)
 {
     SUMI_ASSERT(binder->result == SUMI_OK && rows >= 1);
     sumi_tensor_scaling scaling;
@@ -235,14 +235,14 @@ static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_ten
                        binder->part->path, tensor->name, (long long)tensor->shape[0], binder->what, (int)rows);
         return false;
     }
-    *part = (sumi_weight_part){.data = tensor->data,
-                               .dtype = tensor->dtype,
-                               .rows = rows,
-                               .scale = scaling.scale,
-                               .row_scales = scaling.row_scales,
-                               .rotation = scaling.rotation,
-                               .mapping = tensor->mapping,
-                               .mapping_bytes = tensor->mapping_bytes};
+    *part = (sumi_stacked_tensor){.data = tensor->data,
+                                  .dtype = tensor->dtype,
+                                  .rows = rows,
+                                  .scale = scaling.scale,
+                                  .row_scales = scaling.row_scales,
+                                  .rotation = scaling.rotation,
+                                  .mapping = tensor->mapping,
+                                  .mapping_bytes = tensor->mapping_bytes};
     return true;
 }
 
@@ -251,7 +251,7 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
 {
     sumi_weight_list* list = binder->list;
     SUMI_ASSERT(weight->rows >= 1 && weight->cols >= 1);
-    SUMI_ASSERT(weight->part_count >= 1 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
+    SUMI_ASSERT(weight->tensor_count >= 1 && weight->tensor_count <= SUMI_WEIGHT_MAX_TENSORS);
     weight->name = copy_name(binder, name);
     if (binder->result != SUMI_OK) { return; }
     binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1,
@@ -317,10 +317,10 @@ static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols
 }
 
 // Rows of zeros as a part of a stack.
-static bool set_zeros(sumi_binder* binder, sumi_weight_part* part, int32_t rows, int32_t cols)
+static bool set_zeros(sumi_binder* binder, sumi_stacked_tensor* part, int32_t rows, int32_t cols)
 {
     size_t bytes = (size_t)rows * (size_t)cols * 2;
-    *part = (sumi_weight_part){
+    *part = (sumi_stacked_tensor){
         .data = sumi_weight_list_reserve(binder->list, bytes), .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f};
     if (part->data == NULL) { binder->result = sumi_out_of_memory(binder->error, bytes, "rows of zeros"); }
     return part->data != NULL;
@@ -329,19 +329,19 @@ static bool set_zeros(sumi_binder* binder, sumi_weight_part* part, int32_t rows,
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                      const int32_t* rows, int32_t count, int32_t cols)
 {
-    SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_PARTS);
+    SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_TENSORS);
     memset(weight, 0, sizeof *weight);
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
         char name[SUMI_NAME_BYTES], wanted[64];
         if (modules[i] == NULL) {
-            if (!set_zeros(binder, &weight->parts[i], rows[i], cols)) { return; }
+            if (!set_zeros(binder, &weight->tensors[i], rows[i], cols)) { return; }
             weight->rows += rows[i];
             continue;
         }
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
         if (tensor == NULL) { return; }
-        if (!set_part(binder, &weight->parts[i], tensor, rows[i])) { return; }
+        if (!set_part(binder, &weight->tensors[i], tensor, rows[i])) { return; }
         int64_t have_rows, have_cols;
         if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols != cols) {
             snprintf(wanted, sizeof wanted, "[%d, %d]", (int)rows[i], (int)cols);
@@ -351,7 +351,7 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
         weight->rows += rows[i];
     }
     weight->cols = cols;
-    weight->part_count = count;
+    weight->tensor_count = count;
     if (binder->result == SUMI_OK) { add_weight(binder, weight, label); }
     int32_t row = 0;
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
@@ -408,7 +408,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
         refuse_shape(binder, tensor, wanted);
         return;
     }
-    sumi_weight_part* part = &weight->parts[0];
+    sumi_stacked_tensor* part = &weight->tensors[0];
     if (!set_part(binder, part, tensor, out_channels)) { return; }
     if (shape[2] > 1) {
         const sumi_dtype_info* type = sumi_dtype_get(part->dtype);
@@ -427,7 +427,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
     }
     weight->rows = out_channels;
     weight->cols = in_channels * taps;
-    weight->part_count = 1;
+    weight->tensor_count = 1;
     add_weight(binder, weight, module);
 }
 
@@ -458,8 +458,8 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
     if (tensor == NULL) { return; }
     weight->rows = 1;
     weight->cols = cols;
-    weight->part_count = 1;
-    if (set_part(binder, &weight->parts[0], tensor, 1)) { add_weight(binder, weight, name); }
+    weight->tensor_count = 1;
+    if (set_part(binder, &weight->tensors[0], tensor, 1)) { add_weight(binder, weight, name); }
 }
 
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
@@ -486,8 +486,8 @@ static float* own_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, co
     }
     weight->rows = 1;
     weight->cols = cols;
-    weight->part_count = 1;
-    weight->parts[0] = (sumi_weight_part){.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f};
+    weight->tensor_count = 1;
+    weight->tensors[0] = (sumi_stacked_tensor){.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f};
     return data;
 }
 
@@ -495,8 +495,8 @@ void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const cha
 {
     float* data = own_row(binder, weight, cols, "a norm's weight");
     const sumi_tensor* tensor = data != NULL ? need_vector(binder, name, cols) : NULL;
-    sumi_weight stored = {.rows = 1, .cols = cols, .part_count = 1};
-    if (tensor == NULL || !set_part(binder, &stored.parts[0], tensor, 1)) { return; }
+    sumi_weight stored = {.rows = 1, .cols = cols, .tensor_count = 1};
+    if (tensor == NULL || !set_part(binder, &stored.tensors[0], tensor, 1)) { return; }
     sumi_weight_to_float(&stored, 0, 1, data, cols);
     for (int32_t i = 0; i < cols; i++) { data[i] += offset; }
     add_weight(binder, weight, name);
@@ -522,7 +522,7 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
             refuse_shape(binder, tensor, wanted);
             return;
         }
-        sumi_weight_part part;
+        sumi_stacked_tensor part;
         if (!set_part(binder, &part, tensor, 1)) { return; }
         sumi_dtype_to_float(part.dtype, part.data, data + row, (size_t)rows[i]);
     }
@@ -530,7 +530,7 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
 }
 
 // One factor of a change; false after a failure.
-static bool set_factor(sumi_binder* binder, sumi_weight_part* part, const char* name, int32_t rows, int32_t cols)
+static bool set_factor(sumi_binder* binder, sumi_stacked_tensor* part, const char* name, int32_t rows, int32_t cols)
 {
     SUMI_ASSERT(rows >= 1 && cols >= 1);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
@@ -557,7 +557,7 @@ void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_chang
         return;
     }
     const sumi_dtype_info* type = sumi_dtype_get(change.up.dtype);
-    if (type->block != 1 || !sumi_weight_part_is_straight(&change.up) || !sumi_weight_part_is_straight(&change.down)) {
+    if (type->block != 1 || !sumi_stacked_tensor_is_plain(&change.up) || !sumi_stacked_tensor_is_plain(&change.down)) {
         sumi_bind_fail(
             binder, SUMI_NOT_SUPPORTED, // see sumi_weight_change
             "%s: tensor %s has the type %s, or it or its partner has scales for rows; use a file with both in "

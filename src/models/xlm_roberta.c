@@ -131,7 +131,7 @@ static void bind_roberta_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t 
 
 // A config of the whole model names neither layers nor heads of the tower, one of the tower alone does; what it says must
 // agree with the tensors.
-static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_part_config* config)
+static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_module_config* config)
 {
     int32_t width = 0, rank = 0, own_width = 0, hidden = 0, layers = 0, heads = 0;
     double alpha = 0.0;
@@ -190,7 +190,8 @@ static void find_roberta_sizes(sumi_xlm_roberta* model, sumi_binder* b)
     if (model->layers == NULL) { b->result = sumi_out_of_memory(b->error, bytes, "the layers of a text encoder"); }
 }
 
-static sumi_result bind_roberta_model(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
+static sumi_result bind_roberta_model(void* part, const void* settings, sumi_binder* b,
+                                      const sumi_module_config* config)
 {
     sumi_xlm_roberta* model = part;
     model->settings = settings;
@@ -356,7 +357,7 @@ static sumi_value write_roberta_text(const void* part, sumi_plan* plan, const su
     return pooled;
 }
 
-const sumi_text_encoder_part sumi_xlm_roberta_part = {.model_bytes = sizeof(sumi_xlm_roberta),
-                                                      .bind = bind_roberta_model,
-                                                      .facts = roberta_facts,
-                                                      .write = write_roberta_text};
+const sumi_text_encoder_module sumi_xlm_roberta_module = {.model_bytes = sizeof(sumi_xlm_roberta),
+                                                          .bind = bind_roberta_model,
+                                                          .facts = roberta_facts,
+                                                          .write = write_roberta_text};

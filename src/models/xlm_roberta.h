@@ -21,7 +21,7 @@
 // xlm-roberta-flash-implementation; transformers' jina_embeddings_v3.
 #ifndef SUMI_MODELS_XLM_ROBERTA_H
 #define SUMI_MODELS_XLM_ROBERTA_H
-#include "models/parts.h"
+#include "models/network_modules.h"
 
 #define SUMI_XLM_ROBERTA_MAX_LAYERS 128
 
@@ -51,5 +51,5 @@ typedef struct sumi_xlm_roberta {
 } sumi_xlm_roberta;
 
 // settings: sumi_xlm_roberta_settings. Names: the released ones, with or without the adapter, and ComfyUI's ("model.").
-extern const sumi_text_encoder_part sumi_xlm_roberta_part;
+extern const sumi_text_encoder_module sumi_xlm_roberta_module;
 #endif

@@ -44,7 +44,7 @@ static void find_uses(sumi_plan* plan)
     }
     for (size_t i = 0; i < plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
-        op->joins_next = false;
+        op->is_first_of_pair = false;
         op->marks = 0;
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { note_use(plan, op->in[k], (int32_t)i); }
         note_use(plan, op->out, (int32_t)i);
@@ -59,7 +59,7 @@ static void find_lifetimes(sumi_plan* plan)
 {
     for (size_t i = 0; i + 1 < plan->op_count; i++) {
         const sumi_value written = plan->ops[i + 1].out;
-        if (!plan->ops[i].joins_next || written.id == 0) { continue; }
+        if (!plan->ops[i].is_first_of_pair || written.id == 0) { continue; }
         sumi_value_info* info = &plan->values[written.id - 1];
         if (info->base.id != 0) { info = &plan->values[info->base.id - 1]; }
         if (info->first_use > (int32_t)i) { info->first_use = (int32_t)i; }
@@ -109,11 +109,12 @@ static bool lives_overlap(const placed* other, const sumi_value_info* info)
 static bool can_share(const sumi_plan* plan, const placed* entries, size_t count, const sumi_value_info* guest,
                       uint64_t bytes)
 {
-    const sumi_value_info* host = sumi_plan_info(plan, guest->host);
-    SUMI_ASSERT(guest->host.id != 0 && host->host.id == 0 && host->base.id == 0); // a host is not itself a guest
+    const sumi_value_info* host = sumi_plan_info(plan, guest->container);
+    SUMI_ASSERT(guest->container.id != 0 && host->container.id == 0
+                && host->base.id == 0); // a host is not itself a guest
     if (host->first_use < 0 || host->bound || guest->bound || host->is_unstored) { return false; }
     for (size_t k = 0; k < count; k++) {
-        bool is_host = entries[k].value == guest->host.id - 1;
+        bool is_host = entries[k].value == guest->container.id - 1;
         if (!is_host && lives_overlap(&entries[k], guest) && entries[k].offset < host->offset + bytes
             && host->offset < entries[k].end) {
             return false;
@@ -221,7 +222,7 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
                         ? 0
                         : (uint64_t)info->rows * (uint64_t)info->cols * sumi_plan_element_bytes(plan, info->element);
         if (info->first_use >= 0 && info->base.id == 0 && !info->is_unstored) {
-            const sumi_value_info* largest = info->host.id != 0 ? sumi_plan_info(plan, info->host) : info;
+            const sumi_value_info* largest = info->container.id != 0 ? sumi_plan_info(plan, info->container) : info;
             uint64_t bytes =
                 (uint64_t)largest->rows * (uint64_t)largest->cols * sumi_plan_element_bytes(plan, largest->element);
             order[used++] = (candidate){bytes, (int32_t)v, largest != info};
@@ -241,9 +242,11 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
         const int32_t first = info->first_use / STRETCH, last = info->last_use / STRETCH;
         const sorted_list* searched_list = first == last ? &lists[first] : &lists[list_count - 1];
         bool shares = order[i].is_guest && can_share(plan, searched_list->entries, searched_list->count, info, bytes);
-        uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : lowest_gap(searched_list, info, bytes, 0);
+        uint64_t offset =
+            shares ? sumi_plan_info(plan, info->container)->offset : lowest_gap(searched_list, info, bytes, 0);
         SUMI_ASSERT(!shares
-                    || offset + bytes <= sumi_plan_info(plan, info->host)->offset + order[i].bytes + SUMI_ALIGNMENT);
+                    || offset + bytes
+                           <= sumi_plan_info(plan, info->container)->offset + order[i].bytes + SUMI_ALIGNMENT);
         const placed value = {offset, offset + bytes, info->first_use, info->last_use, order[i].value};
         for (int32_t s = first; s <= last; s++) { insert_by_offset(&lists[s], value); }
         insert_by_offset(&lists[list_count - 1], value);
@@ -307,7 +310,7 @@ float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_
 static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* error)
 {
     SUMI_ASSERT(slice.op_begin >= 0 && slice.op_begin < slice.op_end && (size_t)slice.op_end <= plan->op_count);
-    SUMI_ASSERT(slice.op_end > slice.op_begin + 1 || (slice.part_begin >= 0 && slice.part_begin < slice.part_end));
+    SUMI_ASSERT(slice.op_end > slice.op_begin + 1 || (slice.range_begin >= 0 && slice.range_begin < slice.range_end));
     SUMI_TRY(sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity, plan->slice_count + 1,
                        sizeof *plan->slices, error));
     plan->slices[plan->slice_count++] = slice;
@@ -318,8 +321,8 @@ static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* erro
 // may have far fewer rows than the others.
 static float parts_share(const sumi_op* op, int32_t begin, int32_t end)
 {
-    SUMI_ASSERT(begin >= 0 && begin < end && end <= op->part_count && op->part_rows >= 1);
-    const int64_t first = (int64_t)begin * op->part_rows, last = (int64_t)end * op->part_rows,
+    SUMI_ASSERT(begin >= 0 && begin < end && end <= op->range_count && op->range_rows >= 1);
+    const int64_t first = (int64_t)begin * op->range_rows, last = (int64_t)end * op->range_rows,
                   rows = (last < op->rows ? last : op->rows) - first;
     return op->rows > 0 && rows > 0 ? (float)rows / (float)op->rows : 0.0f;
 }
@@ -339,16 +342,16 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
         }
         if (!has_own_slices) {
             gathered_ops.op_end = i + 1;
-            gathered_ops.part_end = op->part_count; // read only if the slice has a single op
+            gathered_ops.range_end = op->range_count; // read only if the slice has a single op
             gathered_ops.predicted_us += time;
             continue;
         }
         // how many work ranges fit the bound
         int32_t ranges_per_slice =
-            bound <= 0.0f ? op->part_count : (int32_t)((double)op->rows / op->part_rows * bound / time);
+            bound <= 0.0f ? op->range_count : (int32_t)((double)op->rows / op->range_rows * bound / time);
         if (ranges_per_slice < 1) { ranges_per_slice = 1; }
-        for (int32_t begin = 0; begin < op->part_count; begin += ranges_per_slice) {
-            int32_t end = op->part_count - begin < ranges_per_slice ? op->part_count : begin + ranges_per_slice;
+        for (int32_t begin = 0; begin < op->range_count; begin += ranges_per_slice) {
+            int32_t end = op->range_count - begin < ranges_per_slice ? op->range_count : begin + ranges_per_slice;
             SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * parts_share(op, begin, end)}, error));
         }
         gathered_ops = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};

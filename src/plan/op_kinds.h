@@ -10,9 +10,9 @@ typedef struct sumi_op_kind_info {
     const char* name;
     // rows: how much work the op is, in the unit of the kind (rows of the output, sequences, items and so on), which
     // becomes sumi_op.rows. If the verb was given a number of rows, it is in sumi_op.rows before the call and the
-    // function returns it. part_rows: how much of this work one work range has.
+    // function returns it. range_rows: how much of this work one work range has.
     int64_t (*rows)(const sumi_plan* plan, const sumi_op* op);
-    int64_t (*part_rows)(const sumi_plan* plan, const sumi_op* op);
+    int64_t (*range_rows)(const sumi_plan* plan, const sumi_op* op);
     // in_place: the inputs that may also be the output. is_always_in_place: the output is always one of these inputs,
     // because the op changes only some of its output or reads what it writes.
     uint32_t in_place;

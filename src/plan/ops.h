@@ -262,8 +262,8 @@ typedef struct sumi_op_time_embed {
 // in[0]: table [evaluations, cols]. out: the table itself; or a value of its own, whose row r comes from row x_row + r
 // of the table, with per_step from row x_row + r + `counter`.
 typedef struct sumi_op_finish_modulation {
-    int32_t parts;
-    uint32_t adds_one, squashes;
+    int32_t vector_count;
+    uint32_t adds_one, applies_tanh;
     int32_t x_row;
     bool per_step;
 } sumi_op_finish_modulation;
@@ -425,13 +425,13 @@ typedef struct sumi_op {
     const sumi_weight* weight; // matrix, table, norm weight
     const sumi_weight* bias;
     int32_t section;
-    // The work in the unit of the kind (op_kinds.c), and how it is cut: work range p is [p * part_rows, min(rows, (p +
-    // 1) * part_rows)).
+    // The work in the unit of the kind (op_kinds.c), and how it is cut: work range p is [p * range_rows, min(rows, (p +
+    // 1) * range_rows)).
     int32_t rows;
-    int32_t part_count, part_rows;
+    int32_t range_count, range_rows;
     double flops, bytes; // of one run of the whole op
     // The backend executes this op and the next one together. Set by a backend, see sumi_plan_arrange in plan.h.
-    bool joins_next;
+    bool is_first_of_pair;
     uint8_t marks; // for the backend's own use
     union {
         sumi_op_embed_rows embed;

@@ -69,7 +69,7 @@ void sumi_plan_end(sumi_plan* plan)
     sumi_free(plan->heap, plan->sections);
     sumi_free(plan->heap, plan->slices);
     sumi_free(plan->heap, plan->constants);
-    sumi_free(plan->heap, plan->changed);
+    sumi_free(plan->heap, plan->adapted_vectors);
     memset(plan, 0, sizeof *plan);
 }
 
@@ -93,7 +93,7 @@ void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t c
     SUMI_ASSERT(count >= 0 && (count == 0 || uses != NULL));
     plan->adapters = uses;
     plan->adapter_count = count;
-    plan->changed_count = 0;
+    plan->adapted_vector_count = 0;
 }
 
 void sumi_plan_prefix(sumi_plan* plan, const char* format, ...)
@@ -192,8 +192,8 @@ static sumi_value add_view(sumi_plan* plan, const char* name, sumi_value of, sum
         SUMI_ASSERT(whole.pitch >= whole.cols);
         info->pitch = whole.pitch;
         info->base = whole.base.id != 0 ? whole.base : of;
-        info->whole = of;
-        info->whole_row = rows.begin;
+        info->cut_from = of;
+        info->cut_from_row = rows.begin;
         info->base_element = whole.base_element + (uint64_t)rows.begin * (uint64_t)whole.pitch + (uint64_t)cols.begin;
     }
     return view;
@@ -234,5 +234,5 @@ void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host)
         sumi_plan_mismatch(plan, a->name, "this value cannot lie inside the other");
         return;
     }
-    plan->values[guest.id - 1].host = host;
+    plan->values[guest.id - 1].container = host;
 }

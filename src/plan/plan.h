@@ -49,11 +49,11 @@ typedef struct sumi_value_info {
     int32_t pitch;
     // For views. base: the value whose memory the view shares; it is no view itself. whole: the value that the view was
     // cut from, which is the base or another view; the view begins at row whole_row of `whole`.
-    sumi_value base, whole;
-    int32_t whole_row;
+    sumi_value base, cut_from;
+    int32_t cut_from_row;
     uint64_t base_element; // index of the view's first element in the base
     // This value, a guest, may share the first bytes of the value `host`, although both live at the same time.
-    sumi_value host;
+    sumi_value container;
     // The result of the first op of a pair (sumi_plan_arrange), which only the second op reads. It is never written to
     // memory and takes no bytes. Set by a backend.
     bool is_unstored;
@@ -77,9 +77,9 @@ typedef struct sumi_section {
 } sumi_section;
 
 // A piece of work that is not interrupted: whole ops [op_begin, op_end) or, if op_end == op_begin + 1, work ranges
-// [part_begin, part_end) of that op.
+// [range_begin, range_end) of that op.
 typedef struct sumi_slice {
-    int32_t op_begin, op_end, part_begin, part_end;
+    int32_t op_begin, op_end, range_begin, range_end;
     float predicted_us;
 } sumi_slice;
 
@@ -110,26 +110,26 @@ struct sumi_runner;
 typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);
 
 // What the engine requests of the backend for a plan. The plan only carries these members.
-typedef struct sumi_plan_wishes {
+typedef struct sumi_weight_options {
     sumi_weight_format weights;      // format for weights of the denoising sections, except those with keeps_precision
     sumi_weight_format text_weights; // the same for the text and vision sections
     // The plan uses its weights once, and they should not stay on the device: other plans need the memory.
-    bool spares_memory;
+    bool streams_weights;
     bool unused[3]; // explicit padding, see engine/plan_key.h
-} sumi_plan_wishes;
+} sumi_weight_options;
 
 // A vector that adapters change. sum: the changed vector as a value, one row of floats.
-typedef struct sumi_changed_vector {
+typedef struct sumi_adapted_vector {
     const sumi_weight* vector;
     sumi_value sum;
-} sumi_changed_vector;
+} sumi_adapted_vector;
 
 typedef struct sumi_plan {
     sumi_heap* heap;
     int32_t activation_bytes;
     sumi_plan_arrange* arrange; // NULL: the backend executes every op on its own
     const struct sumi_runner* runner;
-    sumi_plan_wishes wishes;
+    sumi_weight_options weight_options;
     sumi_op* ops;
     size_t op_count, op_capacity;
     sumi_value_info* values;
@@ -146,8 +146,9 @@ typedef struct sumi_plan {
     size_t block_used, block_bytes; // in the newest of the blocks
     const sumi_adapter_use* adapters;
     int32_t adapter_count; // they apply to every linear and every norm that is written from here on
-    sumi_changed_vector* changed;
-    size_t changed_count, changed_capacity; // the vectors that these adapters change, as far as they were asked for
+    sumi_adapted_vector* adapted_vectors;
+    size_t adapted_vector_count,
+        adapted_vector_capacity; // the vectors that these adapters change, as far as they were asked for
     // A constant of value 1; none until it is first needed.
     sumi_value one;
     uint64_t arena_bytes; // exact after sumi_plan_finish
@@ -263,7 +264,7 @@ typedef struct sumi_plan_linear_args {
     int32_t y_row;       // first row that is written in y; the other rows do not change
     // y is wider than the product. The product is written to the columns from y_column on; the other columns of y do
     // not change. The op must cover all rows.
-    bool keeps_columns;
+    bool writes_some_columns;
     int32_t y_column;
     // Has the shape of the product. With a residual, y, a range of rows and an activation are not possible.
     sumi_value residual;
@@ -360,8 +361,8 @@ sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args
 typedef struct sumi_plan_modulation_args {
     const char* label;
     sumi_value table;
-    int32_t parts; // 0: 1
-    uint32_t adds_one, squashes;
+    int32_t vector_count; // 0: 1
+    uint32_t adds_one, applies_tanh;
     int32_t rows;
     int32_t x_row;
     bool per_step;
@@ -485,7 +486,7 @@ typedef struct sumi_plan_place_args {
     int32_t tile_width;
     sumi_value picture; // is written
     int32_t picture_height, picture_width;
-    sumi_tile kept; // height x width upper left pixels of the tile are copied to (y, x) of the picture
+    sumi_tile copied; // height x width upper left pixels of the tile are copied to (y, x) of the picture
     bool per_item;
 } sumi_plan_place_args;
 void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);

@@ -15,30 +15,30 @@ typedef struct sumi_runner sumi_runner;
 // What a plan needs on a GPU if at most a given number of bytes may be held there.
 typedef struct sumi_device_need {
     // All bytes on the device. If `fits`, at most the budget.
-    uint64_t device;
+    uint64_t device_bytes;
     // Part of `device`: resident weights, the ring buffer for streamed weights, and staging for conversions during
     // uploads.
-    uint64_t weights;
-    uint64_t pinned;   // bytes of pinned host memory, streamed weights included
-    uint64_t streamed; // bytes of weights that are copied from pinned host memory for each use
+    uint64_t weight_bytes;
+    uint64_t pinned_bytes;   // bytes of pinned host memory, streamed weights included
+    uint64_t streamed_bytes; // bytes of weights that are copied from pinned host memory for each use
     bool fits;
 } sumi_device_need;
 
 // The memory of the device: how much sumi holds, and how much is free.
-typedef struct sumi_device_room {
-    uint64_t held, free; // held: by sumi; free: according to the driver, 0 if unknown
+typedef struct sumi_device_capacity {
+    uint64_t held_bytes, free_bytes; // held: by sumi; free: according to the driver, 0 if unknown
     // Whether `free` is known. False: the device memory comes from an allocator of the host program, which cannot be
     // asked.
     bool is_known;
     // The newest allocation that failed since the last call: bytes that sumi held at that time, bytes that were
     // refused. 0: no allocation has failed.
-    uint64_t short_held, short_wanted;
-} sumi_device_room;
+    uint64_t failed_held_bytes, failed_request_bytes;
+} sumi_device_capacity;
 
 typedef struct sumi_device_facts {
-    uint64_t held[4];   // bytes that sumi holds now, for each sumi_memory_kind
-    uint64_t bytes;     // the device's whole memory
-    uint64_t uncounted; // bytes neither free nor held by sumi when the driver was last asked
+    uint64_t held_bytes[4];   // bytes that sumi holds now, for each sumi_memory_kind
+    uint64_t device_bytes;    // the device's whole memory
+    uint64_t uncounted_bytes; // bytes neither free nor held by sumi when the driver was last asked
     int32_t capability, driver;
 } sumi_device_facts;
 
@@ -72,7 +72,7 @@ typedef struct sumi_import {
     uint64_t address, bytes;
 } sumi_import;
 
-typedef void sumi_kernel_seen(const char* name, uint64_t use_count, void* user_data);
+typedef void sumi_kernel_callback(const char* name, uint64_t use_count, void* user_data);
 
 typedef struct sumi_runner_functions {
     void (*destroy)(sumi_runner* runner);
@@ -128,14 +128,14 @@ typedef struct sumi_runner_functions {
     // those that no step reads, and in a further call the rest. Returns false if nothing was left to evict. Call only
     // while no slice is in flight.
     bool (*evict)(sumi_runner* runner, const sumi_plan* plan);
-    void (*room)(sumi_runner* runner, sumi_device_room* out_room); // the device's memory now
+    void (*capacity)(sumi_runner* runner, sumi_device_capacity* out_room); // the device's memory now
     // The plan will be freed: frees its graphs. Call only while none of its slices is in flight.
-    void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan);
+    void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
     // The weights will be freed: removes them from the device. Call only while nothing that uses them is in flight.
-    void (*forget_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
+    void (*release_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
     // Reports the end of the oldest slice that was submitted and not yet reported. False if that slice still runs, or
     // if there is none.
-    bool (*finished)(sumi_runner* runner, sumi_slice_time* out_time);
+    bool (*collect)(sumi_runner* runner, sumi_slice_time* out_time);
     // The state of the device after submissions: SUMI_OK, SUMI_DEVICE_LOST or SUMI_INTERNAL.
     sumi_result (*health)(sumi_runner* runner, sumi_error* error);
     // The number of slices that were submitted and not yet reported. The engine submits at most SUMI_RUNNER_DEPTH.
@@ -145,7 +145,7 @@ typedef struct sumi_runner_functions {
     void (*wait)(sumi_runner* runner, int32_t slices);
     // Copies a bound value to where `read` finds it, after all slices submitted so far. At most one fetch of a value
     // may be unread.
-    sumi_result (*fetch)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
+    sumi_result (*start_read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
     // Writes a picture to its destination, after all slices submitted so far.
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
                            sumi_error* error);
@@ -157,15 +157,15 @@ typedef struct sumi_runner_functions {
     void (*release_import)(sumi_runner* runner, sumi_import* import);
     // Copies the picture from the import's memory into the texture, in order with the graphics commands, without
     // waiting. May be called while any other function runs.
-    sumi_result (*show)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height,
-                        sumi_error* error);
+    sumi_result (*copy_to_texture)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height,
+                                   sumi_error* error);
     // Blocks until everything that was submitted has ended, copies and publications included.
-    void (*settle)(sumi_runner* runner);
+    void (*wait_all)(sumi_runner* runner);
     void (*facts)(const sumi_runner* runner, sumi_device_facts* out_facts); // for sumi_engine_info; any thread
     bool (*has_cublaslt)(const sumi_runner* runner);                        // the same
     // For tests: lists every kernel that is built for this device, and how often it was looked up for a launch. A
     // launch into a graph counts twice, because the kernel is also looked up before the capture.
-    void (*list_kernels)(const sumi_runner* runner, sumi_kernel_seen* seen, void* user_data);
+    void (*list_kernels)(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data);
 } sumi_runner_functions;
 
 #define SUMI_RUNNER_DEPTH 64

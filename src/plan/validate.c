@@ -143,17 +143,17 @@ static sumi_result check_slices(const validator* v)
             const sumi_slice* piece = &plan->slices[slice];
             const bool has_one_op = piece->op_end == piece->op_begin + 1;
             const bool has_parts = !has_one_op
-                                || (piece->part_begin == part && piece->part_end > part && op < section->op_end
-                                    && piece->part_end <= plan->ops[op].part_count);
+                                || (piece->range_begin == part && piece->range_end > part && op < section->op_end
+                                    && piece->range_end <= plan->ops[op].range_count);
             if (piece->op_begin != op || piece->op_end <= op || piece->op_end > section->op_end
                 || (!has_one_op && part != 0) || !has_parts) {
                 return sumi_fail(v->error, SUMI_INTERNAL,
                                  "slice %d has ops %d to %d, parts %d to %d: slices hold every part of every op once, "
                                  "in order, and op %d, part %d comes next",
-                                 (int)slice, (int)piece->op_begin, (int)piece->op_end, (int)piece->part_begin,
-                                 (int)piece->part_end, (int)op, (int)part);
+                                 (int)slice, (int)piece->op_begin, (int)piece->op_end, (int)piece->range_begin,
+                                 (int)piece->range_end, (int)op, (int)part);
             }
-            part = has_one_op && piece->part_end < plan->ops[op].part_count ? piece->part_end : 0;
+            part = has_one_op && piece->range_end < plan->ops[op].range_count ? piece->range_end : 0;
             op = part > 0 ? op : piece->op_end;
         }
         if (op != section->op_end || part != 0) {
@@ -203,16 +203,16 @@ static sumi_result check_view(const validator* v, size_t index)
 {
     const sumi_plan* plan = v->plan;
     const sumi_value_info* view = &plan->values[index];
-    if (!is_value(plan, view->base) || !is_value(plan, view->whole) || (size_t)view->whole.id > index
+    if (!is_value(plan, view->base) || !is_value(plan, view->cut_from) || (size_t)view->cut_from.id > index
         || (size_t)view->base.id > index) {
         return value_breaks(v, index, "a view is written after its base and after what it was cut from");
     }
-    const sumi_value_info *base = sumi_plan_info(plan, view->base), *whole = sumi_plan_info(plan, view->whole);
+    const sumi_value_info *base = sumi_plan_info(plan, view->base), *whole = sumi_plan_info(plan, view->cut_from);
     if (view->is_unstored || base->is_unstored) { return value_breaks(v, index, "a view and its base are stored"); }
-    if (base->base.id != 0 || (whole->base.id != 0 ? whole->base.id : view->whole.id) != view->base.id) {
+    if (base->base.id != 0 || (whole->base.id != 0 ? whole->base.id : view->cut_from.id) != view->base.id) {
         return value_breaks(v, index, "a view and what it was cut from have one base, which is no view");
     }
-    if ((view->bound && !base->bound) || view->host.id != 0) {
+    if ((view->bound && !base->bound) || view->container.id != 0) {
         return value_breaks(v, index, "a view is not bound unless its base is, and is no guest");
     }
     const bool is_reshaped = view->pitch != whole->pitch && view->pitch == view->cols && whole->pitch == whole->cols
@@ -221,9 +221,9 @@ static sumi_result check_view(const validator* v, size_t index)
         return value_breaks(v, index, "a view has the element and the pitch of its base, or all of its elements");
     }
     const uint64_t pitch = (uint64_t)view->pitch, first = view->base_element - whole->base_element;
-    if (view->base_element < whole->base_element || view->whole_row < 0
-        || (is_reshaped ? first != 0 || view->whole_row != 0
-                        : view->whole_row + view->rows > whole->rows || first / pitch != (uint64_t)view->whole_row
+    if (view->base_element < whole->base_element || view->cut_from_row < 0
+        || (is_reshaped ? first != 0 || view->cut_from_row != 0
+                        : view->cut_from_row + view->rows > whole->rows || first / pitch != (uint64_t)view->cut_from_row
                               || first % pitch + (uint64_t)view->cols > (uint64_t)whole->cols)) {
         return value_breaks(v, index, "a view lies within the rows and columns of what it was cut from");
     }
@@ -250,10 +250,10 @@ static sumi_result check_unstored(const validator* v, size_t index)
         is_input = is_input || op->in[k].id == (int32_t)index + 1;
         is_read = is_read || (info->last_use > info->first_use && op[1].in[k].id == (int32_t)index + 1);
     }
-    if (info->bytes != 0 || info->bound || info->host.id != 0) {
+    if (info->bytes != 0 || info->bound || info->container.id != 0) {
         return value_breaks(v, index, "a value that is not stored takes no memory: it is neither bound nor a guest");
     }
-    if (!op->joins_next || op->out.id != (int32_t)index + 1 || is_input || !is_read
+    if (!op->is_first_of_pair || op->out.id != (int32_t)index + 1 || is_input || !is_read
         || info->last_use != info->first_use + 1) {
         return value_breaks(v, index, "a value that is not stored is made and read by a pair of ops, and by no others");
     }
@@ -289,7 +289,8 @@ static sumi_result check_place(const validator* v, size_t index)
 
 static bool is_guest_of(const sumi_plan* plan, size_t guest, size_t host)
 {
-    return plan->values[guest].host.id == (int32_t)host + 1 && plan->values[guest].offset == plan->values[host].offset
+    return plan->values[guest].container.id == (int32_t)host + 1
+        && plan->values[guest].offset == plan->values[host].offset
         && plan->values[guest].bytes <= plan->values[host].bytes;
 }
 
@@ -359,10 +360,10 @@ static bool is_at_most_one(const sumi_weight* weight, sumi_value value) { return
 // weight.h: a change has two factors; `up` has the weight's rows, `down` the weight's columns.
 static bool is_change(const sumi_weight* weight, const sumi_weight_change* change)
 {
-    const sumi_weight_part *down = &change->down, *up = &change->up;
+    const sumi_stacked_tensor *down = &change->down, *up = &change->up;
     return down->rows >= 1 && down->chunk == 0 && weight->cols % sumi_dtype_get(down->dtype)->block == 0
         && up->rows == weight->rows && up->chunk == 0 && sumi_dtype_get(up->dtype)->block == 1
-        && sumi_weight_part_is_straight(down) && sumi_weight_part_is_straight(up);
+        && sumi_stacked_tensor_is_plain(down) && sumi_stacked_tensor_is_plain(up);
 }
 
 // weight.h: the stacked tensors of a weight make up its rows, and its change has as many; a vector has one row. ops.h:
@@ -374,8 +375,8 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         int64_t rows = 0;
         bool is_whole = true;
-        for (int32_t p = 0; weights[i] != NULL && p < weights[i]->part_count && p < SUMI_WEIGHT_MAX_PARTS; p++) {
-            const sumi_weight_part* part = &weights[i]->parts[p];
+        for (int32_t p = 0; weights[i] != NULL && p < weights[i]->tensor_count && p < SUMI_WEIGHT_MAX_TENSORS; p++) {
+            const sumi_stacked_tensor* part = &weights[i]->tensors[p];
             rows += part->rows;
             is_whole = is_whole
                     && (part->rotation == 0
@@ -385,7 +386,7 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
         if (weights[i] != NULL && !sumi_weight_is_dense(weights[i]) && (i > 0 || op->kind != SUMI_OP_CONV)) {
             return op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
         }
-        if (weights[i] != NULL && (weights[i]->part_count > SUMI_WEIGHT_MAX_PARTS || rows != weights[i]->rows)) {
+        if (weights[i] != NULL && (weights[i]->tensor_count > SUMI_WEIGHT_MAX_TENSORS || rows != weights[i]->rows)) {
             return op_breaks(v, op, op->out, "a weight's parts are its rows");
         }
         if (weights[i] != NULL && weights[i]->change != NULL && !is_change(weights[i], weights[i]->change)) {
@@ -514,7 +515,7 @@ static int64_t work_rows(const sumi_op* op)
     }
 }
 
-// sumi_op: work range p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)), so that all ranges cover all rows
+// sumi_op: work range p covers rows [p * range_rows, min(rows, (p + 1) * range_rows)), so that all ranges cover all rows
 // once.
 static sumi_result check_parts(const validator* v, const sumi_op* op)
 {
@@ -522,8 +523,8 @@ static sumi_result check_parts(const validator* v, const sumi_op* op)
     if (op->rows < 1 || (rows >= 0 && rows != op->rows)) {
         return op_breaks(v, op, op->out, "the op's rows are not the work that its numbers describe");
     }
-    if (op->part_rows < 1 || op->part_count < 1
-        || ((int64_t)op->rows + op->part_rows - 1) / op->part_rows != op->part_count) {
+    if (op->range_rows < 1 || op->range_count < 1
+        || ((int64_t)op->rows + op->range_rows - 1) / op->range_rows != op->range_count) {
         return op_breaks(v, op, op->out, "the op's parts do not cover its rows once");
     }
     const bool is_sum = op->kind == SUMI_OP_GROUP_SUMS, is_group = is_sum || op->kind == SUMI_OP_GROUP_NORM;
@@ -534,12 +535,12 @@ static sumi_result check_parts(const validator* v, const sumi_op* op)
     if (is_group
         && (op->u.group.block_count != blocks
             || (is_sum
-                && (op->part_count != blocks || op->part_rows != op->u.group.block_rows
+                && (op->range_count != blocks || op->range_rows != op->u.group.block_rows
                     || op->rows != op->u.group.all_rows)))) {
         return op_breaks(v, op, op->out, "the blocks of group sums are the parts of the op that makes them");
     }
     if ((op->kind == SUMI_OP_PIXELS_OUT || op->kind == SUMI_OP_ATTENTION)
-        && op->part_rows != (op->kind == SUMI_OP_PIXELS_OUT ? op->rows : 1)) {
+        && op->range_rows != (op->kind == SUMI_OP_PIXELS_OUT ? op->rows : 1)) {
         return op_breaks(v, op, op->out, "pixels_out has one part, attention one per head and block of queries");
     }
     return SUMI_OK;
@@ -718,11 +719,11 @@ static sumi_result check_pair(const validator* v, const sumi_op* op)
 {
     const sumi_plan* plan = v->plan;
     const sumi_op* next = op + 1;
-    if (!op->joins_next) { return SUMI_OK; }
+    if (!op->is_first_of_pair) { return SUMI_OK; }
     if (next >= plan->ops + plan->op_count || next->section != op->section) {
         return op_breaks(v, op, op->out, "the op joins the next one, and there is none in its section");
     }
-    if (next->joins_next) { return op_breaks(v, op, op->out, "an op is in one pair at most"); }
+    if (next->is_first_of_pair) { return op_breaks(v, op, op->out, "an op is in one pair at most"); }
     bool is_read = false;
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { is_read = is_read || next->in[k].id == op->out.id; }
     if (!is_read || !is_value(plan, next->out)) {
@@ -822,8 +823,8 @@ static owned owned_bytes(const sumi_plan* plan, const sumi_op_access* a)
     const uint64_t row_bytes = (uint64_t)info->pitch * sumi_plan_element_bytes(plan, info->element);
     const rectangle r = rectangle_of(plan, a);
     sumi_value view = a->value; // the outermost view
-    while (view.id != base.id && sumi_plan_info(plan, view)->whole.id != base.id) {
-        view = sumi_plan_info(plan, view)->whole;
+    while (view.id != base.id && sumi_plan_info(plan, view)->cut_from.id != base.id) {
+        view = sumi_plan_info(plan, view)->cut_from;
     }
     return (owned){info->offset + r.row * row_bytes, info->offset + (r.row + r.rows) * row_bytes, base.id, view.id};
 }

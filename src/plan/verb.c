@@ -51,10 +51,10 @@ sumi_value sumi_plan_add_op(sumi_plan* plan, const char* label, const sumi_op* w
     op->section = (int32_t)plan->section_count - 1;
     op->rows = (int32_t)rows;
     SUMI_ASSERT(op->out.id >= 0 && (size_t)op->out.id <= plan->value_count);
-    int64_t part_rows = kind->part_rows(plan, op);
-    op->part_rows = part_rows < 1 ? 1 : part_rows > rows ? op->rows : (int32_t)part_rows;
-    op->part_count = (op->rows - 1) / op->part_rows + 1;
-    SUMI_ASSERT(op->part_rows >= 1 && op->part_count >= 1 && op->part_count <= op->rows);
+    int64_t range_rows = kind->range_rows(plan, op);
+    op->range_rows = range_rows < 1 ? 1 : range_rows > rows ? op->rows : (int32_t)range_rows;
+    op->range_count = (op->rows - 1) / op->range_rows + 1;
+    SUMI_ASSERT(op->range_rows >= 1 && op->range_count >= 1 && op->range_count <= op->rows);
     op->flops = kind->flops != NULL ? kind->flops(plan, op) : 0;
     op->bytes = kind->bytes != NULL ? kind->bytes(plan, op) : kind->output_count * sumi_plan_value_bytes(plan, op->out);
     plan->sections[plan->section_count - 1].op_end = (int32_t)plan->op_count;

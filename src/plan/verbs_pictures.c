@@ -150,9 +150,9 @@ sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x
                                 .u.group = {.groups = groups, .all_rows = sumi_plan_rows(plan, x)}});
     if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
     sumi_op* op = &plan->ops[plan->op_count - 1];
-    op->u.group.block_count = op->part_count;
-    op->u.group.block_rows = op->part_rows;
-    op->out = sumi_plan_value(plan, "group_sums", SUMI_ELEMENT_FLOAT, op->part_count, groups * 2);
+    op->u.group.block_count = op->range_count;
+    op->u.group.block_rows = op->range_rows;
+    op->out = sumi_plan_value(plan, "group_sums", SUMI_ELEMENT_FLOAT, op->range_count, groups * 2);
     return op->out;
 }
 
@@ -212,7 +212,7 @@ void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args)
 
 void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args)
 {
-    sumi_tile kept = args->kept;
+    sumi_tile kept = args->copied;
     int32_t picture_rows = args->picture_height * args->picture_width;
     if (kept.width > args->tile_width || kept.y < 0 || kept.x < 0
         || kept.height * args->tile_width > sumi_plan_rows(plan, args->tile)

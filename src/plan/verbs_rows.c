@@ -107,7 +107,7 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
         return "the bias has another width than the weight";
     }
     if (args->residual.id != 0) {
-        if (!is_whole || args->y.id != 0 || args->keeps_columns || args->activation != SUMI_ACT_NONE) {
+        if (!is_whole || args->y.id != 0 || args->writes_some_columns || args->activation != SUMI_ACT_NONE) {
             return "a residual takes the whole product without activation, in its own place";
         }
         return !sumi_plan_is_shape(plan, args->residual, rows, weight->rows)
@@ -116,7 +116,7 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
                  : NULL;
     }
     if (args->gate.table.id != 0) { return "a gate needs a residual"; }
-    if (args->keeps_columns) {
+    if (args->writes_some_columns) {
         bool fits = args->y.id != 0 && is_whole && args->y_row == 0 && sumi_plan_rows(plan, args->y) == rows
                  && args->y_column >= 0 && args->y_column + weight->rows <= sumi_plan_cols(plan, args->y);
         return !fits || args->activation != SUMI_ACT_NONE
@@ -162,7 +162,7 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
             .scale = 1.0f, .x_row = args->x_row, .y_row = args->y_row, .y_column = args->y_column, .gate = args->gate}};
     if (product.out.id == 0) {
         product.out = sumi_plan_value(plan, "linear", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
-    } else if (args->residual.id == 0 && (args->keeps_columns || rows != sumi_plan_rows(plan, args->y))) {
+    } else if (args->residual.id == 0 && (args->writes_some_columns || rows != sumi_plan_rows(plan, args->y))) {
         product.in[2] = args->y; // the other rows or columns of y do not change
     }
     const bool has_adapters = sumi_plan_is_adapted(plan, weight);
@@ -234,16 +234,16 @@ static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vecto
 sumi_value sumi_plan_changed_vector(sumi_plan* plan, const sumi_weight* vector)
 {
     if (vector == NULL || sumi_plan_has_failed(plan) || !sumi_plan_is_adapted(plan, vector)) { return SUMI_NO_VALUE; }
-    for (size_t i = 0; i < plan->changed_count; i++) {
-        if (plan->changed[i].vector == vector) { return plan->changed[i].sum; }
+    for (size_t i = 0; i < plan->adapted_vector_count; i++) {
+        if (plan->adapted_vectors[i].vector == vector) { return plan->adapted_vectors[i].sum; }
     }
-    if (sumi_grow(plan->heap, (void**)&plan->changed, &plan->changed_capacity, plan->changed_count + 1,
-                  sizeof *plan->changed, &plan->error)
+    if (sumi_grow(plan->heap, (void**)&plan->adapted_vectors, &plan->adapted_vector_capacity,
+                  plan->adapted_vector_count + 1, sizeof *plan->adapted_vectors, &plan->error)
         != SUMI_OK) {
         return SUMI_NO_VALUE;
     }
     sumi_value sum = write_changed_vector(plan, vector);
-    plan->changed[plan->changed_count++] = (sumi_changed_vector){vector, sum};
+    plan->adapted_vectors[plan->adapted_vector_count++] = (sumi_adapted_vector){vector, sum};
     return sum;
 }
 
@@ -425,9 +425,9 @@ sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args
 sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args* args)
 {
     sumi_value table = args->table, out = table;
-    int32_t parts = args->parts != 0 ? args->parts : 1, cols = sumi_plan_cols(plan, table);
+    int32_t parts = args->vector_count != 0 ? args->vector_count : 1, cols = sumi_plan_cols(plan, table);
     bool is_in_place = args->rows == 0;
-    if (parts < 1 || parts > 32 || cols % parts != 0 || (args->adds_one & args->squashes) != 0) {
+    if (parts < 1 || parts > 32 || cols % parts != 0 || (args->adds_one & args->applies_tanh) != 0) {
         sumi_plan_mismatch(plan, args->label, "the columns are no multiple of the parts, or a part is told two things");
     }
     if (is_in_place ? args->x_row != 0 || args->per_step
@@ -439,9 +439,9 @@ sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args
                             &(sumi_op){.kind = SUMI_OP_FINISH_MODULATION,
                                        .in = {table},
                                        .out = out,
-                                       .u.finish = {.parts = parts,
+                                       .u.finish = {.vector_count = parts,
                                                     .adds_one = args->adds_one,
-                                                    .squashes = args->squashes,
+                                                    .applies_tanh = args->applies_tanh,
                                                     .x_row = args->x_row,
                                                     .per_step = args->per_step}});
 }
@@ -450,7 +450,7 @@ void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gat
 {
     sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "modulation",
                                                             .table = table,
-                                                            .parts = has_gates ? 4 : 1,
+                                                            .vector_count = has_gates ? 4 : 1,
                                                             .adds_one = has_gates ? 5 : 1,
-                                                            .squashes = has_gates ? 10 : 0});
+                                                            .applies_tanh = has_gates ? 10 : 0});
 }

@@ -5,15 +5,15 @@
 
 uint64_t sumi_weight_bytes(const sumi_weight* weight)
 {
-    SUMI_ASSERT(weight->part_count >= 0 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
+    SUMI_ASSERT(weight->tensor_count >= 0 && weight->tensor_count <= SUMI_WEIGHT_MAX_TENSORS);
     uint64_t bytes = 0;
-    for (int32_t p = 0; p < weight->part_count; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
+    for (int32_t p = 0; p < weight->tensor_count; p++) {
+        const sumi_stacked_tensor* part = &weight->tensors[p];
         bytes += sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols)
                + (part->row_scales != NULL ? (uint64_t)part->rows * sizeof(float) : 0);
     }
     if (weight->change != NULL) {
-        const sumi_weight_part *down = &weight->change->down, *up = &weight->change->up;
+        const sumi_stacked_tensor *down = &weight->change->down, *up = &weight->change->up;
         bytes += sumi_dtype_bytes(down->dtype, (uint64_t)down->rows * (uint64_t)weight->cols)
                + sumi_dtype_bytes(up->dtype, (uint64_t)up->rows * (uint64_t)down->rows);
     }
@@ -23,13 +23,13 @@ uint64_t sumi_weight_bytes(const sumi_weight* weight)
 bool sumi_weight_is_dense(const sumi_weight* weight)
 {
     bool is_dense = true;
-    for (int32_t p = 0; p < weight->part_count; p++) { is_dense = is_dense && weight->parts[p].chunk == 0; }
+    for (int32_t p = 0; p < weight->tensor_count; p++) { is_dense = is_dense && weight->tensors[p].chunk == 0; }
     return is_dense;
 }
 
 // The address of element `at` of a stacked tensor, counted as if the tensor were dense. The element must begin a row or
 // a chunk.
-static const unsigned char* part_address(const sumi_weight_part* part, uint64_t at)
+static const unsigned char* part_address(const sumi_stacked_tensor* part, uint64_t at)
 {
     SUMI_ASSERT(part->chunk >= 0 && (part->chunk == 0 || at % (uint64_t)part->chunk == 0));
     SUMI_ASSERT(part->chunk == 0 || (part->chunk_stride >= part->chunk && sumi_dtype_get(part->dtype)->block == 1));
@@ -40,7 +40,7 @@ static const unsigned char* part_address(const sumi_weight_part* part, uint64_t 
 void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t count, void* into)
 {
     SUMI_ASSERT(begin >= 0 && count >= 1 && begin + count <= weight->rows && weight->change == NULL);
-    const sumi_weight_part* part = weight->parts;
+    const sumi_stacked_tensor* part = weight->tensors;
     for (; begin >= part->rows; part++) { begin -= part->rows; }
     SUMI_ASSERT(begin + count <= part->rows);
     uint64_t cols = (uint64_t)weight->cols, step = part->chunk == 0 ? cols * (uint64_t)count : (uint64_t)part->chunk,
@@ -52,7 +52,7 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
 }
 
 // The factor of all elements of a row.
-static float scale_of(const sumi_weight_part* part, int32_t row)
+static float scale_of(const sumi_stacked_tensor* part, int32_t row)
 {
     SUMI_ASSERT(row >= 0 && row < part->rows);
     if (part->row_scales == NULL) { return part->scale; }
@@ -62,7 +62,7 @@ static float scale_of(const sumi_weight_part* part, int32_t row)
 }
 
 // Converts elements [at, at + count) of a factor of a change.
-static void factor_to_float(const sumi_weight_part* factor, uint64_t at, float* into, int32_t count)
+static void factor_to_float(const sumi_stacked_tensor* factor, uint64_t at, float* into, int32_t count)
 {
     sumi_dtype_to_float(factor->dtype, part_address(factor, at), into, (size_t)count);
     for (int32_t i = 0; factor->scale != 1.0f && i < count; i++) { into[i] *= factor->scale; }
@@ -73,10 +73,10 @@ static void factor_to_float(const sumi_weight_part* factor, uint64_t at, float* 
 static void add_change(const sumi_weight* weight, sumi_weight_block block, float* into, int32_t stride)
 {
     enum { PIECE = 256 };
-    const sumi_weight_part *down = &weight->change->down, *up = &weight->change->up;
+    const sumi_stacked_tensor *down = &weight->change->down, *up = &weight->change->up;
     const int32_t rank = down->rows;
     SUMI_ASSERT(rank >= 1 && up->rows == weight->rows && down->chunk == 0 && up->chunk == 0);
-    SUMI_ASSERT(sumi_weight_part_is_straight(down) && sumi_weight_part_is_straight(up));
+    SUMI_ASSERT(sumi_stacked_tensor_is_plain(down) && sumi_stacked_tensor_is_plain(up));
     SUMI_ASSERT(weight->cols % sumi_dtype_get(down->dtype)->block == 0 && sumi_dtype_get(up->dtype)->block == 1);
     for (int32_t begin = 0; begin < block.cols; begin += PIECE) {
         const int32_t count = block.cols - begin < PIECE ? block.cols - begin : PIECE;
@@ -99,8 +99,8 @@ void sumi_weight_block_to_float(const sumi_weight* weight, sumi_weight_block blo
     SUMI_ASSERT(block.column >= 0 && block.cols >= 0 && block.column <= weight->cols - block.cols);
     SUMI_ASSERT(block.column % 256 == 0 && (stride >= block.cols || block.rows <= 1));
     int32_t first = 0; // row of the weight where the stacked tensor begins
-    for (int32_t p = 0; p < weight->part_count; p++) {
-        const sumi_weight_part* part = &weight->parts[p];
+    for (int32_t p = 0; p < weight->tensor_count; p++) {
+        const sumi_stacked_tensor* part = &weight->tensors[p];
         int32_t from = block.row > first ? block.row : first;
         int32_t to = block.row + block.rows < first + part->rows ? block.row + block.rows : first + part->rows;
         int32_t step = part->chunk == 0 ? block.cols : part->chunk;
@@ -128,8 +128,8 @@ void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t coun
 // Element [row, col] of a factor of an adapter's change, which is a weight of one tensor.
 static float element_of(const sumi_weight* factor, int32_t row, int32_t col)
 {
-    SUMI_ASSERT(factor->part_count == 1 && row < factor->rows && col < factor->cols);
-    const sumi_weight_part* part = &factor->parts[0];
+    SUMI_ASSERT(factor->tensor_count == 1 && row < factor->rows && col < factor->cols);
+    const sumi_stacked_tensor* part = &factor->tensors[0];
     const uint64_t at = (uint64_t)row * (uint64_t)factor->cols + (uint64_t)col;
     float value;
     sumi_dtype_to_float(part->dtype, (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, at), &value, 1);

@@ -6,10 +6,10 @@
 #include "base/dtype.h"
 #include <stdbool.h>
 
-#define SUMI_WEIGHT_MAX_PARTS 4
+#define SUMI_WEIGHT_MAX_TENSORS 4
 
 // One stacked tensor of a weight.
-typedef struct sumi_weight_part {
+typedef struct sumi_stacked_tensor {
     // `rows` rows of `cols` elements, dense unless `chunk` is set, at any alignment.
     const void* data;
     sumi_dtype dtype;
@@ -28,14 +28,14 @@ typedef struct sumi_weight_part {
     // lies in memory of the host program or of the heap instead.
     const void* mapping;
     uint64_t mapping_bytes;
-} sumi_weight_part;
+} sumi_stacked_tensor;
 
 // Low-rank factors that a file keeps beside a weight and that are always added to it: W + up @ down. Every function
 // that converts rows of the weight to float adds them. So the sum is computed in float32 and never rounded to the
 // file's type, and weight and factors stay in the mapped file. The factors have no chunks, row scales or rotation. `up`
 // has a type without blocks, because its elements are read one by one. The scale of `up` contains alpha / rank.
 typedef struct sumi_weight_change {
-    sumi_weight_part down, up; // [rank, cols], [rows, rank]
+    sumi_stacked_tensor down, up; // [rank, cols], [rows, rank]
 } sumi_weight_change;
 
 typedef struct sumi_weight {
@@ -43,8 +43,8 @@ typedef struct sumi_weight {
     // rows: output features; cols: input features. A convolution [co, ci, kh, kw] has rows = co, cols = ci * kh * kw. A
     // vector has rows = 1.
     int32_t rows, cols;
-    int32_t part_count;
-    sumi_weight_part parts[SUMI_WEIGHT_MAX_PARTS];
+    int32_t tensor_count;
+    sumi_stacked_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
     // NULL: none. With a change, the stacked tensors alone are not the weight, so their bytes must not be used as the
     // weight.
     const sumi_weight_change* change;
@@ -59,7 +59,7 @@ typedef struct sumi_weight {
 uint64_t sumi_weight_bytes(const sumi_weight* weight);
 bool sumi_weight_is_dense(const sumi_weight* weight);
 // Whether the stored elements, times `scale`, are the weight's elements: no row scales and no rotation.
-static inline bool sumi_weight_part_is_straight(const sumi_weight_part* part)
+static inline bool sumi_stacked_tensor_is_plain(const sumi_stacked_tensor* part)
 {
     return part->row_scales == NULL && part->rotation == 0;
 }

@@ -379,8 +379,8 @@ static size_t cuda_threads(const sumi_torch_cuda_generator* generator, size_t co
     return (size_t)((blocks < max_blocks ? blocks : max_blocks) * CUDA_BLOCK);
 }
 
-void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
-                                size_t part)
+void sumi_torch_cuda_randn_range(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
+                                 size_t part)
 {
     SUMI_ASSERT(first <= count && part <= count - first);
     SUMI_ASSERT(generator->offset % 4 == 0);
@@ -403,6 +403,6 @@ void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count)
 
 void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count)
 {
-    sumi_torch_cuda_randn_part(generator, into, count, 0, count);
+    sumi_torch_cuda_randn_range(generator, into, count, 0, count);
     sumi_torch_cuda_skip(generator, count);
 }

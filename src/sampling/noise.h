@@ -36,7 +36,7 @@ void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, i
 void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count);
 // Values [first, first + part) of what sumi_torch_cuda_randn(count) would draw. The generator does not advance; after
 // all parts, sumi_torch_cuda_skip(count) advances it as one such call does.
-void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
-                                size_t part);
+void sumi_torch_cuda_randn_range(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
+                                 size_t part);
 void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count);
 #endif

@@ -148,7 +148,7 @@ static int32_t evaluations_of_step(sumi_solver solver, float next_sigma)
     }
 }
 
-int32_t sumi_solver_most_rows(sumi_solver solver) { return evaluations_of_step(solver, 1.0f); }
+int32_t sumi_solver_max_rows(sumi_solver solver) { return evaluations_of_step(solver, 1.0f); }
 
 int32_t sumi_solver_evaluations(sumi_solver solver, const float* sigmas, int32_t step_count)
 {

@@ -27,8 +27,8 @@ static const char* replacements(const sumi_charsmap* map) { return (const char*)
 // Finds the replacement of the shortest key that `text` begins with. SentencePiece takes the longest key; the reference
 // (huggingface/tokenizers) takes the first it meets. So e + U+0323 + U+0301 loses its accent, which is the input that
 // the models get from the reference.
-static bool find_longest_prefix(const sumi_charsmap* map, const char* text, size_t bytes, size_t* out_begin,
-                                size_t* out_bytes)
+static bool find_shortest_key(const sumi_charsmap* map, const char* text, size_t bytes, size_t* out_begin,
+                              size_t* out_bytes)
 {
     size_t at = unit_offset(unit_at(map, 0));
     for (size_t i = 0; i < bytes && text[i] != '\0'; i++) {
@@ -103,7 +103,7 @@ static sumi_result take_blob(sumi_charsmap* map, size_t blob_bytes, const char* 
     for (int32_t c = 0; c < 128; c++) {
         char text = (char)c;
         size_t begin = 0, length = 0;
-        bool found = find_longest_prefix(map, &text, 1, &begin, &length);
+        bool found = find_shortest_key(map, &text, 1, &begin, &length);
         map->ascii[c].begin = found ? (int32_t)begin : -1;
         map->ascii[c].bytes = (uint32_t)length;
     }
@@ -157,7 +157,7 @@ static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, cons
         SUMI_ASSERT(begin <= map->replacement_bytes);
         length = map->ascii[(unsigned char)*text].bytes;
     } else {
-        found = find_longest_prefix(map, text, bytes, &begin, &length);
+        found = find_shortest_key(map, text, bytes, &begin, &length);
     }
     return found ? sumi_text_append(heap, out, replacements(map) + begin, length, error)
                  : sumi_text_append(heap, out, text, bytes, error);
@@ -187,7 +187,7 @@ sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const s
         }
         state = 0;
         size_t begin = 0, replaced = 0;
-        if (end - at <= MAX_WHOLE_CLUSTER && find_longest_prefix(map, text + at, end - at, &begin, &replaced)) {
+        if (end - at <= MAX_WHOLE_CLUSTER && find_shortest_key(map, text + at, end - at, &begin, &replaced)) {
             SUMI_TRY(sumi_text_append(heap, out, replacements(map) + begin, replaced, error));
             at = end;
         }

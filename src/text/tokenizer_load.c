@@ -114,12 +114,12 @@ static sumi_result read_merge_value(sumi_loader* load)
 static sumi_result read_merge(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
-    load->j = l->merges_wait ? &l->merges_json : &l->json;
+    load->j = l->merges_precede_vocabulary ? &l->merges_json : &l->json;
     if (sumi_json_item(load->j)) { return read_merge_value(load); }
     SUMI_TRY(sumi_load_result(load->j));
     SUMI_TRY(sumi_load_waiting_merges(load));
-    l->phase = l->merges_wait ? SUMI_LOAD_TOP : SUMI_LOAD_MODEL;
-    l->merges_wait = false;
+    l->phase = l->merges_precede_vocabulary ? SUMI_LOAD_TOP : SUMI_LOAD_MODEL;
+    l->merges_precede_vocabulary = false;
     return SUMI_OK;
 }
 
@@ -130,7 +130,7 @@ static sumi_result finish_model_object(sumi_loader* load)
     if (load->t->model == SUMI_TOKEN_MODEL_BPE && !l->has_merges) {
         return sumi_load_refuse(load, "a BPE model without merges");
     }
-    if (l->merges_wait) {
+    if (l->merges_precede_vocabulary) {
         load->j = &l->merges_json;
         return begin_merges(load);
     }
@@ -182,7 +182,7 @@ static sumi_result read_model_member(sumi_loader* load)
         if (l->has_merges) { return sumi_load_refuse(load, "second merges"); }
         l->has_merges = true;
         if (l->has_vocabulary) { return begin_merges(load); }
-        l->merges_wait = true;
+        l->merges_precede_vocabulary = true;
         l->merges_json = *j;
         sumi_json_skip(j);
     } else if (sumi_json_is(&key, "continuing_subword_prefix")) {

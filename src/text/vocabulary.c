@@ -52,7 +52,7 @@ static size_t slots_for(size_t count)
     return slot_count;
 }
 
-static sumi_result no_room(sumi_error* error, const char* what)
+static sumi_result capacity_error(sumi_error* error, const char* what)
 {
     return sumi_fail(error, SUMI_NOT_SUPPORTED,
                      "the tokenizer has more than %u %s; use the released tokenizer of the model",
@@ -200,7 +200,7 @@ sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, s
     *out_existed = *out_entry != SUMI_VOCABULARY_NONE;
     if (*out_existed) { return SUMI_OK; }
     if (vocabulary->count >= SUMI_VOCABULARY_MAX_COUNT || bytes > UINT32_MAX - vocabulary->text_bytes) {
-        return no_room(error, "tokens");
+        return capacity_error(error, "tokens");
     }
     if (vocabulary->count + 1 > vocabulary->slot_count * 3 / 4) { SUMI_TRY(vocabulary_rehash(vocabulary, error)); }
     SUMI_TRY(sumi_grow(vocabulary->heap, &vocabulary->text, &vocabulary->text_capacity, vocabulary->text_bytes + bytes,
@@ -312,7 +312,7 @@ static sumi_result merges_rehash(sumi_merges* merges, sumi_error* error)
 sumi_result sumi_merges_add(sumi_merges* merges, uint32_t left, uint32_t right, uint32_t result, sumi_error* error)
 {
     SUMI_ASSERT(merges->heap != NULL);
-    if (merges->count >= SUMI_VOCABULARY_MAX_COUNT) { return no_room(error, "merges"); }
+    if (merges->count >= SUMI_VOCABULARY_MAX_COUNT) { return capacity_error(error, "merges"); }
     if (merges->count + 1 > merges->slot_count * 3 / 4) { SUMI_TRY(merges_rehash(merges, error)); }
     SUMI_TRY(sumi_grow(merges->heap, &merges->list, &merges->capacity, merges->count + 1, sizeof(sumi_merge), error));
     uint64_t mixed = hash_pair(left, right);

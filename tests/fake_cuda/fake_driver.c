@@ -9,8 +9,8 @@
 
 // ---- Entering -------------------------------------------------------------------------------------------------------
 
-#define MOST_CONTEXTS 32
-static _Thread_local fake_context* s_contexts[MOST_CONTEXTS];
+#define MAX_CONTEXTS 32
+static _Thread_local fake_context* s_contexts[MAX_CONTEXTS];
 static _Thread_local int s_context_count, s_context_base; // base: of fake_make_current
 static _Thread_local CUstreamCaptureMode s_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 static _Thread_local int s_captures; // begun by this thread and not ended
@@ -260,7 +260,7 @@ CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
 {
     ENTER("cuCtxPushCurrent", ANYWHERE);
     NEED_ALIVE(context, FAKE_CONTEXT, "cuCtxPushCurrent");
-    NEED(s_context_count < MOST_CONTEXTS, "cuCtxPushCurrent: pushed and never popped");
+    NEED(s_context_count < MAX_CONTEXTS, "cuCtxPushCurrent: pushed and never popped");
     s_contexts[s_context_count++] = (fake_context*)context;
     return leave(CUDA_SUCCESS);
 }
@@ -372,7 +372,7 @@ static fake_function* find_function(CUfunction handle)
     return NULL;
 }
 
-static unsigned most_shared(void) { return fake.capability == 90 ? 232448 : 101376; }
+static unsigned max_shared(void) { return fake.capability == 90 ? 232448 : 101376; }
 
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
 {
@@ -380,7 +380,7 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
     fake_function* function = find_function(handle);
     NEED(function != NULL, "cuFuncSetAttribute: no such function");
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if (value < 0 || (unsigned)value + function->static_shared > most_shared())
+        if (value < 0 || (unsigned)value + function->static_shared > max_shared())
             return leave(CUDA_ERROR_INVALID_VALUE);
         function->opted_in = (unsigned)value;
     }

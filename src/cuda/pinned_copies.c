@@ -1,4 +1,4 @@
-#include "cuda/weight_images.h"
+#include "cuda/pinned_copies.h"
 #include "base/assert.h"
 #include "cuda/driver.h"
 #include "cuda/form.h"
@@ -34,9 +34,9 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
     (void)worker_index;
     const image_rows* rows = context;
     const sumi_weight* weight = rows->weight;
-    int32_t part = 0, part_begin = 0;
+    int32_t part = 0, range_begin = 0;
     for (int32_t r = rows->begin + begin; r < rows->begin + end; r++) {
-        while (r >= part_begin + weight->parts[part].rows) part_begin += weight->parts[part++].rows;
+        while (r >= range_begin + weight->tensors[part].rows) range_begin += weight->tensors[part++].rows;
         const int32_t half = weight->rows / 2, in = r < half ? r : r - half;
         // as upload_row in kernels/upload.cuh
         const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r;
@@ -44,26 +44,27 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
         unsigned char* to = sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes);
         if (weight->change != NULL) sum_row(weight, r, (uint16_t*)(void*)to);
         else
-            memcpy(to, (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes,
+            memcpy(to, (const unsigned char*)weight->tensors[part].data + (uint64_t)(r - range_begin) * rows->row_bytes,
                    (size_t)rows->row_bytes);
     }
 }
 
-void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
+void sumi_cuda_weights_fill_pinned_copy(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
 {
     SUMI_ASSERT(sumi_cuda_host_makes(weights->residents[index].weight, weights->residents[index].form));
-    SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows && !weights->residents[index].has_image);
+    SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows
+                && !weights->residents[index].has_pinned_copy);
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
     image_rows rows = {weight, sumi_cuda_is_gated_form(resident->form), *row,
-                       sumi_cuda_made_row_bytes(weight, resident->form), &resident->image};
+                       sumi_cuda_made_row_bytes(weight, resident->form), &resident->pinned_copy};
     uint64_t limit = (uint64_t)budget_us * SUMI_CUDA_SLOWEST_BYTES_PER_US
                    * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
     limit = limit < (1u << 20) / rows.row_bytes + 1 ? (1u << 20) / rows.row_bytes + 1 : limit;
     const int32_t count = (uint64_t)(weight->rows - *row) < limit ? weight->rows - *row : (int32_t)limit;
     sumi_parallel(weights->workers, count, (int32_t)(SUMI_CUDA_ITEM_BYTES / rows.row_bytes) + 1, copy_rows, &rows);
     *row += count;
-    if (*row >= weight->rows) resident->has_image = true;
+    if (*row >= weight->rows) resident->has_pinned_copy = true;
 }
 
 bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
@@ -74,13 +75,13 @@ bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weigh
 sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
                                        CUdeviceptr to, sumi_error* error)
 {
-    SUMI_ASSERT(resident->has_image && to != 0);
+    SUMI_ASSERT(resident->has_pinned_copy && to != 0);
     if (resident->chunks > 0)
         return sumi_cuda_mapped_copy(&weights->mapped, resident->weight, sumi_cuda_is_gated_form(resident->form), to,
                                      error);
     for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
         bytes = resident->bytes - done;
-        const unsigned char* from = sumi_cuda_pinned_at(&resident->image, done, &bytes);
+        const unsigned char* from = sumi_cuda_pinned_at(&resident->pinned_copy, done, &bytes);
         SUMI_CU(&weights->device->driver, cuMemcpyHtoDAsync(to + done, from, (size_t)bytes, weights->device->copy),
                 "streaming weights");
     }

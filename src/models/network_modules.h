@@ -11,18 +11,18 @@
 //
 // A model is zeroed memory of `model_bytes`. It is freed with the network; what it needs beside that it takes from the
 // binder's weight list. `bind` keeps its first failure in the binder.
-#ifndef SUMI_MODELS_PARTS_H
-#define SUMI_MODELS_PARTS_H
+#ifndef SUMI_MODELS_NETWORK_MODULES_H
+#define SUMI_MODELS_NETWORK_MODULES_H
 #include "models/limits.h"
 #include "models/weights.h"
 #include "plan/plan.h"
 
 // A component's config.json. data is NULL when there is none: then shapes and the settings say everything.
-typedef struct sumi_part_config {
+typedef struct sumi_module_config {
     const void* data;
     size_t bytes;
     const char* path; // for messages; of the tensors' file where there is no config.json
-} sumi_part_config;
+} sumi_module_config;
 
 // ---- Text encoders --------------------------------------------------------------------------------------------------
 
@@ -53,13 +53,13 @@ typedef struct sumi_text_encoder_facts {
     bool shares_beginning; // a token's features depend on those before it alone: see sumi_text_batch.shared
 } sumi_text_encoder_facts;
 
-typedef struct sumi_text_encoder_part {
+typedef struct sumi_text_encoder_module {
     size_t model_bytes;
-    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config);
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
     sumi_text_encoder_facts (*facts)(const void* model);
     // Returns [sum of counts, width], or [prompt_count, width] where it pools.
     sumi_value (*write)(const void* model, sumi_plan* plan, const sumi_text_batch* batch);
-} sumi_text_encoder_part;
+} sumi_text_encoder_module;
 
 // ---- Vision towers --------------------------------------------------------------------------------------------------
 
@@ -70,16 +70,16 @@ typedef struct sumi_vision_facts {
     int64_t min_pixels, max_pixels;
 } sumi_vision_facts;
 
-typedef struct sumi_vision_part {
+typedef struct sumi_vision_module {
     size_t model_bytes;
     // processor: preprocessor_config.json
-    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config,
-                        const sumi_part_config* processor);
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config,
+                        const sumi_module_config* processor);
     sumi_vision_facts (*facts)(const void* model);
     // 8-bit RGB [height * width, 3], both sides multiples of the cell -> [(height / cell) * (width / cell), width], row
     // by row.
     sumi_value (*write)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width);
-} sumi_vision_part;
+} sumi_vision_module;
 
 // ---- Denoisers ------------------------------------------------------------------------------------------------------
 
@@ -123,9 +123,9 @@ typedef struct sumi_denoiser_facts {
     bool takes_references;
 } sumi_denoiser_facts;
 
-typedef struct sumi_denoiser_part {
+typedef struct sumi_denoiser_module {
     size_t model_bytes, state_bytes;
-    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config);
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
     sumi_denoiser_facts (*facts)(const void* model);
     // What depends neither on latents nor on the list of evaluations: captions, modulation tables of all evaluations at
     // once.
@@ -138,7 +138,7 @@ typedef struct sumi_denoiser_part {
     // channels, h * w], in the list's order.
     sumi_value (*write_evaluation)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
                                    sumi_value latents, const sumi_evaluation* list, int32_t count);
-} sumi_denoiser_part;
+} sumi_denoiser_module;
 
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
 
@@ -149,9 +149,9 @@ typedef struct sumi_autoencoder_facts {
     bool has_encoder, has_decoder;
 } sumi_autoencoder_facts;
 
-typedef struct sumi_autoencoder_part {
+typedef struct sumi_autoencoder_module {
     size_t model_bytes;
-    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config,
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config,
                         bool without_encoder);
     sumi_autoencoder_facts (*facts)(const void* model);
     // Pixels of item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]; tile:
@@ -163,5 +163,5 @@ typedef struct sumi_autoencoder_part {
                                int32_t tile);
     // Moments and noise (SUMI_NO_VALUE: the mode) to latents [channels, h * w] as the denoiser takes them.
     void (*write_posterior)(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents);
-} sumi_autoencoder_part;
+} sumi_autoencoder_module;
 #endif
