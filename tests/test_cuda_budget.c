@@ -316,7 +316,8 @@ TEST(streamed_weights_are_there_when_they_are_used)
             CHECK(b.meter.peak <= budget);
             CHECK(streamed == 0 || s_watch.count > 0);
             CHECK((fake_held_kind("locked") > 0) == (is_mapped && streamed > 0)); // the table has an image in any case
-            CHECK(!is_mapped || b.meter.pinned <= need.pinned_bytes); // images that an earlier, smaller budget wanted stay
+            CHECK(!is_mapped
+                  || b.meter.pinned <= need.pinned_bytes); // images that an earlier, smaller budget wanted stay
             const uint64_t blocks = fake_allocation_count();
             CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
             CHECK_NUMBER(fake_allocation_count(), blocks); // warm

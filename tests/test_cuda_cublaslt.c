@@ -61,12 +61,13 @@ static void make_products(products* p, int32_t m, int32_t n, int32_t k)
     p->bias = random_halves((size_t)n, 3);
     for (int i = 0; i < PRODUCTS; i++) {
         p->w[i] = random_halves((size_t)n * (size_t)k, 4 + (uint32_t)i);
-        p->weights[i] = (sumi_weight){.name = "w",
-                                      .rows = n,
-                                      .cols = k,
-                                      .tensor_count = 1,
-                                      .tensors = {{.data = p->w[i], .dtype = SUMI_DTYPE_BF16, .rows = n, .scale = 1.0f}},
-                                      .index = i};
+        p->weights[i] =
+            (sumi_weight){.name = "w",
+                          .rows = n,
+                          .cols = k,
+                          .tensor_count = 1,
+                          .tensors = {{.data = p->w[i], .dtype = SUMI_DTYPE_BF16, .rows = n, .scale = 1.0f}},
+                          .index = i};
         p->list[i] = &p->weights[i];
     }
     p->bias_weight = (sumi_weight){.name = "bias",
@@ -401,7 +402,7 @@ TEST(gated_products_are_gated_unit_by_unit)
                                 .cols = K,
                                 .tensor_count = 2,
                                 .tensors = {{.data = w, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f},
-                                          {.data = w + N * K, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}}};
+                                            {.data = w + N * K, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}}};
     fake_reset();
     fake_devices(1, 100);
     fake_on_launch(gate_by_hand, NULL);

@@ -122,7 +122,8 @@ static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_
     const bool fits = division.fits, streams = division.streams;
     sum_up(&division, &steps, &others);
     if (fits && streams) {
-        const uint64_t fixed = division.resident_bytes - (steps.bytes - steps.streamed) - (others.bytes - others.streamed);
+        const uint64_t fixed =
+            division.resident_bytes - (steps.bytes - steps.streamed) - (others.bytes - others.streamed);
         CHECK(division.resident_bytes + division.ring_bytes + division.staging_bytes <= room);
         CHECK_NUMBER(division.streamed_bytes, steps.streamed + others.streamed);
         // Steps copy nothing as long as one place for the others can be had beside their weights.

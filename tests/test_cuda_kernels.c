@@ -858,11 +858,11 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
                                         .cols = 9 * l->in,
                                         .tensor_count = 1,
                                         .tensors = {{.data = zeros + 18,
-                                                   .dtype = SUMI_DTYPE_F32,
-                                                   .rows = l->out,
-                                                   .chunk = 9,
-                                                   .chunk_stride = 27,
-                                                   .scale = 1.0f}}};
+                                                     .dtype = SUMI_DTYPE_F32,
+                                                     .rows = l->out,
+                                                     .chunk = 9,
+                                                     .chunk_stride = 27,
+                                                     .scale = 1.0f}}};
             const sumi_weight bias = {.name = "bias",
                                       .rows = 1,
                                       .cols = l->out,

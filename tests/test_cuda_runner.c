@@ -67,7 +67,8 @@ static void make_model(model* m)
     m->gate_up = weight_of("gate_up", HIDDEN, WIDTH, m->gate, SUMI_DTYPE_BF16);
     m->gate_up.rows = 2 * HIDDEN;
     m->gate_up.tensor_count = 2;
-    m->gate_up.tensors[1] = (sumi_stacked_tensor){.data = m->up, .dtype = SUMI_DTYPE_BF16, .rows = HIDDEN, .scale = 1.0f};
+    m->gate_up.tensors[1] =
+        (sumi_stacked_tensor){.data = m->up, .dtype = SUMI_DTYPE_BF16, .rows = HIDDEN, .scale = 1.0f};
     m->down = weight_of("down", WIDTH, HIDDEN, m->out, SUMI_DTYPE_BF16);
     m->bias_weight = weight_of("bias", 1, WIDTH, m->bias, SUMI_DTYPE_F32);
     m->narrow = weight_of("narrow", WIDTH, 20, m->odd, SUMI_DTYPE_BF16);
@@ -441,9 +442,9 @@ TEST(large_weights_come_in_pieces_from_any_address)
     weight.tensors[0].rows = ROWS / 3;
     weight.tensor_count = 2;
     weight.tensors[1] = (sumi_stacked_tensor){.data = file + 1 + (size_t)(ROWS / 3) * COLS * 2,
-                                            .dtype = SUMI_DTYPE_BF16,
-                                            .rows = ROWS - ROWS / 3,
-                                            .scale = 1.0f};
+                                              .dtype = SUMI_DTYPE_BF16,
+                                              .rows = ROWS - ROWS / 3,
+                                              .scale = 1.0f};
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
@@ -461,7 +462,8 @@ TEST(large_weights_come_in_pieces_from_any_address)
     CHECK(calls > 8 && is_done); // at least a megabyte each time
     const sumi_cuda_resident* there =
         sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
-    CHECK(there != NULL && memcmp((const void*)(uintptr_t)there->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
+    CHECK(there != NULL
+          && memcmp((const void*)(uintptr_t)there->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
     plan_forget(b.runner, &plan);
     sumi_plan_end(&plan);
     close_bench(&b);

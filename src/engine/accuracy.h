@@ -1,7 +1,8 @@
 // Learns how accurate one kind of time prediction is, so that deadlines can add a margin that fits.
 //
-// A sumi_accuracy belongs to the struct that contains it: sumi_deadline_state (deadline.h) or a plan entry (plan_cache.h). The
-// caller holds the work (engine.h), because both structs are protected by it. None of the functions blocks or fails.
+// A sumi_accuracy belongs to the struct that contains it: sumi_deadline_state (deadline.h) or a plan entry
+// (plan_cache.h). The caller holds the pump lock (engine.h), because both structs are protected by it. None of the
+// functions blocks or fails.
 #ifndef SUMI_ENGINE_ACCURACY_H
 #define SUMI_ENGINE_ACCURACY_H
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // Host memory that is kept from job to job, so that a job allocates nothing after warm-up.
 //
 // Each object here belongs to the struct that contains it, and its owner's rules apply: engine.workspace is touched
-// only while the work is held (engine.h), a job slot's blocks only by the slot's current owner (job.h). The functions
-// take no lock and do not wait; they call the host program's allocator.
+// only while the pump lock is held (engine.h), a job slot's blocks only by the slot's current owner (job.h). The
+// functions take no lock and do not wait; they call the host program's allocator.
 #ifndef SUMI_ENGINE_BUFFERS_H
 #define SUMI_ENGINE_BUFFERS_H
 #include "base/memory.h"

@@ -1,7 +1,7 @@
 // What every public function does first and last, and the log.
 //
-// The functions may run on any thread, with or without the work (engine.h), but never while the thread holds `table`,
-// which they may lock for a moment.
+// The functions may run on any thread, with or without the pump lock (engine.h), but never while the thread holds
+// `state_lock`, which they may lock for a moment.
 #ifndef SUMI_ENGINE_CALLS_H
 #define SUMI_ENGINE_CALLS_H
 #include "base/result.h"
@@ -16,12 +16,12 @@ typedef struct sumi_callers {
     atomic_uintptr_t caller, logger;
     atomic_uintptr_t pump, loader; // the pump's thread, and the thread that loads kernels, while they run
     uint64_t process;              // the process that created the engine; never changes
-    sumi_error last_error;         // what sumi_engine_last_error returns; protected by `table`
+    sumi_error last_error;         // what sumi_engine_last_error returns; protected by `state_lock`
 } sumi_callers;
 
-// Calls the host program's log, and keeps an error for sumi_engine_last_error. Do not hold `table`.
+// Calls the host program's log, and keeps an error for sumi_engine_last_error. Do not hold `state_lock`.
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text);
-// Logs a failure as an error and returns its result. Do not hold `table`.
+// Logs a failure as an error and returns its result. Do not hold `state_lock`.
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error);
 
 // Every public function begins and ends with these two, except those that may be called beside any other call.

@@ -21,8 +21,8 @@
 // For a size that was never decoded the end is guessed from the times of ops of the same kinds in other plans; the
 // accuracy of such guesses is noted separately.
 //
-// All functions are called by the thread that holds the work (engine.h), except sumi_deadline_left, which only reads
-// the job slot. None of them blocks or fails.
+// All functions are called by the thread that holds the pump lock (engine.h), except sumi_deadline_left, which only
+// reads the job slot. None of them blocks or fails.
 #ifndef SUMI_ENGINE_DEADLINE_H
 #define SUMI_ENGINE_DEADLINE_H
 #include "engine/accuracy.h"
@@ -30,7 +30,8 @@
 
 struct sumi_job_slot;
 
-// What is known of how fast work proceeds in wall-clock time. A part of the engine; touched by whoever holds the work.
+// What is known of how fast work proceeds in wall-clock time. A part of the engine; touched by whoever holds the pump
+// lock.
 typedef struct sumi_deadline_state {
     uint64_t begin_ns; // when the current measurement began (steady clock); 0: no measurement is in progress
     double work_us;    // work done since begin_ns

@@ -13,8 +13,8 @@
 // bytes that were held and the bytes that were refused, a review takes place every 4 jobs at first, and it removes the
 // limit to see whether the next job succeeds.
 //
-// All functions are called by the thread that holds the work (engine.h). They do nothing on the processor. Changes of
-// the limit are logged.
+// All functions are called by the thread that holds the pump lock (engine.h). They do nothing on the processor. Changes
+// of the limit are logged.
 #ifndef SUMI_ENGINE_DEVICE_LIMIT_H
 #define SUMI_ENGINE_DEVICE_LIMIT_H
 #include "base/result.h"
@@ -24,7 +24,7 @@
 // last.
 #define SUMI_MAX_LOWERED 8
 
-// A part of the engine; touched by whoever holds the work.
+// A part of the engine; touched by whoever holds the pump lock.
 typedef struct sumi_device_limit {
     uint64_t bytes;         // the limit; jobs keep to it as to a memory budget. 0: none
     uint64_t requested;     // device bytes that the job that met the shortage needs without a limit; 0: unknown

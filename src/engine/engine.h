@@ -1,6 +1,6 @@
 // The engine's state: which struct owns what, which lock protects it, and which thread may touch it.
 //
-//   calls of the host program        the pump (the thread that holds the work)      other threads
+//   calls of the host program        the pump (the thread that holds the pump lock)      other threads
 //   submit -> slot QUEUED  ------->  slot RUNNING, one slice at a time  ------->    poll, cancel, preview, info
 //   fetch, discard <---------------  slot DONE / FAILED / CANCELLED                 (read what the pump published)
 //
@@ -9,14 +9,15 @@
 // thread.
 //
 // There are two locks:
-//   table   A mutex. It protects the states and published statuses of job slots, the lists of objects, and the pool of
-//           pictures. Never held while anything is computed, allocated or logged.
-//   work    A flag, itself protected by `table` (pump_lock.h). Only one thread at a time holds the work. That thread may run
-//           slices, and touch the runner, the plan cache and the workspace. The pump's own thread holds it for one
-//           slice at a time, sumi_engine_update and sumi_job_wait for the whole call. Calls that take something away
-//           from running jobs also hold it: close, release, destroy. The memory query does not hold it: it writes a
-//           plan of its own, from the copy in plan_inputs.
-// Order of locks: first the work, then table. A thread that holds table never waits for the work.
+//   state lock   The mutex `state_lock`. It protects the states and published statuses of job slots, the lists of
+//                objects, and the pool of pictures. Never held while anything is computed, allocated or logged.
+//   pump lock    A flag that `state_lock` protects (pump_lock.h). Only one thread at a time holds it. That thread may
+//                run slices, and touch the runner, the plan cache and the workspace. The pump's own thread holds it for
+//                one slice at a time, sumi_engine_update and sumi_job_wait for the whole call. Calls that take
+//                something away from running jobs also hold it: close, release, destroy. The memory query does not: it
+//                writes a plan of its own, from the copy in plan_inputs.
+// Order of locks: first the pump lock, then the state lock. A thread that holds the state lock never waits for the pump
+// lock.
 //
 // Jobs run one after the other, so what a job needs only while it runs exists once, here, and the next job uses it
 // again. On a GPU the next job may begin while the one before it drains: all slices of the draining job are submitted,
@@ -70,11 +71,11 @@ struct sumi_engine {
     sumi_runner* runner;
 
     sumi_mutex state_lock;
-    // Used with `table`. Signalled when the work becomes free, a job is queued, paused, resumed or ended, a job slot
-    // becomes free, or the pump's thread must end.
+    // Used with `state_lock`. Signalled when the pump lock becomes free, a job is queued, paused, resumed or ended, a
+    // job slot becomes free, or the pump's thread must end.
     sumi_condition state_changed;
     // Protects the tokenizers: jobs and memory queries share their scratch memory. Locked while one prompt is
-    // tokenised, by a thread that may or may not hold the work; never while holding `table`.
+    // tokenised, by a thread that may or may not hold the pump lock; never while holding `state_lock`.
     sumi_mutex tokenizer_lock;
     bool has_locks;
 
@@ -83,16 +84,16 @@ struct sumi_engine {
     sumi_pump_state pump;
     sumi_job_table jobs;
 
-    // Protected by `table`.
+    // Protected by `state_lock`.
     sumi_model* models;
     sumi_prompt* prompts;
     sumi_lora* loras;
     sumi_external* externals;
     sumi_picture* pictures;
     uint64_t next_serial;
-    sumi_plan_inputs plan_inputs; // a copy of the inputs of plans, made each time the work is released
+    sumi_plan_inputs plan_inputs; // a copy of the inputs of plans, made each time the pump lock is released
 
-    // Touched only by the thread that holds the work, except atomic members.
+    // Touched only by the thread that holds the pump lock, except atomic members.
     sumi_kernel_loading kernels;
     sumi_engine_memory memory;
     sumi_device_limit limit;
@@ -106,7 +107,7 @@ struct sumi_engine {
     uint64_t traced_ns;                      // end of the newest trace span of the device (steady clock)
 };
 
-// Whether the calling thread holds the work. For assertions only: builds without SUMI_CHECKED always return true.
+// Whether the calling thread holds the pump lock. For assertions only: builds without SUMI_CHECKED always return true.
 static inline bool sumi_pump_is_locked(const sumi_engine* engine)
 {
 #if defined(SUMI_CHECKED)

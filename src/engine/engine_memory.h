@@ -1,7 +1,7 @@
 // The memory that the engine holds for the job that runs: arena and scratch memory of the backend, in host memory or on
 // a device. Also the sums that sumi_engine_get_info reports.
 //
-// The functions are called by the thread that holds the work (engine.h), except sumi_engine_held_bytes.
+// The functions are called by the thread that holds the pump lock (engine.h), except sumi_engine_held_bytes.
 #ifndef SUMI_ENGINE_ENGINE_MEMORY_H
 #define SUMI_ENGINE_ENGINE_MEMORY_H
 #include "engine/plan_cache.h"
@@ -9,8 +9,8 @@
 #include <sumi.h>
 
 typedef struct sumi_engine_memory {
-    uint64_t budget_bytes; // memory budget of the host program, 0: none; touched by whoever holds the work
-    // Bytes that sumi_engine_get_info reports. Written by whoever holds the work, read by any thread.
+    uint64_t budget_bytes; // memory budget of the host program, 0: none; touched by whoever holds the pump lock
+    // Bytes that sumi_engine_get_info reports. Written by whoever holds the pump lock, read by any thread.
     atomic_uint_fast64_t weight_bytes, arena_bytes, scratch_bytes, image_bytes;
 } sumi_engine_memory;
 

@@ -9,12 +9,12 @@
 // are left when it is destroyed. Everything but next, link and is_used is constant after the import.
 struct sumi_external {
     sumi_engine* engine;
-    sumi_external *next, **link; // the engine's list (object_list.h); protected by `table`
+    sumi_external *next, **link; // the engine's list (object_list.h); protected by `state_lock`
     sumi_import import;
     int32_t width, height; // pixels
     atomic_bool is_used;   // the target of a job that was neither fetched nor discarded
 };
 
-// The caller holds the work, and no job uses the texture. Locks `table` for a moment.
+// The caller holds the pump lock, and no job uses the texture. Locks `state_lock` for a moment.
 void sumi_external_free(sumi_external* external);
 #endif

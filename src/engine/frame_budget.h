@@ -1,7 +1,7 @@
 // How long slices and other pieces of work may be, given the host program's budget per frame.
 //
-// The struct is a part of the engine. The functions are called by the thread that holds the work (engine.h); they do
-// not block or fail.
+// The struct is a part of the engine. The functions are called by the thread that holds the pump lock (engine.h); they
+// do not block or fail.
 #ifndef SUMI_ENGINE_FRAME_BUDGET_H
 #define SUMI_ENGINE_FRAME_BUDGET_H
 #include <stdint.h>

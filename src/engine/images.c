@@ -24,7 +24,7 @@ static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job
 
 // ---- Before the job -------------------------------------------------------------------------------------------------
 
-// The objects of one call of sumi_image_memory. The call owns them and does not hold the work.
+// The objects of one call of sumi_image_memory. The call owns them and does not hold the pump lock.
 typedef struct memory_query {
     sumi_heap heap; // a heap of its own, so that its bytes are counted separately from those of jobs that run meanwhile
     sumi_block lists, input;

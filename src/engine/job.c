@@ -197,7 +197,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
         else engine->jobs.draining = NULL;
     }
     const bool has_running = engine->jobs.running != NULL || engine->jobs.draining != NULL;
-    // Dropped now and not at the fetch, because the work is held now: a partly loaded model may have weights on a
+    // Dropped now and not at the fetch, because the pump lock is held now: a partly loaded model may have weights on a
     // device.
     if (state != SUMI_JOB_DONE) slot->functions->drop(engine, slot);
     slot->error = *error;

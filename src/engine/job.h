@@ -7,10 +7,10 @@
 // An id is generation * 8192 + index of the job slot. Generations never repeat, so for a stale id the job slot has
 // another id.
 //
-// "table" and "the work" are the engine's two locks (engine.h). A function with the note "hold `table`" is called by a
-// thread that has locked it; "holds the work" means that the calling thread does. Functions without a note lock `table`
-// themselves for a moment. None of the functions waits for a device, except sumi_job_end, sumi_jobs_cancel and
-// sumi_job_free where `stop` or `drop` do.
+// The state lock and the pump lock are the engine's two locks (engine.h). A function with the note "hold `state_lock`"
+// is called by a thread that has locked it; "holds the pump lock" means that the calling thread does. Functions without
+// a note lock `state_lock` themselves for a moment. None of the functions waits for a device, except sumi_job_end,
+// sumi_jobs_cancel and sumi_job_free where `stop` or `drop` do.
 #ifndef SUMI_ENGINE_JOB_H
 #define SUMI_ENGINE_JOB_H
 #include "engine/plan_job.h"
@@ -35,17 +35,18 @@ typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SU
 
 typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
-    // Predicted time of the next step, in microseconds. Holds the work.
+    // Predicted time of the next step, in microseconds. The caller holds the pump lock.
     double (*predict)(const sumi_engine* engine, const sumi_job_slot* slot);
     // Does one piece of work; sets *out_stage to the stage it belongs to and *out_end to what follows. A failure ends
-    // the job. Holds the work.
+    // the job. The caller holds the pump lock.
     sumi_result (*step)(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                         sumi_error* error);
     // Releases what only a running job holds. Called once after the last step, whether the job succeeded, failed, was
-    // cancelled or gives way. Holds the work. May block until the device has written the job's pictures.
+    // cancelled or gives way. The caller holds the pump lock. May block until the device has written the job's
+    // pictures.
     void (*stop)(sumi_engine* engine, sumi_job_slot* slot);
-    // Frees the product if it was not fetched. A second call does nothing. Holds the work if the job slot may still
-    // have a model or an adapter.
+    // Frees the product if it was not fetched. A second call does nothing. The caller holds the pump lock if the job
+    // slot may still have a model or an adapter.
     void (*drop)(sumi_engine* engine, sumi_job_slot* slot);
     // Removes the object that a finished job has made from the job slot and returns it, for the host program. NULL:
     // jobs of this kind make no object.
@@ -70,7 +71,7 @@ typedef struct sumi_lora_job {
     sumi_lora* product;
 } sumi_lora_job;
 
-// What a running job reports after each of its steps. The pump copies it to sumi_job_slot.status under `table`.
+// What a running job reports after each of its steps. The pump copies it to sumi_job_slot.status under `state_lock`.
 typedef struct sumi_job_live {
     int32_t step, step_count; // denoising steps that ended, and all of them
     int32_t cut_tokens;       // the most tokens by which a text is longer than the model reads
@@ -84,7 +85,7 @@ typedef struct sumi_job_live {
 
 // A job slot. The engine owns all job slots from its creation to its destruction.
 struct sumi_job_slot {
-    // Protected by `table`.
+    // Protected by `state_lock`.
     uint64_t id; // 0: the job slot is free
     sumi_job_kind kind;
     int32_t priority;
@@ -94,8 +95,8 @@ struct sumi_job_slot {
     // The job runs, and the host program has asked to pause it. A queued job has status.paused instead.
     bool pause_asked;
     bool has_begun; // the pump has begun this job at least once
-    bool
-        completion_is_pending; // the job is in a final state, and the host program's completion callback was not called yet
+    // The job is in a final state, and the completion callback of the host program was not called yet.
+    bool completion_is_pending;
 
     // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
@@ -115,7 +116,7 @@ struct sumi_job_slot {
     } u;
 };
 
-// All jobs of an engine. Everything but running and draining is protected by `table`.
+// All jobs of an engine. Everything but running and draining is protected by `state_lock`.
 typedef struct sumi_job_table {
     sumi_job_slot* slots;
     int32_t slot_count;
@@ -123,10 +124,11 @@ typedef struct sumi_job_table {
     int32_t* free_slots;
     int32_t free_count;
     int32_t queued_count;             // jobs that are queued and not paused
-    int32_t pending_completion_count; // jobs with is_untold
-    bool has_running; // `running` or `draining` is not NULL: a copy for threads that hold `table` but not the work
+    int32_t pending_completion_count; // jobs with completion_is_pending
+    // `running` or `draining` is not NULL: a copy for threads that hold `state_lock` but not the pump lock.
+    bool has_running;
     uint64_t next_generation, next_order;
-    // Touched only by the thread that holds the work.
+    // Touched only by the thread that holds the pump lock.
     sumi_job_slot* running;
     // The job before `running`: all its slices are submitted, and it has not ended (engine.h). NULL: none.
     sumi_job_slot* draining;
@@ -140,36 +142,37 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
 double sumi_job_predict_load(const sumi_engine* engine, const sumi_job_slot* slot);
 // Queues a job slot that submit has filled, and wakes threads that wait for jobs.
 void sumi_job_queue(sumi_engine* engine, sumi_job_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
-// Drops the products and makes the job slot free; the id is stale from here on. Do not hold `table`. Holds the work if
-// the job slot may still have a model or an adapter.
+// Drops the products and makes the job slot free; the id is stale from here on. Do not hold `state_lock`. The caller
+// holds the pump lock if the job slot may still have a model or an adapter.
 void sumi_job_free(sumi_engine* engine, sumi_job_slot* slot);
 
-sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL for a stale job; hold `table`
+sumi_job_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL for a stale job; hold `state_lock`
 // For fetches: finds the job slot of a job of this kind in a final state. Fails with SUMI_STALE_HANDLE, or with
 // SUMI_WRONG_STATE for another kind or a job that has not ended.
 sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_job_slot** out_slot,
                               sumi_error* error);
-// The order of queued jobs: the higher priority first, then the older job. Hold `table`.
+// The order of queued jobs: the higher priority first, then the older job. Hold `state_lock`.
 bool sumi_job_is_before(const sumi_job_slot* a, const sumi_job_slot* b);
-bool sumi_job_is_final(const sumi_job_slot* slot); // DONE, FAILED or CANCELLED; hold `table`, or own the job slot
+bool sumi_job_is_final(const sumi_job_slot* slot); // DONE, FAILED or CANCELLED; hold `state_lock`, or own the job slot
 // Whether the host program may use the job's id: the job was submitted, and neither fetched nor discarded. Hold
-// `table`.
+// `state_lock`.
 bool sumi_job_is_listed(const sumi_job_slot* slot);
-// The job is freed or discarded, so the completion callback will not be called for it any more. Hold `table`.
+// The job is freed or discarded, so the completion callback will not be called for it any more. Hold `state_lock`.
 void sumi_job_forget_completion(sumi_engine* engine, sumi_job_slot* slot);
 bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model or an adapter
 // Moves a job to its final state, wakes the threads that wait, and calls the completion callback; a discarded job is
-// freed instead. Holds the work.
+// freed instead. The caller holds the pump lock.
 void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error);
 // Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. Holds
 // the work.
 void sumi_job_set_aside(sumi_engine* engine, sumi_job_slot* slot);
-// Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). Holds the work.
+// Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). The caller holds
+// the pump lock.
 void sumi_jobs_tell(sumi_engine* engine);
 // Cancels all queued and running jobs that use this model, this adapter or this texture; NULL: any. Jobs that have
-// ended keep their state; if their model is closed, they forget it. Holds the work.
+// ended keep their state; if their model is closed, they forget it. The caller holds the pump lock.
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
                       const sumi_external* external);
-// Frees the blocks of a free job slot, when the engine is destroyed. Holds the work.
+// Frees the blocks of a free job slot, when the engine is destroyed. The caller holds the pump lock.
 void sumi_slot_close(sumi_engine* engine, sumi_job_slot* slot);
 #endif

@@ -1,5 +1,5 @@
 // Public functions for jobs of any kind: status, cancel, pause, priority, list, discard. They run on any thread of the
-// host program. All but sumi_job_discard lock `table` for a moment and never wait for the work.
+// host program. All but sumi_job_discard lock `state_lock` for a moment and never wait for the pump lock.
 #include "base/assert.h"
 #include "engine/calls.h"
 #include "engine/engine.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 // How many jobs come before a queued job: those that run, and the queued ones that are not paused and are before it in
-// the order. Hold `table`.
+// the order. Hold `state_lock`.
 static int32_t jobs_ahead(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && slot->status.state == SUMI_JOB_QUEUED);
@@ -43,7 +43,7 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 }
 
 // A queued job holds nothing of the runner's, so it ends here. Callbacks may not be called here, so the completion
-// callback follows later (is_untold). A running job ends when the pump next looks at cancel_asked. Hold `table`.
+// callback follows later (is_untold). A running job ends when the pump next looks at cancel_asked. Hold `state_lock`.
 static void ask_to_cancel(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !sumi_job_is_final(slot));
@@ -106,7 +106,7 @@ sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t pri
     return is_queued ? SUMI_OK : SUMI_WRONG_STATE;
 }
 
-// The order of sumi_job_list: running jobs, then queued ones, then those that have ended. Hold `table`.
+// The order of sumi_job_list: running jobs, then queued ones, then those that have ended. Hold `state_lock`.
 static bool is_listed_before(const sumi_job_slot* a, const sumi_job_slot* b)
 {
     const bool is_a_queued = a->status.state == SUMI_JOB_QUEUED, is_b_queued = b->status.state == SUMI_JOB_QUEUED;
@@ -157,7 +157,7 @@ static void discard(sumi_engine* engine, sumi_job job)
     }
     sumi_mutex_unlock(&engine->state_lock);
     if (slot == NULL) return;
-    if (frees && has_weights) { // weights are freed on the device, which only a thread that holds the work may do
+    if (frees && has_weights) { // weights are freed on the device, which only a thread that holds the pump lock may do
         sumi_pump_lock(engine);
         sumi_job_free(engine, slot);
         sumi_pump_unlock(engine);

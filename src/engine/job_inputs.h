@@ -1,8 +1,8 @@
 // What a job writes into the arena before and while it runs: token ids, features, the start image, the mask, references
 // and noise. Each call does one piece, short enough for a frame's budget.
 //
-// Functions that take an engine are called by the thread that holds the work (engine.h), for the job that runs. Writes
-// on a GPU block only if the runner's ring buffer for inputs is full. Failures: SUMI_OUT_OF_HOST_MEMORY.
+// Functions that take an engine are called by the thread that holds the pump lock (engine.h), for the job that runs.
+// Writes on a GPU block only if the runner's ring buffer for inputs is full. Failures: SUMI_OUT_OF_HOST_MEMORY.
 #ifndef SUMI_ENGINE_JOB_INPUTS_H
 #define SUMI_ENGINE_JOB_INPUTS_H
 #include "engine/plan_job.h"

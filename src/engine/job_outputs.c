@@ -182,7 +182,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
     return has_picture ? sumi_plan_job_fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
 }
 
-// Fills the preview buffer that sumi_job_preview does not read, then exchanges the two buffers under `table`.
+// Fills the preview buffer that sumi_job_preview does not read, then exchanges the two buffers under `state_lock`.
 sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;

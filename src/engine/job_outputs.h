@@ -1,9 +1,9 @@
 // What a job reads from the arena: previews, features, latents and pictures; and the host memory in which they wait for
 // the fetch.
 //
-// Functions that take an engine are called by the thread that holds the work (engine.h). None of them waits for the
-// device: reads take place after the slices and copies have ended. Failures: SUMI_OUT_OF_HOST_MEMORY, SUMI_NOT_FINITE,
-// failures of the device.
+// Functions that take an engine are called by the thread that holds the pump lock (engine.h). None of them waits for
+// the device: reads take place after the slices and copies have ended. Failures: SUMI_OUT_OF_HOST_MEMORY,
+// SUMI_NOT_FINITE, failures of the device.
 #ifndef SUMI_ENGINE_JOB_OUTPUTS_H
 #define SUMI_ENGINE_JOB_OUTPUTS_H
 #include "engine/plan_job.h"
@@ -24,7 +24,7 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
 // sumi_plan_job_read_output reads.
 sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error);
 sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error);
-// Called when a preview has arrived in host memory: converts it for sumi_job_preview. Locks `table` for a moment.
+// Called when a preview has arrived in host memory: converts it for sumi_job_preview. Locks `state_lock` for a moment.
 sumi_result sumi_plan_job_publish_preview(sumi_engine* engine, struct sumi_job_slot* slot, sumi_error* error);
 
 // Does the next piece of phase OUTPUT. *out_done: it was the last.

@@ -10,8 +10,8 @@
 // A failure for want of device memory in PLAN or READY can also lead back to PLAN (job_shortage.h), and a pause leads
 // back to TEXT (pause.h).
 //
-// All functions are called by the thread that holds the work (engine.h), except sumi_plan_job_drop for jobs that have
-// ended and sumi_plan_job_claim(job, true), which run on the thread of the host program that fetches or submits.
+// All functions are called by the thread that holds the pump lock (engine.h), except sumi_plan_job_drop for jobs that
+// have ended and sumi_plan_job_claim(job, true), which run on the thread of the host program that fetches or submits.
 // sumi_plan_job_stop blocks until the device has written the job's pictures to device memory of the host program; the
 // others do not wait for the device.
 #ifndef SUMI_ENGINE_JOB_PHASES_H

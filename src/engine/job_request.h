@@ -1,8 +1,8 @@
 // From a job's members to the request for its plan (plan_key.h).
 //
-// A job calls these functions while it runs, on the thread that holds the work, with the engine's heap and workspace. A
-// memory query (images.c) calls them without the work, with its own heap, workspace and job. Failures:
-// SUMI_OUT_OF_HOST_MEMORY, SUMI_INVALID_ARGUMENT.
+// A job calls these functions while it runs, on the thread that holds the pump lock, with the engine's heap and
+// workspace. A memory query (images.c) calls them without the pump lock, with its own heap, workspace and job.
+// Failures: SUMI_OUT_OF_HOST_MEMORY, SUMI_INVALID_ARGUMENT.
 #ifndef SUMI_ENGINE_JOB_REQUEST_H
 #define SUMI_ENGINE_JOB_REQUEST_H
 #include "engine/buffers.h"

@@ -17,6 +17,6 @@
 //   3. Once: raise the limit to what the smallest form of the plan needs.
 //   4. Fail, and remove the limit.
 //
-// The caller holds the work (engine.h). Blocks until slices in flight have ended.
+// The caller holds the pump lock (engine.h). Blocks until slices in flight have ended.
 bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error);
 #endif

@@ -1,7 +1,7 @@
 // Phase RUN of a job: slices are submitted and collected, and noise is drawn meanwhile.
 //
-// The functions are called by the thread that holds the work (engine.h), for the running or the draining job. On the
-// processor a slice is computed inside the call; on a GPU none of the functions waits for the device.
+// The functions are called by the thread that holds the pump lock (engine.h), for the running or the draining job. On
+// the processor a slice is computed inside the call; on a GPU none of the functions waits for the device.
 #ifndef SUMI_ENGINE_JOB_SLICES_H
 #define SUMI_ENGINE_JOB_SLICES_H
 #include "engine/job.h"

@@ -1,4 +1,4 @@
-// A GPU's kernels: loaded once, on a thread of their own, during the first model job.
+// Loading of a GPU's kernels: once, on a thread of its own, during the first load of a model.
 #ifndef SUMI_ENGINE_LOAD_KERNELS_H
 #define SUMI_ENGINE_LOAD_KERNELS_H
 #include "base/platform.h"
@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <sumi.h>
 
-// All of it is touched by who holds the work, but for what the thread sets: is_over, and error before that.
+// Touched by the thread that holds the pump lock, except what the loading thread sets: is_over, and error before it.
 typedef struct sumi_kernel_loading {
     sumi_thread thread;
     sumi_thread_start start;
@@ -16,8 +16,9 @@ typedef struct sumi_kernel_loading {
     sumi_error error;
 } sumi_kernel_loading;
 
-// Both hold the work.
-// Begins to load them on a thread of its own, then says when that is over. At once on the processor.
+// The callers hold the pump lock.
+//
+//  Starts the loading thread, and then reports whether it has ended. On the CPU *out_done is true at once.
 sumi_result sumi_kernels_load(sumi_engine* engine, bool* out_done, sumi_error* error);
-void sumi_kernels_stop_loading(sumi_engine* engine); // waits for that thread
+void sumi_kernels_stop_loading(sumi_engine* engine); // waits for the loading thread
 #endif

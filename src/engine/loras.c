@@ -54,7 +54,7 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
     return SUMI_OK;
 }
 
-// A piece of a file that the host has no map of, or all the rest.
+// Reads a piece of a file that the host program cannot map, or does all the rest.
 static sumi_result step_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                 sumi_error* error)
 {
@@ -68,7 +68,7 @@ static sumi_result step_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_s
     }
     const sumi_result result = sumi_adapter_open(&engine->heap, sumi_file_cache_files(&lora->cache),
                                                  slot->model->network, slot->u.lora.path, error, &lora->file);
-    if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first
+    if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first; the next step continues
     SUMI_TRY(result);
     sumi_file_cache_trim(&lora->cache);
     *out_end = SUMI_STEP_DONE;

@@ -1,4 +1,4 @@
-// Models: opened by a job in small pieces, closed at once.
+// Models: opened by a job in small steps, closed by one call.
 #include "engine/models.h"
 #include "base/assert.h"
 #include "engine/buffers.h"
@@ -59,13 +59,13 @@ static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model
     sumi_device_facts facts = {.device_bytes = 0};
     if (model->weights != SUMI_WEIGHTS_AUTO) return;
     engine->runner->functions->facts(engine->runner, &facts);
-    // A quarter is for everything else: activations, the decoder, the host's own pictures.
+    // A quarter of the memory is left for everything else: activations, the decoder, pictures of the host program.
     const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.device_bytes / 4 * 3;
     if (as_bf16 <= room) {
         model->weights = SUMI_WEIGHTS_BF16;
         return;
     }
-    // A file of 8 bits or less a weight has lost its precision already.
+    // The weights of a file with 10 bits per weight or less have lost their precision already.
     const bool is_quantised = info->denoiser_bytes <= as_bf16 / 8 * 5;
     model->weights = is_quantised ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_INT8;
     char text[256];
@@ -75,8 +75,8 @@ static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
 }
 
-// What AUTO stands for on this device. It follows from the file and from the device's size alone, not from budgets or
-// from what is free: a job has the same picture however much memory others have at the moment.
+// The format that AUTO stands for on this device. It depends only on the file and on the size of the device's memory,
+// not on budgets or free memory, so that a job gives the same image whatever memory other programs use.
 static void choose_weights(const sumi_engine* engine, sumi_model* model)
 {
     if (engine->runner->functions->prepare == NULL) return;
@@ -85,9 +85,10 @@ static void choose_weights(const sumi_engine* engine, sumi_model* model)
     model->text_weights = model->weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
 }
 
-// The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the
-// model's own size, for what is left beside its arena decides which weights can stay on a device; with some steps, for
-// weights that every step uses go first.
+// Writes the plan from which weights are copied to the device while the model loads. Without a budget it is the plan of
+// the smallest picture, which already names every weight. Under a budget it is the plan of a picture of the model's
+// native size, because what its arena leaves free decides which weights stay resident; and it has several steps,
+// because weights that every step uses are copied first.
 static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
                                    sumi_error* error)
 {
@@ -124,8 +125,8 @@ static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
     job->upload_plan = NULL;
 }
 
-// Kernels and weights onto a device, a piece at a time, so that the first picture need not wait for them. When the
-// memory budget has no room for all weights, jobs bring what they need.
+// Copies kernels and weights to the device in pieces, so that the first job does not wait for them. If the memory
+// budget does not hold all weights, jobs copy what they need.
 static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
@@ -153,13 +154,14 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
     const sumi_result result =
         runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);
     sumi_limit_note(engine, result);
-    if (result == SUMI_OUT_OF_DEVICE_MEMORY) { // with less, streaming; when that is not enough either, jobs will say so
+    // The job goes on with less: weights are streamed. If that does not suffice either, later jobs fail and say so.
+    if (result == SUMI_OUT_OF_DEVICE_MEMORY) {
         const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
         if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_STEP_DONE;
         drop_warm_plan(engine, job);
         return SUMI_OK;
     }
-    if (result == SUMI_BUDGET_TOO_SMALL) { // it was lowered since the plan was written
+    if (result == SUMI_BUDGET_TOO_SMALL) { // the budget was lowered since the plan was written
         *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
     }
@@ -205,7 +207,7 @@ static sumi_result step_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_s
 
 static void stop_opening(sumi_engine* engine, sumi_job_slot* slot)
 {
-    drop_warm_plan(engine, &slot->u.model); // a half-open network goes with the product
+    drop_warm_plan(engine, &slot->u.model); // a model that is only partly open is freed with the product
 }
 
 static void drop_model(sumi_engine* engine, sumi_job_slot* slot)
@@ -225,7 +227,7 @@ static void* take_model(sumi_job_slot* slot)
 static const sumi_job_functions s_functions = {
     "a model job", sumi_job_predict_load, step_opening, stop_opening, drop_model, take_model};
 
-// member: of the desc.
+// member: its name in the desc, for messages.
 static sumi_result check_weights(const sumi_engine* engine, const char* member, sumi_weight_format weights,
                                  sumi_error* error)
 {
@@ -381,7 +383,8 @@ void sumi_model_close(sumi_model* model)
     sumi_jobs_cancel(engine, model, NULL, NULL);
     sumi_run_wait_for_all(engine);
     sumi_plan_cache_drop(engine, model, NULL);
-    // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.
+    // Adapters refer to weights of this network, so their files are closed now. The host program's pointers stay valid
+    // until it releases the adapters.
     for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {
         if (lora->model != model) continue;
         sumi_lora_close(lora);

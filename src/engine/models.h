@@ -4,14 +4,15 @@
 
 struct sumi_model {
     sumi_engine* engine;
-    sumi_model *next, **link; // link: what points to this one
-    uint64_t serial;          // never repeats: in the keys of cached plans
+    sumi_model *next, **link; // link: the pointer that points to this object
+    uint64_t serial;          // unique for the life of the engine; part of the keys of cached plans
     sumi_network* network;
-    sumi_network_info info;                   // zero until it is open
-    sumi_weight_format weights, text_weights; // on a device
+    sumi_network_info info;                   // zero until the model is open
+    sumi_weight_format weights, text_weights; // the formats on a device
 };
 
-// The negative prompt of the model's authors, "" where they name none: of items that name none. Lives with the model.
+// The negative prompt of the model's authors, for items that name none; "" if the authors give none. Valid as long as
+// the model.
 const char* sumi_model_negative_text(const sumi_model* model);
-void sumi_model_free(sumi_model* model); // closes the network; no job uses it. Holds the work
+void sumi_model_free(sumi_model* model); // closes the network; no job may use it. The caller holds the pump lock
 #endif

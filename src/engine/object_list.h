@@ -1,10 +1,10 @@
-// The lists of what the host holds pointers to: models, prompts, adapters, textures. The engine frees what is left in them
-// when it is destroyed.
+// The lists of objects that the host program has pointers to: models, prompts, adapters, textures. The engine frees
+// what is left in them when it is destroyed.
 #ifndef SUMI_ENGINE_OBJECT_LIST_H
 #define SUMI_ENGINE_OBJECT_LIST_H
 #include "base/assert.h"
 
-// Puts an object at the head of a list, and takes it out again. Hold `table`.
+// Inserts an object at the head of a list, and removes it. The caller holds `state_lock`.
 #define SUMI_LIST_INSERT(head, object)                                                                                 \
     do {                                                                                                               \
         SUMI_ASSERT((object)->link == NULL);                                                                           \

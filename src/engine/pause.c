@@ -7,7 +7,7 @@
 #include "engine/resize.h"
 #include "engine/run.h"
 
-#define RESTORED_VALUES ((size_t)64 * 1024) // a piece: some dozen microseconds
+#define RESTORED_VALUES ((size_t)64 * 1024) // values per piece: some dozen microseconds
 
 static size_t values_of(const sumi_plan_job* job)
 {
@@ -15,7 +15,7 @@ static size_t values_of(const sumi_plan_job* job)
          * (size_t)job->latent_width;
 }
 
-// The solver's states, one behind the other in `kept`; how many.
+// Lists the values of the solver's state, in the order in which saved_state holds them. Returns how many there are.
 static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
@@ -38,7 +38,7 @@ void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job)
 
 static void go_back(sumi_plan_job* job)
 {
-    job->phase = SUMI_PHASE_TEXT; // other jobs' tokens will be in the workspace
+    job->phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
     job->cursor = job->row = job->mask_rows = job->pieces_in_flight = 0;
     job->drawn_values = job->moved_values = job->restored_values = 0;
     job->resize = (sumi_resize){0};
@@ -54,8 +54,8 @@ static bool is_before_denoising(const sumi_run* run)
     return true;
 }
 
-// The states before this evaluation: on the processor at once, from a device with the second call. Without memory for
-// them the job will begin anew.
+// Saves the state before this evaluation. The CPU does it at once; on a device the first call starts the copies and the
+// second one reads them. If there is no memory, the job will begin anew.
 static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {
@@ -96,9 +96,10 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
     *out = SUMI_YIELD_NOT_NOW;
     if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
     int32_t counter = 0, left;
-    bool is_over = true; // nothing that is worth keeping was done
+    bool is_over = true; // nothing was done yet that could be saved
     if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
-        // In the middle of an evaluation, or where the deadline has just decided on the next one: at the next beginning.
+        // In the middle of an evaluation, or after the deadline has decided the next one, the job continues until the
+        // next evaluation begins.
         if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->adaption.next > counter) return SUMI_OK;
         if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
             *out = SUMI_YIELD_HOLDS_BACK;

@@ -9,8 +9,8 @@
 #include "engine/plan_key.h"
 #include <string.h>
 
-// Where slices are whole ops: submitting one takes this thread some 20 us, and a step of a large model has hundreds of
-// ops.
+// Slices that are whole ops are gathered up to this predicted time, because submitting one slice takes about 20 us of
+// this thread and a step of a large model has hundreds of ops.
 #define GATHERED_US 4000
 
 // ---- Requests -------------------------------------------------------------------------------------------------------
@@ -35,8 +35,8 @@ static sumi_plan_request complete(const sumi_plan_inputs* inputs, const sumi_pla
     request.slice_us = asked->whole_ops ? 0 : inputs->slice_us;
     request.weight_options.weights = asked->model->weights;
     request.weight_options.text_weights = asked->model->text_weights;
-    // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
-    // transformer would have to leave and come back for.
+    // If a model does not fit as a whole, a text or image encoder, which runs for a moment, must not evict weights of
+    // the transformer, which would have to be copied again afterwards.
     request.weight_options.streams_weights = request.budget != 0 && asked->pipeline.goal != SUMI_GOAL_IMAGES
                                           && asked->model->info.weight_bytes > request.budget / 8 * 7;
     return request;
@@ -53,7 +53,7 @@ sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    SUMI_ASSERT(engine->runs.current.entry != entry); // its slices would go with it
+    SUMI_ASSERT(engine->runs.current.entry != entry); // the slices in flight use the entry
     SUMI_ASSERT(engine->runs.draining.entry != entry);
     if (engine->runner->functions->release_plan != NULL)
         engine->runner->functions->release_plan(engine->runner, &entry->plan);
@@ -72,14 +72,15 @@ void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry)
 }
 
 // What a plan is written from. Nothing of the runner's is changed.
+// What a plan is written from. Writing changes nothing of the runner.
 typedef struct writing {
     const sumi_runner* runner;
     sumi_heap* heap;
     sumi_plan_inputs inputs;
-    sumi_plan_request request; // complete
+    sumi_plan_request request; // after sumi_plan_complete
 } writing;
 
-#define SMALLEST_TILE 16 // latents: below this a tile is mostly seam
+#define SMALLEST_TILE 16 // latents; most of a smaller tile would be overlap
 
 static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
@@ -98,8 +99,8 @@ static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* e
     return SUMI_OK;
 }
 
-// All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie
-// in the page cache.
+// Computes all memory that the job needs at once. On a device this includes the weights, as many of them streamed as
+// necessary. On the CPU the weights are in the page cache and not counted.
 static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const uint64_t budget = w->request.budget;
@@ -137,16 +138,16 @@ static sumi_result try_plan(const writing* w, int32_t tile, sumi_plan_entry* ent
     return measure_need(w, entry, error);
 }
 
-// The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
-// largest tiles that fit: the model's own, then halves, down to the smallest. A prompt has no VAE, so its first plan is
-// its only one.
+// Writes a plan for the whole picture if it fits the budget, even if weights must be streamed, because the bits are
+// then the same. Otherwise writes a plan with the largest tiles that fit: the model's own tile, then halves of it, down
+// to the smallest. A prompt has no VAE, so only the first plan is tried.
 static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const sumi_network_info* info = &w->request.model->info;
     const int32_t height = w->request.pipeline.height / info->vae_factor,
                   width = w->request.pipeline.width / info->vae_factor;
     int32_t side = height > width ? height : width;
-    for (int32_t i = 0; i < w->request.pipeline.reference_count; i++) { // the VAE reads them too
+    for (int32_t i = 0; i < w->request.pipeline.reference_count; i++) { // the VAE encoder reads references too
         const sumi_pipeline_reference* one = &w->request.pipeline.references[i];
         const int32_t most = (one->height > one->width ? one->height : one->width) / info->vae_factor;
         side = most > side ? most : side;
@@ -155,7 +156,7 @@ static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, 
     const int32_t largest = w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : own;
     SUMI_TRY(try_plan(w, 0, entry, error));
     for (int32_t tile = largest; tile >= SMALLEST_TILE && !entry->need.fits; tile = tile / 2 / 8 * 8) {
-        if (tile >= side) continue; // as large as the largest picture is no tile
+        if (tile >= side) continue; // such a tile would cover the largest picture
         sumi_plan_end(&entry->plan);
         SUMI_TRY(try_plan(w, tile, entry, error));
     }
@@ -167,7 +168,8 @@ static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_
     const int32_t count = a->op_end - a->op_begin;
     if (a->predicted_us != b->predicted_us || count != b->op_end - b->op_begin
         || (count == 1 && a->range_end - a->range_begin != b->range_end - b->range_begin)
-        || (a->range_begin == 0) != (b->range_begin == 0)) // the first parts of an op make what the others find ready
+        // the first work range of an op does what the other ranges need
+        || (a->range_begin == 0) != (b->range_begin == 0))
         return false;
     for (int32_t i = 0; i < count; i++) {
         const sumi_op *x = &plan->ops[a->op_begin + i], *y = &plan->ops[b->op_begin + i];
@@ -178,7 +180,7 @@ static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_
     return true;
 }
 
-#define KINDS 64 // a section has a few dozen; what is not found among the latest is another one
+#define KINDS 64 // A section has a few dozen kinds. A slice that matches none of the latest kinds begins a new one.
 
 static void find_kinds(sumi_plan_entry* entry)
 {
@@ -199,7 +201,7 @@ static void find_kinds(sumi_plan_entry* entry)
 
 static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pipeline)
 {
-    for (size_t i = 0; i < plan->op_count; i++) { // ops lie in the order of their sections
+    for (size_t i = 0; i < plan->op_count; i++) { // ops are sorted by section
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
             const int32_t id = plan->ops[i].in[k].id;
             if (id != 0 && (id == pipeline->x.id || id == pipeline->noise.id || id == pipeline->eps.id))
@@ -209,11 +211,11 @@ static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pip
     return plan->section_count;
 }
 
-// How ops did lately moves the bounds of slices, not what they compute.
+// Measured times of ops change where slices end, but not what they compute.
 static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const sumi_plan_request* request = &w->request;
-    SUMI_ASSERT(entry->slice_us == NULL && entry->key == NULL); // empty
+    SUMI_ASSERT(entry->slice_us == NULL && entry->key == NULL); // the entry is empty
     entry->model = request->model;
     entry->lora_count = request->lora_count;
     for (int32_t i = 0; i < request->lora_count; i++) {
@@ -224,7 +226,7 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
     sumi_plan* plan = &entry->plan;
     entry->noise_section = find_noise_section(plan, &entry->pipeline);
     sumi_rates rates = w->runner->functions->rates(w->runner);
-    for (int32_t k = 0; k < SUMI_OP_KIND_COUNT; k++) { // one strange measurement must not make absurd slices
+    for (int32_t k = 0; k < SUMI_OP_KIND_COUNT; k++) { // limits the effect of a single strange measurement
         float ratio = w->inputs.op_ratio[k];
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
@@ -245,7 +247,7 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
     return SUMI_OK;
 }
 
-// For who holds the work, whose refusals are remembered: a shortage on the device may be over later.
+// For the thread that holds the pump lock. A refusal by the device is noted, because the shortage may be over later.
 static sumi_result write_here(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
                               sumi_error* error)
 {
@@ -362,7 +364,7 @@ double sumi_section_us(const sumi_plan_entry* entry, size_t section)
 {
     SUMI_ASSERT(section < entry->plan.section_count);
     const sumi_section_time* time = &entry->sections[section];
-    // the rest of a section goes like the part that is known
+    // the unmeasured rest of a section is corrected like the measured part
     double correction = time->expected_us > 0.0 ? time->measured_us / time->expected_us : 1.0;
     return time->measured_us + time->unmeasured_us * correction;
 }

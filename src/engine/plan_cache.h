@@ -1,9 +1,10 @@
-// Plans of the last few shapes. Writing one takes a few hundred allocations; a job whose shape is here takes none.
+// The plans of the most recent shapes. Writing a plan takes a few hundred allocations; a job whose plan is in the cache
+// takes none.
 //
-// A request says everything a plan depends on: model, goal, sizes, token counts, the pattern of guided evaluations,
-// adapters with their scales, the memory budget, the length of slices. A plan is written from nothing else, and found
-// by a key that is made of all of it (plan_key.h). Seeds, texts, sigmas and guidance scales are not in it: they are
-// data.
+// A request contains everything that a plan depends on: model, goal, sizes, token counts, the pattern of guided
+// evaluations, adapters with their scales, the memory budget, the length of slices. A plan is written from the request
+// alone and found by a key that is made of the whole request (plan_key.h). Seeds, texts, sigmas and guidance scales are
+// not part of a request, because they are data of the plan's inputs.
 #ifndef SUMI_ENGINE_PLAN_CACHE_H
 #define SUMI_ENGINE_PLAN_CACHE_H
 #include "engine/accuracy.h"
@@ -13,8 +14,8 @@
 #define SUMI_PLAN_CACHE_SIZE 4
 #define SUMI_MAX_FEATHER 256 // of a mask, in pixels
 
-// Time of a section: what its measured slices took lately and what had been predicted for them, and the predictions of
-// the others.
+// Times of a section in microseconds: what its measured slices took, what had been predicted for these slices, and the
+// predictions for the slices that were not measured.
 typedef struct sumi_section_time {
     double measured_us, expected_us, unmeasured_us;
 } sumi_section_time;
@@ -27,22 +28,24 @@ typedef struct sumi_plan_entry {
     const sumi_lora* loras[SUMI_MAX_LORAS];
     int32_t lora_count;
     uint64_t scratch_bytes;
-    sumi_device_need need; // on the processor: arena and scratch alone
+    sumi_device_need need; // on the CPU: arena and scratch only
     int32_t tile_latent;
-    size_t noise_section;               // the first one that reads what is drawn at random; as many as there are: none
-    float op_ratio[SUMI_OP_KIND_COUNT]; // that the slices' predictions were made with
-    // Slices of the same ops in the same sizes are a kind: layers repeat, so what a step measures of one says what all
-    // of them take. Times are kept at the kind's first slice.
-    int32_t *kind_first, *kind_count; // by slice; the count at the first
-    float* slice_us;                  // measured, 0: not yet
+    size_t noise_section; // the first section that reads random values; the number of sections if none does
+    float op_ratio[SUMI_OP_KIND_COUNT]; // the op ratios that the predictions of the slices were made with
+    // Slices of the same ops and sizes are of one kind. Layers repeat, so a measurement of one slice predicts all
+    // slices of its kind. The time of a kind is kept at its first slice.
+    // for each slice the first slice of its kind; at a kind's first slice the number of its slices
+    int32_t *kind_first, *kind_count;
+    float* slice_us; // measured, at a kind's first slice; 0: not measured yet
     sumi_section_time* sections;
-    sumi_accuracy step; // of what is predicted for its steps on the wall
+    sumi_accuracy step; // of the wall-clock predictions for the steps of this plan
     unsigned char* key;
     size_t key_bytes;
-    uint64_t used; // grows with every use: the smallest goes first
+    uint64_t used; // serial of the latest use; the entry with the lowest is replaced first
 } sumi_plan_entry;
 
-// What a plan takes of the engine as it is now. Who holds the work changes it, and leaves a copy under `table`.
+// The state of the engine that plans depend on. The thread that holds the pump lock changes it and leaves a copy under
+// `state_lock`.
 typedef struct sumi_plan_inputs {
     uint64_t budget;      // sumi_engine_budget
     uint64_t host_budget; // memory_budget_bytes
@@ -53,31 +56,34 @@ typedef struct sumi_plan_inputs {
 typedef struct sumi_plan_cache {
     sumi_plan_entry entries[SUMI_PLAN_CACHE_SIZE];
     uint64_t uses;
-    sumi_block key; // of the request being looked up
-    // how much longer than the backend's rates say ops take here; 0: not measured yet
+    sumi_block key; // of the request that is being looked up
+    // for each kind of op: measured time / time by the backend's rates; 0: not measured yet
     float op_ratio[SUMI_OP_KIND_COUNT];
 } sumi_plan_cache;
 
-// All hold the work.
-// A job's request with the engine's part; the functions below do this themselves.
+// The caller of the functions below holds the pump lock.
+//
+//  Completes a job's request by what the engine knows. The functions below do this themselves.
 sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* asked);
-// NULL: sumi_plan_get would write it
+// NULL: no such plan is in the cache, and sumi_plan_get would write it
 const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* asked);
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
                           sumi_error* error);
-// Writes an entry that is not in the cache, for loading weights. Ends with sumi_plan_entry_free, also after a failure.
+// Writes an entry that is not in the cache, for loading weights. The caller ends it with sumi_plan_entry_free, also
+// after a failure.
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
                                   sumi_error* error);
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
-// plans that use them; both NULL: all
+// Drops the plans that use the model or the adapter. Both NULL: all plans.
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
 
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine);
-// These two do not hold the work. An entry that nothing runs, on a heap of the caller's, for the memory query. After
-// SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need says what its smallest form needs.
+// For the memory query; the pump lock is not needed. Writes an entry that nothing runs, on the caller's heap. After
+// SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need is what the smallest form of the plan needs.
 sumi_result sumi_plan_entry_try(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
                                 sumi_plan_entry* entry, sumi_error* error);
 void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry); // also after a failure
 
-double sumi_section_us(const sumi_plan_entry* entry, size_t section); // one run of it, by what is known
+// predicted time of one run of the section, in microseconds
+double sumi_section_us(const sumi_plan_entry* entry, size_t section);
 #endif

@@ -1,5 +1,6 @@
-// Jobs that run a plan: prompts, images, encodings. They differ in what they copy at submission and in what they hand
-// out, not in how they go (job_phases.h). This is what such a job knows; the files job_*.c are what it does.
+// The record of a job that runs a plan: prompts, image jobs, encodings. These kinds differ in what submit copies and in
+// what a fetch returns; their phases are the same (job_phases.h). The functions that work on the record are in the
+// files job_*.c.
 #ifndef SUMI_ENGINE_PLAN_JOB_H
 #define SUMI_ENGINE_PLAN_JOB_H
 #include "base/assert.h"
@@ -12,38 +13,39 @@
 
 typedef struct sumi_job_prompt {
     const char* text;
-    size_t text_bytes; // NULL: features are given
+    size_t text_bytes; // NULL: the features are given
     const float* features[SUMI_MAX_TEXT_ENCODERS];
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // of texts: known after phase TEXT
-    int32_t picture_row[SUMI_MAX_REFERENCES];    // likewise: where the tokens of each reference begin
-    int32_t cut_tokens;                          // likewise: that the model has no place for, of any encoder
-    const sumi_prompt* source;                   // only while submit looks for equal prompts
+    int32_t picture_row[SUMI_MAX_REFERENCES];    // known after phase TEXT: the first token row of each reference
+    int32_t cut_tokens;        // known after phase TEXT: tokens beyond what the encoders read, the most of any encoder
+    const sumi_prompt* source; // used only while submit looks for equal prompts
 } sumi_job_prompt;
 
 typedef struct sumi_job_item {
     int32_t positive, negative; // indices of prompts; negative -1: none
     uint64_t seed;
     sumi_target target;
-    sumi_picture* picture; // of ours, when the target has no memory
-    unsigned char* pixels; // where the finished picture waits for the fetch
-    int32_t step_count;    // that were run
+    sumi_picture* picture; // memory of sumi; NULL if the target has memory
+    unsigned char* pixels; // the finished picture until the fetch
+    int32_t step_count;    // steps that were run
 } sumi_job_item;
 
-// What was predicted for a job, until it comes.
+// Predictions for a job, kept until the predicted work is done, so that their accuracy can be noted (deadline.h).
 typedef struct sumi_forecast {
-    uint64_t begin_ns;    // of the newest step; 0: none has begun
-    double step_seconds;  // predicted for it; 0: not noted
-    double end_seconds;   // predicted for what is behind it, when nothing but the end is; 0: there are more steps
-    double whole_seconds; // of the first part, from the choice of the plan on, of jobs that are decided once
-    uint64_t planned_ns;  // that choice
-    bool is_guess;        // of the end: most of it was never measured
+    uint64_t begin_ns;   // begin of the newest step (steady clock); 0: none has begun
+    double step_seconds; // predicted for this step; 0: no prediction
+    double end_seconds;  // predicted for the work after the last step, once only that is left; 0: there are more steps
+    // predicted for the whole job since planned_ns, if its steps are decided once; 0: not predicted
+    double whole_seconds;
+    uint64_t planned_ns; // when the plan was chosen (steady clock)
+    bool is_guess;       // end_seconds is a guess: most of the end was never measured
 } sumi_forecast;
 
 typedef struct sumi_adaption {
-    float previous_sigma; // of the step before; 0: none
-    int32_t next;         // the evaluation to look at next
-    int32_t skipped;      // evaluations left out so far
-    bool is_changed;      // the row before this one was not the schedule's own, or this one is not
+    float previous_sigma; // sigma of the step before; 0: none
+    int32_t next;         // the next evaluation to decide
+    int32_t skipped;      // evaluations that were left out so far
+    bool is_changed;      // the solver row of this step or of the step before differs from the schedule's
 } sumi_adaption;
 
 typedef enum sumi_phase {
@@ -57,15 +59,17 @@ typedef enum sumi_phase {
 
 typedef struct sumi_plan_job {
     sumi_pipeline_goal goal;
-    // Copied by submit; arrays lie in the slot's blocks.
+    // The following members are copied by submit. Arrays lie in the blocks of the job slot.
     sumi_job_prompt* prompts;
     int32_t prompt_count;
     sumi_job_item* items;
     int32_t item_count;
     int32_t width, height, step_count;
-    float guidance; // how far beyond the positive prediction, whatever the model's formula; 0: off
+    // The factor of (positive - negative) that is added to the positive prediction, whatever the model's own formula
+    // is. 0: no guidance.
+    float guidance;
     float guidance_begin, guidance_end;
-    sumi_guidance_rule guidance_rule; // never MODEL
+    sumi_guidance_rule guidance_rule; // never SUMI_GUIDANCE_MODEL
     float norm_limit;
     sumi_solver solver;
     float shift;
@@ -74,8 +78,8 @@ typedef struct sumi_plan_job {
     int32_t multiprocessors, threads_per_multiprocessor;
     const float *noise_values, *start_latents, *start_noise;
     sumi_pixels start_image, mask; // data NULL: none
-    int32_t mask_feather;          // below 0: what the mask keeps is not put back
-    sumi_references references;    // that all prompts and items see
+    int32_t mask_feather;          // below 0: the pixels that the mask keeps are not copied back
+    sumi_references references;    // the references that all prompts and items use
     sumi_posterior posterior;
     float strength;
     const sumi_lora* loras[SUMI_MAX_LORAS];
@@ -85,50 +89,56 @@ typedef struct sumi_plan_job {
     int32_t preview_every;
     bool profiles;
 
-    // While it runs.
+    // The following members change while the job runs.
     sumi_phase phase;
     sumi_resize resize; // of the start image, the mask or a reference
-    int32_t mask_rows;  // whose distances are known: downward, then upward; the mask itself is written when above 0
-    // prompt or item of the phase, piece of INPUT, in RUN item of the noise; row of the picture in OUTPUT
+    // Progress of the mask's distances: rows done from top to bottom, then from bottom to top. Above 0 while the mask
+    // is written.
+    int32_t mask_rows;
+    // cursor: the prompt or item of the phase; in INPUT the piece; in RUN the item whose noise is drawn. row: in OUTPUT
+    // the row of the picture.
     int32_t cursor, row;
-    size_t drawn_values;      // values of the item's noise, the posterior's counted in
-    size_t moved_values;      // values of prompts' features that went in or came out in this phase
-    int32_t pieces_in_flight; // pieces of it that lie behind slices
+    size_t drawn_values;      // values of noise drawn for the item, those of the posterior included
+    size_t moved_values;      // values of prompt features that were copied in or out in this phase
+    int32_t pieces_in_flight; // pieces of noise that were drawn since the device was last idle
     union {
         sumi_torch_cpu_generator cpu;
         sumi_torch_cuda_generator cuda;
-    } generator; // of the item
+    } generator; // for the noise of the item
     sumi_plan_entry* entry;
-    int32_t batch_begin, batch_count; // the items that are run together: all of them, if the device has the memory
-    int32_t evictions;                // how often weights went that other jobs would need again
-    int32_t attempts, lowered_limits; // it began again for want of device memory; of them, with less of it
-    bool has_reviewed, has_raised;    // asked whether there is memory again: as it began; as its plan did not fit
-    bool has_tried_smallest;          // its smallest form
+    int32_t batch_begin, batch_count; // The items that are run together. All items, unless the device lacks the memory.
+    int32_t evictions;                // how often weights were evicted that other jobs need again
+    // how often the job began again because device memory was short; how often it then lowered the limit
+    int32_t attempts, lowered_limits;
+    // whether the limit was reviewed when the job began; whether it was raised when the plan did not fit
+    bool has_reviewed, has_raised;
+    bool has_tried_smallest; // the job was tried in its smallest form
     const sumi_solver_row* rows;
     const float* times;
-    int32_t evaluation_count; // in the workspace
+    int32_t evaluation_count; // length of `rows` and `times`, which lie in the workspace
     const int32_t* plan_prompts;
-    int32_t plan_prompt_count; // in the workspace: those of `prompts` that the plan's are
-    int32_t decided_steps;     // what step_count became by the deadline, for all batches
-    // steps that are run: fewer than step_count when a start image is noised only in part
+    // length of plan_prompts, which lies in the workspace: indices in `prompts`, in the plan's order
+    int32_t plan_prompt_count;
+    int32_t decided_steps; // step_count after the deadline was considered; the same for all batches
+    // The steps that are run. Fewer than step_count if a start image gets only a part of the noise.
     int32_t run_steps;
     sumi_adaption adaption; // to a deadline
     sumi_forecast forecast;
-    bool preview_is_pending; // fetched, not yet published
-    bool is_publishing;      // the device may be writing to the host's device memory
+    bool preview_is_pending; // the copy from the device was started, and the preview is not published yet
+    bool is_publishing;      // the device may be writing to device memory of the host program
 
-    // What denoising had come to when the job gave way: the solver's states before evaluation kept_at, of this batch's
-    // items. kept_at 0: nothing; then it begins anew.
+    // The state of denoising when the job gave way: the solver's values for the items of this batch, before evaluation
+    // saved_evaluation. saved_evaluation 0: nothing was saved, and the job begins anew.
     float* saved_state;
     int32_t saved_evaluation;
-    bool save_is_pending;   // fetched from a device, not read yet
-    size_t restored_values; // values that were written back
+    bool save_is_pending;   // the copies from the device were started and not read yet
+    size_t restored_values; // values that were copied back to the device
     sumi_adaption saved_adaption;
 
-    // Products.
+    // The products.
     int32_t latent_channels, latent_height, latent_width;
     float* latents;             // [item][channel][h * w]
-    unsigned char* previews[2]; // [item][h * w][4]; `preview_front` is the one to read, under `table`
+    unsigned char* previews[2]; // [item][h * w][4]; preview_front is the one to read, under `state_lock`
     int32_t preview_front;
     sumi_prompt* prompt;
 } sumi_plan_job;
@@ -145,12 +155,12 @@ static inline size_t sumi_plan_job_latent_size(const sumi_plan_job* job)
 {
     return (size_t)job->latent_height * (size_t)job->latent_width;
 }
-// of one item
+// Values of one item.
 static inline size_t sumi_plan_job_latent_values(const sumi_plan_job* job)
 {
     return sumi_plan_job_latent_size(job) * (size_t)job->latent_channels;
 }
-// Its picture.
+// Whether the item's picture is written to device memory of the host program.
 static inline bool sumi_job_item_stays_on_device(const sumi_job_item* item) { return item->target.device_address != 0; }
 
 // Begins a phase: the next one, or PLAN again.
@@ -163,7 +173,7 @@ static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
     job->pieces_in_flight = 0;
 }
 
-// Features of a prompt are up to some dozen megabytes, which one call could not move within a frame's budget: a piece is
-// some dozen microseconds of copying and converting.
+// Values of prompt features that are copied in one piece. The features of a prompt take up to some dozen megabytes, too
+// much for one call within a frame's budget; copying and converting one piece takes some dozen microseconds.
 #define SUMI_FEATURE_PIECE_VALUES ((size_t)64 * 1024)
 #endif

@@ -12,7 +12,7 @@
 //
 //   ONE(kind, member)   PART(member, table)   LIST(member, its count, kind of an element, table of an element or NULL)
 //
-// TABLE makes the table of it, and checks that no member is missing.
+// TABLE defines the table from the list, and checks that no member is missing.
 
 #define MEMBER_SIZE(member) sizeof(((T*)0)->member)
 #define ADD_ONE(kind, member) +MEMBER_SIZE(member)
@@ -59,7 +59,7 @@ TABLE(static, item, ITEM);
 TABLE(static, reference, REFERENCE);
 #undef T
 
-// adapters: none in a request. They are made from its loras when the plan is written (plan_cache.c).
+// `adapters` is empty in a request. The adapters are made from the job's loras when the plan is written (plan_cache.c).
 #define T sumi_pipeline_request
 #define PIPELINE(ONE, PART, LIST)                                                                                      \
     ONE(NUMBER, goal)                                                                                                  \
@@ -145,7 +145,7 @@ static void add_one(sumi_packer* key, const sumi_key_member* of, sumi_key_kind k
     }
 }
 
-// The number of elements stands before them, so that no two requests are the same bytes.
+// The number of elements comes first, so that no two requests have the same bytes.
 static void add_list(sumi_packer* key, const sumi_key_member* list, const unsigned char* owner)
 {
     const unsigned char* elements;

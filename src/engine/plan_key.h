@@ -1,13 +1,13 @@
-// The key of a plan: a request, byte by byte, as tables describe it. Requests with the same key get the same plan.
+// The key of a plan: the bytes of a request, as tables describe it. Requests with equal keys get the same plan.
 //
 //   request --table--> members in order --sumi_plan_key_write--> bytes
 //                        numbers   as they are in memory
 //                        objects   their serial, which never repeats
 //                        lists     whether there is one, the number of its elements, each of them
 //
-// Each struct that is part of a request has a table in plan_key.c. A struct with a member that is not in its table does
-// not compile: these structs have no gaps (what would be one is a member called `unused`), so the sizes of the members
-// that the table has must add up to the struct's. The test goes by the same tables.
+// Each struct that is part of a request has a table in plan_key.c. A struct with a member that is missing in its table
+// does not compile: these structs have no gaps (a member called `unused` fills what would be a gap), so the sizes of
+// the members in the table must add up to the size of the struct. The test uses the same tables.
 #ifndef SUMI_ENGINE_PLAN_KEY_H
 #define SUMI_ENGINE_PLAN_KEY_H
 #include "engine/buffers.h"
@@ -16,26 +16,26 @@
 
 #define SUMI_MAX_LORAS 16
 
-// What a job asks for, beside what pipeline.h needs to know. No gaps, as there.
+// What a job requests, in addition to what pipeline.h needs to know. The struct has no gaps.
 typedef struct sumi_plan_request {
-    sumi_pipeline_request pipeline; // no adapters, no tiles: the cache finds them
+    sumi_pipeline_request pipeline; // without adapters and tiles, which the cache adds
     sumi_model* model;
     const sumi_lora* const* loras;
     const float* lora_scales;
-    // The engine's part, as it is now: sumi_plan_complete fills it in.
+    // The following members are filled in by sumi_plan_complete.
     uint64_t budget;                    // sumi_engine_budget
-    sumi_weight_options weight_options; // to the backend
-    uint32_t slice_us;                  // the most that a slice may take; 0: no limit
+    sumi_weight_options weight_options; // passed to the backend
+    uint32_t slice_us;                  // the longest predicted time of a slice; 0: no limit
     int32_t lora_count;
     bool whole_ops; // slices are whole ops, for profiles
     bool unused[3];
 } sumi_plan_request;
 
 typedef enum sumi_key_kind {
-    SUMI_KEY_NUMBER, // or several, or an address
+    SUMI_KEY_NUMBER, // a number, several numbers, or an address
     SUMI_KEY_MODEL,  // a sumi_model*
     SUMI_KEY_LORA,   // a const sumi_lora*
-    SUMI_KEY_STRUCT, // one that has a table
+    SUMI_KEY_STRUCT, // a struct that has a table
     SUMI_KEY_LIST,   // a pointer to elements, or NULL
     SUMI_KEY_UNUSED
 } sumi_key_kind;
@@ -45,8 +45,8 @@ typedef struct sumi_key_member {
     const char* name;
     sumi_key_kind kind;
     size_t offset, size;
-    const struct sumi_key_table* table; // STRUCT; LIST of structs
-    // LIST: what its elements are, how large, and where in the same struct their number is, an int32
+    const struct sumi_key_table* table; // for STRUCT, and for LIST of structs
+    // For LIST: the kind and size of an element, and the offset of the element count, an int32 of the same struct.
     sumi_key_kind element;
     size_t element_size, count_offset;
 } sumi_key_member;
@@ -58,6 +58,6 @@ typedef struct sumi_key_table {
 
 extern const sumi_key_table sumi_plan_request_table;
 
-// Appends the key of a request; with key->base NULL it only measures.
+// Appends the key of a request. If key->base is NULL it only measures.
 void sumi_plan_key_write(sumi_packer* key, const sumi_plan_request* request);
 #endif

@@ -1,4 +1,5 @@
-// Pictures of ours: kept after their release and given to the next job that they are large enough for.
+// The pool of memory for pictures. Memory is kept after its release and used again by the next job that it is large
+// enough for.
 #include "engine/pool.h"
 #include "base/assert.h"
 #include "engine/engine.h"
@@ -11,7 +12,7 @@ static void free_picture(sumi_engine* engine, sumi_picture* picture)
     sumi_free(&engine->heap, picture);
 }
 
-// The smallest free one that is large enough; out of the list. NULL: none.
+// Returns the smallest free picture that is large enough. NULL: there is none.
 static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));
@@ -23,7 +24,8 @@ static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
     return best;
 }
 
-// Free pictures that are too small: sizes have changed, and keeping both would hold memory that nobody asks for.
+// Removes a free picture that is too small from the list and returns it. Picture sizes have changed, and memory of the
+// old size would not be used again.
 static sumi_picture* take_out_small(sumi_engine* engine, size_t bytes)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));

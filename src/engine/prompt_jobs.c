@@ -1,4 +1,4 @@
-// Prompts that are encoded by a job.
+// Jobs that encode prompts.
 #include "base/assert.h"
 #include "engine/buffers.h"
 #include "engine/calls.h"

@@ -1,9 +1,9 @@
-// Encoded prompts: made by a job, or read from bytes that an earlier one was saved to.
+// Encoded prompts: made by a job, or read from bytes that sumi_prompt_save wrote.
 //
-// Saved as a safetensors image: tensor "features" [tokens, width] (a second encoder's: "features.1"), bytes
-// "reference.0" [height, width, 3] and so on of the pictures that it was encoded with, metadata says the format's
-// version, the family and the number of tokens. Reading trusts nothing: sizes, types, names and metadata are all
-// checked.
+// The bytes are a safetensors file: tensor "features" [tokens, width] (of a second encoder: "features.1"); tensors of
+// bytes "reference.0" [height, width, 3] and so on, for the references that the prompt was encoded with; metadata with
+// the version of the format, the family and the number of tokens. Reading trusts nothing: sizes, types, names and
+// metadata are all checked.
 #include "engine/prompts.h"
 #include "base/assert.h"
 #include "engine/buffers.h"
@@ -190,7 +190,7 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
     return SUMI_OK;
 }
 
-// The pictures of a saved prompt: how many, and of what sizes.
+// Reads the number and the sizes of the references of a saved prompt.
 static sumi_result check_saved_references(const sumi_model* model, const sumi_tensor_set* set, sumi_prompt_shape* shape,
                                           sumi_error* error)
 {
@@ -231,8 +231,9 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
     return SUMI_OK;
 }
 
-// Copies floats; returns where the first one is that is NaN or infinite, or count. A host calls this inside of a frame: a
-// block is copied and looked at while it is in the first cache, without a branch for every value.
+// Copies floats. Returns the index of the first one that is NaN or infinite; `count`: there is none. The host program
+// calls this inside a frame, so each block is checked while it is still in the first-level cache, without a branch per
+// value.
 static size_t copy_finite(const void* from, float* into, size_t count)
 {
     enum { BLOCK = 4096 };

@@ -10,9 +10,9 @@ struct sumi_prompt {
     char family[SUMI_FAMILY_BYTES];
     int32_t encoder_count;
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS], width[SUMI_MAX_TEXT_ENCODERS];
-    float* features[SUMI_MAX_TEXT_ENCODERS]; // [token_count][width], inside this object's block
-    // The pictures that it was encoded with, as the autoencoder reads them: RGB [height][width][3], inside this
-    // object's block.
+    float* features[SUMI_MAX_TEXT_ENCODERS]; // [token_count][width], in the block of this object
+    // The references that the prompt was encoded with, as the VAE encoder reads them: RGB [height][width][3], in the
+    // block of this object.
     int32_t reference_count;
     sumi_picture_size reference_sizes[SUMI_MAX_REFERENCES];
     unsigned char* references[SUMI_MAX_REFERENCES];
@@ -25,7 +25,7 @@ typedef struct sumi_prompt_shape {
     int32_t reference_count;
     sumi_picture_size references[SUMI_MAX_REFERENCES];
 } sumi_prompt_shape;
-// An empty prompt object with room for features and pictures of these sizes.
+// Creates an empty prompt with memory for features and references of these sizes.
 sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* shape, sumi_prompt** out_prompt,
                                sumi_error* error);
 void sumi_prompt_free(sumi_prompt* prompt);

@@ -1,5 +1,6 @@
-// The pump: takes the next job, runs it slice by slice to its end, looks for a wish to cancel before every slice. Who
-// calls it differs (update, wait, a thread of ours), what it does never, so results do not depend on it.
+// The pump takes the next job, runs it slice by slice to its end, and looks before every slice whether the job was
+// cancelled. It is called by updates, by waits, or by sumi's own thread. What it does is the same for all callers, so
+// results do not depend on them.
 #include "engine/pump.h"
 #include "base/assert.h"
 #include "engine/calls.h"
@@ -14,7 +15,7 @@
 #include "engine/trace.h"
 #include <math.h>
 
-// Hold `table`.
+// The caller holds `state_lock`.
 static sumi_job_slot* next_queued(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && engine->jobs.queued_count >= 0);
@@ -32,7 +33,8 @@ static void begin_next(sumi_engine* engine)
     SUMI_ASSERT(engine->jobs.running == NULL && sumi_pump_is_locked(engine));
     sumi_mutex_lock(&engine->state_lock);
     sumi_job_slot* slot = next_queued(engine);
-    if (slot != NULL && engine->jobs.draining != NULL && sumi_job_is_load(slot)) slot = NULL; // it moves memory about
+    // a load allocates and moves device memory, so it cannot begin beside another job
+    if (slot != NULL && engine->jobs.draining != NULL && sumi_job_is_load(slot)) slot = NULL;
     if (slot != NULL) {
         slot->status.state = SUMI_JOB_RUNNING;
         slot->has_begun = true;
@@ -54,14 +56,14 @@ static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phas
                                              [SUMI_PHASE_OUTPUT] = SUMI_OVERHEAD_OUTPUT};
     sumi_overhead overhead = SUMI_OVERHEAD_LOAD;
     if (stage != SUMI_STAGE_LOAD) {
-        if (phase_before == SUMI_PHASE_RUN) return; // measured slice by slice in run.c
+        if (phase_before == SUMI_PHASE_RUN) return; // run.c measures this phase slice by slice
         overhead = of_phase[phase_before];
     }
     engine->overhead_us[overhead] = 0.5 * (engine->overhead_us[overhead] + us);
     if (overhead == SUMI_OVERHEAD_INPUT && engine->runner->functions->collect == NULL) sumi_deadline_note(engine, us);
 }
 
-// Of a step that is no slice of the processor's, for traces.
+// Name of a step for traces, unless the step was a slice on the CPU.
 static const char* step_name(sumi_stage stage, sumi_phase phase_before)
 {
     static const char* const of_phase[] = {
@@ -70,8 +72,8 @@ static const char* step_name(sumi_stage stage, sumi_phase phase_before)
     return stage == SUMI_STAGE_LOAD ? "load" : of_phase[phase_before];
 }
 
-// What poll shows until the next slice is over. Progress never falls, whatever the predictions do, and 1 is left to the
-// end.
+// Writes the status that poll returns until the next slice has ended. Progress never falls, whatever the predictions
+// are, and reaches 1 only at the end.
 static void publish(sumi_engine* engine, sumi_job_slot* slot, sumi_stage stage)
 {
     SUMI_ASSERT(stage >= SUMI_STAGE_WAIT && (size_t)stage < sizeof slot->stage_seconds / sizeof *slot->stage_seconds);
@@ -131,7 +133,8 @@ static pump_state step_job(sumi_engine* engine, sumi_job_slot* slot)
     }
     publish(engine, slot, stage);
 
-    SUMI_ASSERT(result == SUMI_OK || error.result == SUMI_OK || error.result == result); // the text is of this failure
+    // the text of `error` describes this failure
+    SUMI_ASSERT(result == SUMI_OK || error.result == SUMI_OK || error.result == result);
     if (result != SUMI_OK) {
         error.result = result;
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
@@ -145,7 +148,7 @@ static pump_state step_job(sumi_engine* engine, sumi_job_slot* slot)
     return PUMP_HAS_MORE;
 }
 
-// Whether the next job may begin beside the last slices of the running one.
+// Lets the next job begin beside the last slices of the running one, if that is possible.
 static void drain_running(sumi_engine* engine)
 {
     sumi_job_slot* slot = engine->jobs.running;
@@ -163,23 +166,23 @@ static void drain_running(sumi_engine* engine)
     engine->jobs.running = NULL;
 }
 
-// One step of the job at hand, or of the next one. Holds the work.
+// Advances the running job, or begins the next one, by one step. The caller holds the pump lock.
 static pump_state advance_one(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
     SUMI_ASSERT(engine->jobs.running == NULL || engine->jobs.running != engine->jobs.draining);
     drain_running(engine);
-    // The job that drains has been waited for longest, and the next one's first fetch waits for its end.
+    // The draining job goes first: it is older, and the next job cannot read from the device before it has ended.
     if (engine->jobs.draining != NULL && step_job(engine, engine->jobs.draining) == PUMP_HAS_MORE) return PUMP_HAS_MORE;
     if (engine->jobs.running == NULL) begin_next(engine);
     if (engine->jobs.running != NULL) return step_job(engine, engine->jobs.running);
     return engine->jobs.draining != NULL ? PUMP_WAITS : PUMP_HAS_NOTHING;
 }
 
-// Until the device has finished half of what it was given, or a moment when it is something else (a copy, kernels being
-// loaded) that is waited for. Sleeping through what predictions say takes 6 us of processor time where being woken by
-// the driver takes 100 (H200, in this thread and in the driver's); what is left is there for predictions that are
-// wrong.
+// Waits until the device has finished half of the slices in flight, or for a short time if something else is waited for
+// (a copy, or kernels that are loaded). Sleeping for the predicted time takes 6 us of CPU time; being woken by the
+// driver takes 100 us (H200, in this thread and in the driver's). Half of the slices stay in flight in case the
+// predictions are wrong.
 static void wait_for_device(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
@@ -204,11 +207,12 @@ static double predict(const sumi_engine* engine)
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->overhead_us[SUMI_OVERHEAD_TEXT];
 }
 
-// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work.
-// Weights and graphs of a new plan are made in larger portions: hundreds of pieces of a fifth of a millisecond would
-// take as many frames. A model that is loaded takes what the host gives.
+// Limits of this thread's own time in a call with a budget on a device. The time delays the host program's frame, so
+// its limits are much lower than those of the device's work. Weights and graphs of a new plan are prepared in larger
+// pieces: hundreds of pieces of 200 us would take as many frames. Loading a model uses the whole budget.
 #define MAX_OWN_US 200.0
-// of slices, each of which takes two dozen; of a large budget up to a twelfth, which streamed weights take
+// For submitting slices, about 24 us each. With a large budget the limit is a twelfth of it, which streamed weights
+// need.
 #define MAX_SUBMITTING_US 240.0
 #define MAX_READY_US 1900.0
 
@@ -235,8 +239,8 @@ static double max_own_us(const sumi_engine* engine)
                                                            : MAX_OWN_US;
 }
 
-// Whether what comes next fits into a call's budget. On a device that bounds what is in flight there, from this call
-// or an earlier one; this thread's own time counts for itself.
+// Whether the next step fits into the budget of a call. On a device the budget limits the work in flight, whether this
+// call or an earlier one submitted it; this thread's own time is limited separately.
 static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed >= 0.0);
@@ -244,11 +248,11 @@ static bool fits_budget(const sumi_engine* engine, double budget_us, double elap
     if (engine->runner->functions->collect == NULL) return elapsed + next <= budget_us;
     if (!submits_next(engine)) return elapsed + next <= (max_own < budget_us ? max_own : budget_us);
     const double on_its_way = sumi_run_pending_us(engine);
-    // submitting a slice takes no time worth a prediction
+    // the time to submit a slice is too short to be predicted
     return elapsed <= max_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us;
 }
 
-// A pause: nothing is worked on, but who was cancelled goes.
+// An update with budget 0: only cancelled jobs are ended.
 static void rest(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
@@ -265,12 +269,13 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
         budget_us == SUMI_FOREVER || engine->runner->functions->collect == NULL ? 0.0 : MAX_OWN_US;
     sumi_frame_budget_follow(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin);
-    pump_state state = advance_one(engine); // always one: a budget below the smallest slice must not stop everything
+    // at least one step: a budget below the smallest slice must not stop all progress
+    pump_state state = advance_one(engine);
     while (state != PUMP_HAS_NOTHING) {
         if (budget_us == SUMI_FOREVER) {
             if (state == PUMP_WAITS) wait_for_device(engine);
         } else {
-            if (state == PUMP_WAITS) break; // the device has enough to do until the next frame
+            if (state == PUMP_WAITS) break; // the device has enough work until the next frame
             if (!fits_budget(engine, budget_us, (double)(sumi_clock_ns() - begin) * 1e-3)) break;
         }
         state = advance_one(engine);
@@ -326,7 +331,8 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         const pump_state state = advance_one(engine);
         if (state == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
-        // The job is paused, and only another thread can resume it: looked after now and then, for this one has the work.
+        // The job is paused and only another thread can resume it. This thread holds the pump lock, so it only looks
+        // now and then.
         if (state == PUMP_HAS_NOTHING && engine->jobs.queued_count == 0)
             (void)sumi_condition_wait_us(&engine->state_changed, &engine->state_lock, 1000);
     }
@@ -353,12 +359,12 @@ static void pump_main(void* context)
             sumi_condition_wait(&engine->state_changed, &engine->state_lock);
         }
         if (engine->pump.is_closing) break;
-        sumi_work_take(engine);
+        sumi_pump_lock_take(engine);
         sumi_mutex_unlock(&engine->state_lock);
         sumi_jobs_tell(engine);
         if (advance_one(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
-        sumi_work_give(engine);
+        sumi_pump_lock_give(engine);
     }
     sumi_mutex_unlock(&engine->state_lock);
     atomic_store(&engine->callers.pump, 0);

@@ -1,12 +1,12 @@
-// The work is a flag under the table's mutex instead of a mutex of its own: so that the pump's thread can step back while
-// a call waits for it (a mutex that is released and taken again at once starves the others), and so that waiting for it
-// and for jobs is one condition.
+// The pump lock is a flag that the mutex `state_lock` protects, and not a mutex of its own, for two reasons. The pump's
+// thread can step back while a call waits for the lock; with a mutex that is unlocked and locked again at once, the
+// others would starve. And waiting for the lock and waiting for jobs use one condition variable.
 #include "engine/pump_lock.h"
 #include "base/assert.h"
 #include "engine/engine.h"
 #include "engine/plan_cache.h"
 
-void sumi_work_take(sumi_engine* engine)
+void sumi_pump_lock_take(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !engine->pump_lock.is_locked);
     engine->pump_lock.is_locked = true;
@@ -15,7 +15,7 @@ void sumi_work_take(sumi_engine* engine)
 #endif
 }
 
-void sumi_work_give(sumi_engine* engine)
+void sumi_pump_lock_give(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && engine->pump_lock.is_locked && sumi_pump_is_locked(engine));
     engine->plan_inputs = sumi_plan_inputs_now(engine);
@@ -28,18 +28,18 @@ void sumi_work_give(sumi_engine* engine)
 
 void sumi_pump_lock(sumi_engine* engine)
 {
-    SUMI_ASSERT(!sumi_pump_is_locked(engine)); // it would wait for itself
+    SUMI_ASSERT(!sumi_pump_is_locked(engine)); // this thread would wait for itself
     sumi_mutex_lock(&engine->state_lock);
     engine->pump_lock.waiters++;
     while (engine->pump_lock.is_locked) sumi_condition_wait(&engine->state_changed, &engine->state_lock);
     engine->pump_lock.waiters--;
-    sumi_work_take(engine);
+    sumi_pump_lock_take(engine);
     sumi_mutex_unlock(&engine->state_lock);
 }
 
 void sumi_pump_unlock(sumi_engine* engine)
 {
     sumi_mutex_lock(&engine->state_lock);
-    sumi_work_give(engine);
+    sumi_pump_lock_give(engine);
     sumi_mutex_unlock(&engine->state_lock);
 }

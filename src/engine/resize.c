@@ -1,9 +1,9 @@
-// Pillow resizes in two passes with 8 bits between them: every row by itself, then every column by itself. So bands of
-// rows, and then blocks of columns, can be resized one at a time, and give the same bits as the whole picture:
+// Pillow resizes in two passes, with 8 bits between them: first each row, then each column. So bands of rows, and then
+// blocks of columns, can be resized one at a time, with the same bits as the whole picture:
 //
-//     source  --bands of rows-->  between [height of the source][width of the result]  --blocks of columns-->  result
+//     source  --bands of rows-->  intermediate [height of the source][width of the result]  --blocks of columns-->  result
 //
-// Each piece makes its table of filter weights anew; pieces are large enough that this hardly shows.
+// Each piece computes its table of filter weights again; pieces are large enough that this takes little time.
 #include "engine/resize.h"
 #include "base/assert.h"
 #include "engine/buffers.h"
@@ -12,7 +12,7 @@
 
 #define PIECE 3000000.0 // multiplications: about two milliseconds
 
-// Of the filter's window.
+// Number of taps of the filter's window.
 static double taps(sumi_filter filter, int32_t from, int32_t to)
 {
     const double least = filter == SUMI_FILTER_LANCZOS ? 6.0 : 4.0;

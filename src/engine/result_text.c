@@ -1,5 +1,5 @@
-// The version, and every result in one sentence that says what to do. The numbers are the header's; a result without a line here is seen
-// by the test that walks the list.
+// The version, and a sentence for each result that says what to do. The numbers are in the header. A test finds a
+// result without a sentence.
 #include <sumi.h>
 
 #define RESULT_LIST(X)                                                                                                 \

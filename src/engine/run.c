@@ -1,10 +1,11 @@
-// Times: every slice has a prediction from the backend's rates and, once it has run, its own measured time. Before that
-// the prediction is corrected by how wrong the predictions of the same kind of op were so far, in this plan or an
-// earlier one. So a job's first step is paced by estimates, all later ones by measurements.
+// Predictions of times. Before a slice has run, its prediction is made from the backend's rates, corrected by the ratio
+// of measured to predicted times of the same kinds of ops, in this plan or an earlier one. After it has run, its
+// prediction is its own measured time. So the first step of a job is paced by estimates, and all later steps by
+// measurements.
 //
-// A device that draws as well measures too much: between a slice's begin and end others may have had their turn, never
-// the other way round. What to believe then: tempo.h. With plain averages a host that keeps the GPU busy for half of
-// the time made slices look twice as long, and got half of the budget it gave.
+// On a device that also draws, other work may run between the begin and the end of a slice, so measured times can be
+// too long but never too short. tempo.h says which times are used. With plain averages, a host program that kept the
+// GPU busy for half of the time made slices look twice as long and got only half of the budget that it gave.
 #include "engine/run.h"
 #include "base/assert.h"
 #include "engine/engine.h"
@@ -30,7 +31,7 @@ const char* sumi_run_slice_name(const sumi_run_slice* step)
     return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
 }
 
-// Sections without slices (nothing to do for this request) are passed over.
+// Skips sections without slices.
 static size_t next_section(const sumi_plan* plan, size_t section)
 {
     SUMI_ASSERT(section <= plan->section_count);
@@ -95,7 +96,7 @@ double sumi_run_left_us(const sumi_run* run)
     return left;
 }
 
-// What the slice says of its ops' kinds: each learns in proportion to its share.
+// Learns the ratios of the kinds of the slice's ops, each in proportion to its share of the slice.
 static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, const sumi_slice* slice, double us)
 {
     SUMI_ASSERT(us > 0.0);
@@ -128,8 +129,8 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     float* measured = &entry->slice_us[kind];
     SUMI_ASSERT(kind <= step->slice && alike >= 1);
     double us = step->us < 0.1 ? 0.1 : step->us; // 0 means unmeasured
-    // What waits for copies says no more of a slice's work than that it is not longer. Believed as it is, it made the
-    // slices of later plans a sixth as long (streamed text encoder, H200).
+    // If a slice has waited for copies, its time is only an upper bound. When such times were used as they are, the
+    // slices of later plans became a sixth as long (streamed text encoder, H200).
     if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us)
         us = (double)step->predicted_us;
     if (*measured <= 0.0f) {
@@ -193,7 +194,8 @@ void sumi_run_skip(sumi_engine* engine, int32_t count)
     engine->runs.current.skip_count = count;
 }
 
-// Of an op or a part of one, by what its kind took lately. A kind that was never measured goes like those that were.
+// The time of an op or of a work range, from recent times of its kind. For a kind that was never measured, the average
+// of the measured kinds is used.
 static double guess_us(const sumi_engine* engine, const sumi_plan_entry* entry, sumi_op_kind kind, double predicted_us)
 {
     const float lately = engine->cache.op_ratio[kind];
@@ -206,7 +208,8 @@ sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_ent
     const sumi_plan* plan = &entry->plan;
     const sumi_section_time* time = &entry->sections[section];
     sumi_work_us work = {.known = time->measured_us};
-    if (time->unmeasured_us < 1e-3 * (time->expected_us + time->unmeasured_us)) return work; // rounding is left
+    // only rounding errors are left
+    if (time->unmeasured_us < 1e-3 * (time->expected_us + time->unmeasured_us)) return work;
     const sumi_rates rates = engine->runner->functions->rates(engine->runner);
     for (int32_t i = plan->sections[section].slice_begin; i < plan->sections[section].slice_end; i++) {
         const sumi_slice* slice = &plan->slices[i];
@@ -224,10 +227,10 @@ sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_ent
     return work;
 }
 
-// How updates of so much time do slices, one after the other: the pump begins none that does not fit.
+// Counts how many slices fit into updates of this length: the pump begins no slice that does not fit.
 typedef struct filling {
     double budget_us, elapsed_us, work_us;
-    int32_t frames; // that are over
+    int32_t frames; // full frames
 } filling;
 
 static void fill_frames(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section, filling* f)
@@ -250,7 +253,7 @@ static double work_per_frame(const filling* f)
     return f->work_us / (f->frames + (last < 1.0 ? last : 1.0));
 }
 
-#define FRAMES 8 // after so many, steps that are shorter than a frame have met its end everywhere
+#define FRAMES 8 // After this many frames, steps shorter than a frame have met the end of a frame at every position.
 
 static double end_fill(const sumi_engine* engine)
 {
@@ -300,7 +303,7 @@ bool sumi_run_has_room(const sumi_engine* engine)
     SUMI_ASSERT(engine->runs.current.entry != NULL);
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (engine->runs.current.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
-    if (count == 0) return true; // a limit below the smallest slice must not stop everything
+    if (count == 0) return true; // a limit below the smallest slice must not stop all progress
     return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->frame.max_pending_us;
 }
 
@@ -314,7 +317,7 @@ sumi_run_slice sumi_run_next(const sumi_engine* engine)
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL);
     const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
-    // a plan of constants only
+    // the plan has only constants
     if (run->is_submitted) return (sumi_run_slice){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true};
     const sumi_section* section = &plan->sections[run->section];
     sumi_run_slice step = {.section = section->kind,
@@ -345,12 +348,13 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
         SUMI_TRY(
             engine->runner->functions->run(engine->runner, plan, &plan->slices[step->slice], step->counter, error));
         // on a GPU of its submission only; collect says the true one
+        // on a GPU this is the time of submission only; collect writes the time of the slice
         step->us = (double)(sumi_clock_ns() - begin) * 1e-3;
         step->submitted_ns = begin;
     }
     run->pending_count++;
     run->pending_us += step->predicted_us;
-    // it had nothing to do
+    // the device was idle
     if (engine->runs.device_ends_ns < step->submitted_ns) engine->runs.device_ends_ns = step->submitted_ns;
     engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
     if (step->slice < 0 || !step->ends_iteration) {
@@ -388,7 +392,7 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
     return true;
 }
 
-// Slices of a job that was cancelled while it drained: nobody else asks for them.
+// Collects a slice of a job that was cancelled while it drained; no job asks for it any more.
 static bool forget_older(sumi_engine* engine)
 {
     sumi_run* run = &engine->runs.draining;
@@ -419,11 +423,12 @@ double sumi_run_sleep_us(sumi_engine* engine)
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (count == 0) return 0.0;
-    // not half: of two alike, the first would end just then
+    // Not half: of two equal slices the first one would end just then.
     const double pending = sumi_run_pending_us(engine), left = count > 1 ? 0.4 * pending : 0.0;
     const double predicted = (double)(int64_t)(engine->runs.device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
-    // The gaps between slices are in no prediction, and add up. But the oldest slice has not ended, so that there is at
-    // least what is behind it. Once: if it has not ended then, the predictions are wrong.
+    // Predictions do not contain the gaps between slices, which add up. But the oldest slice has not ended, so at least
+    // the slices after it are still to come. This correction is made once: if the slice has not ended then, the
+    // predictions are wrong.
     const sumi_run* run = engine->runs.draining.pending_count > 0 ? &engine->runs.draining : &engine->runs.current;
     const sumi_run_slice* oldest = &run->pending[run->pending_begin];
     const double sure = 0.5 * (pending - (double)oldest->predicted_us);
@@ -459,7 +464,7 @@ bool sumi_run_is_alone(const sumi_engine* engine)
 
 // ---- Waiting for all of them ----------------------------------------------------------------------------------------
 
-// The oldest of the run's slices that has not been reported; NULL: none.
+// Returns the oldest slice of the run whose end was not reported; NULL: there is none.
 static sumi_run_slice* find_unreported(sumi_run* run)
 {
     for (int32_t i = 0; i < run->pending_count; i++) {
@@ -476,12 +481,12 @@ void sumi_run_wait_for_all(sumi_engine* engine)
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_slice_time time;
     if (runner->collect == NULL) return;
-    // What drains is older than what runs; what neither knows is left of a job that was cancelled, and the newest:
-    // nothing begins before it is over.
+    // Slices of the draining run are older than those of the current run. Slices that neither run knows belong to a
+    // cancelled job and are the newest, because no run begins before they have ended.
     while (runner->pending(engine->runner) > 0) {
         if (!runner->collect(engine->runner, &time)) {
             runner->wait(engine->runner, 1);
-            if (!runner->collect(engine->runner, &time)) break; // the device is lost: nothing will finish
+            if (!runner->collect(engine->runner, &time)) break; // the device is lost: no slice will end
         }
         sumi_run_slice* step = find_unreported(&engine->runs.draining);
         if (step == NULL) step = find_unreported(&engine->runs.current);

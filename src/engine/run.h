@@ -1,109 +1,111 @@
-// Runs a plan slice by slice: which one is next, how long it will take, how much is left.
+// Runs a plan slice by slice: finds the next slice, predicts its time and the time of all that is left.
 //
 //   submit --> [ slices in flight, oldest first ] --> collect
 //
-// The processor does a slice inside submit, so it can be collected at once. A GPU takes slices ahead of time; what
-// depends on a slice's end (progress, times, previews) happens when it is collected.
+// The CPU computes a slice inside submit, so the slice can be collected at once. A GPU has several slices in flight;
+// everything that depends on the end of a slice (progress, times, previews) happens when it is collected.
 #ifndef SUMI_ENGINE_RUN_H
 #define SUMI_ENGINE_RUN_H
 #include "engine/plan_cache.h"
 #include "plan/runner.h"
 
 typedef struct sumi_run_slice {
-    sumi_section_kind section; // of the slice that ran
+    sumi_section_kind section; // of the slice's section
     int32_t counter, slice;
     size_t section_index;
     bool ends_iteration, ends_run;
-    int32_t skip_count;          // of a slice that ends an iteration: how many iterations are left out behind it
+    int32_t skip_count;          // for a slice that ends an iteration: how many iterations are left out after it
     const sumi_op* op;           // the first op of the slice
-    float predicted_us;          // when it was submitted
-    int32_t denoising_step;      // -1: outside of the loop
-    bool ends_step, has_preview; // the denoising step ends with it; a preview follows it
-    double us;                   // from its begin to its end
-    bool has_waits;              // for streamed weights: its own work took less
-    double unwaited_us;          // of that its own work, as far as it is known: what predictions are made of
+    float predicted_us;          // as predicted when the slice was submitted
+    int32_t denoising_step;      // -1: not a slice of the denoising loop
+    bool ends_step, has_preview; // the denoising step ends with this slice; a preview is taken after it
+    double us;                   // measured, from the begin to the end of the slice
+    bool has_waits;              // the slice waited for streamed weights, so its own work took less than `us`
+    double unwaited_us;          // the time of its own work as far as it is known; predictions are made from it
     uint64_t submitted_ns;
-    bool is_over; // reported by the runner while something else was waited for, not collected yet
+    // The runner reported the end of this slice while something else was waited for. The slice is not collected yet.
+    bool is_over;
 } sumi_run_slice;
 
 typedef struct sumi_run {
     sumi_plan_entry* entry;                    // NULL: nothing runs
-    size_t section;                            // what is submitted next
-    int32_t iteration, slice;                  // slice: index in the plan's list
-    int32_t skip_count;                        // iterations to leave out behind this one; see sumi_run_skip
-    bool is_submitted;                         // all of it
-    sumi_run_slice pending[SUMI_RUNNER_DEPTH]; // a ring
+    size_t section;                            // of the next slice to submit
+    int32_t iteration, slice;                  // of the next slice to submit; slice: index in the plan's list
+    int32_t skip_count;                        // how many iterations to leave out after this one (sumi_run_skip)
+    bool is_submitted;                         // all slices of the run were submitted
+    sumi_run_slice pending[SUMI_RUNNER_DEPTH]; // the slices in flight, a ring buffer
     int32_t pending_begin, pending_count;
-    double pending_us; // predicted, of the pending ones
-    double done_us;    // own work that was done since the run began
-    // what was collected: the place of the oldest slice that has not ended
+    double pending_us; // sum of the predictions of the pending slices
+    double done_us;    // own work of the slices that were collected since the run began
+    // Section and iteration of the oldest slice that was not collected.
     size_t done_section;
     int32_t done_iteration;
-    double iteration_us; // of its slices that have ended
+    double iteration_us; // time of the slices of done_iteration that were collected
 } sumi_run;
 
-// What runs, and the run before it, whose last slices may still be in flight. Whoever holds the work.
+// The current run, and the run before it, whose last slices may still be in flight. Touched by the thread that holds
+// the pump lock.
 typedef struct sumi_runs {
     sumi_run current;
-    // of jobs.draining. A job that is cancelled while it drains leaves its slices here: a run without an entry
+    // The run of jobs.draining. If that job is cancelled, its slices stay here, in a run without an entry.
     sumi_run draining;
-    uint64_t device_ends_ns; // when all that is in flight will have ended, by predictions
-    // When the most recent slice was submitted that had not ended after its predicted time (ns, steady clock).
+    uint64_t device_ends_ns; // predicted end of all that is in flight (ns, steady clock)
+    // Time of submission (ns, steady clock) of the most recent slice that took longer than predicted.
     uint64_t late_slice_ns;
 } sumi_runs;
 
-// also tells the runner; bound inputs are written next
+// Begins a run. The runner is told too. The caller writes the bound inputs next.
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry);
-double sumi_run_predict_us(const sumi_engine* engine); // of the next slice to submit; 0 when there is none
-double sumi_run_left_us(const sumi_run* run);          // of all its slices that have not ended
+double sumi_run_predict_us(const sumi_engine* engine); // of the next slice to submit; 0: there is none
+double sumi_run_left_us(const sumi_run* run);          // of all slices of the run that were not collected
 double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that is in flight
-// until about half of the slices in flight have ended, by predictions. The oldest has not; not positive: it should
-// have
+// Predicted time until half of the work in flight has ended. The oldest slice has not ended; a result of 0 or less
+// means that it was predicted to have ended already.
 double sumi_run_sleep_us(sumi_engine* engine);
-// another slice may be submitted: engine->frame.max_pending_us
+// Whether another slice may be submitted (frame.max_pending_us).
 bool sumi_run_has_room(const sumi_engine* engine);
-// The slice to submit next; denoising_step, ends_step and shows are the caller's to fill in.
+// Returns the next slice to submit, and changes nothing. The caller fills in denoising_step, ends_step and has_preview.
 sumi_run_slice sumi_run_next(const sumi_engine* engine);
-// Whether the next slice begins an iteration of the loop, and of which evaluation.
+// Whether the next slice begins an iteration of the denoising loop, and if so, which evaluation.
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
-// Goes on with this evaluation instead of the first one, which begins. Nothing is in flight.
+// Continues a run that has just begun with this evaluation instead of the first one. Nothing may be in flight.
 void sumi_run_jump(sumi_engine* engine, int32_t counter);
-// leaves so many iterations out behind the one that begins; fewer than are left in its section
+// Leaves `count` iterations out after the one that begins. count is less than what is left in the section.
 void sumi_run_skip(sumi_engine* engine, int32_t count);
-// Work that is left: what its slices took when they were measured, and guesses for the others.
+// Microseconds of work: measured for slices that ran before, and guessed for the others.
 typedef struct sumi_work_us {
     double known, guessed;
 } sumi_work_us;
 
-// One run of a section. What was not measured is guessed from how long ops of its kinds took lately, in any plan.
+// The work of one run of a section. Slices that were not measured are guessed from recent times of ops of the same
+// kinds in any plan.
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section);
-// The work that is left when an iteration begins now: of that one, of one of all evaluations that are left, this one
-// included, on the average (they differ where guidance begins or ends), and of what is behind the last one. Slices that
-// are in flight are part of the last.
+// The work that is left when an iteration begins: of this evaluation; the average of all evaluations that are left,
+// this one included (they differ where guidance begins or ends); and of everything after the last evaluation. Slices in
+// flight count as part of `end`.
 typedef struct sumi_work_left {
     sumi_work_us evaluation, end;
     double average_us;
-    // Of a processor in frames: how much of a frame the end's slices do, by what those of evaluations do. A budget is
-    // used up as far as whole slices go.
+    // On the CPU with a budget per frame: how much of a frame the slices of the end fill, relative to those of
+    // evaluations. Whole slices do not fill a budget completely.
     double end_fill;
 } sumi_work_left;
 sumi_work_left sumi_run_left_from_here(const sumi_engine* engine);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error);
-// the run's oldest, if it has ended and nothing older is in flight; its times are noted
+// Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);
-// All of the run is submitted: it becomes the one that drains, and another one may begin before its last slices have
-// ended. There is no other one that drains.
+// Begins to drain the run, whose slices were all submitted: another run may begin before they have ended. No other run
+// may be draining.
 void sumi_run_begin_draining(sumi_engine* engine);
-// Whether nothing is in flight but slices of the run that drains.
+// Whether everything in flight belongs to the draining run.
 bool sumi_run_is_alone(const sumi_engine* engine);
-// of its first op: the label, or what kind it is; for profiles and traces
+// Name for profiles and traces: the label of the slice's first op, or the name of its kind.
 const char* sumi_run_slice_name(const sumi_run_slice* step);
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 
-// Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job
-// are collected later. Blocks for as long as they take.
-// Holds the work.
+// Waits until everything that was submitted has ended. Slices of cancelled jobs are forgotten; those of the running job
+// are collected later. Blocks. The caller holds the pump lock.
 void sumi_run_wait_for_all(sumi_engine* engine);
-// nothing submitted is unfinished; forgets what has finished when no plan runs
+// Whether nothing is in flight. If no plan runs, slices that have ended are forgotten.
 bool sumi_run_is_idle(sumi_engine* engine);
 #endif

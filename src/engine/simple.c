@@ -1,12 +1,12 @@
-// The simple calls: one job from its submission to its fetch, for tools that may wait. They use the public functions
-// only, so they behave as those do with either pump and beside other jobs.
+// The simple calls: each submits one job, waits for it and fetches it, for tools that may wait. They use only public
+// functions, so they behave like these with either pump and beside other jobs.
 #include "engine/calls.h"
 #include "engine/engine.h"
 #include "engine/models.h"
 #include <string.h>
 
-// Every failure of a wait without a limit is the job's own, and the fetch returns it. A wait is not refused where the
-// submission was not.
+// Waits for the job. The result of the wait is not used: without a timeout a wait fails only with the job's own
+// failure, which the fetch returns.
 static void wait_for(sumi_engine* engine, sumi_job job)
 {
     const sumi_result result = sumi_job_wait(engine, job, SUMI_FOREVER);

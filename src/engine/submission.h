@@ -1,14 +1,14 @@
-// What submitting and fetching have in common, whatever the kind of job.
+// What all submit and fetch functions have in common.
 #ifndef SUMI_ENGINE_SUBMISSION_H
 #define SUMI_ENGINE_SUBMISSION_H
 #include "engine/job.h"
 
-// A desc that passed its checks.
+// A desc that has passed its checks.
 typedef struct sumi_submission {
     sumi_job_kind kind;
     const sumi_job_functions* functions;
-    sumi_model* model; // NULL: the job opens one
-    // Copies what the job needs of `source` into its slot.
+    sumi_model* model; // NULL: the job opens a model
+    // Copies what the job needs of `source` into its job slot.
     sumi_result (*copy)(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error);
     const void* source;
     int32_t priority;
@@ -17,15 +17,15 @@ typedef struct sumi_submission {
 sumi_result sumi_job_submit(sumi_engine* engine, const sumi_submission* submission, sumi_job* out_job,
                             sumi_error* error);
 
-// A public function that submits: begins and ends the call, and refuses NULL. `submit` checks the desc and calls
-// sumi_job_submit.
+// The body of a public function that submits: begins and ends the call and refuses NULL. `submit` checks the desc and
+// calls sumi_job_submit.
 typedef sumi_result (*sumi_submit_function)(sumi_engine* engine, const void* desc, sumi_job* out_job,
                                             sumi_error* error);
 sumi_result sumi_call_submit(sumi_engine* engine, const char* function, sumi_submit_function submit, const void* desc,
                              sumi_job* out_job);
 
-// A public function that fetches an object: functions->take gives it. NULL after a failure. `member` is the name of the
-// parameter that it goes to; has_place: it is not NULL.
+// The body of a public function that fetches an object, which functions->take returns. NULL after a failure. `member`:
+// name of the out parameter, for messages. has_place: the out parameter is not NULL.
 void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job job, sumi_job_kind kind,
                              const char* member, bool has_place, sumi_result* out_result);
 #endif

@@ -2,12 +2,12 @@
 #include "base/assert.h"
 #include <string.h>
 
-#define FEWEST 8 // ratios that say something together
-// the low end: all but a sixteenth are above. The lowest may be a freak; but where a host computes in the same context,
-// no more than an eighth was seen to be undisturbed
+#define FEWEST 8 // ratios that are needed for an estimate
+// The low end: the value that all but a sixteenth of the ratios exceed. The lowest ratio alone may be an outlier; but
+// where a host program computes in the same context, only an eighth of the slices were seen undisturbed.
 #define LOW 16
-#define MAX_APART 1.15f // of the middle to the low end on a device that nobody else computes on
-// per measurement: a step of a large model has dozens of each kind of slice, and the slowness follows sooner
+#define MAX_APART 1.15f // the largest ratio of the median to the low end on a device that nobody else uses
+// Per measurement. A step of a large model has dozens of slices of each kind, and `slowness` follows sooner.
 #define MAX_RISE 1.01
 
 static void look(sumi_tempo* tempo)
@@ -15,7 +15,7 @@ static void look(sumi_tempo* tempo)
     SUMI_ASSERT(tempo->count >= FEWEST && tempo->count <= SUMI_TEMPO_TIMES);
     float sorted[SUMI_TEMPO_TIMES];
     const int32_t count = tempo->count;
-    for (int32_t i = 0; i < count; i++) { // by insertion: a few dozen
+    for (int32_t i = 0; i < count; i++) { // insertion sort, for a few dozen values
         int32_t at = i;
         for (; at > 0 && sorted[at - 1] > tempo->ratios[i]; at--) sorted[at] = sorted[at - 1];
         sorted[at] = tempo->ratios[i];
@@ -24,7 +24,7 @@ static void look(sumi_tempo* tempo)
                 known = tempo->slowness > 1.0f ? tempo->slowness : 1.0f;
     SUMI_ASSERT(low <= middle);
     tempo->is_shared = middle > MAX_APART * low;
-    // what others take away is never negative
+    // work of others never makes slices shorter
     tempo->slowness = tempo->is_shared && low > known ? known : low > 1.0f ? low : 1.0f;
 }
 

@@ -1,29 +1,28 @@
-// How fast a device works just now, from what its slices take. A slice's time is its own work and whatever others did
-// between its begin and its end: another context's turn, kernels of the host's in the same context, which may be
-// between any two of ours. Nobody else's work belongs into what a budget allows, so the lowest times are the ones to
-// believe.
+// Estimates the present speed of a device from the times of slices. The time of a slice is its own work plus whatever
+// other work ran between its begin and its end: the time slice of another context, or kernels of the host program in
+// the same context. The work of others must not count against a budget, so the lowest times are the ones to use.
 //
-// But a device that slows down (it gets warm, its power is limited) must be noticed within some frames. Then all slices
-// take longer, and all by about as much; what others do makes some of them longer than the rest. So the ratios of the
-// latest times to the known ones are looked at together: as long as their middle is near their low end, the low end is
-// the device's own; when they lie far apart it is not, and what was known holds.
+// A device that becomes slower (heat, power limit) must be noticed within a few frames. Then all slices take longer by
+// about the same factor, while the work of others makes only some slices longer. So the ratios of recent times to known
+// times are looked at together: if their median is near their low end, the low end is the device's own speed; if they
+// are far apart, the known times are kept.
 #ifndef SUMI_ENGINE_TEMPO_H
 #define SUMI_ENGINE_TEMPO_H
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SUMI_TEMPO_TIMES 32 // some frames of slices
+#define SUMI_TEMPO_TIMES 32 // the slices of some frames
 
 typedef struct sumi_tempo {
-    float ratios[SUMI_TEMPO_TIMES]; // a ring: of slices that ended lately, their time by what was known of it
+    float ratios[SUMI_TEMPO_TIMES]; // of recent slices: time / known time. A ring buffer
     int32_t count, next;
-    float slowness; // times of slices are so much longer just now than the known ones; at least 1, 0: not known yet
-    bool is_shared; // others' work lies between ours: times say nothing but what they are at most
+    float slowness; // the present time of slices / their known times, at least 1; 0: not known yet
+    bool is_shared; // other work runs between the slices, so their times are only upper bounds
 } sumi_tempo;
 
 void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us);
-// What to believe of a slice after another measurement.
+// The new estimate for a slice after another measurement.
 double sumi_tempo_learn(const sumi_tempo* tempo, double known_us, double measured_us);
-// How long something known will take just now.
+// The predicted present time of work whose known time is known_us.
 double sumi_tempo_now_us(const sumi_tempo* tempo, double known_us);
 #endif

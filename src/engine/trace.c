@@ -21,8 +21,8 @@ void sumi_trace_step(const sumi_engine* engine, const sumi_job_slot* slot, const
     tracer->span(&span, tracer->user_data);
 }
 
-// The device works in order and without a rest while it has something, so a slice began when it was submitted or when
-// the one before it ended, whichever is later.
+// The device works in order and without pauses while it has work. So a slice began when it was submitted or when the
+// slice before it ended, whichever is later.
 void sumi_trace_slice(sumi_engine* engine, const sumi_job_slot* slot, const sumi_run_slice* step)
 {
     const sumi_tracer* tracer = &engine->desc.tracer;

@@ -1,4 +1,4 @@
-// Prompts in XML: what is public of text/xml_prompt.h. There is no engine, so the desc brings its own log.
+// The public functions of prompts in XML (text/xml_prompt.h). There is no engine, so the desc contains a log.
 #include "engine/calls.h"
 #include "text/xml_prompt.h"
 #include <stdio.h>
@@ -10,7 +10,7 @@ sumi_result sumi_xml_prompt_write(const sumi_xml_prompt_desc* desc, char* into, 
     if (into != NULL && capacity != 0) into[0] = '\0';
     if (desc == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    // The log of a desc that nobody initialised may be any address.
+    // The log in a desc that was not initialised may be any address.
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_XML_PROMPT, "sumi_xml_prompt_desc", "sumi_xml_prompt_defaults",
                                &error));
     const sumi_result result = sumi_xml_write(desc, into, capacity, &bytes, &error);
