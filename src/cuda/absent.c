@@ -1,4 +1,4 @@
-// Stands for the whole folder in a build without nvcc, or with --no-cuda.
+// Takes the place of this module folder in a build without nvcc, or with --no-cuda.
 #include "cuda/cuda.h"
 #include "cuda/cuda_options.h"
 

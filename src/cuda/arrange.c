@@ -1,4 +1,4 @@
-// See arrange.h. Nothing here knows where a value lies: the plan has no offsets yet, and makes them from the marks.
+// See arrange.h. When this code runs, the values have no offsets yet; they are computed later, from the marks.
 #include "cuda/arrange.h"
 #include "base/assert.h"
 #include "cuda/device.h"
@@ -11,7 +11,7 @@ static int32_t base_id(const sumi_plan* plan, sumi_value value)
     return info->base.id != 0 ? info->base.id : value.id;
 }
 
-// The op behind, when it is of the same section and reads what this one writes.
+// Returns the next op, if it is in the same section and reads what this op writes; otherwise NULL.
 static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count);
@@ -21,8 +21,9 @@ static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
     return op + 1;
 }
 
-// What a pair's second op writes is written while the first one's inputs are read. The plan keeps values that live at
-// the same time apart, but for those that share memory on purpose.
+// Whether the value that the second op of a pair writes shares no memory with the inputs of the first op, which are
+// read at the same time. Values that live at the same time are apart in the plan, except those that share memory on
+// purpose.
 static bool has_rows_apart(const sumi_plan* plan, const sumi_op* op, sumi_value written)
 {
     const int32_t base = base_id(plan, written), host = sumi_plan_info(plan, (sumi_value){base})->container.id;
@@ -56,7 +57,7 @@ sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op)
     const sumi_section_kind kind = plan->sections[op->section].kind;
     if (kind == SUMI_SECTION_DENOISE) return plan->weight_options.weights;
     if (kind == SUMI_SECTION_TEXT || kind == SUMI_SECTION_VISION) return plan->weight_options.text_weights;
-    // What runs once in a job, and the autoencoder, loses no precision.
+    // What runs once in a job, and the VAE, loses no precision.
     return plan->weight_options.weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
 }
 
@@ -93,8 +94,8 @@ static bool takes_8bit(const sumi_cuda_device* device, const sumi_plan* plan, si
         || op->kind != SUMI_OP_LINEAR)
         return false;
     const sumi_weight* w = op->weight;
-    // The rule looks at the weight, not at the rows of the product: a model's weights must have the same form in every
-    // plan, or they would lie here twice.
+    // The rule depends on the weight, not on the rows of the product, because a weight must have the same form in every
+    // plan, or the device would hold it twice.
     return !w->keeps_precision && !sumi_cuda_is_adapter_op(plan, op_index) && w->rows % 16 == 0 && w->cols % 16 == 0
         && w->rows >= 256 && w->cols >= 128 && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
         && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION;
@@ -102,7 +103,7 @@ static bool takes_8bit(const sumi_cuda_device* device, const sumi_plan* plan, si
 
 // ---- Weights as stored, and in 4 bits -------------------------------------------------------------------------------
 
-// Again a rule of the weight alone.
+// This rule, too, depends on the weight alone.
 static bool takes_stored(const sumi_plan* plan, size_t op_index)
 {
     const sumi_op* op = &plan->ops[op_index];
@@ -115,15 +116,17 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
         && w->cols >= 128;
 }
 
-// The norm's weight by which a product's matrix is balanced (balance.h), in every plan; NULL: it is not.
+// The weight of the norm by which the matrix of a product is balanced (balance.h), in every plan. NULL: it is not
+// balanced.
 static const sumi_weight* balance_of_op(const sumi_plan* plan, const sumi_op* op)
 {
     const bool is_int8 = (op->marks & SUMI_CUDA_OP_8BIT) != 0 && sumi_cuda_8bit_operands(plan, op) == SUMI_CUDA_INT8;
     return is_int8 ? op->weight->balance : NULL;
 }
 
-// Whether what writes a product's input can balance it: the norm that the matrix is balanced by, where no adapter changes
-// it (its op has a value in the weight's place then). What it adds would have to be balanced, too.
+// Whether the op that writes the input of a product can balance it: it is the norm by which the matrix is balanced, and
+// no adapter changes this norm (the op then reads a value instead of the weight, and the added values would have to be
+// balanced too).
 static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const sumi_weight* balance)
 {
     const sumi_op* norm = sumi_cuda_writer(plan, (sumi_value){base_id(plan, product->in[0])});
@@ -131,18 +134,18 @@ static bool writer_balances(const sumi_plan* plan, const sumi_op* product, const
         && norm->u.norm.shift.table.id == 0 && !norm->u.norm.weight_plus_one;
 }
 
-// In what a norm before the product would write its input.
+// The operands that a norm would write as the input of this product.
 static sumi_cuda_operands writer_operands(const sumi_plan* plan, sumi_value input)
 {
     return sumi_cuda_8bit_operands(plan, sumi_cuda_writer(plan, (sumi_value){base_id(plan, input)}));
 }
 
-// A value may be kept in 8 bits when one NORM_MODULATE writes all of it and all readers are products with such weights,
-// and when it then has room, with its scales, where the plan has bfloat16. Their matrices are balanced by the norm, all or
-// none.
+// A value can be stored in 8 bits if one NORM_MODULATE writes all of it, if all readers are products with 8-bit
+// weights, and if it then fits, with its scales, into the memory that the plan has for it as bfloat16. The norm
+// balances the matrices of all readers or of none.
 static void mark_8bit_values(sumi_plan* plan)
 {
-    enum { PLAIN = 32, WRITTEN = 64, OTHER = 128 }; // meanwhile
+    enum { PLAIN = 32, WRITTEN = 64, OTHER = 128 }; // used within this function only
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
         const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan, op);
@@ -160,7 +163,7 @@ static void mark_8bit_values(sumi_plan* plan)
                                  && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows
                                  && writer_operands(plan, op->in[0]) == operands;
             const sumi_weight* balance = is_product ? balance_of_op(plan, op) : NULL;
-            // also where it is read through a view, as rows of another length
+            // also if it is read through a view, as rows of another length
             const bool is_other = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
             if (op->in[k].id > 0)
                 plan->values[base_id(plan, op->in[k]) - 1].marks |= is_other        ? OTHER
@@ -181,7 +184,7 @@ static void mark_8bit_values(sumi_plan* plan)
 
 // ---- A product and its gate -----------------------------------------------------------------------------------------
 
-// A product of a whole value of its own, gate and up in pieces of 8 columns.
+// Whether a product reads and writes whole values and its gate and up are interleaved by 8 columns.
 static bool is_plain_product(const sumi_plan* plan, const sumi_op* op)
 {
     if (op->kind != SUMI_OP_LINEAR || op->u.linear.accumulates || op->in[1].id != 0 || op->bias != NULL
@@ -193,7 +196,7 @@ static bool is_plain_product(const sumi_plan* plan, const sumi_op* op)
         && out->cols == op->weight->rows;
 }
 
-// Whether a LINEAR writes the input of a GATED op, with nothing between them but the products of adapters.
+// Whether a LINEAR writes the input of a GATED, with only products of adapters between them.
 static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
 {
     const sumi_op* op = &plan->ops[op_index];
@@ -207,7 +210,7 @@ static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
     return false;
 }
 
-// Kernels have an epilogue for SiLU.
+// The kernels have an epilogue for SiLU.
 static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
 {
     const sumi_op *op = &plan->ops[op_index], *gated = reader_behind(plan, op_index);
@@ -221,7 +224,7 @@ static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
 
 // ---- A sum and its norm ---------------------------------------------------------------------------------------------
 
-// Whether two ops on the same rows have the same bands of them.
+// Whether two ops on the same rows have the same bands.
 static bool same_bands(const sumi_op_norm_gate_add* add, const sumi_op_norm_modulate* norm)
 {
     bool same = add->band_count == norm->band_count;

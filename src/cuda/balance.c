@@ -2,8 +2,8 @@
 #include "base/assert.h"
 #include <math.h>
 
-// Of the mean: what smaller weights count as. A channel that is nearly off must not become large when an adapter changes
-// the norm. In simulation a 16th and a 1000th are the same.
+// Weights of a norm below this fraction of their mean count as this fraction. A channel that is nearly off must not
+// become large when an adapter changes the norm. In simulation 1/16 and 1/1000 gave the same error.
 #define LEAST_OF_MEAN (1.0 / 16)
 
 void sumi_cuda_balance(const sumi_weight* norm, float* into)
@@ -15,6 +15,6 @@ void sumi_cuda_balance(const sumi_weight* norm, float* into)
     const float mean = (float)(sum / norm->cols * LEAST_OF_MEAN), least = mean > 1e-12f ? mean : 1e-12f;
     for (int32_t c = 0; c < norm->cols; c++) {
         const float size = fabsf(into[c]);
-        into[c] = 1.0f / sqrtf(size < least ? least : size); // NaN stays what it is
+        into[c] = 1.0f / sqrtf(size < least ? least : size); // NaN stays NaN
     }
 }

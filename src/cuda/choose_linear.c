@@ -1,10 +1,10 @@
-// Which kernel takes a product. The methods stand in linear.h.
+// Which kernel computes a product. linear.h lists the methods.
 //
-// WGMMA and SPLIT meet in one cost: rounds of the resident clusters times what an item takes. PORTABLE goes by rounds
-// for large m and by filling the multiprocessors with split k for small m. The numbers of 9.0 are an H200's: to set
-// them anew, edit the constants below, run tests/tune_cuda_linear.c. The method, tile and split follow from the whole
-// op's shape, so that a slice gives the same bits; a slice takes a range of rows at multiples of the method's unit. A
-// product of one unit is done by the slice that holds the unit.
+// WGMMA and SPLIT are compared by one cost: the number of rounds of the resident clusters, times the time of one work
+// item. PORTABLE counts rounds if m is large, and fills the multiprocessors by sharing k if m is small. The numbers for
+// 9.0 were measured on an H200; to set them anew, edit the constants below and run tests/tune_cuda_linear.c. Method,
+// tile and split follow from the shape of the whole op, so that slices give the same bits. A slice computes a range of
+// rows at multiples of the method's unit; a product of one unit is computed by the slice that contains the unit.
 #include "base/integers.h"
 #include "cuda/arrange.h"
 #include "cuda/cublaslt.h"
@@ -90,22 +90,25 @@ enum { PORTABLE_COUNT = sizeof sumi_cuda_portable_kernels / sizeof *sumi_cuda_po
 // ---- Choosing -------------------------------------------------------------------------------------------------------
 enum {
     GEMV_ROWS = 16,
-    // on 9.0: many columns of less k go faster through tiles (15360 x 256: 6.6 us against 9.6 at 16 rows on an H200)
+    // On 9.0: products of many columns and less k are faster with tiles (15360 x 256: 6.6 us against 9.6 us at 16 rows
+    // on an H200).
     GEMV_K = 512,
-    // on 9.0, below: small portable tiles read the weights faster, unless there are more of them than fit at once
+    // On 9.0, for fewer rows: small portable tiles read the weights faster, unless there are more tiles than run at
+    // once.
     HOPPER_ROWS = 65,
-    NARROW = 64,           // columns, up to which the same holds for any rows
-    SPLIT_ROWS = 256,      // k is shared on 9.0 up to here (adapters' narrow products: always)
-    SPLIT_INT8_ROWS = 512, // SPLIT takes int8 up to here; not timed beyond, where WGMMA is
+    NARROW = 64,      // columns, up to which the same is true for any number of rows
+    SPLIT_ROWS = 256, // k is shared on 9.0 for up to this many rows (for the narrow products of adapters always)
+    // SPLIT computes int8 for up to this many rows; WGMMA computes more, for which SPLIT was not timed
+    SPLIT_INT8_ROWS = 512,
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
-    LIMITED_ROWS = 1024, // on 9.0, beyond: see rate_of
+    LIMITED_ROWS = 1024, // on 9.0, for more rows: see rate_of
     PORTABLE_SPLIT_ROWS = 700,
-    ARRIVALS = 65536,      // of run->arrivals
-    PARTS_BYTES = 64 << 20 // most scratch for the parts of split k
+    ARRIVALS = 65536,      // length of run->arrivals
+    PARTS_BYTES = 64 << 20 // the most scratch for partial sums
 };
 
-// Work items of a cluster: two tiles one above the other, an odd last row of tiles in pairs side by side.
+// Work items of a cluster: two tiles one above the other; in an odd last row of tiles, two tiles side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
 {
     int32_t tm = sumi_divide_up(m, rows), tn = sumi_divide_up(n, cols);
@@ -127,17 +130,18 @@ uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* c, int32_t m, int3
          * (uint64_t)cols * sizeof(float);
 }
 
-// The cost of a tile on 9.0, in the time of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200, bf16.
-// tests/tune_cuda_linear.c measures what they stand for.
-static const double LAUNCH = 3.0; // once
-// of a tile whose epilogue nothing hides: any but ping-pong's, whose last alone counts
+// Costs on 9.0, in units of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200 in bf16.
+// tests/tune_cuda_linear.c measures the times that they stand for.
+static const double LAUNCH = 3.0; // once per launch
+// Epilogue of a tile that no other work hides. With ping-pong only the last tile's counts.
 static const double TILE_END = 1.0;
-static const double SPLIT_END = 4.0;  // the same of SPLIT's, which reads at run time what to do; of 128 columns
-static const double PART_WRITE = 5.0; // handing a part of k over, of 128 columns
-static const double PART_READ = 3.5;  // and adding each of them
-// Larger tiles read less from L2. Products of many rows work at the power limit, where ping-pong's small tiles take
-// longer than alone: measured for gate and up, the most of a model's work.
-// int8 leaves the most power, which fewer bytes from L2 turn into a higher clock.
+// the same for SPLIT, whose epilogue decides at run time what to do; per 128 columns
+static const double SPLIT_END = 4.0;
+static const double PART_WRITE = 5.0; // writing a partial sum, per 128 columns
+static const double PART_READ = 3.5;  // reading and adding a partial sum, per 128 columns
+// Relative speed of tiles. Larger tiles read less from L2. Products of many rows run at the power limit, where the
+// small tiles of ping-pong take longer than in a single product; this was measured for gate and up, the largest part of
+// a model's work. int8 needs the least power, so fewer bytes from L2 allow a higher clock.
 static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
 {
     if (s->operands == SUMI_CUDA_INT8 && s->m > LIMITED_ROWS)
@@ -167,8 +171,8 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
             *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows};
         }
     }
-    // Little k under an epilogue of many rows is bound by the epilogue, which two portable blocks on a multiprocessor
-    // hide better than one here.
+    // A product of many rows with small k is bound by its epilogue, which two portable blocks per multiprocessor hide
+    // better than one block of these kernels.
     if (s->operands == SUMI_CUDA_E4M3 || (s->operands == SUMI_CUDA_INT8 && s->m > SPLIT_INT8_ROWS)
         || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
         return best->method != SUMI_CUDA_METHOD_ANY;
@@ -203,13 +207,14 @@ const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_
                                                                   : kernel->any;
 }
 
-// Few rows: a small tile, and as many parts of k as fill the multiprocessors. False: no tile that shares k fits.
+// For few rows: a small tile, and as many splits of k as fill the multiprocessors. False: no tile that can share k
+// fits.
 static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cuda_shape* s,
                                   bool has_wide_multiprocessors, sumi_cuda_linear_choice* best)
 {
     const int64_t processors = sumi_max_int(device->multiprocessors, 1);
     const int32_t wanted = s->m <= 32 ? 32 : s->m <= 128 || s->n <= 64 ? 64 : 128;
-    for (int32_t i = 0; i < PORTABLE_COUNT; i++) { // the first that suits and fits: they are in order of size
+    for (int32_t i = 0; i < PORTABLE_COUNT; i++) { // the first kernel that fits; they are sorted by size
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
         if (!kernel->shares_k || kernel->operands != s->operands || kernel->rows > wanted
             || kernel->shared > (uint32_t)device->shared_per_block
@@ -218,14 +223,14 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
         const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols);
         *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_PORTABLE, i, 1, kernel->rows};
         if (tiles > ARRIVALS) return true;
-        if (kernel->rows == 32) { // small blocks: about 2.4 for each multiprocessor
+        if (kernel->rows == 32) { // small blocks: about 2.4 per multiprocessor
             const int64_t split = (12 * processors / 5 + tiles / 2) / tiles;
             best->split = sumi_max_int(1, sumi_min_int((int32_t)(split < 16 ? split : 16), s->k / 384));
             return true;
         }
         double least = (double)((tiles + processors - 1) / processors);
         for (int32_t split = 2; split <= 16 && s->k / split >= 384 && tiles * split <= 2 * processors; split++) {
-            // the second: adding up
+            // the second term: adding the partial sums
             const double cost =
                 (double)((tiles * split + processors - 1) / processors) / split + split * 0.05 * 2560.0 / s->k;
             if (cost < least) {
@@ -241,7 +246,7 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
 static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* device, const sumi_cuda_shape* s)
 {
     const bool has_wide_multiprocessors =
-        // more tensor throughput for a byte of shared memory: longer k-blocks
+        // more tensor throughput per byte of shared memory: longer k-blocks
         device->capability == 80 || device->capability == 90;
     const int64_t processors = sumi_max_int(device->multiprocessors, 1);
     sumi_cuda_linear_choice best = {SUMI_CUDA_METHOD_ANY, 0, 1, 64};
@@ -257,9 +262,9 @@ static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* d
         if (kernel->shared > (uint32_t)device->shared_per_block
             || (kernel->k_bytes == 128 && !has_wide_multiprocessors))
             continue;
-        // there are better ones
+        // other kernels are better for it
         if (kernel->shares_k && s->epilogue == SUMI_CUDA_EPILOGUE_plain) continue;
-        // each block counts 1 KiB more
+        // every block takes 1 KiB more
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(kernel->shared + 1024);
         const int32_t blocks = sumi_max_int(1, sumi_min_int(kernel->blocks, fitting));
         const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols),
@@ -287,7 +292,7 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, 
                                                 const sumi_cuda_shape* s)
 {
     if (device->forced_linear != NULL) return *device->forced_linear;
-    // Hopper's kernels gate while they store, which is worth more than what its products are faster by.
+    // The kernels for Hopper gate in their epilogue, which saves more than cuBLASLt's faster products do.
     const bool is_gated = s->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
     if (sumi_cuda_cublaslt_wants(device->cublaslt, s) && !(is_gated && sumi_cuda_has_hopper(device, allows_hopper)))
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1,
@@ -300,7 +305,7 @@ sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* devi
 {
     if (!s->reads_aligned) return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);
-    // Small portable tiles: 64 x 64, two on a multiprocessor.
+    // Small portable tiles: 64 x 64, two blocks per multiprocessor.
     const bool is_small =
         s->operands == SUMI_CUDA_BF16
         && (s->n <= NARROW
@@ -320,7 +325,7 @@ typedef struct choices {
     int32_t count, room;
 } choices;
 
-// With every split from 1 to `most` that leaves each part 128 of k, a k-block at least.
+// Adds a choice for each split from 1 to `most` that leaves at least 128 elements of k, one k-block, to each part.
 static void add_choice(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most,
                        int32_t unit_rows)
 {

@@ -1,5 +1,5 @@
-// The library computes column by column, we store row by row: its D[n, m] = (W[k, n])^T X[k, m], each by columns, is
-// our y[m, n] = x[m, k] w[n, k]^T, with our pitches as its leading dimensions.
+// cuBLASLt stores matrices by columns, sumi by rows. Its D[n, m] = (W[k, n])^T X[k, m], each by columns, is y[m, n] =
+// x[m, k] w[n, k]^T by rows, and sumi's pitches are its leading dimensions.
 #include "cuda/cublaslt.h"
 #include "base/platform.h"
 #include "cuda/arrange.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 // ---- Its interface --------------------------------------------------------------------------------------------------
-// Declared here, for cublasLt.h is not among what brings nvcc. Numbers, layouts and signatures are the same in CUDA 12
+// Declared here, because cublasLt.h does not come with nvcc. Numbers, layouts and signatures are the same in CUDA 12
 // and 13: docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API".
 typedef int lt_status;
 // cublasStatus_t
@@ -69,9 +69,9 @@ typedef struct lt_entries {
 } lt_entries;
 
 // ---- Opening --------------------------------------------------------------------------------------------------------
-// What a call of one size needs, made once.
+// What calls of one size need, made once.
 typedef struct recipe {
-    sumi_cuda_cublaslt_call of; // its addresses say no more than whether there is a bias, a residual
+    sumi_cuda_cublaslt_call of; // of its addresses only matters whether bias and residual are there
     lt_object desc, w, x, y;
     lt_algo algo;
     bool is_refused, is_loaded;
@@ -87,7 +87,8 @@ struct sumi_cuda_cublaslt {
     size_t recipe_count, recipe_capacity;
 };
 
-// of AUTO; of ALWAYS, one more: up to there reading the weights is all there is to do
+// Rows: from LEAST_ROWS on with AUTO; more than GEMV_ROWS with ALWAYS, because up to there a product only reads its
+// weights.
 enum { LEAST_ROWS = 512, GEMV_ROWS = 16 };
 
 #if defined(_WIN32)
@@ -98,8 +99,8 @@ enum { LEAST_ROWS = 512, GEMV_ROWS = 16 };
 #define LIBRARY_12 "libcublasLt.so.12"
 #endif
 
-// Whether the tensor cores have instructions that our portable kernels do not use: 9 its warpgroups', 10 and 11 those
-// with tensor memory. 8 and 12 have none.
+// Whether the tensor cores have instructions that the portable kernels do not use: capability 9 has warpgroup
+// instructions, 10 and 11 have those with tensor memory. 8 and 12 have none.
 static bool has_more(const sumi_cuda_device* device) { return device->capability >= 90 && device->capability < 120; }
 
 static bool find_entries(lt_entries* entries, const char* name)
@@ -121,7 +122,7 @@ static bool set_preference(const sumi_cuda_cublaslt* lt)
 {
     const lt_entries* library = &lt->library;
     const uint64_t workspace = SUMI_CUDA_CUBLASLT_WORKSPACE;
-    // the least that any call has, so that addresses decide nothing
+    // the least alignment that any call has, so that addresses do not influence the choice
     const uint32_t reductions = LT_REDUCTION_IN_FLOAT, alignment = 16;
     bool is_set =
         library->preference_set(lt->preference, LT_PREF_WORKSPACE, &workspace, sizeof workspace) == LT_SUCCESS
@@ -133,7 +134,7 @@ static bool set_preference(const sumi_cuda_cublaslt* lt)
 
 static bool start(sumi_cuda_cublaslt* lt)
 {
-    // A library of 13 does not start on an older driver.
+    // The library of CUDA 13 does not start on an older driver.
     if (!(lt->device->driver.version >= 13000 && find_entries(&lt->library, LIBRARY_13))
         && !find_entries(&lt->library, LIBRARY_12))
         return false;
@@ -146,7 +147,7 @@ sumi_result sumi_cuda_cublaslt_open(sumi_heap* heap, const sumi_cuda_device* dev
                                     sumi_cuda_cublaslt** out_lt, sumi_error* error)
 {
     *out_lt = NULL;
-    // On 9.0 our kernels for it use what there is.
+    // On 9.0 sumi's kernels use all instructions.
     if (setting == SUMI_CUBLASLT_NEVER
         || (setting == SUMI_CUBLASLT_AUTO && (!has_more(device) || device->capability == 90)))
         return SUMI_OK;
@@ -190,7 +191,7 @@ bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape*
     case SUMI_CUDA_EPILOGUE_bias:
     case SUMI_CUDA_EPILOGUE_resid:
     case SUMI_CUDA_EPILOGUE_resid_bias: return true;
-    case SUMI_CUDA_EPILOGUE_swiglu: return has_more(lt->device); // the gating is another launch, which has to pay
+    case SUMI_CUDA_EPILOGUE_swiglu: return has_more(lt->device); // the gating is another launch, which must pay
     default: return false;
     }
 }
@@ -200,8 +201,8 @@ bool sumi_cuda_cublaslt_wants(const sumi_cuda_cublaslt* lt, const sumi_cuda_shap
     return sumi_cuda_cublaslt_can(lt, s) && s->m >= lt->least_rows;
 }
 
-// About half a millisecond of work each at 1.5 GHz: slices are not to be longer than a host's frame allows. As few
-// units as that makes, of about the same size.
+// A unit is about half a millisecond of work at 1.5 GHz, because slices must not be longer than a frame allows. There
+// are as few units as possible, of about equal size.
 int32_t sumi_cuda_cublaslt_unit_rows(const sumi_cuda_device* device, const sumi_cuda_shape* s)
 {
     const double flops = 0.7 * 750e3 * device->multiprocessors * sumi_cuda_flops_per_clock(device),
@@ -218,7 +219,7 @@ static sumi_result failure(const sumi_cuda_cublaslt* lt, lt_status status, const
                            sumi_error* error)
 {
     const sumi_cuda_driver* driver = &lt->device->driver;
-    const CUresult state = driver->cuStreamQuery(lt->device->copy); // it has no word for a lost device
+    const CUresult state = driver->cuStreamQuery(lt->device->copy); // cuBLASLt has no status for a lost device
     if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY)
         return sumi_cuda_failure(driver, state, "a product by cuBLASLt", error);
     if (status == LT_ALLOC_FAILED)
@@ -256,7 +257,7 @@ static lt_status describe_product(const lt_entries* library, const sumi_cuda_cub
     if (status == LT_SUCCESS) status = library->desc_set(r->desc, LT_DESC_TRANSA, &transposed, sizeof transposed);
     if (status == LT_SUCCESS && c->bias != 0)
         status = library->desc_set(r->desc, LT_DESC_EPILOGUE, &with_bias, sizeof with_bias);
-    // heuristics look at its alignment, and the launcher's is always the same
+    // the heuristics look at its alignment, and the launcher's bias is always aligned alike
     if (status == LT_SUCCESS && c->bias != 0) status = set_bias(library, r->desc, c->bias);
     if (status == LT_SUCCESS)
         status = library->layout_create(&r->w, LT_TYPE_BF16, (uint64_t)c->k, (uint64_t)c->n, c->ldw);
@@ -267,7 +268,7 @@ static lt_status describe_product(const lt_entries* library, const sumi_cuda_cub
     return status;
 }
 
-// What says "not this one" rather than "not now".
+// Whether the status means that this product is not supported, and not a failure that may pass.
 static bool is_product_refused(lt_status status)
 {
     return status == LT_NOT_SUPPORTED || status == LT_INVALID_VALUE || status == LT_ARCH_MISMATCH;
@@ -314,14 +315,14 @@ static lt_status multiply(const sumi_cuda_cublaslt* lt, const recipe* r, const s
     return status;
 }
 
-// Once more when the first capture was spoilt by the loading itself.
+// Tries again if the first capture was broken by the loading itself.
 static lt_status load_algorithm(const sumi_cuda_cublaslt* lt, const recipe* r, const sumi_cuda_cublaslt_call* call,
                                 CUstream stream)
 {
     const sumi_cuda_driver* driver = &lt->device->driver;
     lt_status status = LT_NOT_SUPPORTED;
     for (int attempt = 0; attempt < 2 && status != LT_SUCCESS; attempt++) {
-        // no graphs, no need
+        // without graphs nothing needs to be loaded ahead
         if (driver->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) return LT_SUCCESS;
         status = multiply(lt, r, call, stream);
         CUgraph graph = NULL;

@@ -1,13 +1,14 @@
-// The runner of one GPU: how a run goes. What it stands on: failure.h, plan_records.h, transfers.h, device_budget.h.
+// The runner of one GPU: how a run proceeds. It uses failure.h, plan_records.h, transfers.h and device_budget.h.
 //
 //   compute stream   [write ..] [counter] e slice e  e slice e  [fetch] f  [counter] e slice e ..        e: two timed events per slice, f: one event per value that is fetched
 //
-// Everything of a run goes into the compute stream, in order, so nothing else has to be ordered. What the host reads
-// comes through pinned memory, behind an event; what it writes goes through a pinned ring. Between `start` and the last
-// `read` nothing is allocated and only a full ring, `wait` and a `read` of a value that is still coming wait.
+// All work of a run goes into the compute stream, in order, so nothing else needs to be ordered. Outputs are read
+// through pinned memory, after an event; inputs are written through a pinned ring buffer. Between `start` and the last
+// `read` nothing is allocated, and the caller waits only for a full ring buffer, in `wait`, and in a `read` of a value
+// whose copy has not ended.
 //
-// A call that cannot report a failure (write, read, finished) keeps it in `failure` for the next one that can. A lost
-// device stays lost: nothing is in flight then.
+// A call that cannot report a failure (write, read, collect) keeps it in `failure` for the next call that can. A lost
+// device stays lost, and then nothing is in flight.
 #include "cuda/cuda.h"
 #include "base/assert.h"
 #include "base/platform.h"
@@ -34,7 +35,7 @@
 
 // ---- Before a run ---------------------------------------------------------------------------------------------------
 
-// A first launch: whatever the driver puts off until then happens here.
+// Launches a kernel once, because the driver does some of its initialisation at the first launch.
 static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -73,7 +74,7 @@ static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_pro
     }
     if (cuda->is_loaded) *out_progress = 1.0f;
     *out_done = cuda->is_loaded;
-    return result; // not noted: this runs beside other calls
+    return result; // not noted in `failure`, because this runs beside other calls
 }
 
 static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
@@ -103,7 +104,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_cuda_divide_plan(cuda, record, error));
     SUMI_TRY(sumi_cuda_make_fit(cuda, record, error));
     SUMI_TRY(sumi_cuda_reserve_ring(cuda, record, error));
-    if (cuda->budget == 0) sumi_cuda_release_ring(cuda); // nobody streams any more
+    if (cuda->budget == 0) sumi_cuda_release_ring(cuda); // nothing is streamed any more
     cuda->weights.places_alone = record->division.streams;
     bool has_all = false;
     const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
@@ -115,15 +116,15 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
                          ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
-    // what comes next does a piece, however little time there is
+    // the next step does one piece, however little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) {
-        if (cuda->flight_count > 0) return SUMI_OK; // the ring may be in use
+        if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
         SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
     }
     if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) {
-        if (cuda->flight_count > 0) return SUMI_OK; // they may be in flight
+        if (cuda->flight_count > 0) return SUMI_OK; // the weights may be in use
         sumi_cuda_drop_pinned_copies(cuda, record, until);
         if (record->unpinned_count < record->weight_count || sumi_clock_ns() >= until) return SUMI_OK;
     }
@@ -141,7 +142,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
         SUMI_TRY(sumi_cuda_make_pages(cuda, record, until, error));
         return SUMI_OK;
     }
-    if (cuda->flight_count > 0) return SUMI_OK; // graphs wait until nothing runs
+    if (cuda->flight_count > 0) return SUMI_OK; // graphs are made while nothing runs
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
     uint64_t free_bytes;
     if (*out_done) (void)sumi_cuda_ask_driver(cuda, &free_bytes);
@@ -164,7 +165,7 @@ static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     *out_done = false;
-    // anything else was an earlier run's: `start` forgets it
+    // any other failure belongs to an earlier run; `start` forgets it
     if (cuda->failure.result == SUMI_DEVICE_LOST) return sumi_cuda_kept_failure(cuda, error);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = prepare(cuda, plan, budget_us, out_done, out_progress, error);
@@ -248,7 +249,7 @@ static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const su
     return sumi_cuda_note_result(cuda, result, error);
 }
 
-// Whether an event has passed; a failure counts as no, and is kept.
+// Whether an event has passed. A failed query counts as no, and is kept.
 static bool has_passed(sumi_cuda* cuda, CUevent event)
 {
     const CUresult state = cuda->device.driver.cuEventQuery(event);
@@ -256,7 +257,7 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
     return state == CUDA_SUCCESS;
 }
 
-// The copies behind a slice count as part of it: once it is reported, they can be read.
+// The copies after a slice count as part of it: once the slice is reported, their values can be read.
 static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight)
 {
     SUMI_ASSERT(flight->plan != NULL && flight->last_fetch < flight->plan->mirror_count);
@@ -294,7 +295,7 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
     sumi_cuda_scope scope;
     if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
     if (cuda->all_submitted != NULL) {
-        // if not, the other way to wait for all says whether the device is lost
+        // otherwise the other way to wait for everything finds out whether the device is lost
         const bool is_recorded = driver->cuEventRecord(cuda->all_submitted, cuda->device.compute) == CUDA_SUCCESS;
         sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->all_submitted)
                                                 : driver->cuStreamSynchronize(cuda->device.compute));
@@ -357,13 +358,13 @@ static void cuda_release_import(sumi_runner* runner, sumi_import* import)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    // outside, a lost device refuses every call, and the host's memory is given back all the same
+    // outside of a lost context the driver refuses every call, and the host program's memory is still released
     const bool is_inside = sumi_cuda_enter_quietly(cuda, &scope);
     sumi_cuda_release_import(cuda, import);
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
 }
 
-// Beside the thread that works: it touches nothing that changes, and keeps no failure.
+// Called beside the thread that runs slices, so it touches nothing that changes and keeps no failure.
 static sumi_result cuda_show(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height,
                              sumi_error* error)
 {
@@ -436,7 +437,7 @@ static void cuda_destroy(sumi_runner* runner)
     sumi_cuda* cuda = (sumi_cuda*)runner;
     if (cuda == NULL) return;
     sumi_cuda_scope scope;
-    // outside, a lost device refuses every call, and what is the host's is given back all the same
+    // outside of a lost context the driver refuses every call, and everything of the host program is still released
     const bool is_inside = sumi_cuda_enter_quietly(cuda, &scope);
     destroy_inside(cuda);
     sumi_cuda_modules_destroy(cuda->modules);
@@ -485,8 +486,8 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
 
-// A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects,
-// kind by kind.
+// A first guess, a share of the peak rates of the tensor cores and of the memory. The engine measures, and corrects it
+// for each kind of op.
 static sumi_rates guess_rates(const sumi_cuda_device* device)
 {
     int core_khz = 0, memory_khz = 0, bus_bits = 0;
@@ -503,14 +504,15 @@ static sumi_rates guess_rates(const sumi_cuda_device* device)
         bus_bits = 256;
     return (sumi_rates){.flops_per_us =
                             0.70 * device->multiprocessors * sumi_cuda_flops_per_clock(device) * core_khz * 1e-3,
-                        .bytes_per_us = 0.75 * 2.0 * memory_khz * 1e-3 * bus_bits / 8.0, // two transfers a clock
+                        .bytes_per_us = 0.75 * 2.0 * memory_khz * 1e-3 * bus_bits / 8.0, // two transfers per clock
                         .op_us = 3.0};
 }
 
-// An event that a thread can sleep for wakes one of the driver's whenever it passes, waited for or not: some 45 us of
-// processor time (H200), for every slice. The engine sleeps by predictions and seldom waits, so slices have none, and
-// who waits waits for all that was sent, behind which there is one then. Not where sleeps are coarse, and not in a
-// stream of the host's: what it has sent behind a slice may wait for the host itself.
+// An event that a thread can sleep on wakes a thread of the driver whenever it passes, whether anyone waits or not: 45
+// us of CPU time (H200) per slice. The engine sleeps by predictions and seldom waits. So slices have no such events,
+// and a thread that waits records one after everything that was submitted. Exceptions: systems with coarse sleeps, and
+// streams of the host program, where work that the host program has submitted after a slice may itself wait for the
+// host program.
 static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -560,7 +562,7 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
     cuda->heap = heap;
     if (options != NULL) cuda->options = *options;
 #if defined(SUMI_WITHOUT_HOPPER)
-    cuda->options.without_hopper = true; // kernel_images.c has no kernels of its own for it
+    cuda->options.without_hopper = true; // kernel_images.c has no kernels for Hopper in this build
 #endif
     sumi_result result = sumi_cuda_device_open(&cuda->device, desc, error);
     if (result != SUMI_OK) {

@@ -1,4 +1,4 @@
-// What tests ask of the runner.
+// Options of the runner that only tests set.
 #ifndef SUMI_CUDA_CUDA_OPTIONS_H
 #define SUMI_CUDA_CUDA_OPTIONS_H
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOWEST_CAPABILITY 80 // bfloat16 tensor instructions and cp.async
+#define LOWEST_CAPABILITY 80 // bfloat16 tensor instructions and cp.async need it
 
 sumi_result sumi_cuda_enter(const sumi_cuda_device* device, sumi_cuda_scope* out_scope, sumi_error* error)
 {
@@ -34,7 +34,7 @@ static bool has_luid(const sumi_cuda_driver* driver, CUdevice device, const uint
 {
     char its[8] = {0};
     unsigned node_mask = 0;
-    // not on this system
+    // this operating system has no LUIDs
     if (driver->cuDeviceGetLuid == NULL || driver->cuDeviceGetLuid(its, &node_mask, device) != CUDA_SUCCESS)
         return false;
     return node_mask != 0 && memcmp(its, luid, sizeof its) == 0;
@@ -45,7 +45,8 @@ static void write_hex(char* out, const uint8_t* bytes, int32_t count)
     for (int32_t i = 0; i < count; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
-// The device of the host's context; what else the desc says about the device must agree with it.
+// Chooses the device of the host program's context. Everything else that the desc says about the device must agree with
+// it.
 static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &device->driver;
@@ -72,7 +73,7 @@ static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine
     return SUMI_OK;
 }
 
-// The first device that is everything the desc asks for.
+// Chooses the first device that fits everything in the desc.
 static sumi_result choose_device(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &device->driver;
@@ -140,7 +141,7 @@ static sumi_result read_facts(sumi_cuda_device* device, sumi_error* error)
 
 // ---- Streams --------------------------------------------------------------------------------------------------------
 
-// With the context current.
+// The context must be current.
 static sumi_result open_streams(sumi_cuda_device* device, CUstream stream, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &device->driver;
@@ -172,8 +173,8 @@ static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc*
     if (desc->cuda.context != NULL) SUMI_TRY(choose_by_context(device, desc, error));
     else SUMI_TRY(choose_device(device, desc, error));
     SUMI_TRY(read_facts(device, error));
-    // the primary context: whatever else uses CUDA's runtime in this process lives there, and a context of our own
-    // would cost hundreds of megabytes
+    // The primary context: everything else in this process that uses the CUDA runtime uses it, and a context of its own
+    // would cost sumi hundreds of megabytes.
     if (device->context == NULL) {
         SUMI_CU(&device->driver, cuDevicePrimaryCtxRetain(&device->context, device->device),
                 "opening the device's primary context");
@@ -190,7 +191,7 @@ sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_de
 {
     memset(device, 0, sizeof *device);
     SUMI_TRY(sumi_cuda_driver_open(&device->driver, error));
-    const CUstreamCaptureMode mode = sumi_cuda_relax(&device->driver); // of the calls that need no context, too
+    const CUstreamCaptureMode mode = sumi_cuda_relax(&device->driver); // also for the calls that need no context
     sumi_result result = open_device(device, desc, error);
     sumi_cuda_unrelax(&device->driver, mode);
     if (result != SUMI_OK) sumi_cuda_device_close(device);

@@ -104,7 +104,7 @@ void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     }
 }
 
-// After weights went: plans bring them again before they run.
+// Called after weights were evicted: plans that need them will upload them again before they run.
 static void miss_weights(sumi_cuda* cuda)
 {
     for (size_t p = 0; p < cuda->plan_count; p++) {
@@ -141,9 +141,10 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     const uint64_t serial = ++weights->list_serial;
     bool has_settled = false, has_evicted = false;
     sumi_result result = SUMI_OK;
-    sumi_cuda_weights_settle(weights); // conversions are counted once
+    sumi_cuda_weights_settle(weights); // memory for conversions is then counted once only
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
-    for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time; in the end large blocks
+    // one slab is evicted each time, at the end the large blocks
+    for (size_t tries = weights->slab_count + 2;; tries--) {
         uint64_t missing = record->division.staging_bytes + beyond(arena, &cuda->arena)
                          + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->stream_ring);
         for (int32_t i = 0; i < record->weight_count; i++) {
@@ -171,7 +172,7 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     }
     if (has_evicted) miss_weights(cuda);
     SUMI_TRY(result);
-    for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->is_fit = false; // this one takes the room
+    for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->is_fit = false; // this plan takes the memory
     record->is_fit = true;
     return SUMI_OK;
 }
@@ -202,15 +203,15 @@ void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes)
     cuda->budget = bytes;
 }
 
-// The new block first: when it cannot be had beside the old one, the old one goes before the second try. When that
-// fails too there is none, and the next one may have more luck.
+// Allocates the new block first. If there is no memory for both, frees the old block and tries again. If that fails
+// too, there is no block, and a later call may succeed.
 static sumi_result grow_block(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, const char* what,
                               sumi_error* error)
 {
     if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
-    SUMI_ASSERT(cuda->flight_count == 0); // the device may be using the old one
+    SUMI_ASSERT(cuda->flight_count == 0); // the device may be using the old block
     sumi_cuda_block larger;
-    if (cuda->budget != 0 && block->address != 0) { // both at once may be more than it allows
+    if (cuda->budget != 0 && block->address != 0) { // both blocks together may exceed the budget
         sumi_cuda_release(&cuda->memory, block);
         sumi_cuda_drop_all_graphs(cuda);
     }

@@ -6,7 +6,7 @@
 #include "cuda/pinned.h"
 #include <string.h>
 
-#define ALIGNMENT 512u // what the driver's own allocations have, and what every kernel here may count on
+#define ALIGNMENT 512u // the alignment of the driver's own allocations, on which every kernel relies
 
 void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* device,
                            const sumi_device_allocator* allocator)
@@ -17,8 +17,8 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* dev
     for (int kind = 0; kind < 4; kind++) atomic_init(&memory->held[kind], 0);
 }
 
-// The driver zeroes and locks small pages one by one: 4 MB take 1.4 ms (H200). The same in large pages that it only has
-// to lock takes a third of that.
+// Allocates pinned memory in large pages. The driver zeroes and locks small pages one by one: 4 MB take 1.4 ms (H200).
+// Memory in large pages, which the driver only has to lock, takes a third of that.
 static CUdeviceptr register_large_pages(const sumi_cuda_driver* driver, size_t bytes)
 {
     SUMI_ASSERT(bytes > 0);
@@ -38,7 +38,7 @@ static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t byte
     CUresult result;
     if (kind == SUMI_MEMORY_STAGING) {
         void* host = NULL;
-        // pages, so aligned to more than is needed
+        // page-aligned, which is more than needed
         result = driver->cuMemHostAlloc(&host, bytes, CU_MEMHOSTALLOC_PORTABLE);
         if (result == CUDA_SUCCESS) *out_address = (CUdeviceptr)(uintptr_t)host;
     } else {

@@ -1,5 +1,5 @@
-// Device and pinned memory: all of it through the host's device allocator, or the driver's when there is none, and all
-// of it counted by kind.
+// Device memory and pinned memory, counted by kind. All of it comes from the host program's device allocator, or from
+// the driver if there is none.
 #ifndef SUMI_CUDA_DEVICE_MEMORY_H
 #define SUMI_CUDA_DEVICE_MEMORY_H
 #include "cuda/device.h"
@@ -7,33 +7,33 @@
 
 typedef struct sumi_cuda_memory {
     const sumi_cuda_device* device;
-    sumi_device_allocator allocator; // allocate == NULL: the driver's
-    atomic_uint_fast64_t held[4];    // by sumi_memory_kind
+    sumi_device_allocator allocator; // allocate NULL: the driver allocates
+    atomic_uint_fast64_t held[4];    // bytes, by sumi_memory_kind
     uint64_t failed_held_bytes,
         failed_request_bytes; // when the device had no more, the last time: what was held, what was refused
 } sumi_cuda_memory;
 
 typedef struct sumi_cuda_block {
-    CUdeviceptr address; // 0: none. STAGING: the address of pinned host memory, see sumi_cuda_host
+    CUdeviceptr address; // 0: no memory. STAGING: the address of pinned host memory (sumi_cuda_host)
     uint64_t bytes;
     sumi_memory_kind kind;
-    bool is_registered; // STAGING: large pages of the system's, page-locked by the driver
+    bool is_registered; // STAGING: large pages of the operating system, page-locked by the driver
 } sumi_cuda_block;
 
 void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* device,
                            const sumi_device_allocator* allocator);
-// Uninitialised, aligned to 512 bytes. SUMI_OUT_OF_DEVICE_MEMORY (SUMI_OUT_OF_HOST_MEMORY for STAGING), *out_block
-// zeroed then. The context is current.
+// Allocates uninitialised memory, aligned to 512 bytes. On SUMI_OUT_OF_DEVICE_MEMORY (SUMI_OUT_OF_HOST_MEMORY for
+// STAGING) *out_block is zeroed. The context must be current.
 sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
                                sumi_cuda_block* out_block, sumi_error* error);
-// What a block of so many bytes takes.
+// Bytes that a block of this size takes.
 static inline uint64_t sumi_cuda_block_bytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
-static inline uint64_t sumi_cuda_held(const sumi_cuda_memory* memory) // on the device
+static inline uint64_t sumi_cuda_held(const sumi_cuda_memory* memory) // bytes on the device
 {
     return atomic_load(&memory->held[SUMI_MEMORY_WEIGHTS]) + atomic_load(&memory->held[SUMI_MEMORY_ARENA])
          + atomic_load(&memory->held[SUMI_MEMORY_IMAGE]);
 }
-void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block); // accepts a zeroed one; zeroes it
-// of STAGING blocks
+void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block); // Accepts a zeroed block. Zeroes the block.
+// The memory of a STAGING block.
 static inline void* sumi_cuda_host(const sumi_cuda_block* block) { return (void*)(uintptr_t)block->address; }
 #endif

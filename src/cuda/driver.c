@@ -1,4 +1,4 @@
-// Finding the driver's entries.
+// Looks up the driver's entries.
 //
 //   libcuda.so.1 --dlsym--> cuGetProcAddress_v2 --(name, ABI version)--> every entry        drivers of CUDA 12.0 and newer
 //                \--dlsym--> name or name_v2 -------------------------> every entry        older ones, which have no other ABI of these than the one used here
@@ -11,7 +11,7 @@
 #else
 #define LIBRARY "libcuda.so.1" // not libcuda.so: the toolkit's stub has that name
 #endif
-#define OLDEST_VERSION 11040 // the oldest that knows PTX 7.4
+#define OLDEST_VERSION 11040 // the oldest driver that accepts PTX 7.4
 
 typedef struct entry {
     const char* name;
@@ -20,14 +20,13 @@ typedef struct entry {
     size_t offset; // in sumi_cuda_driver
 } entry;
 
-// cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): # and ## keep the plain name, which is what
-// the driver is asked for; offsetof and every call through the table see the renamed member, whatever the toolkit
-// renames it to.
+// cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2). # and ## keep the plain name, which the driver
+// is asked for; offsetof and every call through the table see the renamed member, whatever name the toolkit gives it.
 #define ENTRY(name, version, needed) {#name, version, needed, offsetof(sumi_cuda_driver, name)},
 static const entry s_entries[] = {SUMI_CUDA_ENTRIES(ENTRY)};
 #undef ENTRY
 
-// The entries whose ABI of the version in driver.h is exported with a suffix.
+// Entries whose ABI of the version in driver.h is exported with a suffix.
 static const char* const s_with_suffix[] = {
     "cuArray3DGetDescriptor", "cuCtxPopCurrent", "cuCtxPushCurrent",  "cuDeviceGetUuid",   "cuDevicePrimaryCtxRelease",
     "cuDeviceTotalMem",       "cuEventDestroy",  "cuMemAlloc",        "cuMemFree",         "cuMemGetInfo",
@@ -49,13 +48,13 @@ static sumi_library_function* find_exported(void* library, const char* name)
     return sumi_library_symbol(library, name);
 }
 
-// NULL: this driver has no such entry.
+// NULL: this driver does not have the entry.
 static sumi_library_function* find_entry(void* library, PFN_cuGetProcAddress_v12000 get_address, const char* name,
                                          int version)
 {
     if (get_address == NULL) return find_exported(library, name);
-    // The flag makes the answer independent of how the host was compiled. A version above the driver's is
-    // CUDA_ERROR_INVALID_VALUE: not there either.
+    // The flag makes the answer independent of how the host program was compiled. For a version above the driver's the
+    // result is CUDA_ERROR_INVALID_VALUE, which also means that the entry is missing.
     void* address = NULL;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (get_address(name, &address, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS) return NULL;
@@ -64,7 +63,7 @@ static sumi_library_function* find_entry(void* library, PFN_cuGetProcAddress_v12
     return function;
 }
 
-// Fills the table; returns the first needed entry that is missing, or NULL.
+// Fills the table. Returns the first needed entry that is missing, or NULL.
 static const char* fill(sumi_cuda_driver* driver, void* library)
 {
     PFN_cuGetProcAddress_v12000 get_address =
@@ -79,7 +78,7 @@ static const char* fill(sumi_cuda_driver* driver, void* library)
     return missing;
 }
 
-// The driver's own name and sentence of a code; they exist even when nothing was initialised.
+// The driver's own name and description of a code. Both are available before the driver was initialised.
 static void describe_failure(const sumi_cuda_driver* driver, CUresult result, const char** out_name,
                              const char** out_text)
 {
@@ -105,7 +104,7 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
         return sumi_fail(error, SUMI_NO_DEVICE,
                          "%s is not a CUDA driver: reinstall the NVIDIA driver, or choose the CPU backend", LIBRARY);
     CUresult result = driver.cuInit(0);
-    // no device, a stub, a driver that does not fit its kernel module, ...: whatever it is, nothing can be run here
+    // no device, a stub library, a driver that does not fit its kernel module and so on: nothing can run here
     if (result != CUDA_SUCCESS) {
         const char *name, *text;
         describe_failure(&driver, result, &name, &text);
@@ -129,7 +128,7 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
 
 static sumi_result result_of(CUresult result)
 {
-    switch ((int)result) { // as numbers: older headers lack the newer names
+    switch ((int)result) { // as numbers, because older headers lack the newer names
     case CUDA_ERROR_OUT_OF_MEMORY: return SUMI_OUT_OF_DEVICE_MEMORY;
     case CUDA_ERROR_STUB_LIBRARY:
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
@@ -145,8 +144,8 @@ static sumi_result result_of(CUresult result)
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     case CUDA_ERROR_JIT_COMPILATION_DISABLED: return SUMI_DEVICE_UNSUPPORTED;
     case CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: return SUMI_WRONG_STATE;
-    // After these the context answers every call with the same error; only a new process, or a new context, gets
-    // further.
+    // After these errors the context answers every call with the same error. Only a new context or a new process can
+    // continue.
     case CUDA_ERROR_DEINITIALIZED:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
@@ -196,7 +195,7 @@ sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, c
 CUstreamCaptureMode sumi_cuda_relax(const sumi_cuda_driver* driver)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    // GLOBAL is every thread's first mode
+    // GLOBAL is the mode of every thread at first
     return driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 

@@ -1,18 +1,19 @@
-// The CUDA driver, opened at run time: nothing is linked, so a host starts on a machine without one. Every entry is
-// asked for with the version at which the signature used here appeared (cudaTypedefs.h), never with the version of the
-// toolkit that built us.
+// The CUDA driver, opened at run time. Nothing is linked, so the host program starts on machines without a driver.
+// Every entry is looked up with the version in which the signature used here appeared (cudaTypedefs.h), never with the
+// version of the toolkit at build time.
 #ifndef SUMI_CUDA_DRIVER_H
 #define SUMI_CUDA_DRIVER_H
 #include "base/result.h"
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-// cudaGLTypedefs.h has them, and wants OpenGL's headers.
+// cudaGLTypedefs.h has these types, but needs OpenGL's headers.
 typedef CUresult(CUDAAPI* PFN_cuGLGetDevices_v6050)(unsigned* count, CUdevice* devices, unsigned capacity, int list);
 typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResource* resource, unsigned texture,
                                                                unsigned target, unsigned flags);
 
-// X(name, ABI version, needed): needed entries missing mean SUMI_DRIVER_TOO_OLD, the others are NULL then.
+// X(name, ABI version, needed). If a needed entry is missing, the result is SUMI_DRIVER_TOO_OLD; other missing entries
+// are NULL.
 #define SUMI_CUDA_ENTRIES(X)                                                                                           \
     X(cuInit, 2000, true)                                                                                              \
     X(cuDriverGetVersion, 2020, true)                                                                                  \
@@ -85,27 +86,27 @@ typedef struct sumi_cuda_driver {
 #define SUMI_CUDA_MEMBER(name, version, needed) PFN_##name##_v##version name;
     SUMI_CUDA_ENTRIES(SUMI_CUDA_MEMBER)
 #undef SUMI_CUDA_MEMBER
-    int32_t version; // 13000: CUDA 13.0
+    int32_t version; // 13000 for CUDA 13.0
 } sumi_cuda_driver;
 
-// Opens the driver and initialises it. SUMI_NO_DEVICE: no driver library, no device. SUMI_DRIVER_TOO_OLD: a needed
-// entry is missing. The library is never closed:
-// other code in the process may hold it, and its threads survive.
+// Opens and initialises the driver. SUMI_NO_DEVICE: there is no driver library or no device. SUMI_DRIVER_TOO_OLD: a
+// needed entry is missing. The library is never closed, because other code in the process may use it and its threads
+// live on.
 sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* error);
 
-// The result of a failed driver call: SUMI_OUT_OF_DEVICE_MEMORY, SUMI_DEVICE_LOST (the context is gone, the host's CUDA
-// use of it too), SUMI_DRIVER_TOO_OLD, SUMI_INTERNAL, with a text that names `what` and the driver's own words.
+// The result of a failed driver call: SUMI_OUT_OF_DEVICE_MEMORY, SUMI_DEVICE_LOST (the context is lost, for the host
+// program too), SUMI_DRIVER_TOO_OLD or SUMI_INTERNAL. The text contains `what` and the driver's own description.
 sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, const char* what, sumi_error* error);
 
-// While another thread of the host captures a graph in global mode, a "potentially unsafe" call of this one fails and
-// spoils that capture. Which calls are, no list says: frees and the first launch of a kernel count as well as
-// allocations and event queries. Between these two none is. Every call but cuInit lies between them: see
-// sumi_cuda_enter.
+// While another thread of the host program captures a graph in global mode, a "potentially unsafe" call by this thread
+// fails and breaks that capture. CUDA documents no list of these calls; frees and the first launch of a kernel are
+// among them, as well as allocations and event queries. Between sumi_cuda_relax and sumi_cuda_unrelax no call is
+// unsafe. sumi_cuda_enter and sumi_cuda_leave use them around every call except cuInit.
 CUstreamCaptureMode sumi_cuda_relax(const sumi_cuda_driver* driver);
 void sumi_cuda_unrelax(const sumi_cuda_driver* driver, CUstreamCaptureMode mode); // mode: what sumi_cuda_relax returned
 
-// SUMI_CU(driver, call, "what it was for"): returns from the calling function when the driver refuses. Needs `error` in
-// scope.
+// SUMI_CU(driver, call, "what it was for"): returns from the calling function if the driver call fails. Needs a
+// variable `error` in scope.
 #define SUMI_CU(driver, call, what)                                                                                    \
     do {                                                                                                               \
         CUresult cu_result_ = (driver)->call;                                                                          \

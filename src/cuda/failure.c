@@ -53,7 +53,7 @@ void sumi_cuda_settle(sumi_cuda* cuda)
                            "waiting for the device");
     for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
     cuda->write_count = 0;
-    // streamed weights, ahead of their time
+    // copies of streamed weights that are ahead of their use
     sumi_cuda_keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device");
     sumi_cuda_weights_settle(&cuda->weights);
 }

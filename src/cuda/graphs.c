@@ -1,11 +1,12 @@
-// A graph per slice: the unit of pacing is one launch of some microseconds of CPU time, however many kernels it holds.
-// A graph serves every step, any seed and schedule: what changes lies in device memory, found by the counter. Arena,
-// scratch and weights are baked in, so a new address of any of them drops the graphs. A slice whose streamed weights do
-// not fit their ring together has a graph per segment.
+// A graph for each slice, so that a slice is one launch of some microseconds of CPU time, however many kernels it has.
+// A graph serves every step, seed and schedule: everything that changes is in device memory and is found by the
+// counter. The addresses of arena, scratch and weights are constants of the graphs, so graphs are freed when one of
+// these addresses changes. A slice whose streamed weights do not fit into the ring buffer together has a graph for each
+// segment.
 //
-// Captured on a stream of our own, in thread-local mode: what the host's other threads do with CUDA meanwhile neither
-// disturbs the capture nor is refused because of it. Before its capture a slice is walked once without launching, so
-// that all its kernels are loaded: a kernel that is first touched inside a capture may break it.
+// Graphs are captured on a stream of their own, in thread-local mode, so that CUDA calls of the host program's other
+// threads neither break the capture nor fail because of it. Before its capture a slice is walked once without
+// launching, so that all its kernels are loaded; the first use of a kernel inside a capture may break the capture.
 #include "cuda/graphs.h"
 #include "base/assert.h"
 #include "base/platform.h"
@@ -58,7 +59,7 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
     return SUMI_OK;
 }
 
-// The slice as a graph. *out_refused: the driver would not, and launching op by op is the way.
+// Captures the slice. *out_refused: the driver refused, and the slice must be launched op by op.
 static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec,
                            bool* out_refused, sumi_error* error)
 {
@@ -94,7 +95,7 @@ static bool is_same_work(const sumi_slice* a, const sumi_slice* b)
         && (a->op_end != a->op_begin + 1 || (a->range_begin == b->range_begin && a->range_end == b->range_end));
 }
 
-// Whether the graphs are of the slices as they are now.
+// Whether the graphs belong to the present slices.
 static bool is_current(const sumi_cuda_plan* record, int32_t count)
 {
     for (int32_t i = 0; i < record->graph_count; i++) {
@@ -113,7 +114,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
     *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
     if (*out_done) return SUMI_OK;
-    // a slice is cut before and behind loads only
+    // slices are cut only before and after loads
     const int32_t most = count + (record->stream != NULL ? 2 * record->stream->load_count : 0);
     if (record->graph_capacity < most) {
         sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)most, sizeof *graphs);
@@ -127,7 +128,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
         SUMI_ASSERT(record->graphed_slices < count);
         const sumi_slice* slice = &record->plan->slices[record->graphed_slices];
         bool is_refused = false;
-        // After a failure half-way through a slice, its segments that have a graph are not captured again.
+        // After a failure half-way through a slice, segments that already have a graph are not captured again.
         sumi_slice segment =
             record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices
                 ? record->graphs[record->graph_count - 1].segment
@@ -159,10 +160,11 @@ void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record)
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)
 {
     const uintptr_t first = (uintptr_t)record->plan->slices, at = (uintptr_t)slice;
-    if (record->graph_count == 0 || at < first) return NULL; // a slice of the caller's own
+    if (record->graph_count == 0 || at < first) return NULL; // this slice is not in the plan's list
     const size_t index = (at - first) / sizeof *slice;
-    if (index >= (size_t)record->graphed_slices) return NULL; // or one of a newer cut
-    int32_t low = 0, high = record->graph_count;              // the first of the slice: as many slices, or more
+    if (index >= (size_t)record->graphed_slices) return NULL; // or the plan was cut into slices again
+    // finds the first graph of the slice; there are at least as many graphs as slices
+    int32_t low = 0, high = record->graph_count;
     while (low < high) {
         const int32_t middle = low + (high - low) / 2;
         if (record->graphs[middle].slice_index < (int32_t)index) low = middle + 1;

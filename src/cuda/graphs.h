@@ -1,15 +1,15 @@
-// Slices of plans as CUDA graphs.
+// CUDA graphs of slices.
 #ifndef SUMI_CUDA_GRAPHS_H
 #define SUMI_CUDA_GRAPHS_H
 #include "cuda/state.h"
 
-// op by op
+// Launches a slice op by op.
 sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream,
                                    sumi_error* error);
-// Captures slices until the time is over. Nothing runs.
+// Captures graphs of slices until the time is over. Nothing may be running.
 sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
                                   sumi_error* error);
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
-// NULL: launch it op by op
+// The graph of a segment of a slice. NULL: launch it op by op.
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment);
 #endif

@@ -1,4 +1,4 @@
-// What launchers use: see launch.h.
+// Functions that launchers use (launch.h).
 #include "cuda/launch.h"
 #include "base/assert.h"
 #include "cuda/arrange.h"
@@ -109,13 +109,13 @@ sumi_result sumi_cuda_launch_clusters(const sumi_cuda_run* run, const char* kern
     SUMI_ASSERT(cluster == 0 || grid.x % cluster == 0);
     SUMI_ASSERT(grid.block >= 1 && grid.block <= 1024 && params != NULL);
     SUMI_ASSERT(grid.y <= 65535 && grid.z <= 65535);
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SUMI_OK; // a share without a unit
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SUMI_OK; // the slice's share has no unit
     CUfunction function = NULL;
     SUMI_TRY(sumi_cuda_kernel(run->modules, kernel, grid.shared_bytes, &function, run->error));
     const sumi_cuda_driver* driver = &run->device->driver;
     CUresult result;
     if (run->cuda->only_looks_up) {
-        int registers = 0; // asking makes a driver that loads lazily load it now
+        int registers = 0; // the query makes a driver that loads lazily load the kernel now
         result = driver->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
     } else if (cluster != 0) {
         if (driver->cuLaunchKernelEx == NULL)
@@ -146,7 +146,7 @@ sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map,
                                  const uint32_t* box, CUtensorMapSwizzle swizzle)
 {
     SUMI_ASSERT(rank >= 2 && rank <= 5);
-    SUMI_ASSERT(address % 16 == 0); // of TMA, as are the multiples and the limit of the box
+    SUMI_ASSERT(address % 16 == 0); // required by TMA, like the multiples and the limit of the box
     const sumi_cuda_driver* driver = &run->device->driver;
     if (driver->cuTensorMapEncodeTiled == NULL)
         return sumi_fail(run->error, SUMI_DRIVER_TOO_OLD,

@@ -1,9 +1,10 @@
-// Attention on the device: which kernel an op uses, its tiles, and the launches of a slice's share of them.
+// Attention on the device: which kernel an op uses, how it is cut into tiles, and the launches of a slice's share of
+// the tiles.
 //
 //   op's sequences --tokens_of--> spans, adjoining ones merged --choose--> kernel, rows per tile --sumi_cuda_share--> tiles [begin, end) --> launches
 //
-// The kernel follows from the whole op and the device. A tile is the same work whichever launch does it, so slices
-// change no bit.
+// The kernel follows from the whole op and the device. A tile is the same work in every launch, so slices change no
+// bits.
 #include "base/integers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
@@ -56,7 +57,7 @@ static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMIL
 static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
-// A sequence's tokens: the spans of its keys; of each the first `queries` rows are queries. Or, with first_query, the
+// The tokens of a sequence as spans of keys. In each span the first `queries` rows are queries. With first_query, the
 // queries are all tokens from that one on, and queries[0] is their number.
 typedef struct tokens {
     int32_t span_count, begin[2], keys[2], queries[2], first_query;
@@ -68,7 +69,8 @@ static tokens tokens_of(const sumi_sequence* sequence)
     tokens t = {1, {span[0].begin, 0}, {span[0].count, 0}, {span[0].count, 0}, 0};
     if (sequence->span_count == 2) {
         int32_t more = sequence->query_spans == 2 ? span[1].count : 0;
-        if (span[1].begin == span[0].begin + span[0].count) { // one picture: the caption directly follows
+        // for one image the caption directly follows the image tokens
+        if (span[1].begin == span[0].begin + span[0].count) {
             t.keys[0] += span[1].count;
             t.queries[0] += more;
         } else {
@@ -88,14 +90,14 @@ static tokens tokens_of(const sumi_sequence* sequence)
 
 static int32_t row_tiles(const attention_kernel* kernel, const tokens* t)
 {
-    if (kernel->family == FAMILY_HOPPER) { // a warpgroup's 64 queries are of one span
+    if (kernel->family == FAMILY_HOPPER) { // the 64 queries of a warpgroup are of one span
         return sumi_divide_up(sumi_divide_up(t->queries[0], 64) + sumi_divide_up(t->queries[1], 64), kernel->rows / 64);
     }
     return sumi_divide_up(t->queries[0] + t->queries[1], kernel->rows);
 }
 
-// Of the whole op. Fits: a tile holds at least half as many queries as a part of the plan, but for the one that a
-// second span may begin.
+// Tiles of the whole op. A kernel fits only if a tile holds at least half as many queries as a work range of the plan,
+// except for one tile at the begin of a second span.
 static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 {
     int32_t tiles = 0;
@@ -106,7 +108,7 @@ static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
     return tiles;
 }
 
-// Rows of all tiles, those without a query included.
+// Rows of all tiles, including rows without a query.
 static int64_t count_query_rows(const sumi_op* op, const attention_kernel* kernel)
 {
     return (int64_t)count_tiles(op, kernel) * kernel->rows;
@@ -117,11 +119,11 @@ static bool fits_device(const sumi_cuda_run* run, const attention_kernel* kernel
     return kernel->shared_bytes <= (uint32_t)run->device->shared_per_block;
 }
 
-// What an op asks of a kernel.
+// What an op needs from a kernel.
 typedef struct demands {
     bool is_causal, is_aligned, has_one_span; // is_aligned: rows and heads begin at multiples of 16 bytes
-    bool begins_later;                        // a sequence's queries are not from its first token on
-    int32_t window;                           // 0: none, or none that hides a key
+    bool begins_later;                        // the queries of a sequence do not begin at its first token
+    int32_t window;                           // 0: no window, or a window that hides no key
 } demands;
 
 static demands demands_of(const sumi_cuda_run* run)
@@ -142,10 +144,10 @@ static demands demands_of(const sumi_cuda_run* run)
     return d;
 }
 
-// Channels of a slab in shared memory: the widest that divide a head.
+// Channels of a slab in shared memory: the largest number that divides the channels of a head.
 static int32_t slab_of(int32_t dim) { return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : 16; }
 
-// NULL: none of the kernels with TMA and wgmma.
+// NULL: no kernel with TMA and wgmma fits.
 static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run, const demands* d)
 {
     const sumi_op* op = run->op;
@@ -157,14 +159,14 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
         || (d->is_causal && !d->has_one_span) || d->begins_later) {
         return NULL;
     }
-    if (dim == 80) { // not for windows, of which a tile of 192 rows would hold one of 64
+    if (dim == 80) { // not for windows, because a tile of 192 rows would hold one window of 64
         return d->is_causal || count_query_rows(op, &s_sm90_d80) > 2 * count_query_rows(op, &s_d80_m1) ? NULL
                                                                                                        : &s_sm90_d80;
     }
     if (dim == 384 || dim == 512) {
         return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
     }
-    // tiles of 192 rows are faster, unless their last round leaves too much of the device empty
+    // tiles of 192 rows are faster, unless their last round leaves too much of the device idle
     if (dim == 128 && !d->is_causal) {
         const attention_kernel *tall = &s_sm90_d128[0], *low = &s_sm90_d128_c2;
         double tall_rows = (double)sumi_divide_up(count_tiles(op, tall), units) * tall->rows,
@@ -181,7 +183,7 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors;
-    if (dim == 80) { // lower tiles where they are few or where higher ones would be half empty, as for windows
+    if (dim == 80) { // lower tiles if there are few of them, or if higher ones would be half empty, as for windows
         bool is_low = count_tiles(op, &s_d80) < 2 * units
                    || 2 * count_query_rows(op, &s_d80) > 3 * count_query_rows(op, &s_d80_m1);
         return d->is_causal ? NULL : is_low ? &s_d80_m1 : &s_d80;
@@ -189,16 +191,15 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
     if (dim == 256) { return fits_device(run, &s_d256_k4) ? &s_d256_k4 : fits_device(run, &s_d256) ? &s_d256 : NULL; }
     if (dim != 128) { return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL; }
     int32_t tiles = count_tiles(op, &s_d128);
-    if (d->is_causal) { // few tiles: lower ones, and three blocks on a multiprocessor
+    if (d->is_causal) { // few tiles: lower tiles, and three blocks per multiprocessor
         return tiles < 2 * units || !fits_device(run, &s_d128_causal) ? &s_d128_m1_causal : &s_d128_causal;
     }
     int32_t shared = run->device->shared_per_multiprocessor;
-    if (shared < 160 * 1024 || !fits_device(run, &s_d128)) { // two blocks of 4 warps share a multiprocessor's 100 KiB
-        return tiles < 2 * units ? &s_d128_m1 : &s_d128_40k;
-    }
+    // two blocks of 4 warps share the 100 KiB of a multiprocessor
+    if (shared < 160 * 1024 || !fits_device(run, &s_d128)) { return tiles < 2 * units ? &s_d128_m1 : &s_d128_40k; }
     if (tiles < units) { return &s_d128_m1; }
-    // 8 warps that share K and V against two blocks of 4, where two fit: the former when their last round is nearly
-    // full
+    // Where two blocks of 4 warps fit: one block of 8 warps, which share K and V, is better if its last round is nearly
+    // full.
     int32_t high = count_tiles(op, &s_d128_w8), rounds = sumi_divide_up(high, units);
     bool two_fit = shared >= 2 * ((int32_t)s_d128.shared_bytes + 1024);
     return fits_device(run, &s_d128_w8) && (two_fit ? (double)high >= 0.75 * rounds * units : high >= units)
@@ -219,7 +220,7 @@ static const attention_kernel* choose_attention(const sumi_cuda_run* run, const 
 
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
 
-// Tiles [begin, end) of the op, by attention.cu or attention_any.cu.
+// Launches tiles [begin, end) of the op with attention.cu or attention_any.cu.
 static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention_kernel* kernel, const demands* d,
                                              int32_t begin, int32_t end)
 {
@@ -271,7 +272,8 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
     return SUMI_OK;
 }
 
-// A map of `rows` rows from `row` on, from `column` on, of a matrix with `cols` columns: {slab, rows, slabs}.
+// Makes a tensor map of `rows` rows from `row` on and the columns from `column` on, of a matrix with `cols` columns:
+// {slab, rows, slabs}.
 static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUdeviceptr matrix, int32_t cols,
                             int32_t row, int32_t rows, int32_t column, int32_t columns, uint32_t slab,
                             uint32_t box_rows, uint32_t box_slabs)
@@ -289,7 +291,7 @@ static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUd
     return SUMI_OK;
 }
 
-// The maps of span `s` of a sequence: its queries, its keys and values, its outputs.
+// Makes the maps of span `s` of a sequence: queries, keys and values, outputs.
 static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uint32_t box_slabs, uint32_t key_box_rows,
                              sumi_attention_map* out_q, sumi_attention_map* out_kv, sumi_attention_map* out_out)
 {
@@ -299,7 +301,7 @@ static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uin
     uint32_t slab = (uint32_t)slab_of(op->u.attention.dim);
     CUdeviceptr qkv = sumi_cuda_value(run, op->in[0]), out = sumi_cuda_value(run, op->out);
     SUMI_TRY(make_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, slab, key_box_rows, box_slabs));
-    if (t->queries[s] == 0) { // a span of keys only
+    if (t->queries[s] == 0) { // this span has only keys
         return SUMI_OK;
     }
     SUMI_TRY(make_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, slab, 64,
@@ -346,8 +348,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
-            // A last round that leaves half of the device empty: two or three blocks share a tile. A warpgroup works
-            // alone, so no bit depends on it.
+            // If the last round would leave half of the device idle, two or three blocks share a tile. A warpgroup
+            // works on its own, so no bit depends on this.
             const int32_t units = sumi_max_int(run->device->multiprocessors, 1), left = (to - from) % units;
             shape.parts = left > 0 ? sumi_min_int(kernel->rows / 64, units / left) : 1;
             shape.tile_begin = from;
@@ -363,7 +365,7 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
     return SUMI_OK;
 }
 
-// A tile is a pair of 64-row tiles, one cluster; a launch per sequence.
+// A tile is a pair of tiles of 64 rows, computed by a cluster; one launch per sequence.
 static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin, int32_t end)
 {
     const sumi_op* op = run->op;

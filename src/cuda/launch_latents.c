@@ -1,18 +1,18 @@
-// Launches the ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the
-// VAE's ends. The kernels are in kernels/latents.cu.
+// Launchers of the ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview,
+// inputs and outputs of the VAE. The kernels are in kernels/latents.cu.
 #include "base/integers.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 #include "kernels/latents.h"
 
-#define MAX_BLOCKS 16 // per multiprocessor: kernels walk over their elements with the grid's stride
+#define MAX_BLOCKS 16 // blocks per multiprocessor; the kernels have grid-stride loops
 
 static bool is_float(const sumi_cuda_run* run, sumi_value value)
 {
     return sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT;
 }
 
-// A thread per element, at most a few blocks per multiprocessor; y: how often (items of a launch).
+// One thread per element, at most MAX_BLOCKS per multiprocessor. y: items of a launch.
 static sumi_cuda_grid latent_grid(const sumi_cuda_run* run, int64_t elements, int32_t y)
 {
     const int64_t blocks = (elements + SUMI_LATENTS_THREADS - 1) / SUMI_LATENTS_THREADS;
@@ -37,7 +37,8 @@ static sumi_result launch_patches(const sumi_cuda_run* run, const char* kernel, 
     for (int32_t first = sequences.begin; first < sequences.end; first += SUMI_LATENTS_BATCH) {
         int32_t count = 0;
         for (; count < SUMI_LATENTS_BATCH && first + count < sequences.end; count++) {
-            // the latent of a sequence: its item's when reading, its own when writing predictions
+            // the latent of a sequence: the item's when latents are read, the sequence's own when predictions are
+            // written
             args.latent[count] = reads_latents ? op->u.patch.items[first + count] : first + count;
             args.row_begin[count] = op->u.patch.row_begin[first + count];
         }

@@ -1,7 +1,7 @@
-// LINEAR: the launch of the kernel that choose_linear.c has chosen.
+// LINEAR: launches the kernel that choose_linear.c has chosen.
 //
-// Scratch: [weight in bfloat16, where its file's bytes are unpacked][parts of split k], or [x in 8 bits][its scale per
-// row][parts of split k]
+// Scratch:  [weight in bfloat16, if its stored bytes are unpacked][partial sums of shared k]
+//      or   [x in 8 bits][scale of x per row][partial sums of shared k]
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cuda/arrange.h"
@@ -22,8 +22,8 @@ _Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finis
 
 // ---- Scratch --------------------------------------------------------------------------------------------------------
 
-// The parts of the hungriest choice: what an op's epilogue is and whether Hopper's kernels are allowed is known to the
-// launcher only.
+// The partial sums of the choice that needs most. Only the launcher knows the op's epilogue and whether the kernels for
+// Hopper are allowed.
 static uint64_t max_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k, sumi_cuda_operands operands)
 {
     uint64_t most = 0;
@@ -40,7 +40,7 @@ static uint64_t max_parts(const sumi_cuda_device* device, int32_t m, int32_t n, 
     return sumi_align(most, 256);
 }
 
-// x in 8 bits, and its scales.
+// Bytes of x in 8 bits with its scales.
 static uint64_t quantised_bytes(int32_t rows, int32_t pitch)
 {
     return sumi_align((uint64_t)rows * (uint64_t)pitch, 256)
@@ -52,7 +52,7 @@ static uint64_t unpacked_bytes(const sumi_weight* weight)
     return sumi_align(2 * (uint64_t)weight->rows * (uint64_t)weight->cols, 256);
 }
 
-// Of an op that reads its weight as it is stored.
+// For an op that reads its weight as it is stored.
 static sumi_cuda_stored_choice stored_choice(const sumi_cuda_device* device, bool allows_hopper, const sumi_plan* plan,
                                              const sumi_op* op)
 {
@@ -71,7 +71,7 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
     }
     const uint64_t parts = max_parts(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
     if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return parts;
-    uint64_t most = 0; // whether Hopper's kernels are allowed is known to the launcher only
+    uint64_t most = 0; // only the launcher knows whether the kernels for Hopper are allowed
     for (int32_t hopper = 0; hopper <= 1; hopper++) {
         const sumi_cuda_stored_choice c = stored_choice(device, hopper == 1, plan, op);
         const uint64_t bytes = c.tile >= 0 ? sumi_align(c.partial_sum_bytes, 256) : unpacked_bytes(op->weight) + parts;
@@ -81,9 +81,9 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
 }
 
 // ---- Launching ------------------------------------------------------------------------------------------------------
-// A product as the kernels see it; rows from the slice's first.
+// A product as the kernels see it. Rows are counted from the first row of the slice.
 typedef struct product {
-    sumi_cuda_shape shape; // of the slice: m is its rows
+    sumi_cuda_shape shape; // of the slice: m is the number of its rows
     CUdeviceptr x, row_scales;
     sumi_cuda_weight weight;
     int32_t ldx;
@@ -111,9 +111,9 @@ static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
     return (uint32_t)(2 * (items < most ? items : most));
 }
 
-// Row pairs of tiles that are walked together, as many in each group as in the others: what they read of x stays in the
-// L2 cache while all of w passes. More rows are fewer passes of w, but a larger x: on an H200 a forward of 4224 rows
-// took 1 % more in one group than in two.
+// Row pairs of tiles that are walked together, nearly the same number in each group. The part of x that a group reads
+// stays in the L2 cache while all of w is read. With larger groups w is read less often, but more of x must stay in the
+// cache: on an H200 a forward of 4224 rows took 1 % more with one group than with two.
 static int32_t group_of(int32_t m, int32_t tile_rows)
 {
     SUMI_ASSERT(m >= 1 && tile_rows >= 1);
@@ -161,7 +161,7 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     return sumi_cuda_launch(run, kernel->name, grid, params);
 }
 
-// Scratch is not there where no product of the plan shares k.
+// There is no such scratch if no product of the plan shares k.
 static CUdeviceptr parts_of(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
     if (c->split <= 1) return 0;
@@ -266,10 +266,10 @@ static sumi_result launch_any_product(const sumi_cuda_run* run, const product* p
 }
 
 // ---- cuBLASLt -------------------------------------------------------------------------------------------------------
-// Its scratch: [workspace][bias as bfloat16][a unit of what is to be gated]
+// Scratch: [workspace][bias as bfloat16][one unit of what is to be gated]
 static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdeviceptr to)
 {
-    int32_t cols = 8; // n is a multiple of it; a block takes a row
+    int32_t cols = 8; // n is a multiple of 8; a block computes a row
     while (cols < 1024 && p->shape.n % (2 * cols) == 0) cols *= 2;
     const int32_t rows = p->shape.n / cols;
     sumi_upload_args args = {.from = p->finish.bias,
@@ -285,8 +285,8 @@ static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdevi
                             params);
 }
 
-// The calls of a product's units, in order; a gated one goes to scratch unit by unit and is gated from there.
-// *out_takes: the library has something for every one of the op's, whichever the slice holds.
+// Launches the calls of a product's units, in order. A gated product is written to scratch unit by unit and gated from
+// there. *out_takes: the library has an algorithm for every unit of the op, also for those outside of the slice.
 static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, int32_t unit_rows, bool* out_takes)
 {
     SUMI_ASSERT(unit_rows >= 1 && p->shape.operands == SUMI_CUDA_BF16);
@@ -295,7 +295,7 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
     const int32_t units = sumi_divide_up(s->m, unit_rows);
     const CUdeviceptr bias = run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE,
                       raw = bias + sumi_align(2 * (uint64_t)s->n, 256);
-    // all but the last, the last
+    // all units but the last, and the last unit
     sumi_cuda_cublaslt_call calls[2] = {{.m = unit_rows}, {.m = s->m - (units - 1) * unit_rows}};
     *out_takes = false;
     for (int32_t i = 0; i < 2; i++) {
@@ -330,7 +330,8 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
     return SUMI_OK;
 }
 
-// x in 8 bits with a scale per row, in scratch; only the slice's rows. Balanced here, as nothing before has done it.
+// Writes x in 8 bits with a scale per row to scratch, only the rows of the slice. Balances x here, because no earlier
+// op has done so.
 static sumi_result quantize(const sumi_cuda_run* run, product* p)
 {
     SUMI_ASSERT(p->shape.m >= 1 && p->shape.k % 16 == 0);
@@ -385,13 +386,13 @@ static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool
                           .is_float = element == 4,
                           .scale = op->u.linear.accumulates ? op->u.linear.scale : 1.0f};
     f.residual = op->in[1].id != 0 ? sumi_cuda_value(run, op->in[1]) + first : 0;
-    // The value is interleaved, the weight (an adapter's) is not: the epilogue finds the columns.
+    // The output is interleaved but the weight (an adapter's) is not: the epilogue computes the columns.
     f.half = !is_fused && !is_weight_gated && sumi_cuda_is_gated(run, out) ? cols / 2 : 0;
     f.is_aligned = !f.is_float && ((f.y | f.residual) & 15) == 0 && ((n | cols | f.column | f.half) & 7) == 0;
     return f;
 }
 
-// The epilogue that is compiled for what the op asks, or `any`.
+// The compiled epilogue for what the op needs, or `any`.
 static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
 {
     if (!f->is_aligned) return SUMI_CUDA_EPILOGUE_any;
@@ -407,7 +408,7 @@ static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
     return has_bias ? SUMI_CUDA_EPILOGUE_bias : SUMI_CUDA_EPILOGUE_plain;
 }
 
-// Where a slice's rows begin and how many they are; the addresses move there. False: the slice has none.
+// Moves the addresses to the first row of the slice and counts its rows. False: the slice has none.
 static bool take_slice(const sumi_cuda_run* run, product* p, int32_t unit_rows, uint64_t x_bytes)
 {
     int32_t begin, end;
@@ -444,9 +445,9 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
                is_weight_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0,
                is_stored = (op->marks & SUMI_CUDA_OP_STORED) != 0;
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
-    // The weight's columns, or those up to the next multiple of 8: both operands have zeros there. int8: of 256.
+    // The columns of the weight, rounded up to 8: both operands have zeros there. For int8 rounded up to 256.
     const int32_t cols = sumi_cuda_cols(run, op->in[0]), depth = is_8bit ? sumi_cuda_8bit_pitch(operands, cols) : cols;
-    sumi_cuda_run behind; // scratch from behind the unpacked weight on
+    sumi_cuda_run behind; // its scratch begins after the unpacked weight
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
                  .ldx = has_8bit_input ? depth : cols,
                  .is_fused = is_fused,
@@ -461,7 +462,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         || (is_8bit && p.x_is_float) || (operands == SUMI_CUDA_E4M3 && run->device->capability < 89)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     }
-    // weight_forms.c keeps an adapter's weights precise
+    // weight_forms.c never stores the weights of adapters in 8 bits
     SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_8bit));
     SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
     p.finish = finish_of(run, out, is_fused, is_weight_gated);
@@ -475,7 +476,8 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     if (is_stored) {
         const sumi_cuda_stored_choice c = stored_choice(run->device, run->allows_hopper, run->plan, op);
         if (c.tile >= 0) return launch_stored(run, &p, &c, is_weight_gated);
-        // Each slice unpacks all of it: what the slice before it has left in scratch may be gone.
+        // Each slice unpacks the whole weight: other ops may have overwritten what the slice before has left in
+        // scratch.
         SUMI_TRY(sumi_cuda_unpack(run, op->weight, form, p.weight.data, is_weight_gated, run->scratch));
         p.weight = (sumi_cuda_weight){.data = run->scratch, .pitch = op->weight->cols};
         behind = *run;

@@ -1,15 +1,15 @@
 // Launchers of the ops on pictures (NHWC): convolutions, group norms, tiles, 8-bit pixels. Kernels:
 // kernels/{conv_sm90,conv,conv_narrow,conv_any,group_norm,pictures}.cu.
 //
-// A group norm that directly follows the convolution whose picture it reads need not read that picture a third time: on
-// 9.0 the convolution's epilogue leaves sums per group in the scratch memory, and GROUP_SUMS, the very next op, only
-// adds those up. Scratch then lies as
+// A group norm that directly follows the convolution which writes its picture need not read that picture a third time.
+// On 9.0 the epilogue of the convolution leaves sums per group in scratch memory, and GROUP_SUMS, the very next op,
+// only adds these sums. Then scratch is laid out as
 //
-//     | padded input of the convolution | its sums | parts of GROUP_SUMS |
+//     | padded input of the convolution | its sums | partial sums of GROUP_SUMS |
 //
-// for both ops. A picture may be made by several convolutions, of a strip each: their sums lie in the order of their
-// patches, and stay until the last strip is there, for what runs between them wants no scratch. Which ops do so follows
-// from the plan and the device alone, so slices do not change a bit.
+// for both ops. A picture may be written by several convolutions, one per strip. Their sums are stored in the order of
+// their patches and stay until the last strip is done, because the ops between them use no scratch. The plan and the
+// device alone decide which ops do so, so slices change no bits.
 #include "base/integers.h"
 #include "cuda/device.h"
 #include "cuda/form.h"
@@ -20,7 +20,7 @@
 
 enum { SCRATCH_ALIGNMENT = 512 };
 
-// Blocks for `count` threads' worth of work in kernels with grid-stride loops.
+// Blocks for `count` threads, for kernels with grid-stride loops.
 static uint32_t blocks_for(int64_t count)
 {
     int64_t blocks = (count + SUMI_PICTURES_THREADS - 1) / SUMI_PICTURES_THREADS;
@@ -36,14 +36,14 @@ static sumi_result launch_blocks(const sumi_cuda_run* run, const char* kernel, u
 // ---- CONV -----------------------------------------------------------------------------------------------------------
 
 typedef struct conv_shape {
-    int32_t height, width; // of the input as it lies
-    // of the pixels that tiles cover: the output, or the input when upsampling is folded into the weights
+    int32_t height, width; // of the input as it is stored
+    // Of the pixels that tiles cover: of the output, or of the input if upsampling is folded into the weights.
     int32_t tile_height, tile_width;
-    int32_t in, padded, out;               // channels; padded: in rounded up to 8, as the weights are
-    int32_t kernel, stride, pad, parities; // as the kernels see them: 2 taps across with four parities
+    int32_t in, padded, out;               // channels; padded: `in` rounded up to 8, like the weights
+    int32_t kernel, stride, pad, parities; // as the kernels see them: with four parities the kernel is 2 taps wide
     int32_t above;                         // rows of the input above the strip
     int32_t x_pitch, y_pitch;              // elements from pixel to pixel
-    bool upsamples_plain;                  // an upsampled 1x1
+    bool upsamples_plain;                  // an upsampled 1x1 convolution
 } conv_shape;
 
 static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
@@ -74,13 +74,13 @@ static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
 
 typedef enum conv_kind { CONV_NARROW, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
 
-// Whether a view begins at a multiple of 16 bytes in its base.
+// Whether a view begins at a multiple of 16 bytes.
 static bool begins_even(const sumi_plan* plan, sumi_value value)
 {
     return sumi_plan_info(plan, value)->base_element % 8 == 0;
 }
 
-// From the whole op's shape, never from the slice.
+// Depends on the shape of the whole op, never on the slice.
 static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, const conv_shape* s,
                          bool allows_hopper)
 {
@@ -90,14 +90,14 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, 
         && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block) {
         return CONV_NARROW;
     }
-    // a copy with more channels is made of tightly packed pixels
+    // a padded copy can be made only of tightly packed pixels
     bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0
                 && (s->in % 8 == 0 ? s->x_pitch % 8 == 0 : s->x_pitch == s->in && !is_strip);
     if (!is_even || s->upsamples_plain || !begins_even(plan, op->in[0]) || !begins_even(plan, op->out)) {
         return CONV_ANY;
     }
-    // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are left to the portable
-    // kernels.
+    // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are computed by the
+    // portable kernels.
     bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4
                                : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
     if (allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
@@ -115,14 +115,14 @@ static int32_t hopper_columns(const conv_shape* s)
 
 // ---- Convolutions that leave sums -----------------------------------------------------------------------------------
 
-// The convolution whose output is all of `picture` or a strip of it.
+// Whether the convolution writes all of `picture` or a strip of it.
 static bool makes(const sumi_plan* plan, const sumi_op* op, sumi_value picture)
 {
     return op->kind == SUMI_OP_CONV
         && (op->out.id == picture.id || sumi_plan_info(plan, op->out)->cut_from.id == picture.id);
 }
 
-// The first of the rows (of tiles) that a strip makes, of the rows of the whole picture.
+// The first row (of tiles) that a strip writes, counted in the whole picture.
 static int32_t first_row(const sumi_plan* plan, const sumi_op* op, sumi_value picture, const conv_shape* s)
 {
     int32_t row = op->out.id == picture.id ? 0 : sumi_plan_info(plan, op->out)->cut_from_row;
@@ -136,14 +136,14 @@ static bool can_leave_sums(const sumi_cuda_device* device, const sumi_plan* plan
         && kind_of(device, plan, op, &s, allows_hopper) == CONV_HOPPER;
 }
 
-// Whether the GROUP_SUMS at `op_index` finds what the convolutions before it left.
+// Whether the GROUP_SUMS at `op_index` can use the sums of the convolutions before it.
 static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, bool allows_hopper)
 {
     const sumi_op* sums = &plan->ops[op_index];
     if (sums->kind != SUMI_OP_GROUP_SUMS || sums->u.group.groups != 32) { return false; }
     sumi_value picture = sums->in[0];
     int32_t rows = sumi_plan_info(plan, picture)->rows, done = 0;
-    // the last product that was asked for: strips have few shapes, and asking takes longest
+    // The last product that was asked for: strips have few shapes, and the question takes the most time.
     const sumi_op* linear = NULL;
     for (int32_t i = op_index - 1; i >= 0 && plan->ops[i].section == sums->section; i--) {
         const sumi_op* op = &plan->ops[i];
@@ -169,7 +169,7 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
     return false;
 }
 
-// The GROUP_SUMS for which the convolution at `op_index` leaves sums, or -1.
+// Index of the GROUP_SUMS for which the convolution at `op_index` leaves sums, or -1.
 static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, bool allows_hopper)
 {
     const sumi_op* op = &plan->ops[op_index];
@@ -183,14 +183,13 @@ static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, in
     return -1;
 }
 
-// Of the whole picture of `rows` pixels, of which the convolution makes all or a strip.
+// Entries of the sums of the whole picture of `rows` pixels, of which the convolution writes all or a strip.
 static int64_t sums_entries(const conv_shape* s, int32_t rows)
 {
     int32_t height = rows / s->tile_width / (s->parities == 4 ? 4 : 1);
     return (int64_t)SUMI_CONV_SM90_PATCHES(s->tile_width, height) * s->parities * 8;
 }
-// Where the sums begin in the scratch memory: behind a copy of the input with its channels padded, which the tensor
-// cores need.
+// Where the sums begin in scratch: after the copy of the input with padded channels that the tensor cores need.
 static uint64_t padded_bytes(const conv_shape* s)
 {
     return s->padded == s->in
@@ -209,7 +208,7 @@ uint64_t sumi_cuda_conv_scratch(const sumi_cuda_device* device, const sumi_plan*
     return padded_bytes(&s) + (sums >= 0 ? sums_bytes(&s, plan->ops[sums].rows) : 0);
 }
 
-// The device addresses of a convolution.
+// Device addresses of a convolution.
 typedef struct conv_data {
     CUdeviceptr x, y, residual, weight, bias, sums;
     int32_t pitch;
@@ -273,7 +272,7 @@ static sumi_result launch_any_conv(const sumi_cuda_run* run, const conv_shape* s
 
 static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
-    // blocks: how many fit a multiprocessor by registers; slower: of a warp tile with less reuse
+    // blocks: how many fit on a multiprocessor by registers; slower: the factor for a warp tile with less reuse
     static const struct {
         const char* name;
         int32_t columns, threads, shared, blocks;
@@ -283,7 +282,7 @@ static sumi_result launch_portable_conv(const sumi_cuda_run* run, const conv_sha
                  {"sumi_conv_n64", 64, SUMI_CONV_N64_THREADS, SUMI_CONV_N64_SHARED, 3, 1.25}};
     int32_t pixel_tiles = sumi_divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 2;
     double best_cost = 0.0;
-    for (int32_t i = 2; i >= 0; i--) { // the least of rounds x work per round
+    for (int32_t i = 2; i >= 0; i--) { // the smallest rounds x work per round
         if (i < 2 && tiles[i].shared > run->device->shared_per_block) { continue; }
         int32_t blocks = sumi_max_int(
             1, sumi_min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
@@ -368,8 +367,8 @@ static sumi_result launch_hopper_conv(const sumi_cuda_run* run, const conv_shape
                             (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
 }
 
-// Channels that are no multiple of 8 (3 of a picture): a copy with zeros behind them, as the weights have. Each slice
-// makes it anew: few bytes, beside what the convolution writes.
+// If the number of channels is no multiple of 8 (3 of a picture): makes a copy padded with zeros, like the weights.
+// Each slice makes it again, which costs few bytes compared with what the convolution writes.
 static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data* d)
 {
     if (s->padded == s->in) { return SUMI_OK; }
@@ -410,8 +409,8 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
 
 // ---- GROUP_SUMS, GROUP_NORM -----------------------------------------------------------------------------------------
 
-// Rows of one thread block: 128 KiB of a large picture, down to 32 KiB of a small one, so that it still fills the
-// device.
+// Rows of one thread block: 128 KiB of a large picture, down to 32 KiB of a small one, so that small pictures still
+// fill the device.
 static int32_t piece_rows(int32_t rows, int32_t channels)
 {
     int64_t values = (int64_t)rows * channels;
@@ -423,7 +422,7 @@ static int32_t piece_count(const sumi_op* op, int32_t channels)
     return sumi_divide_up(op->u.group.block_rows, piece_rows(op->rows, channels));
 }
 
-// Groups that begin among eight neighbouring channels; 0: the kernel for any shape.
+// Groups that begin within eight neighbouring channels; 0: use the kernel for any shape.
 static int32_t groups_of_eight(int32_t channels, int32_t groups)
 {
     int32_t size = channels / groups;
@@ -460,8 +459,8 @@ uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan
     return own > joined ? own : joined;
 }
 
-// The moments that the convolutions left; the last of them is the op before. They are of one block, so that nobody has
-// to join blocks. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
+// Adds the sums that the convolutions left; the last of these convolutions is the op before. All is done in the slice
+// that contains the first work range, because the sums are of patches, not of blocks of rows.
 static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;

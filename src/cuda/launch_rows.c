@@ -1,6 +1,6 @@
-// Launches the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and
-// times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Which one runs follows from columns and element types; a
-// grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
+// Launchers of the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions
+// and times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Columns and element types decide which
+// kernel runs. A grid only distributes rows to blocks, so slices change no bits.
 #include "base/integers.h"
 #include "cuda/arrange.h"
 #include "cuda/form.h"
@@ -13,16 +13,16 @@ _Static_assert(SUMI_ACT_NONE == 0 && SUMI_ACT_SILU == 1 && SUMI_ACT_GELU_TANH ==
                    && SUMI_ACT_QUICK_GELU == 4 && SUMI_ACT_TANH == 5,
                "kernels/rows.cu switches on these numbers");
 
-// Blocks beyond a few per multiprocessor gain nothing: kernels walk over rows with the grid's stride.
+// Per multiprocessor. More blocks gain nothing, because the kernels have grid-stride loops over rows.
 #define ELEMENTWISE_BLOCKS 16
-#define ANY_BLOCKS 4 // of the kernels for any width
+#define ANY_BLOCKS 4 // for the kernels for any width
 
 static sumi_rows_matrix matrix_of(const sumi_cuda_run* run, sumi_value value)
 {
     return (sumi_rows_matrix){sumi_cuda_value(run, value), sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT, 0};
 }
 
-// As many blocks as there are units of work, at most `most` per multiprocessor. None when there is nothing to do.
+// One block per unit of work, at most `most` per multiprocessor. Zero blocks if there is no work.
 static sumi_cuda_grid row_grid(const sumi_cuda_run* run, int64_t units, int32_t most)
 {
     return (sumi_cuda_grid){(uint32_t)sumi_min_int64(units, (int64_t)run->device->multiprocessors * most), 1, 1,
@@ -30,7 +30,7 @@ static sumi_cuda_grid row_grid(const sumi_cuda_run* run, int64_t units, int32_t 
 }
 static int64_t blocks_of(int64_t units, int64_t per_block) { return (units + per_block - 1) / per_block; }
 
-// Threads of an elementwise kernel that go along a row: a power of two, at most a block.
+// Threads of an elementwise kernel along a row: a power of two, at most a block.
 static int32_t lanes_log2_of(int32_t cols, bool is_vector)
 {
     int32_t units = is_vector ? cols / 8 : cols, log2 = 0;
@@ -234,12 +234,12 @@ sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdevic
 }
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
-// Whether the kernels that keep a row in registers take it.
+// Whether the kernels that keep a row in registers can be used.
 static bool fits_registers(int32_t cols, bool is_bf16)
 {
     return is_bf16 && cols % 8 == 0 && cols <= SUMI_ROW_MOST_COLS;
 }
-// A block for a row, as many as the registers of a multiprocessor allow, which have room for `limit` threads.
+// One block per row, up to as many as the registers of a multiprocessor allow, which suffice for `limit` threads.
 static sumi_cuda_grid rows_grid(const sumi_cuda_run* run, int64_t rows, int32_t cols, int32_t matrices, int32_t limit)
 {
     const int32_t threads = SUMI_ROW_THREADS_OF(cols);
@@ -249,8 +249,8 @@ static sumi_cuda_grid rows_grid(const sumi_cuda_run* run, int64_t rows, int32_t 
     return grid;
 }
 
-// The norms with SiLU, several rows to a warp, by the most columns they take: rows of a block, and blocks of a
-// multiprocessor that their registers allow.
+// The norms with SiLU compute several rows per warp. For each kernel, by the most columns it takes: rows per block, and
+// blocks per multiprocessor by registers.
 enum { NORM_SILU_SIZES = 3 };
 static const struct norm_silu_size {
     const char* name;
@@ -259,13 +259,13 @@ static const struct norm_silu_size {
                                           {"sumi_norm_silu_256", 256, 8, 4},
                                           {"sumi_norm_silu_512", 512, 8, 3},
                                           {"sumi_norm_silu_any", INT32_MAX, 1, ANY_BLOCKS}};
-// Floats: the weight, or the value in its place. 0: none.
+// Address of floats: the weight, or the value that replaces it. 0: neither.
 static CUdeviceptr norm_weight(const sumi_cuda_run* run, const sumi_weight* weight, sumi_value value)
 {
     return value.id != 0 ? sumi_cuda_value(run, value) : sumi_cuda_find_weight(run, weight).data;
 }
 
-// All but the rows and the step tables' rows, which are a band's.
+// All arguments except the rows and the rows of step tables, which depend on the band.
 static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
@@ -283,8 +283,8 @@ static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
     return args;
 }
 
-// The rows of one band: kernels keep a table's row in registers for all rows that they work on, so each band is a launch
-// of its own. True while there is one; *index begins at 0.
+// Iterates over bands of rows. Kernels keep a row of a step table in registers for all rows that they compute, so each
+// band is a launch. Returns true while there is a band; *index is 0 at first.
 typedef struct row_bands {
     const sumi_row_band* bands;
     int32_t count;
@@ -310,7 +310,7 @@ static bool next_band(const row_bands* all, int32_t* index, sumi_cuda_range* out
     return false;
 }
 
-// A step table's row, so many rows further down.
+// The step table's row for a band: table_row rows further down.
 static sumi_step step_in_band(const sumi_cuda_run* run, sumi_step_row row, int32_t table_row)
 {
     sumi_step step = sumi_cuda_step_of(run, row);
@@ -326,10 +326,10 @@ static sumi_step shift_in_band(const sumi_cuda_run* run, const sumi_op* norm, in
                               : (sumi_step){.table = sumi_cuda_find_weight(run, norm->bias).data, .is_float = 1};
 }
 
-// The kernels by what they write.
+// The kernels by the type that they write.
 static const struct norm_names {
     const char *rows, *any, *pair;
-    int32_t limit; // of `rows`: threads that the registers of a multiprocessor are for
+    int32_t limit; // of `rows`: threads per multiprocessor that the kernel's registers allow
 } norm_names[] = {
     [SUMI_CUDA_BF16] = {"sumi_norm_modulate_rows", "sumi_norm_modulate_any", "sumi_norm_pair_rows", SUMI_NORM_LIMIT},
     [SUMI_CUDA_E4M3] = {"sumi_norm_modulate_fp8_rows", "sumi_norm_modulate_fp8_any", "sumi_norm_pair_fp8_rows",
@@ -376,7 +376,7 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
     return SUMI_OK;
 }
 
-// The rows of one band, with the norm behind it where both are one kernel.
+// Launches the rows of one band, with the following norm if both are one kernel.
 static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_add_args* args, int32_t table_row)
 {
     const int32_t rows = args->row_end - args->row_begin;
@@ -384,7 +384,8 @@ static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_a
         sumi_cuda_run next = *run;
         next.op = &run->plan->ops[++next.op_index];
         sumi_norm_pair_args pair = {*args, norm_modulate_args(&next)};
-        pair.norm.row_begin = args->row_begin; // of this op's slice: the other's parts may be cut elsewhere
+        // of this op's slice: the work ranges of the other op may be cut elsewhere
+        pair.norm.row_begin = args->row_begin;
         pair.norm.row_end = args->row_end;
         pair.norm.scale = step_in_band(run, next.op->u.norm.scale, table_row);
         pair.norm.shift = shift_in_band(run, next.op, table_row);
@@ -422,9 +423,9 @@ sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
 }
 
 // ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------
-// How many of a block's groups of lanes go to a row, as a power of two. Few rows, all of which are worked on at once:
-// as many as there are heads, which is quickest. Else the most of those that have a head in 8 of 9 places of their turns:
-// groups without one take as long. resident: groups of all blocks that run at a time.
+// Log2 of how many of a block's groups of lanes work on one row. If all rows run at once: as many as there are heads,
+// which is fastest. Otherwise: the largest number whose groups have a head in 8 of 9 of their turns, because groups
+// without a head take as long. resident: groups of all blocks that run at once.
 static int32_t qk_heads_log2(int32_t heads, int32_t groups, int64_t rows, int64_t resident)
 {
     int32_t log2 = 0;
@@ -485,7 +486,7 @@ sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
     args.row_end = rows.end;
     for (int32_t axis = 0; axis < op->u.rope.axes; axis++) {
         for (int32_t k = 0; k < op->u.rope.pairs[axis]; k++) {
-            // by the processor's pow, as the processor backend: the angles are the same floats
+            // computed by the CPU's pow, as in the CPU backend, so that the angles are the same floats
             args.frequency[args.pair_count] = sumi_plan_rope_frequency(op, axis, k);
             args.axis[args.pair_count++] = axis;
             if (args.pair_count == SUMI_ROPE_BATCH || args.pair_begin + args.pair_count == args.cols / 2) {

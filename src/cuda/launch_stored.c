@@ -29,18 +29,19 @@ static const struct tile { int32_t rows, groups, x_stages, w_stages; } s_tiles[]
 // clang-format on
 enum {
     TILES = sizeof s_tiles / sizeof *s_tiles,
-    // What is faster was measured on an H200 (tests/tune_cuda_linear.c --stored): few rows of anything; Hopper's kernels
-    // up to 256 rows, or 512 where much would have to be unpacked. Elsewhere unpacking first is.
+    // Measured on an H200 (tests/tune_cuda_linear.c --stored): these kernels are faster for few rows of anything; those
+    // for Hopper up to 256 rows, or 512 rows of large matrices. For more rows unpacking first is faster.
     PORTABLE_TILES = 2,
     FEW_ROWS = 16,
     PORTABLE_ROWS = 64,
     HOPPER_ROWS = 256,
-    HOPPER_VALUES = 3 << 20, // of a matrix at least
+    HOPPER_VALUES = 3 << 20, // elements of a matrix, at least
     MANY_VALUES = 24 << 20,
     MAX_SPLIT = 16,
-    // As long as this many stages of a block takes what is done by blocks that share a tile.
+    // If a block of the balanced schedule would have this many chunks more than its equal share, the blocks of a
+    // cluster share a tile instead.
     SHARING_STAGES = 3,
-    ARRIVALS = 65536 // of run->arrivals
+    ARRIVALS = 65536 // length of run->arrivals
 };
 
 // ---- Unpacking ------------------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight
                              bool is_gated, CUdeviceptr to)
 {
     SUMI_ASSERT(from % 16 == 0 && to % 16 == 0);
-    enum { WARP_ELEMENTS = 256, BLOCKS = 16 }; // BLOCKS: of a multiprocessor, each with several turns
+    enum { WARP_ELEMENTS = 256, BLOCKS = 16 }; // BLOCKS: per multiprocessor, each with several turns
     sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
     const int32_t count = sumi_cuda_stored_tensors(weight, form, parts);
     int32_t row = 0;
@@ -85,7 +86,7 @@ static uint32_t shared_of(int32_t type, int32_t tile)
                                     : SUMI_GEMM_STORED_SHARED(bytes, t->rows, t->x_stages, t->w_stages));
 }
 
-// The first tile of a kind that has room for the rows, or the largest that fits into shared memory; -1: none.
+// The smallest tile of a kind that holds the rows, or the largest that fits into shared memory; -1: none.
 static int32_t choose_tile(const sumi_cuda_device* device, int32_t type, bool is_hopper, int32_t rows)
 {
     int32_t tile = -1;
@@ -97,8 +98,9 @@ static int32_t choose_tile(const sumi_cuda_device* device, int32_t type, bool is
     return tile;
 }
 
-// How many blocks share a tile's stages: as few as leave each the fewest. All clusters run at once. The blocks of one are
-// of one group of 16 or 18 multiprocessors, some of which may lack, so that only so many of larger clusters fit.
+// How many blocks of a cluster share the chunks of a tile: the fewest that make the longest block's work shortest. All
+// clusters run at once. The blocks of a cluster run on one group of 16 or 18 multiprocessors, some of which may be
+// missing, so only a limited number of large clusters fits.
 static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t stages)
 {
     enum { GROUP = 18, SURE = 16 };
@@ -115,7 +117,7 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     const sumi_cuda_stored_choice none = {.tile = -1, .blocks = 1, .cluster = 1};
     sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
     const int32_t count = sumi_cuda_stored_tensors(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
-    // Where chunks of 256 elements are whole 16 bytes the kernels take rows to be so as well.
+    // If chunks of 256 elements are multiples of 16 bytes, the kernels assume that rows are too.
     const bool is_even = type >= 0 && (s_types[type].bytes % 16 != 0 || parts[0].row_bytes % 16 == 0);
     bool takes = weight->cols % 64 == 0 && is_even && device->forced_linear == NULL;
     for (int32_t p = 1; p < count; p++) takes = takes && parts[p].dtype == parts[0].dtype;
@@ -130,15 +132,15 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
                   across = sumi_divide_up(rows, tile_rows), tiles = sumi_divide_up(weight->rows, cols),
                   processors = device->multiprocessors > 0 ? device->multiprocessors : 1;
     if ((int64_t)tiles * across > ARRIVALS) return none;
-    int32_t blocks, cluster = 1; // Hopper: blocks in all; else parts of k
+    int32_t blocks, cluster = 1; // Hopper: number of blocks; otherwise: splits of k
     if (is_hopper) {
         const int32_t stages = sumi_divide_up(weight->cols, 256),
                       available = processors / across < 1 ? 1 : processors / across, work = tiles * stages;
         cluster = choose_cluster(available, tiles, stages);
         blocks = cluster * tiles;
         if (cluster == 1 && (blocks > available || stages - work / available > SHARING_STAGES))
-            blocks = sumi_min_int(available, work / 2); // an equal share of all, two stages at least
-    } else {                                            // as fill the multiprocessors, each of 512 elements at least
+            blocks = sumi_min_int(available, work / 2); // an equal share of all chunks, two at least
+    } else { // as many as fill the multiprocessors, at least 512 elements of k each
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024),
                       wanted = processors * (fitting < 1 ? 1 : sumi_min_int(fitting, 4));
         blocks = sumi_min_int(sumi_min_int(wanted / (tiles * across), weight->cols / 512), MAX_SPLIT);

@@ -1,4 +1,5 @@
-// Which kernel takes a product (choose_linear.c) and its launch (launch_linear.c): what the two share.
+// Matrix products: what choose_linear.c, which chooses a kernel, and launch_linear.c, which launches it, have in
+// common.
 //
 //   y[m, n] = finish(x[m, k] w[n, k]^T)      finish: bias, activation, gate, scale, residual (kernels/gemm.h)
 //
@@ -8,7 +9,7 @@
 //   WGMMA      gemm_{bf16,fp8,int8}_sm90.cu  9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 192, 208, 256; 192 x 176
 //   SPLIT      gemm_split{,_int8}_sm90.cu    9.0, bf16, int8: few rows (k shared), any epilogue  128 rows x 128, bf16 256 too
 //   PORTABLE   gemm_{bf16,fp8,int8}.cu       everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
-//   CUBLASLT   NVIDIA's library              what cublaslt.h says, where the host allows it     its own; a slice takes whole calls
+//   CUBLASLT   NVIDIA's library              what cublaslt.h says, if the host program allows it its own; a slice takes whole calls
 #ifndef SUMI_CUDA_LINEAR_H
 #define SUMI_CUDA_LINEAR_H
 #include "cuda/arrange.h"
@@ -17,7 +18,7 @@
 #include <stddef.h>
 
 // clang-format off
-// Lower-case ends: they are the epilogue names of kernels/gemm.h.
+// The lower-case ends are the names of epilogues in kernels/gemm.h.
 typedef enum sumi_cuda_epilogue {
     SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias, SUMI_CUDA_EPILOGUE_gelu, SUMI_CUDA_EPILOGUE_swiglu, SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_resid_bias,
     SUMI_CUDA_EPILOGUE_gate, SUMI_CUDA_EPILOGUE_gate_bias, SUMI_CUDA_EPILOGUE_any
@@ -70,19 +71,19 @@ typedef struct sumi_cuda_linear_choice {
 // The choice follows from the whole op's shape, so that a slice gives the same bits.
 sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper,
                                                 const sumi_cuda_shape* shape);
-// The same of our own kernels alone: what takes over where cuBLASLt has nothing for a shape.
+// The same without cuBLASLt: used for shapes for which cuBLASLt has no algorithm.
 sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper,
                                                     const sumi_cuda_shape* shape);
-// Every choice that can take the shape, for measuring; how many.
+// Lists every choice that can compute the shape, for measurements. Returns how many there are.
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape,
                               sumi_cuda_linear_choice* out_list, int32_t room);
 
-// Whether Hopper's kernels of products are to be used.
+// Whether the kernels for Hopper are to be used for products.
 bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper);
-// of the kernel that has this epilogue; NULL: none
+// Name of the kernel with this epilogue; NULL: there is none.
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);
-// scratch for the parts of split k, cuBLASLt's workspace
+// Bytes of scratch for partial sums of shared k, or for cuBLASLt's workspace.
 uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
-// Work items of a cluster: two tiles one above the other, an odd last row of tiles in pairs side by side.
+// Work items of a cluster: two tiles one above the other; in an odd last row of tiles, two tiles side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
 #endif

@@ -5,9 +5,10 @@
 #include "cuda/driver.h"
 #include <string.h>
 
-// as long as a call of update may take, and few copies per weight: each costs the caller some microseconds
+// A chunk takes as long to lock as a call of update may last. Larger chunks mean fewer copies per weight; each copy
+// costs the caller some microseconds.
 #define CHUNK_BYTES ((size_t)32 << 20)
-#define GROUP_ROWS 8 // of each half in turn, see kernels/upload.cuh
+#define GROUP_ROWS 8 // of each half, alternately (kernels/upload.cuh)
 
 void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi_cuda_device* device)
 {
@@ -17,8 +18,8 @@ void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi
     mapped->heap = heap;
     mapped->device = device;
     mapped->chunk_bytes = CHUNK_BYTES;
-    // Without this a mapping could only be locked as memory that the device may write, which a read-only mapping is
-    // not.
+    // Without this attribute a mapping could be locked only as memory that the device may write, but mappings of files
+    // are read-only.
     if (driver->cuDeviceGetAttribute(&reads_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->device)
         != CUDA_SUCCESS)
         reads_only = 0;
@@ -60,7 +61,8 @@ static uint64_t part_bytes(const sumi_weight* weight, const sumi_stacked_tensor*
     return sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols);
 }
 
-// The which-th chunk of a weight, part by part, cut to its file's mapping. False: it has fewer.
+// Finds chunk number `which` of a weight, in the order of its tensors, cut to the mapping of the file. False: it has
+// fewer.
 static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t which,
                        sumi_cuda_chunk* out_chunk)
 {
@@ -85,7 +87,7 @@ static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight
     return false;
 }
 
-// Where a chunk that begins there is, or belongs.
+// The index of the chunk that begins there, or at which it is to be inserted.
 static size_t chunk_index(const sumi_cuda_mapped* mapped, uintptr_t begin)
 {
     size_t low = 0, high = mapped->count;
@@ -116,7 +118,8 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
                        sizeof *mapped->chunks, error));
     const CUresult locked = driver->cuMemHostRegister((void*)chunk->begin, chunk->bytes,
                                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
-    // no permission, no memory that may be locked, a file system whose pages cannot be: only a lost device is a failure
+    // No permission, no more lockable memory, or a file system whose pages cannot be locked: only a lost device is a
+    // failure.
     if (locked != CUDA_SUCCESS) {
         sumi_error refusal = {SUMI_OK, {0}};
         mapped->is_supported = false;
@@ -162,7 +165,7 @@ void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight
 typedef struct target {
     const sumi_cuda_mapped* mapped;
     CUdeviceptr to;
-    uint64_t half, group; // bytes: of one half of the rows, of a group of them
+    uint64_t half, group; // bytes of one half of the rows; of a group of rows
 } target;
 
 static sumi_result copy_chunked(const target* t, uint64_t at, const unsigned char* from, uint64_t bytes,
@@ -175,7 +178,7 @@ static sumi_result copy_chunked(const target* t, uint64_t at, const unsigned cha
     return SUMI_OK;
 }
 
-// Bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of one.
+// Copies bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of a group.
 static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, const unsigned char* from, uint64_t bytes,
                                sumi_error* error)
 {
@@ -189,7 +192,7 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, con
     if (head == bytes) return SUMI_OK;
     from += head;
     bytes -= head;
-    if (head > 0) place += head + group; // over the other half's group
+    if (head > 0) place += head + group; // skips the group of the other half
     const uint64_t count = bytes / group;
     if (count > 0) {
         const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -212,12 +215,12 @@ sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_wei
     SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));
     const uint64_t row_bytes = sumi_dtype_bytes(weight->tensors[0].dtype, (uint64_t)weight->cols);
     const target t = {mapped, to, row_bytes * (uint64_t)(weight->rows / 2), row_bytes * GROUP_ROWS};
-    uint64_t at = 0; // in the stack
+    uint64_t at = 0; // position in the stacked weight
     for (int32_t p = 0; p < weight->tensor_count; p++) {
         const unsigned char* from = weight->tensors[p].data;
         for (uint64_t left = part_bytes(weight, &weight->tensors[p]), piece; left > 0;
              left -= piece, at += piece, from += piece) {
-            // no copy may reach from one chunk into the next
+            // a copy must not cross from one chunk into the next
             piece = chunk_begin(mapped, (uintptr_t)from) + mapped->chunk_bytes - (uintptr_t)from;
             piece = piece < left ? piece : left;
             if (!is_gated) {

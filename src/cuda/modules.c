@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-// One .cu: at most two images of it are of use to a device.
+// One .cu file. A device can use at most two of its images.
 typedef struct source {
     const sumi_cuda_image* binary; // or NULL
     const sumi_cuda_image* text;   // or NULL
@@ -18,8 +18,8 @@ typedef struct source {
 typedef struct kernel {
     const char* name;
     int32_t source_index;
-    CUfunction function;   // found when first asked for
-    uint32_t shared_bytes; // made ready for
+    CUfunction function;   // looked up at the first use
+    uint32_t shared_bytes; // the dynamic shared memory that it was prepared for
     uint64_t use_count;
 } kernel;
 
@@ -34,7 +34,7 @@ struct sumi_cuda_modules {
 
 // ---- Choosing -------------------------------------------------------------------------------------------------------
 
-// Images of 9.0a run on exactly that; PTX of 8.0 and 8.9 on everything newer too.
+// Images of 9.0 run only on 9.0; PTX of 8.0 and 8.9 also runs on everything newer.
 static bool runs_on(const sumi_cuda_image* image, int32_t capability)
 {
     return image->is_binary || image->target >= 90 ? image->target == capability : image->target <= capability;
@@ -113,14 +113,15 @@ static void* allocate_for_zlib(void* heap, unsigned count, unsigned bytes)
 }
 static void release_for_zlib(void* heap, void* memory) { sumi_free(heap, memory); }
 
-// The image's content; the caller frees it.
+// Unpacks an image; the caller frees it.
 static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigned char** out_data, sumi_error* error)
 {
     *out_data = NULL;
     unsigned char* data = sumi_alloc(heap, image->bytes);
     if (data == NULL) return sumi_out_of_memory(error, image->bytes, "a GPU kernel's image");
     z_stream stream = {.zalloc = allocate_for_zlib, .zfree = release_for_zlib, .opaque = heap};
-    stream.next_in = (unsigned char*)(uintptr_t)image->data; // zlib's member is not const, but it does not write there
+    // zlib's member is not const, but zlib does not write there
+    stream.next_in = (unsigned char*)(uintptr_t)image->data;
     stream.avail_in = image->packed_bytes;
     stream.next_out = data;
     stream.avail_out = image->bytes;
@@ -142,8 +143,8 @@ static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigne
                      image->source, (int)image->target, state);
 }
 
-// Failures that say "not on this driver" rather than "not now": the next image, or none, is the answer. How a driver
-// refuses machine code of a newer CUDA differs from driver to driver.
+// Whether the failure means that this driver cannot load the image, and not a failure that may pass. Then the next
+// image is tried. Drivers differ in how they refuse machine code of a newer CUDA.
 static bool is_image_refused(const sumi_cuda_driver* driver, const sumi_cuda_image* image, CUresult result)
 {
     switch ((int)result) {
@@ -158,8 +159,8 @@ static bool is_image_refused(const sumi_cuda_driver* driver, const sumi_cuda_ima
     }
 }
 
-// *out_module is NULL and the result SUMI_OK when the driver refused the image: *out_refusal says with what, `log` in
-// which words.
+// If the driver refuses the image, *out_module is NULL, the result is SUMI_OK, *out_refusal is the driver's code, and
+// `log` the driver's message.
 static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image* image, CUmodule* out_module,
                               CUresult* out_refusal, char* log, uint32_t log_bytes, sumi_error* error)
 {
@@ -169,14 +170,14 @@ static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image*
     unsigned char* data;
     SUMI_TRY(unpack(modules->heap, image, &data, error));
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void* values[] = {log, (void*)(uintptr_t)log_bytes}; // numbers travel in the pointer itself
+    void* values[] = {log, (void*)(uintptr_t)log_bytes}; // the API passes numbers in the pointer itself
     CUresult result = driver->cuModuleLoadDataEx(out_module, data, 2, options, values);
     sumi_free(modules->heap, data);
     if (result == CUDA_SUCCESS) return SUMI_OK;
     *out_module = NULL;
     *out_refusal = result;
     log[log_bytes - 1] = 0;
-    for (char* c = log; *c != 0; c++) { // one line of text in a message
+    for (char* c = log; *c != 0; c++) { // makes it one line of text
         if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
     }
     if (is_image_refused(driver, image, result)) return SUMI_OK;
@@ -226,7 +227,7 @@ bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
     return found != NULL && modules->sources[found->source_index].module != NULL;
 }
 
-// The driver loads a kernel's code when it is first asked for, which a capture would forbid if the thread's mode were
+// The driver loads a kernel's code when it is first asked for. A capture would forbid this if the thread's mode were
 // not relaxed.
 static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* wanted, uint32_t shared_bytes,
                               sumi_error* error)

@@ -1,4 +1,4 @@
-// The table from op kind to launcher.
+// The table of launchers by op kind.
 #include "cuda/op_table.h"
 
 const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {

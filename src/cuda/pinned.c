@@ -3,10 +3,11 @@
 #include "base/platform.h"
 #include "cuda/device_memory.h"
 
-// pinned in 1.9 ms. The driver takes a few hundred copies ahead and lets the caller wait after that: of 1 MB each, a
-// slice of an encoder has two thousand
+// Pinned in 1.9 ms. The driver queues a few hundred copies and then lets the caller wait; with pieces of 1 MB a slice
+// of an encoder would have two thousand copies.
 #define PIECE_BYTES (4u << 20)
-#define ROW_STEP 32 // times 16 bytes: pieces are multiples of 512 bytes, so that all of them are as large as the whole
+// times 16 bytes: pieces are multiples of 512 bytes, so that their sizes add up to the size of the whole
+#define ROW_STEP 32
 
 static uint64_t piece_rows_of(uint64_t row_bytes)
 {

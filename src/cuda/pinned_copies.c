@@ -17,7 +17,7 @@ typedef struct image_rows {
     const sumi_cuda_pinned* to;
 } image_rows;
 
-// One row with the weight's change, rounded.
+// Computes one row of a weight with its change, rounded once.
 static void sum_row(const sumi_weight* weight, int32_t row, uint16_t* to)
 {
     enum { PIECE = 256 };

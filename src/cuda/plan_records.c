@@ -66,9 +66,9 @@ void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
 sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error)
 {
     SUMI_ASSERT(plan->op_count > 0);
-    SUMI_ASSERT(plan->runner == &cuda->runner); // and so arranged: see sumi_runner_begin_plan
+    SUMI_ASSERT(plan->runner == &cuda->runner); // so it was arranged for this runner (sumi_runner_begin_plan)
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
-    // A new plan at the address of one that was freed without forget_plan().
+    // A new plan at the address of one that was freed without release_plan().
     if (record != NULL && (record->ops != plan->ops || record->op_count != plan->op_count)) {
         sumi_cuda_free_record(cuda, record);
         record = NULL;
@@ -96,7 +96,7 @@ void sumi_cuda_drop_all_graphs(sumi_cuda* cuda)
     }
 }
 
-// Whether slices of a plan were submitted and not yet reported.
+// Whether slices of a plan were submitted and not reported yet.
 SUMI_ONLY_ASSERTED static bool has_slices_in_flight(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     bool is_any = false;
@@ -113,7 +113,7 @@ void sumi_cuda_runner_forget_plan(sumi_runner* runner, const sumi_plan* plan)
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     if (record == NULL || !sumi_cuda_enter_quietly(cuda, &scope)) return;
     SUMI_ASSERT(!has_slices_in_flight(cuda, record));
-    sumi_cuda_settle(cuda); // constants and graphs may be in flight
+    sumi_cuda_settle(cuda); // copies of constants and graphs may be in flight
     sumi_cuda_free_record(cuda, record);
     sumi_cuda_leave(&cuda->device, &scope);
 }
@@ -125,7 +125,7 @@ void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* con
     if (cuda->weights.used_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
     sumi_cuda_settle(cuda);
     for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
-    for (size_t p = 0; p < cuda->plan_count; p++) { // plans that used them find out what they need again
+    for (size_t p = 0; p < cuda->plan_count; p++) { // other plans that use them find out what they need again
         sumi_cuda_plan* record = cuda->plans[p];
         const sumi_cuda_stream* stream = record->stream;
         bool is_hit = record->has_weights && cuda->weights.residents == NULL;

@@ -1,16 +1,16 @@
-// What the runner knows of each plan that it has seen, from its first `reserve` or `prepare` to `forget_plan`.
+// What the runner keeps of each plan, from the first `reserve` or `prepare` to `release_plan`.
 #ifndef SUMI_CUDA_PLAN_RECORDS_H
 #define SUMI_CUDA_PLAN_RECORDS_H
 #include "cuda/state.h"
 
 uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan);
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan);
-// What it knows of its weights: which they are, where they stay.
+// Forgets what was decided about the plan's weights: their list, and which of them are resident.
 void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record);
 void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record);
-// The record of a plan, made when it is new.
+// Returns the record of a plan, and makes it if the plan is new.
 sumi_result sumi_cuda_take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error);
-// Graphs hold addresses.
+// Frees the graphs of all plans, because addresses in them are about to change.
 void sumi_cuda_drop_all_graphs(sumi_cuda* cuda);
 void sumi_cuda_runner_forget_plan(sumi_runner* runner, const sumi_plan* plan);
 void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count);

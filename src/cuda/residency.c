@@ -130,9 +130,11 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
         SUMI_ASSERT(weights->used_count > 0);
         weights->used_count--;
         is_any = true;
-        table_fill(weights); // a hole would end searches early; a model that goes has a few hundred weights
+        // The hash table is filled again, because a hole would end searches early. A closed model has a few hundred
+        // weights.
+        table_fill(weights);
     }
-    if (is_any && weights->used_count == 0) { // the last model
+    if (is_any && weights->used_count == 0) { // the last model was closed
         sumi_free(weights->heap, weights->residents);
         sumi_free(weights->heap, weights->table);
         sumi_free(weights->heap, weights->slabs);
@@ -144,7 +146,7 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
 
 // ---- Room -----------------------------------------------------------------------------------------------------------
 
-// What the choice of a slab depends on, in one pass: there may be a thousand of them.
+// Collects in one pass what the choice of a slab depends on. There may be a thousand slabs.
 static void look_at_slabs(sumi_cuda_weights* weights, uint64_t serial)
 {
     for (size_t s = 0; s < weights->slab_count; s++) {
@@ -169,7 +171,7 @@ static bool goes_first(const sumi_cuda_slab* a, const sumi_cuda_slab* b)
     return a->newest < b->newest;
 }
 
-// A slab goes as a whole: what is still wanted of it comes again.
+// A slab is evicted as a whole. Weights in it that are still needed are uploaded again.
 bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool takes_all)
 {
     int32_t victim = -1;
@@ -198,8 +200,8 @@ static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_residen
     return weights->places_alone && !sumi_cuda_is_vector(resident->form);
 }
 
-// A slab for list[from], which has no place yet, and for those after it that fit: a slab holds weights of models or of
-// adapters, and weights that steps read or others.
+// Whether a weight can be placed in the same slab as `first`: both are weights of models or both are of adapters, and
+// steps read both or neither.
 static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_resident* first,
                        const sumi_cuda_resident* other)
 {
@@ -233,7 +235,7 @@ sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* l
         if (result == SUMI_OK) break;
         if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes)
             return sumi_fail(error, result, "%s", none.text);
-        limit = bytes / 2; // the end of the memory is near: smaller slabs find it
+        limit = bytes / 2; // the memory is nearly used up: smaller slabs may still fit
     }
     CUdeviceptr at = slab.block.address;
     SUMI_ASSERT(at % 512 == 0);

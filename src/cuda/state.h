@@ -1,12 +1,12 @@
-// The runner's state.
+// The state of the runner.
 #ifndef SUMI_CUDA_STATE_H
 #define SUMI_CUDA_STATE_H
 #include "cuda/cuda_options.h"
 #include "cuda/streaming.h"
 
-#define SUMI_CUDA_ARRIVALS 65536 // counters of split-k kernels, see launch.h
+#define SUMI_CUDA_ARRIVALS 65536 // counters of kernels that share k (launch.h)
 
-// Where a bound value that the engine reads is copied to: an offset in `pages`.
+// Where a bound value that the engine reads is copied to, in pinned memory: an offset in `pages`.
 typedef struct sumi_cuda_mirror {
     sumi_value value;
     uint64_t offset;
@@ -14,45 +14,46 @@ typedef struct sumi_cuda_mirror {
     bool is_pending;
 } sumi_cuda_mirror;
 
-// of pinned memory: pinning a megabyte takes about a millisecond of the caller's frame
+// Pinned memory is allocated in pages of this size: pinning a megabyte takes about a millisecond of the caller's frame.
 #define SUMI_CUDA_PAGE (1u << 20)
 
-// A segment of a slice (the whole slice, but for plans that stream their weights); slice: as it was captured.
+// The graph of a segment of a slice. A segment is the whole slice, except for plans that stream weights. slice: as it
+// was captured.
 typedef struct sumi_cuda_graph {
     CUgraphExec exec;
     sumi_slice slice, segment;
     int32_t slice_index;
 } sumi_cuda_graph;
 
-// What the runner keeps of a plan, from its first `prepare` to `forget_plan`.
+// What the runner keeps of a plan, from its first `reserve` or `prepare` to `release_plan`.
 typedef struct sumi_cuda_plan {
     const sumi_plan* plan;
     const sumi_op* ops;
-    size_t op_count; // to notice another plan at the same address
+    size_t op_count; // used to notice another plan at the same address
     int32_t* weights;
-    int32_t weight_count; // residents that stay on the device, in the order of their first use
+    int32_t weight_count; // resident weights, in the order of their first use
     int32_t weight_cursor;
-    int32_t unpinned_count; // of them have no image in pinned memory left, where nothing is streamed
-    bool has_weights;       // the list is complete: it was made for the budget `divided_for`
+    int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
+    bool has_weights;       // the list is complete; it was made for the budget `divided_for`
     uint64_t divided_for;
-    sumi_cuda_division division; // its shares are freed
-    sumi_cuda_stream* stream;    // NULL: all weights stay
-    bool is_fit;                 // the budget holds what this plan needs with all else that is held
+    sumi_cuda_division division; // without its shares, which were freed
+    sumi_cuda_stream* stream;    // NULL: all weights are resident
+    bool is_fit;                 // the budget holds what this plan needs beside everything else that is held
     bool is_reserved;
-    uint64_t scratch_bytes, mirror_end; // mirror_end: of its mirrors, in `pages`
-    sumi_cuda_block constants;          // pinned: all constants, each at a multiple of 64
+    uint64_t scratch_bytes, mirror_end; // mirror_end: end of its mirrors in `pages`
+    sumi_cuda_block constants;          // pinned memory with all constants, each at a multiple of 64 bytes
     sumi_cuda_mirror* mirrors;
     int32_t mirror_count;
     sumi_cuda_graph* graphs;
     int32_t graph_count, graph_capacity; // in the order of the slices
-    int32_t graphed_slices;              // slices 0 .. graphed_slices have theirs
-    bool without_graphs;                 // the driver did not make them
+    int32_t graphed_slices;              // slices [0, graphed_slices) have their graphs
+    bool without_graphs;                 // the driver failed to make graphs
 } sumi_cuda_plan;
 
 typedef struct sumi_cuda_flight {
-    CUevent begin, end; // begin: behind the wait for its first op's weights
-    bool has_waits;     // for the weights of a later op
-    int32_t last_fetch; // mirror of the last copy behind this slice, -1: none
+    CUevent begin, end; // `begin` is recorded after the wait for the weights of the first op
+    bool has_waits;     // the slice waits for weights of a later op
+    int32_t last_fetch; // index of the mirror that was copied last after this slice; -1: none
     const sumi_cuda_plan* plan;
 } sumi_cuda_flight;
 
@@ -64,7 +65,7 @@ typedef struct sumi_cuda_write {
 } sumi_cuda_write;
 
 typedef struct sumi_cuda {
-    sumi_runner runner; // first: the engine holds this
+    sumi_runner runner; // first, because the engine has a pointer to it
     sumi_heap* heap;
     sumi_cuda_options options;
     sumi_cuda_device device;
@@ -75,34 +76,37 @@ typedef struct sumi_cuda {
     sumi_cuda_weights weights;
     sumi_cuda_block fixed; // arrivals, then the counter
     sumi_cuda_block arena, scratch;
-    // pinned: the ring of inputs, then the mirrors of one plan at a time
+    // Pinned memory: the ring buffer of inputs, then the mirrors of one plan at a time.
     sumi_cuda_block* pages;
     size_t page_count, page_capacity;
-    sumi_cuda_block stream_ring;          // of streamed weights
-    uint64_t budget;                      // of device bytes; 0: no limit
-    atomic_uint_fast64_t uncounted_bytes; // of the device's bytes, see sumi_device_facts
-    CUstream graphics;                    // of copies into textures; NULL: none was ever imported
-    // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up
+    sumi_cuda_block stream_ring; // ring buffer of streamed weights
+    uint64_t budget;             // of device memory, in bytes; 0: no limit
+    // device memory that is neither free nor allocated by sumi (sumi_device_facts)
+    atomic_uint_fast64_t uncounted_bytes;
+    CUstream graphics; // for copies into textures; NULL: no texture was imported yet
+    // Graphs are captured in this stream. Nothing else runs in it, except what a launcher does while kernels are looked
+    // up.
     CUstream capture;
-    // sumi_cuda_launch finds the kernel and launches nothing: what is first touched in a capture may break it
+    // sumi_cuda_launch looks up the kernel and launches nothing. The first use of a kernel inside a capture could break
+    // it.
     bool only_looks_up;
     sumi_cuda_plan** plans;
     size_t plan_count, plan_capacity;
-    sumi_cuda_plan* current; // of the launchers, and the one found last
+    sumi_cuda_plan* current; // the plan of the launchers, and the plan that was found last
 
     bool has_counter;
-    int32_t counter; // what is in device memory
+    int32_t counter; // value of the counter in device memory
     sumi_cuda_flight flights[SUMI_RUNNER_DEPTH];
-    uint32_t flight_first, flight_count; // not reported yet
-    // recorded where somebody waits; NULL: the ends of slices can be waited for
+    uint32_t flight_first, flight_count; // slices in flight that were not reported yet
+    // Recorded if somebody waits for everything. NULL: the ends of the slices can be waited for.
     CUevent all_submitted;
     sumi_cuda_write writes[SUMI_CUDA_WRITES];
     uint32_t write_first, write_count;
     uint64_t ring_offset;
-    sumi_error failure; // the first one of a call that could not say so; a lost device stays
+    sumi_error failure; // the first failure of a call that could not report it; a lost device stays here
 } sumi_cuda;
 
-// Of the slices in flight, the oldest first.
+// The slices in flight; index 0 is the oldest.
 static inline sumi_cuda_flight* sumi_cuda_flight_at(sumi_cuda* cuda, uint32_t index)
 {
     return &cuda->flights[(cuda->flight_first + index) % SUMI_RUNNER_DEPTH];

@@ -3,7 +3,7 @@
 #include "cuda/form.h"
 #include "kernels/stored.h"
 
-// By the numbers of kernels/stored.h.
+// By the type numbers of kernels/stored.h.
 static const sumi_dtype s_dtypes[SUMI_STORED_TYPE_COUNT] = {
     SUMI_DTYPE_Q8_0,   SUMI_DTYPE_Q4_0,   SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,   SUMI_DTYPE_Q5_1,
     SUMI_DTYPE_Q2_K,   SUMI_DTYPE_Q3_K,   SUMI_DTYPE_Q4_K,    SUMI_DTYPE_Q5_K,   SUMI_DTYPE_Q6_K,

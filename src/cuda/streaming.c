@@ -13,13 +13,14 @@
 #include "cuda/weight_forms.h"
 #include <string.h>
 
-// Of the largest streamed weight. Three let one be used, one arrive and one wait; with more, less stays on the device.
+// Times the largest streamed weight. Three allow one weight in use, one being copied, and one waiting; more would leave
+// fewer weights resident.
 #define RING_MULTIPLE 3
-#define RING_STEP 512 // bytes: what device memory is counted in
+#define RING_STEP 512 // bytes; device memory is counted in this unit
 
 // ---- Division -------------------------------------------------------------------------------------------------------
 
-// Every form of every weight once, in the order of first use.
+// Lists every form of every weight once, in the order of first use.
 static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division,
                                sumi_error* error)
 {
@@ -57,8 +58,8 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
             }
             sumi_cuda_weight_share* share = &division->shares[table[at] - 1];
             share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
-            // Steps weigh more than anything else, however few they are: the same weights should stay for jobs of any
-            // number of them.
+            // Uses in steps count more than all others, however few steps there are: the same weights should be
+            // resident for jobs with any number of steps.
             const bool is_step = plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
             share->in_steps = share->in_steps || is_step;
             share->uses += plan->sections[op->section].repeat * (is_step ? 64.0 : 1.0);
@@ -68,9 +69,9 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
     return result;
 }
 
-// Among weights that are used equally often the kept ones should lie spread over the model, so that the copies of the
-// others are spread over its time, and they should be nearly the same for a little more or less room: multiples of the
-// golden ratio do both.
+// Order of weights that are used equally often. The resident ones should be spread over the model, so that the copies
+// of the others are spread over time, and nearly the same weights should be resident if a little more or less memory is
+// free. Multiples of the golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
 static bool goes_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_share* b)
@@ -81,6 +82,7 @@ static bool goes_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_
 }
 
 // Of the weights that may be streamed: those of steps, or the others.
+// The weights that may be streamed, either those of steps or all others.
 typedef struct movable_weights {
     uint64_t bytes, largest;
 } movable_weights;
@@ -90,10 +92,10 @@ static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
     return value < least ? least : value > most ? most : value;
 }
 
-// How much of `room` the ring takes. Once the largest weight that is streamed is what it needs. What is streamed in
-// every step should overlap with it, so the ring then holds several of those. Where the weights of steps can stay, they
-// do, and the ring has at most what they leave: the others are copied once in a run, or once for a picture, and it is
-// better that some of these copies are waited for than that every step repeats others.
+// Bytes of the ring buffer. It must hold the largest streamed weight once. Copies of what is streamed in every step
+// should overlap with work, so the ring buffer then holds several such weights. If all weights of steps can be
+// resident, they are, and the ring buffer gets at most what they leave: the other weights are copied once per run or
+// once per picture, and it is better to wait for some of these copies than to repeat copies in every step.
 static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* others, uint64_t room)
 {
     if (steps->bytes == 0 || steps->bytes + others->largest <= room) {
@@ -148,7 +150,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     }
     const uint64_t rest = room > fixed + division->staging_bytes ? room - fixed - division->staging_bytes : 0;
     uint64_t ring = ring_bytes(&steps, &others, rest);
-    // without the tables there is room for all
+    // everything fits if the tables stay in pinned memory
     if (fixed + division->staging_bytes + steps.bytes + others.bytes <= room && !plan->weight_options.streams_weights)
         ring = 0;
     division->fits = fixed + division->staging_bytes + ring <= room;
@@ -211,7 +213,7 @@ static const sumi_cuda_weight_share* share_of(const sumi_cuda_division* division
              : NULL;
 }
 
-// The load of each op, places in the ring one behind the other.
+// Computes the load of each op. Addresses in the ring buffer follow each other.
 static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
                         const int32_t* by_resident, sumi_cuda_stream* stream)
 {
@@ -227,7 +229,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
                 const sumi_cuda_weight_share* share = share_of(division, by_resident, weights->resident_count, index);
-                // an op has one streamed weight at most: the others are vectors
+                // an op has at most one streamed weight; its other weights are vectors
                 if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue;
                 sumi_cuda_load* newest =
                     stream->load_count > stream->section_loads[s] ? &stream->loads[stream->load_count - 1] : NULL;
@@ -320,7 +322,7 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
 
 // ---- Images ---------------------------------------------------------------------------------------------------------
 
-// Through the ring: what the device has to convert is copied back from there.
+// Makes a pinned copy through the ring buffer: what the device has to convert is copied back from there.
 static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident,
                                     sumi_error* error)
 {
@@ -340,7 +342,7 @@ static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* str
     return SUMI_OK;
 }
 
-// Into the ring; a table is not.
+// Whether the weight is copied to the ring buffer; tables are not.
 static bool is_loaded(const sumi_cuda_stream* stream, int32_t resident)
 {
     bool is_any = false;
@@ -348,8 +350,8 @@ static bool is_loaded(const sumi_cuda_stream* stream, int32_t resident)
     return is_any;
 }
 
-// The next piece of a resident's image in pinned memory. *out_done also when there is no such memory: the weight then
-// comes from the file whenever it is used.
+// Makes the next piece of a weight's pinned copy. *out_done also if there is no pinned memory; the weight is then read
+// from its file at each use.
 static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, bool is_table,
                               uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
@@ -361,11 +363,11 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
         bool is_pinned = false;
         const sumi_result result = sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, row_bytes, is_table,
                                                  until_ns, &resident->pinned_copy, &is_pinned, &none);
-        // a part of it is of no use
+        // a part of the copy is of no use
         if (result != SUMI_OK && !resident->has_pinned_copy)
             sumi_cuda_weights_drop_pinned_copy(&cuda->weights, resident);
         if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail(error, result, "%s", none.text);
-        if (result != SUMI_OK && is_table) { // it has nowhere else to be
+        if (result != SUMI_OK && is_table) { // a table can be nowhere else
             return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed",
                              none.text);
         }
@@ -379,7 +381,7 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
     return SUMI_OK;
 }
 
-// The next piece of what a resident is copied from, whenever it is used: its file's mapping, page-locked, or its image.
+// Makes the next piece of the source of a streamed weight: its file's mapping, page-locked, or its pinned copy.
 static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, uint64_t until_ns,
                                uint32_t budget_us, bool* out_done, sumi_error* error)
 {
@@ -395,7 +397,7 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_
         resident->has_pinned_copy = *out_done;
         if (weights->mapped.is_supported) return SUMI_OK;
     }
-    // the driver refused to lock all of them, or rows are to be read
+    // the driver refused to lock all of them, or single rows must be readable
     if (resident->chunks > 0) sumi_cuda_weights_drop_pinned_copy(weights, resident);
     return make_image(cuda, stream, index, is_table, until_ns, budget_us, out_done, error);
 }
@@ -415,16 +417,16 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
         if (sumi_clock_ns() >= until_ns) break;
     }
     *out_done = stream->image_cursor >= stream->list_count;
-    if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // the slots
+    if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // frees the buffers
     return SUMI_OK;
 }
 
 // ---- Segments -------------------------------------------------------------------------------------------------------
 
-// A segment waits for its load before its first op and frees the load's place behind its last, so it holds one load and
-// no op that could do without it: what is copied and what is computed meet op by op, however long slices are. With a
-// third of the ring a segment, a picture of 1024x1024 under 10 GB took 1.19 of a resident one where slices were 2 ms
-// (H200).
+// A segment waits for its load before its first op, and frees the load's memory after its last op. So it has one load
+// and no op that does not need it, and copying and computing overlap op by op, however long slices are. When a segment
+// filled a third of the ring buffer, a picture of 1024x1024 under 10 GB took 1.19 times as long as with resident
+// weights, with slices of 2 ms (H200).
 bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
     const sumi_cuda_stream* stream = record->stream;
@@ -442,7 +444,7 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
     return true;
 }
 
-// The loads of a segment: [*first, *last]; false when it has none.
+// The loads of a segment are [*first, *last]. False: it has none.
 static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
 {
     SUMI_ASSERT(segment->op_begin < segment->op_end);
@@ -476,7 +478,7 @@ static bool is_same_place(sumi_cuda_place_in_run a, sumi_cuda_place_in_run b)
     return a.section == b.section && a.iteration == b.iteration && a.load == b.load;
 }
 
-// From here on as if nothing were in the ring: the copies wait for all that was submitted before.
+// Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
 static sumi_result begin_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda_place_in_run at, sumi_error* error)
 {
     SUMI_ASSERT(stream->begun != NULL);
@@ -497,7 +499,7 @@ static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b)
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-// The event behind which the ring is free where this load goes; NULL: it always was.
+// The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
 static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load* load)
 {
     const uint64_t known = (uint64_t)stream->load_count, oldest = stream->used > known ? stream->used - known : 0;
@@ -505,11 +507,11 @@ static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load
         const sumi_cuda_load* before = &stream->loads[load_number(stream, n)];
         if (meet(before, load)) return stream->loads[before->freed_with].freed;
     }
-    // forgotten ones are older
+    // loads that are not in the history are older
     return oldest > 0 ? stream->loads[stream->loads[load_number(stream, oldest)].freed_with].freed : NULL;
 }
 
-// Starts the next load. *out_started false: a load before it that is still needed lies there.
+// Starts the next load. *out_started false: its memory still has an earlier load that is needed.
 static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
 {
     SUMI_ASSERT(record->stream->next_issued.load >= 0 && record->stream->next_issued.load < record->stream->load_count);
@@ -541,7 +543,8 @@ sumi_result sumi_cuda_stream_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
     for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count
                                && stream->next_issued.load < stream->load_count;) {
         const int32_t resident = stream->loads[stream->next_issued.load].resident;
-        if (!cuda->weights.residents[resident].has_pinned_copy) break; // the caller's time: not before it must be
+        // the weight is uploaded from its file, which takes the caller's time, so not earlier than necessary
+        if (!cuda->weights.residents[resident].has_pinned_copy) break;
         SUMI_TRY(issue(cuda, record, &has_room, error));
     }
     return SUMI_OK;
@@ -594,7 +597,7 @@ sumi_result sumi_cuda_stream_after(sumi_cuda* cuda, sumi_cuda_plan* record, cons
     const int32_t op_last = segment->op_end - 1;
     const bool ends_op =
         segment->op_end > segment->op_begin + 1 || segment->range_end >= record->plan->ops[op_last].range_count;
-    if (stream->loads[last].op_last > op_last || !ends_op) last--; // it is used again
+    if (stream->loads[last].op_last > op_last || !ends_op) last--; // an op after this one still uses it
     if (last < first) return SUMI_OK;
     SUMI_CU(&cuda->device.driver, cuEventRecord(stream->loads[last].freed, cuda->device.compute),
             "ordering streamed weights");

@@ -1,10 +1,11 @@
-// Pictures that stay on the device: into memory of the host's, or, by way of memory of ours, into its textures.
+// Pictures that stay on the device: written to device memory of the host program, or to memory of sumi and from there
+// to an OpenGL texture.
 //
 //   compute stream   .. last slice | picture -> memory of the import | copies that are fetched      the job is done when these are
 //   graphics stream                                                     map | memory -> texture | unmap      in sumi_fetch_images: on the thread that has the graphics' context
 //
-// The graphics stream is a stream of its own: in the compute stream the texture would wait for what the next job has
-// submitted.
+// The graphics stream is separate, because in the compute stream a texture would wait for the work that the next job
+// has submitted.
 #include "cuda/targets.h"
 #include "cuda/device_memory.h"
 #include "cuda/driver.h"
@@ -55,8 +56,8 @@ static bool has_graphics(const sumi_cuda_driver* driver)
         && driver->cuArray3DGetDescriptor != NULL;
 }
 
-// Whether OpenGL has no context on this thread, or one of another GPU. Drivers then say many things: an invalid
-// texture, an invalid device, an unknown error; but no device is lost.
+// Whether this thread has no OpenGL context, or the context of another GPU. Drivers then report various errors (invalid
+// texture, invalid device, unknown), but the device is not lost.
 static bool is_elsewhere(const sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -76,7 +77,7 @@ static sumi_result graphics_failure(const sumi_cuda* cuda, CUresult failure, con
         (int)failure);
 }
 
-// Between taking a texture from OpenGL and giving it back, which happens whatever `body` came to.
+// Calls `body` between mapping and unmapping a texture. The texture is unmapped whatever the result of `body` is.
 typedef sumi_result mapped_body(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width,
                                 int32_t height, sumi_error* error);
 static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height,
@@ -96,7 +97,8 @@ static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import
     return sumi_cuda_failure(driver, unmapped, "giving a texture back to OpenGL", error);
 }
 
-// CUDA shares many formats, and a copy into a larger texture, or of another format of four bytes, would succeed.
+// CUDA accepts many formats, and a copy into a larger texture or one of another four-byte format would succeed. So both
+// are checked.
 static sumi_result check_storage(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width,
                                  int32_t height, sumi_error* error)
 {
@@ -134,7 +136,7 @@ sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t targ
     SUMI_TRY(sumi_cuda_allocate(&cuda->memory, (uint64_t)width * (uint64_t)height * 4, SUMI_MEMORY_IMAGE,
                                 "a picture for a texture", &block, error));
     CUgraphicsResource resource = NULL;
-    // not WRITE_DISCARD: a host may show it until the picture comes
+    // not WRITE_DISCARD: the host program may show the old content until the picture is written
     const CUresult result =
         driver->cuGraphicsGLRegisterImage(&resource, texture, target, CU_GRAPHICS_REGISTER_FLAGS_NONE);
     if (result != CUDA_SUCCESS) {

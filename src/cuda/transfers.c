@@ -13,7 +13,7 @@
 
 #define RING_PAGES 4
 #define RING_BYTES (RING_PAGES * (uint64_t)SUMI_CUDA_PAGE)
-#define ALIGN 64u // of constants and mirrors
+#define ALIGN 64u // bytes; of constants and mirrors
 
 static bool is_written(const sumi_plan* plan, sumi_value value)
 {
@@ -108,7 +108,7 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
     return SUMI_OK;
 }
 
-// What lies at an offset in the pages, and how much of it in one.
+// The address of an offset in the pages. *io_bytes is reduced to what is in the same page.
 static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
 {
     SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);
@@ -138,7 +138,7 @@ void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
     }
 }
 
-// Waits for the oldest copy out of the ring.
+// Waits for the oldest copy out of the ring buffer.
 static void take_write(sumi_cuda* cuda)
 {
     SUMI_ASSERT(cuda->write_count > 0);
@@ -150,8 +150,8 @@ static void take_write(sumi_cuda* cuda)
     cuda->write_count--;
 }
 
-// Room for the next piece: [ring_at, ring_at + *io_bytes) in one page, free of copies in flight. A large input keeps
-// the host copying while the bus works.
+// Frees memory for the next piece of an input: [ring_offset, ring_offset + *io_bytes) in one page, without copies in
+// flight. The CPU copies one piece of a large input while the bus transfers another.
 static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
 {
     if (cuda->ring_offset >= RING_BYTES) cuda->ring_offset = 0;
@@ -159,7 +159,7 @@ static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
     unsigned char* room = page_at(cuda, cuda->ring_offset, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
-    // copies end in order: all up to the newest that is in the way have to
+    // Copies end in order, so it waits for all up to the newest one that overlaps.
     for (bool meets = true; meets && cuda->write_count > 0;) {
         meets = false;
         for (uint32_t i = 0; i < cuda->write_count && !meets; i++) {
@@ -213,7 +213,7 @@ static sumi_cuda_mirror* mirror_of(sumi_cuda_plan* record, sumi_value value)
 
 static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirror* mirror, sumi_error* error)
 {
-    SUMI_ASSERT(!mirror->is_pending); // at most one that nobody has read
+    SUMI_ASSERT(!mirror->is_pending); // at most one copy is pending
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
@@ -257,7 +257,7 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     const bool is_there = mirror != NULL && sumi_cuda_has_pages(cuda, record);
     if (mirror != NULL && mirror->is_pending && cuda->failure.result != SUMI_DEVICE_LOST
         && sumi_cuda_enter_quietly(cuda, &scope)) {
-        // Usually over. A fetch with no slice before it has no other event that is waited for.
+        // Usually the event has passed. A copy without a slice before it has no other event.
         sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
                                "waiting for a copy from the device");
         mirror->is_pending = false;

@@ -17,31 +17,33 @@
 #define BUFFER_COUNT 32
 #define FEWEST_BUFFERS 4
 #define SMALLEST_BUFFER (64ull << 10)
-#define BATCH_BYTES (8u << 20) // enough for all workers to be worth waking
+#define BATCH_BYTES (8u << 20) // enough work to be worth waking all workers
 #define MAX_PIECES 256
-#define MAX_ITEMS (MAX_PIECES + BATCH_BYTES / SUMI_CUDA_ITEM_BYTES + MAX_PIECES) // every piece may end in a short item
+// the last item of a piece may be short
+#define MAX_ITEMS (MAX_PIECES + BATCH_BYTES / SUMI_CUDA_ITEM_BYTES + MAX_PIECES)
 
-// Rows of one part in a buffer.
+// Rows of one stacked tensor in a buffer.
 typedef struct piece {
-    int32_t resident, part, row_begin, row_count; // rows of the stack
-    uint64_t begin;                               // of the form's balance, before the first rows; without one: offset
+    int32_t resident, part, row_begin, row_count; // rows are counted in the stacked weight
+    uint64_t begin; // offset of the form's balance, if it comes before the first rows; otherwise equal to `offset`
     uint64_t offset, bytes;
-    bool is_direct; // the file's bytes are the form's bytes
+    bool is_direct; // the bytes of the file are those of the form
     int32_t type;   // SUMI_UPLOAD_*
 } piece;
 
-// What one worker does at a time: copies bytes, or gathers rows that lie in chunks, or makes floats of rows, or a balance.
+// What one worker does at a time: copy bytes, gather rows that lie in chunks, convert rows to float, or compute a
+// balance.
 typedef struct item {
-    const sumi_weight* weight; // NULL: bytes
-    bool as_is;                // rows keep the type that they have in the file
-    bool is_balance;           // of `weight`, a norm's
+    const sumi_weight* weight; // NULL: copy bytes
+    bool as_is;                // rows keep the type of the file
+    bool is_balance;           // of `weight`, a norm's weight
     const unsigned char* from;
     unsigned char* to;
     uint64_t bytes;
     int32_t row_begin, row_count;
 } item;
 
-// pieces: of the newest batch
+// A pinned buffer. pieces: of the newest batch.
 typedef struct buffer {
     sumi_cuda_block pinned, raw;
     CUevent event;
@@ -49,22 +51,24 @@ typedef struct buffer {
     int32_t piece_begin, piece_end;
 } buffer;
 
-// Buffers 0 .. made are there, one more per call while they are too few: pinning one is as long as a call may take.
+// Buffers [0, made) exist. If they are too few, each call makes one more, because pinning one takes as long as a call
+// may.
 typedef struct sumi_cuda_upload {
     buffer buffers[BUFFER_COUNT];
-    int32_t buffer_count, made, next; // buffer_count: at most
+    int32_t buffer_count, made, next; // buffer_count: the most
     uint64_t buffer_bytes;
     bool converts;
     bool may_pin;        // in this call
-    const int32_t* list; // that buffers were sized for
+    const int32_t* list; // the list for which the buffer size was chosen
     piece pieces[MAX_PIECES];
     int32_t piece_count;
     item items[MAX_ITEMS];
     int32_t item_count;
-    uint64_t used; // of the buffer that is being filled
+    uint64_t used; // bytes used in the buffer that is being filled
 } sumi_cuda_upload;
 
-// Whether a part travels in its own type, as which it stays or which the device converts; else the host makes floats.
+// Whether a tensor is uploaded in the type of its file, which the form keeps or the device converts. Otherwise the CPU
+// converts it to float.
 static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part,
                        int32_t* out_type)
 {
@@ -76,7 +80,7 @@ static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sum
     case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
     case SUMI_DTYPE_F8_E4M3: *out_type = SUMI_UPLOAD_E4M3; return true;
     case SUMI_DTYPE_F8_E5M2: *out_type = SUMI_UPLOAD_E5M2; return true;
-    default: return false; // block types, int8, the rare others, sums with a change
+    default: return false; // block types, int8, rare types, and sums with a change
     }
 }
 
@@ -106,7 +110,7 @@ static void close_upload(sumi_cuda_weights* weights)
 {
     sumi_cuda_upload* upload = weights->upload;
     if (upload == NULL) return;
-    // after a failure buffers may be in use that no event tells of
+    // after a failure, buffers may be in use that no event marks
     if (upload->made > 0) weights->device->driver.cuStreamSynchronize(weights->device->copy);
     while (upload->made > 0) free_buffer(weights, &upload->buffers[--upload->made]);
     sumi_free(weights->heap, upload);
@@ -127,8 +131,8 @@ void sumi_cuda_staging_add(sumi_cuda_staging* staging, const sumi_weight* weight
     }
 }
 
-// Buffers as large and as many as what is missing needs: an adapter of a few megabytes does not pin 32.
-// In proportion, too, an eighth of it: they must not take the memory that a small model needs for itself.
+// The buffers' size and number follow from the missing bytes, an eighth of them: an adapter of a few megabytes does not
+// pin 32 MB, and the buffers do not take memory that a small model needs.
 static uint64_t buffer_bytes_of(const sumi_cuda_staging* staging)
 {
     SUMI_ASSERT(staging->total > 0);
@@ -156,7 +160,7 @@ uint64_t sumi_cuda_staging_bytes(const sumi_cuda_staging* staging)
 static sumi_result make_buffer(sumi_cuda_weights* weights, sumi_error* error)
 {
     sumi_cuda_upload* upload = weights->upload;
-    buffer* s = &upload->buffers[upload->made++]; // half-made ones are freed, too
+    buffer* s = &upload->buffers[upload->made++]; // counted now, so that a half-made buffer is freed too
     SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
             "making an event");
     SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->buffer_bytes, SUMI_MEMORY_STAGING, "weights that are uploaded",
@@ -237,16 +241,16 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_
     }
 }
 
-// How many items the rows of a piece make at most: see add_items.
+// The most items that the rows of a piece need (add_items).
 static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
 {
-    // whole rows of floats; bytes need fewer
+    // whole rows of floats; bytes need fewer items
     const uint64_t per_item =
         row_bytes >= SUMI_CUDA_ITEM_BYTES ? SUMI_CUDA_ITEM_BYTES : SUMI_CUDA_ITEM_BYTES / row_bytes * row_bytes;
     return (int32_t)((bytes + per_item - 1) / per_item);
 }
 
-// The next rows of a resident as a piece of the buffer; false when they do not fit any more.
+// Adds the next rows of a weight to the buffer as a piece. False: no more rows fit.
 static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* buffer_memory)
 {
     SUMI_ASSERT(weights->upload->piece_count >= 0 && weights->upload->piece_count <= MAX_PIECES);
@@ -306,7 +310,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
                              .cols = resident->weight->cols,
                              .pitch = resident->on_device.pitch,
                              .is_gated = sumi_cuda_is_gated_form(resident->form),
-                             // the host's floats have it in them
+                             // the CPU's floats are scaled already
                              .scale = keeps_type(resident->weight, resident->form, part, &type) ? part->scale : 1.0f};
     const char* name = "sumi_upload_rows";
     uint32_t blocks = (uint32_t)p->row_count;
@@ -327,7 +331,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     }
     CUfunction function;
     SUMI_TRY(sumi_cuda_kernel(weights->modules, name, 0, &function, error));
-    if (p->begin < p->offset) // the rows' kernels read it
+    if (p->begin < p->offset) // read by the kernel that converts the rows
         SUMI_CU(&weights->device->driver,
                 cuMemcpyDtoDAsync(resident->on_device.balance, raw + p->begin,
                                   (size_t)resident->weight->cols * sizeof(float), weights->device->copy),
@@ -339,7 +343,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     return SUMI_OK;
 }
 
-// Where the bytes of a piece go that are not converted.
+// Where the bytes of a piece that needs no conversion are copied to.
 static CUdeviceptr direct_place(const sumi_cuda_resident* resident, const piece* p)
 {
     const sumi_cuda_weight* place = &resident->on_device;
@@ -369,7 +373,7 @@ static sumi_result send_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error
             i++;
             continue;
         }
-        uint64_t end = p->offset; // neighbours that are converted travel together
+        uint64_t end = p->offset; // neighbouring pieces that are converted are copied together
         int32_t next = i;
         for (; next < s->piece_end && !upload->pieces[next].is_direct; next++)
             end = upload->pieces[next].offset + upload->pieces[next].bytes;
@@ -397,7 +401,7 @@ static bool may_make_buffer(const sumi_cuda_upload* upload)
     return upload->may_pin && upload->next == upload->made && upload->made < upload->buffer_count;
 }
 
-// The next buffer, free.
+// Takes the next buffer and waits until it is free.
 static sumi_result take_buffer(sumi_cuda_weights* weights, uint64_t until_ns, buffer** out_buffer, sumi_error* error)
 {
     sumi_cuda_upload* upload = weights->upload;
@@ -411,7 +415,7 @@ static sumi_result take_buffer(sumi_cuda_weights* weights, uint64_t until_ns, bu
     return wait_for_buffer(weights, *out_buffer, error);
 }
 
-// Rows of list[*cursor ..) until the buffer is full.
+// Adds rows of list[*cursor ..) until the buffer is full.
 static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int32_t* list, int32_t count,
                                int32_t* cursor, sumi_error* error)
 {
@@ -431,8 +435,8 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     return SUMI_OK;
 }
 
-// One batch: buffers that the workers fill together, from list[*cursor] on. Half of all buffers at most, so that the device
-// copies the others meanwhile.
+// Sends one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
+// buffers, so that the device copies the other half meanwhile.
 static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
                               uint64_t until_ns, uint32_t budget_us, sumi_error* error)
 {
@@ -450,20 +454,20 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
         SUMI_ASSERT(taken < BUFFER_COUNT);
         result = take_buffer(weights, until_ns, &batch[taken], error);
         if (result == SUMI_OK) result = fill_buffer(weights, batch[taken], list, count, &at, error);
-        // nothing left, or no more room for pieces
+        // no rows are left, or no more pieces fit
         if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break;
         taken++;
         const bool has_room =
             2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->buffer_count && may_make_buffer(upload));
-        // pinning has taken the time that there was
+        // pinning a buffer has used up the time
         is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin;
     }
-    if (result == SUMI_OK && taken == 0 && at == *cursor) // never, or this would be called for ever
+    if (result == SUMI_OK && taken == 0 && at == *cursor) // impossible; without this check a caller would loop forever
         result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit a staging buffer");
     if (result == SUMI_OK && taken > 0)
         sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
     for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_buffer(weights, batch[i], error);
-    if (result != SUMI_OK) { // what did not go has to go again
+    if (result != SUMI_OK) { // what was not sent must be sent again
         for (int32_t i = upload->piece_count - 1; i >= 0; i--)
             weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
         return result;
@@ -472,7 +476,7 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
     return SUMI_OK;
 }
 
-// Buffer by buffer while there is time, one at least: unpinning takes the caller's time, too.
+// Frees buffer by buffer while there is time, at least one, because unpinning takes the caller's time too.
 static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, bool* out_done, sumi_error* error)
 {
     sumi_cuda_upload* upload = weights->upload;
@@ -504,7 +508,8 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
     while (*cursor < count
            && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows)
         ++*cursor;
-    if (*cursor < count && weights->upload != NULL && weights->upload->list != list) { // another plan's, left half-way
+    // the unfinished list of another plan
+    if (*cursor < count && weights->upload != NULL && weights->upload->list != list) {
         bool is_over = false;
         SUMI_TRY(finish_upload(weights, until_ns, &is_over, error));
         if (!is_over) return SUMI_OK;
@@ -529,7 +534,7 @@ sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* li
     SUMI_ASSERT(at >= 0 && at < count && place != 0);
     sumi_cuda_resident* resident = &weights->residents[list[at]];
     const sumi_cuda_driver* driver = &weights->device->driver;
-    // a plan with more room has left it here
+    // a plan under a larger budget has left it on the device
     if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
         SUMI_CU(driver,
                 cuMemcpyDtoDAsync(place, resident->on_device.data, (size_t)resident->bytes, weights->device->copy),

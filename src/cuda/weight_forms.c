@@ -72,7 +72,7 @@ static int32_t form_pitch(const sumi_weight* weight, sumi_cuda_form form)
     }
 }
 
-static uint64_t scales_at(const sumi_weight* weight, sumi_cuda_form form) // 8-bit forms
+static uint64_t scales_at(const sumi_weight* weight, sumi_cuda_form form) // of forms in 8 bits
 {
     return ((uint64_t)weight->rows * (uint64_t)form_pitch(weight, form) + 255) / 256 * 256;
 }
@@ -88,7 +88,7 @@ uint64_t sumi_cuda_balance_bytes(const sumi_weight* weight, sumi_cuda_form form)
                                                         : 0;
 }
 
-static uint64_t balance_at(const sumi_weight* weight, sumi_cuda_form form) // or the end, of forms that have none
+static uint64_t balance_at(const sumi_weight* weight, sumi_cuda_form form) // the end of the form if it has no balance
 {
     SUMI_ASSERT(weight->rows >= 1 && weight->cols >= 1 && (int)form >= 0 && form < SUMI_CUDA_FORM_COUNT);
     const uint64_t rows = (uint64_t)weight->rows, pitch = (uint64_t)form_pitch(weight, form);
@@ -125,7 +125,7 @@ uint64_t sumi_cuda_made_row_bytes(const sumi_weight* weight, sumi_cuda_form form
                                          : (uint64_t)weight->cols * 2;
 }
 
-// else: bytes as any
+// otherwise the whole copy is one row of bytes
 uint64_t sumi_cuda_pinned_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
     return sumi_cuda_host_makes(weight, form) ? sumi_cuda_made_row_bytes(weight, form) : 1024;
@@ -139,8 +139,8 @@ bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const
         || (is_bf16 && (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED));
 }
 
-// The parts of the form STORED lie one behind the other when they are of one type and their rows are whole 16 bytes, as
-// the pieces of pinned memory want them too.
+// The tensors of the form STORED follow each other if they are of one type and their rows are multiples of 16 bytes,
+// which the pieces of pinned memory require too.
 bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form)
 {
     bool is_made = form == SUMI_CUDA_FORM_STORED ? sumi_cuda_made_row_bytes(weight, form) % 16 == 0

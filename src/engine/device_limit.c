@@ -75,7 +75,7 @@ static uint64_t guess(const sumi_device_capacity* room, uint64_t budget)
     const uint64_t refused = refused_total(room);
     const uint64_t top = budget != 0 && (budget < refused || refused == 0) ? budget : refused, lower = top / 8 * 7;
     const bool had_more =
-        room->failed_held_bytes > lower && room->failed_held_bytes < top; // short_held is known to be available
+        room->failed_held_bytes > lower && room->failed_held_bytes < top; // failed_held_bytes is known to be available
     return had_more ? room->failed_held_bytes : lower;
 }
 

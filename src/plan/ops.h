@@ -7,7 +7,7 @@
 //              A picture has rows = height * width, cols = channels (NHWC).
 //              A latent has one row per channel plane: [items * channels, height * width] (NCHW, the layout of
 //              PyTorch's noise). Its elements are always float32.
-//  work range  The work of an op is cut into `part_count` independent work ranges ("parts" in code): ranges of rows,
+//  work range  The work of an op is cut into `range_count` independent work ranges ("parts" in code): ranges of rows,
 //              blocks of queries of one head, groups and so on. No sum crosses a work range, so the result has the
 //              same bits in any order of the work ranges, split over slices or not, and on any number of threads.
 //  step row    Ops in a repeated section read the numbers of the step from row `counter` of a table. The counter is the

@@ -48,7 +48,7 @@ typedef struct sumi_value_info {
     // accept any pitch; other ops need pitch == cols.
     int32_t pitch;
     // For views. base: the value whose memory the view shares; it is no view itself. whole: the value that the view was
-    // cut from, which is the base or another view; the view begins at row whole_row of `whole`.
+    // cut from, which is the base or another view; the view begins at row cut_from_row of `whole`.
     sumi_value base, cut_from;
     int32_t cut_from_row;
     uint64_t base_element; // index of the view's first element in the base
@@ -102,7 +102,7 @@ struct sumi_runner;
 // use of each value is known (a use of a view counts for its base), and before it computes lifetimes and offsets. The
 // function sets these marks and changes nothing else; all of them are zero before the call:
 //
-//  op.joins_next      The op and the next one, of the same section, are executed together, as a pair: the result of
+//  op.is_first_of_pair      The op and the next one, of the same section, are executed together, as a pair: the result of
 //                     the second op is written while the inputs of the first op are still read. An op is in at most
 //                     one pair.
 //  value.is_unstored  The result of a pair's first op that only the second op reads. It takes no memory.
