@@ -1,5 +1,5 @@
-// Adapter files: a change per layer, low-rank or a Kronecker product, under the names of whichever program trained
-// them.
+// Adapter files: a change of weights for each layer, low-rank or a Kronecker product, under the names of the program
+// that trained them.
 //
 //   key  =  [prefix] module [.default] suffix      transformer.  layers.0.attention.to_q  .lora_A.weight      PEFT, diffusers
 //                                                  diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
@@ -9,8 +9,8 @@
 //
 // Scales: alpha / rank, with .alpha where the file has it, else as adapter_config.h says.
 //
-// Every key must belong to a layer of the model: a file of which half is silently dropped is worse than one that is
-// refused.
+// Every key must belong to a layer of the model. A file whose keys belong only in part is refused, because silently
+// dropping the rest would change the result.
 #include "base/assert.h"
 #include "base/sort.h"
 #include "models/adapter_config.h"
@@ -20,17 +20,18 @@
 #include <string.h>
 
 #define SHOWN_NAMES 3
-// A Kronecker product is kept as a low-rank change where that is at most this share of a layer's smaller side.
+// A Kronecker product is stored as a low-rank change if the rank is at most this fraction (1 / LOW_RANK_SHARE) of the
+// layer's smaller side.
 #define LOW_RANK_SHARE 4
 
 struct sumi_adapter_file {
     sumi_heap* heap;
-    char* path; // of the tensors
+    char* path; // of the file that holds the tensors
     sumi_tensor_set set;
     sumi_adapter_config config;
     sumi_delta* deltas;
     size_t delta_count, delta_capacity;
-    float** blocks; // factors that were made of those in the file
+    float** blocks; // memory of factors that were computed from those in the file
     size_t block_count, block_capacity;
     sumi_adapter adapter;
 };
@@ -51,7 +52,7 @@ static bool has_suffix(const char* text, const char* suffix)
 
 // ---- Layers ---------------------------------------------------------------------------------------------------------
 
-// The layer, or with is_vector the norm, that a module path means, NULL when there is none.
+// Finds the layer, or with is_vector the norm, that a module path names. NULL: there is none.
 static const sumi_adapter_target* find_target(const sumi_network* network, const char* module, size_t bytes,
                                               bool is_vector)
 {
@@ -77,7 +78,7 @@ static const sumi_adapter_target* find_target(const sumi_network* network, const
     return NULL;
 }
 
-// Rows and columns of a factor: two dimensions, or four with a 1x1 kernel.
+// Rows and columns of a factor, which has two dimensions, or four with a 1x1 kernel.
 static bool factor_shape(const sumi_tensor* tensor, int32_t* rows, int32_t* cols)
 {
     bool is_good = tensor->rank >= 2;
@@ -109,7 +110,7 @@ static bool is_plain_float(sumi_dtype dtype)
     return dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16 || dtype == SUMI_DTYPE_F64;
 }
 
-// name's module with `suffix` instead of its own last `tail` bytes.
+// Finds the tensor with the same module and `suffix` in place of the last `tail` bytes of the name.
 static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char* name, size_t module_bytes,
                                        const char* suffix)
 {
@@ -120,7 +121,8 @@ static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char
              : NULL;
 }
 
-// alpha / rank of a module: by its tensor where there is one, else by the config; 1 when nothing says it.
+// Returns alpha / rank of a module. alpha is in its tensor if there is one, otherwise in the config; without either the
+// result is 1.
 static sumi_result read_scale(const sumi_adapter_file* file, const sumi_tensor* alpha, const char* module,
                               size_t module_bytes, int32_t rank, float* out_scale, sumi_error* error)
 {
@@ -143,7 +145,7 @@ static sumi_result read_scale(const sumi_adapter_file* file, const sumi_tensor* 
                                             file->path, (int)module_bytes, module);
 }
 
-// Whether the rows have a change already: some files carry a layer twice, under two names.
+// Whether these rows have a change already: some files contain a layer twice, under two names.
 static bool has_target(const sumi_adapter_file* file, const sumi_adapter_target* target)
 {
     bool found = false;
@@ -164,7 +166,8 @@ static sumi_result keep_delta(sumi_adapter_file* file, sumi_delta delta, sumi_er
     return SUMI_OK;
 }
 
-// Takes down, up and alpha of one module. `module_bytes` of down's name are the module path with its prefix.
+// Adds the change of one module from its down, up and alpha. The first `module_bytes` of down's name are the module
+// path with its prefix.
 static sumi_result add_target_delta(sumi_adapter_file* file, const sumi_adapter_target* target, const sumi_tensor* down,
                                     const sumi_tensor* up, const sumi_tensor* alpha, size_t module_bytes,
                                     sumi_error* error)
@@ -202,18 +205,19 @@ static sumi_result add_target_delta(sumi_adapter_file* file, const sumi_adapter_
 // ---- LoKr -----------------------------------------------------------------------------------------------------------
 //
 // The change of a layer is a Kronecker product, W1 (x) W2 with [a, c] (x) [b, d] = [a b, c d]. Each factor is stored
-// whole or as a product of two of an inner size r:
+// whole or as a product of two matrices of an inner size r:
 //
-//     MODULE.lokr_w1 [a, c]   or   MODULE.lokr_w1_a [a, r], MODULE.lokr_w1_b [r, c]        MODULE.lokr_w2 .. likewise
+//     MODULE.lokr_w1 [a, c]   or   MODULE.lokr_w1_a [a, r], MODULE.lokr_w1_b [r, c]        MODULE.lokr_w2 likewise
 //
-// The scale is alpha / r, and 1 where both are whole, whatever alpha is. (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2)
-// is a low-rank change of rank r1 r2, where a whole factor is itself times a unit matrix of its smaller side.
+// The scale is alpha / r, and 1 if both factors are stored whole, whatever alpha is.
+// (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2) is a low-rank change of rank r1 r2, where a whole factor is the product
+// of itself and a unit matrix of its smaller side.
 
 // One of the two factors.
 typedef struct kronecker_factor {
-    const sumi_tensor *whole, *left, *right; // whole, or left and right
+    const sumi_tensor *whole, *left, *right; // either `whole`, or `left` and `right`
     int32_t rows, cols;
-    int32_t inner; // of left and right; of a whole one its smaller side
+    int32_t inner; // inner size of left and right; of a whole factor its smaller side
 } kronecker_factor;
 
 static sumi_result find_factor(const sumi_adapter_file* file, const char* name, size_t module_bytes, int32_t which,
@@ -251,7 +255,7 @@ static sumi_result find_factor(const sumi_adapter_file* file, const char* name, 
     return SUMI_OK;
 }
 
-// A matrix of floats that lives as long as the file; NULL after a failure.
+// Returns memory for a matrix of floats that lives as long as the file; NULL after a failure.
 static float* reserve_floats(sumi_adapter_file* file, int32_t rows, int32_t cols, sumi_error* error)
 {
     if (sumi_grow(file->heap, (void**)&file->blocks, &file->block_capacity, file->block_count + 1, sizeof *file->blocks,
@@ -278,7 +282,7 @@ static sumi_weight own_factor(const char* name, const float* data, int32_t rows,
                          .index = -1};
 }
 
-// The left or the right matrix of a factor: of a whole one it may be the unit matrix, which is its smaller side.
+// The left or right matrix of a factor. For a whole factor the one on its smaller side is the unit matrix.
 typedef struct half_factor {
     const sumi_tensor* tensor; // NULL: the unit matrix
     int32_t rows, cols;
@@ -298,7 +302,7 @@ static half_factor right_of(const kronecker_factor* f)
 
 static size_t half_values(const half_factor* half) { return (size_t)half->rows * (size_t)half->cols; }
 
-// Its elements from `into` on; returns where the next one begins.
+// Writes the elements from `into` on. Returns the address after them.
 static float* write_half(const half_factor* half, float* into)
 {
     if (half->tensor != NULL) {
@@ -325,7 +329,7 @@ static void multiply_kronecker(const half_factor* a_half, const float* a, const 
     }
 }
 
-// As a low-rank change: up = L1 (x) L2, down = R1 (x) R2.
+// Stores the product as a low-rank change: up = L1 (x) L2, down = R1 (x) R2.
 static sumi_result keep_low_rank(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
                                  const kronecker_factor* w2, sumi_error* error)
 {
@@ -349,7 +353,7 @@ static sumi_result keep_low_rank(sumi_adapter_file* file, sumi_delta delta, cons
     return keep_delta(file, delta, error);
 }
 
-// A factor as it is in the file, or multiplied.
+// Returns a factor as it is in the file, or multiplied out.
 static sumi_result take_factor(sumi_adapter_file* file, const kronecker_factor* f, sumi_weight* out, sumi_error* error)
 {
     if (f->whole != NULL) {
@@ -446,7 +450,7 @@ static sumi_result add_vector(sumi_adapter_file* file, const sumi_adapter_target
                       error);
 }
 
-// Whether a name ends like a tensor of LoKr; then the bytes before that.
+// Whether a name ends like a tensor of LoKr. If so, *out_module_bytes is the length of the part before that.
 static bool is_kronecker(const char* name, size_t* out_module_bytes)
 {
     static const char* const suffixes[] = {".lokr_w1", ".lokr_w1_a", ".lokr_w1_b",
@@ -462,7 +466,8 @@ static bool is_kronecker(const char* name, size_t* out_module_bytes)
 
 // ---- The file -------------------------------------------------------------------------------------------------------
 
-// LoHa, DoRA, LoKr of convolutions and others that are neither a product of two matrices nor a Kronecker product.
+// Methods that are neither a product of two matrices nor a Kronecker product: LoHa, DoRA, LoKr of convolutions and
+// others.
 static bool is_other_method(const char* name)
 {
     static const char* const marks[] = {".hada_",  ".lokr_t2",  "dora_scale",   "lora_magnitude_vector",
@@ -524,7 +529,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
                                  "%s: %s has no partner ending in %s; the file is incomplete", path, name,
                                  s_suffixes[i][0]);
             }
-            return SUMI_OK; // read with its partner
+            return SUMI_OK; // read together with its partner
         }
     }
     if (has_suffix(name, ".w_norm")) {
@@ -567,8 +572,8 @@ static int compare_deltas(const void* a, const void* b)
              : (sumi_delta_rows(x) > sumi_delta_rows(y)) - (sumi_delta_rows(x) < sumi_delta_rows(y));
 }
 
-// Where a file has both a fused change of q, k and v and the single ones, they are the same change twice: the single
-// ones stay.
+// If a file has a fused change of q, k and v and also single ones, these are the same change twice, and the fused one
+// is dropped.
 static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
 {
     for (size_t i = 0; i < file->delta_count; i++) {
@@ -591,8 +596,8 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
     file->delta_count = kept;
 }
 
-// The file itself, or the one in the folder that PEFT or diffusers saved. The host's file callbacks know files only:
-// what does not open as one is taken for a folder.
+// Finds the file: `path` itself, or the file in the folder that PEFT or diffusers saved. The host program's file
+// functions know only files, so a path that cannot be opened is taken for a folder.
 static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, const char* path, sumi_error* error)
 {
     static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};

@@ -5,7 +5,7 @@
 
 #define CONFIG_NAME "adapter_config.json"
 
-// The key without the component it is for ("transformer.r" -> "r").
+// Compares a key without the component that it is for ("transformer.r" is compared as "r").
 static bool key_is(const sumi_json_text* key, const char* name)
 {
     size_t length = strlen(name);
@@ -17,8 +17,8 @@ static bool is_bool(sumi_json_type type) { return type == SUMI_JSON_TRUE || type
 
 // ---- Patterns -------------------------------------------------------------------------------------------------------
 
-// The programs that write them take a pattern for a regular expression, that the end of a module's name must match.
-// Nearly all are plain names; a dot in one of these is a dot.
+// The programs that write these files treat a pattern as a regular expression that must match the end of a module's
+// name. Nearly all patterns are plain names; a dot in a plain name is taken for a dot.
 static void check_pattern(sumi_json* json, const sumi_json_text* pattern)
 {
     for (size_t i = 0; i < pattern->bytes; i++) {
@@ -37,7 +37,7 @@ static bool pattern_fits(const sumi_json_text* pattern, const char* module, size
         && (bytes == module_bytes || module[module_bytes - bytes - 1] == '.');
 }
 
-// The number of the first pattern in the member `name` that fits, else `otherwise`.
+// The number of the first pattern in the member `name` that matches the module, otherwise `otherwise`.
 static double number_of(const sumi_adapter_config* config, const char* name, const char* module, size_t module_bytes,
                         double otherwise)
 {
@@ -136,7 +136,7 @@ static sumi_result read_adapter_object(sumi_adapter_config* config, sumi_error* 
     return SUMI_OK;
 }
 
-// Opens CONFIG_NAME in the folder of `path` if it is there.
+// Opens CONFIG_NAME in the folder of `path`, if it exists.
 static sumi_result open_beside(sumi_adapter_config* config, sumi_heap* heap, const sumi_files* files, const char* path,
                                sumi_error* error)
 {
@@ -153,7 +153,7 @@ static sumi_result open_beside(sumi_adapter_config* config, sumi_heap* heap, con
     return result;
 }
 
-// lora_alpha in the header, a number as text. Any other text says nothing.
+// Reads lora_alpha in the header, a number written as text. Other texts are ignored.
 static void read_header_alpha(sumi_adapter_config* config, const sumi_tensor_set* set)
 {
     const char* text = sumi_metadata_find(set, "lora_alpha");
@@ -177,7 +177,7 @@ sumi_result sumi_adapter_config_read(sumi_adapter_config* config, sumi_heap* hea
     }
     SUMI_TRY(open_beside(config, heap, files, path, error));
     if (config->file.heap != NULL) {
-        // an empty file has no data, and is no object
+        // an empty file has no data, and is not a JSON object
         config->text = config->file.bytes > 0 ? (const char*)config->file.data : "";
         config->bytes = (size_t)config->file.bytes;
         config->path = config->file.path;

@@ -67,8 +67,8 @@ static void read_config_field(sumi_json* json, const sumi_config_field* field)
     }
 }
 
-// The members of one object; `outer` is "" or the path of the object that holds it with a point behind. No deeper than
-// the keys of the fields go.
+// Reads the members of one object. `outer` is the path of the object followed by a dot, or "". Objects that contain no
+// field are skipped.
 static void read_config_object(sumi_json* json, const char* outer, const sumi_config_field* fields, int32_t field_count)
 {
     if (!sumi_json_object(json)) { return; }
@@ -78,7 +78,7 @@ static void read_config_object(sumi_json* json, const char* outer, const sumi_co
         int length = snprintf(name, sizeof name, "%s%.*s", outer,
                               (int)(key.bytes < KEY_BYTES ? key.bytes : KEY_BYTES - 1), key.data);
         const sumi_config_field* field = NULL;
-        bool holds_field = false; // an object with fields of ours inside
+        bool holds_field = false; // an object with fields to read inside
         for (int32_t i = 0; i < field_count && length >= 0 && (size_t)length < sizeof name; i++) {
             field = strcmp(fields[i].key, name) == 0 ? &fields[i] : field;
             holds_field =

@@ -1,4 +1,4 @@
-// Reads the few members of a config.json that a network needs, into variables that already hold their defaults.
+// Reads the few members of a config.json that a network needs into variables that already hold their defaults.
 #ifndef SUMI_MODELS_CONFIG_H
 #define SUMI_MODELS_CONFIG_H
 #include "base/result.h"
@@ -12,7 +12,7 @@ typedef enum sumi_config_kind {
     SUMI_CONFIG_TEXTS
 } sumi_config_kind;
 
-#define SUMI_CONFIG_TEXT_BYTES 32 // of one text, its end included; longer ones are cut
+#define SUMI_CONFIG_TEXT_BYTES 32 // of one text with its terminating zero; longer texts are cut
 
 typedef struct sumi_config_field {
     const char* key; // "a", or "a.b" and so on for members of nested objects
@@ -20,11 +20,11 @@ typedef struct sumi_config_field {
     // int32_t, double, bool, int32_t[capacity], double[capacity], char[capacity][SUMI_CONFIG_TEXT_BYTES]
     void* into;
     int32_t capacity; // of lists
-    int32_t* count;   // of lists: how many there were, at most capacity; a longer list is refused
+    int32_t* count;   // of lists: the number of elements, at most capacity; longer lists are refused
 } sumi_config_field;
 
-// json == NULL: nothing is read. Members that are absent or null keep their defaults; one of another type is
-// SUMI_FILE_MALFORMED, naming path and key.
+// json NULL: nothing is read. Members that are absent or null keep their defaults. A member of another type is
+// SUMI_FILE_MALFORMED, with path and key in the message.
 sumi_result sumi_config_read(const void* json, size_t bytes, const char* path, const sumi_config_field* fields,
                              int32_t field_count, sumi_error* error);
 #endif

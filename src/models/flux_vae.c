@@ -5,15 +5,16 @@
 #include <string.h>
 
 #define NORM_EPS 1e-6f
-// of a strip of a normed picture. A strip of 112 rows of 1024 x 1024 pixels is 7 rounds of a Hopper's patches, 97 %
-// full
+// Bytes of a strip of a normed picture. A strip of 112 rows of 1024 x 1024 pixels is 7 rounds of patches on a Hopper
+// GPU, 97 % full.
 #define STRIP_BYTES (60u << 20)
-// rows of a strip: whole patches of a GPU give the same bits as a whole picture does; two of them, for clusters of two
+// Rows of a strip are a multiple of two patches of a GPU, for clusters of two, so that the bits are those of a whole
+// picture.
 #define STRIP_MULTIPLE 16
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-// diffusers -> LDM, and the oldest attention names.
+// Maps names of diffusers to those of LDM, and to the oldest names of attention.
 static bool flux_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     static const char* const middle[][2] = {{"mid_block.resnets.0.", "mid.block_1."},
@@ -59,7 +60,8 @@ static bool flux_other_name(const void* context, const char* canonical, int32_t 
     return length >= 0 && (size_t)length < out_bytes;
 }
 
-// A convolution with its bias; returns its output channels, which the file decides (0: any) and later layers check.
+// Binds a convolution with its bias. Returns its output channels, which the file determines if out_channels is 0; later
+// layers check them.
 static int32_t bind_flux_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
                               int32_t in_channels, int32_t out_channels, int32_t kernel)
 {
@@ -119,7 +121,7 @@ static void bind_flux_middle(sumi_binder* b, sumi_vae_half* half, const char* si
     sumi_bind_vector(b, &half->attention.out_bias, sumi_bind_join(n[3], name, "bias"), channels);
 }
 
-// How many stages a half has, how many blocks each and whether it resamples: read off all names of the file.
+// Counts the stages of a half, the blocks of each, and whether it resamples, from all names of the file.
 static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_half* half, bool decodes,
                            int32_t channels)
 {
@@ -135,7 +137,7 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
     }
     for (int32_t s = 0; s < half->stage_count; s++) {
         sumi_vae_stage* stage = &half->stages[s];
-        int32_t level = decodes ? half->stage_count - 1 - s : s; // LDM counts the decoder's stages backwards
+        int32_t level = decodes ? half->stage_count - 1 - s : s; // LDM counts the stages of the decoder backwards
         snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.block." : "%s_blocks.%d.resnets.", side,
                  (int)(is_ldm ? level : s));
         stage->block_count = sumi_bind_count(b, prefix);
@@ -207,12 +209,12 @@ static void check_groups(const sumi_flux_vae* vae, sumi_binder* b, const sumi_va
     }
 }
 
-// Of config.json, beside what shapes do not say. 0: nothing is said.
+// Values of config.json that are checked against the shapes. 0: not given.
 typedef struct config_values {
     int32_t latent_channels, in_channels, out_channels, blocks, channels[SUMI_VAE_MAX_STAGES], stage_count;
 } config_values;
 
-// Stages of a half by their widths: the encoder's in the config's order, the decoder's in reverse.
+// Checks the widths of the stages of a half: the encoder's in the order of the config, the decoder's in reverse.
 static void check_flux_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
                             const char* path)
 {
@@ -266,7 +268,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
         {"layers_per_block", SUMI_CONFIG_INTEGER, &c.blocks, 0, NULL},
         {"block_out_channels", SUMI_CONFIG_INTEGERS, c.channels, SUMI_VAE_MAX_STAGES, &c.stage_count}};
     b->result = sumi_config_read(config, config_bytes, config_path, fields, sizeof fields / sizeof *fields, b->error);
-    // an old config does not say that the quantisation convolutions are there; the tensors do
+    // an old config does not mention the quantisation convolutions, but the tensors are there
     if (quant || post_quant || !attends || vae->groups < 1 || !((float)scaling > 0)
         || sumi_bind_has_prefix(b, "quant_conv.") || sumi_bind_has_prefix(b, "post_quant_conv.")) {
         sumi_bind_fail(
@@ -298,27 +300,29 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// Memory. The largest pictures decide what a plan needs, so they are few: a residual block holds its input x, from
-// which the result grows in place, h between its convolutions (normed in place), and one strip n of what its first norm
-// makes, with a row above and below for the convolution.
+// Memory. The largest pictures decide how much memory a plan needs, so there are few of them. A residual block has its
+// input x, which becomes the result in place; h between its convolutions, which is normed in place; and one strip n of
+// the output of its first norm, with one row above and one below for the convolution.
 //
 //   x  |==================|     norm1, SiLU     n  |-====-|     conv1     h  |==================|     norm2, SiLU in place, conv2 + x -> x
 //
-// The block behind a decoder's upsampling halves the channels; its x is the largest picture of all. Row by row it turns
-// into h and s = shortcut(x), side by side, in the same memory (the room), which begins a strip and a row above x, so
-// that no op writes what it reads and the next strip still finds the row above itself:
+// The block after an upsampling of the decoder halves the channels, and its x is the largest picture of all. Row by
+// row, x is replaced by h and s = shortcut(x), side by side, in the same memory, here called the shared block. The
+// shared block begins a strip and a row before x, so that no op writes what it reads and the next strip still finds the
+// row above itself:
 //
-//   room  |..........|xxxxxxxxxxxxxxxxxxxxxxxx|   ->   |h s h s h s h s|.....|xxxxxxxx|   ->   |h s h s h s h s h s h s h s|..........|
-//                     x: [rows, 2 c]                    rows of [h: c | s: c]                   the next block's x is s, and its h takes h's columns
+//   shared  |..........|xxxxxxxxxxxxxxxx|   ->   |h s h s h s|.....|xxxxxx|   ->   |h s h s h s h s h s h s|....|
+//                        x: [rows, 2 c]             rows of [h: c | s: c]              the next block's x is s, its h is in h's columns
 //
-// A picture on its way through the network.
+// A picture between two layers of the network.
 typedef struct picture {
     sumi_value value;
     int32_t height, width;
-    // none, or where it lies from row room_rows * width on; a picture of the same size that nobody reads any more
+    // room: none, or the shared block in which the picture begins at row room_rows * width. spare: a picture of the
+    // same size that is not read any more, or none.
     sumi_value room, spare;
     int32_t room_rows;
-    uint64_t least; // least_bytes of the half
+    uint64_t least; // flux_least_bytes of the half
 } picture;
 
 static sumi_value write_flux_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x,
@@ -344,7 +348,7 @@ static sumi_value write_flux_conv(sumi_plan* plan, const char* label, picture x,
                                                        .shape = {.height = x.height, .width = x.width}});
 }
 
-// What a half cannot do without where its pictures are largest: a block's x and h, or the room that they share.
+// Bytes that a half needs in any case, where its pictures are largest: x and h of a block, or the shared block.
 static uint64_t flux_least_bytes(const sumi_plan* plan, const sumi_vae_block* largest, int32_t height, int32_t width)
 {
     int32_t in = largest->conv1.cols / 9, out = largest->conv1.rows;
@@ -352,8 +356,8 @@ static uint64_t flux_least_bytes(const sumi_plan* plan, const sumi_vae_block* la
          * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
 }
 
-// Rows of a strip of x normed: all, when it fits beside x and h into what the half needs anyway, else so many that it
-// has strip_bytes and all strips are about equal.
+// Rows of a strip of normed x: all rows if they fit, beside x and h, into what the half needs anyway; otherwise as many
+// as strip_bytes allow, with all strips of about equal size.
 static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width,
                                int32_t in, int32_t out, uint64_t least)
 {
@@ -367,8 +371,8 @@ static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, 
     return rows < height ? rows : height;
 }
 
-// conv1(silu(norm1(x))) into h by strips; with `wide` also shortcut(x) into the columns behind h's: h and they are
-// columns of it.
+// Writes conv1(silu(norm1(x))) to h in strips. With `wide`, also writes shortcut(x): h and the shortcut are columns of
+// `wide`.
 static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x,
                               int32_t rows, sumi_value h, sumi_value wide)
 {
@@ -440,7 +444,7 @@ static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const
             h.value = write_flux_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
         }
     }
-    // directly behind conv1, which may have left its sums
+    // directly after conv1, which may have left its sums
     write_flux_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true);
     if (w->has_shortcut && x.room.id == 0) {
         residual = sumi_plan_linear(
@@ -466,7 +470,7 @@ static picture write_flux_middle(const sumi_flux_vae* vae, sumi_plan* plan, cons
     sumi_value n =
         write_flux_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
     x.value = sumi_vae_attention_write(&half->attention, plan, n, x.value, x.height * x.width);
-    x.spare = SUMI_NO_VALUE; // attention has better use for its memory
+    x.spare = SUMI_NO_VALUE; // attention uses its memory
     return write_flux_block(vae, plan, &half->middle[1], x, side, -1, 1);
 }
 
@@ -478,14 +482,14 @@ static sumi_value write_flux_end(const sumi_flux_vae* vae, sumi_plan* plan, cons
     return write_flux_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
-// Where the strip of small rows before `end` may begin that is upsampled into the room: what it makes must lie behind
-// every small row that it and the strips before it read.
-// `end`: nowhere.
+// The first small row of the strip before `end` that can be upsampled into the shared block: its output must lie after
+// every small row that this strip and earlier strips read. Returns `end` if there is none.
 static int32_t upsampled_strip(picture x, int32_t end, int32_t room_rows)
 {
-    int32_t last = end < x.height ? end : x.height - 1; // that is read
+    int32_t last = end < x.height ? end : x.height - 1; // the last row that is read
     for (int32_t row = 0; row < end; row += STRIP_MULTIPLE) {
-        if (last + 1 <= 2 * (room_rows + 2 * row)) { return row; } // a small row has half the bytes of one of the room
+        // a small row has half the bytes of a row of the shared block
+        if (last + 1 <= 2 * (room_rows + 2 * row)) { return row; }
     }
     return end;
 }
@@ -499,8 +503,8 @@ static bool can_grow_in_place(picture x, int32_t room_rows)
     return true;
 }
 
-// Nearest 2x and a convolution. Into a room when the next stage, the last one, wants one; x then lies at its beginning,
-// under what becomes of it, and its last rows go first.
+// Nearest 2x upsampling and a convolution. If the next stage, which is the last, uses a shared block, x is at the
+// beginning of that block, the output overwrites x, and the last rows of x are upsampled first.
 static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x,
                                    const sumi_vae_stage* next)
 {
@@ -510,7 +514,7 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
     int32_t rows = flux_strip_rows(vae, plan, y.height, y.width, channels, out, x.least);
     bool has_room = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
                  && channels % 8 == 0 && out % 8 == 0;
-    // a product reads no columns of a room
+    // a product cannot read columns of a shared block
     for (int32_t i = 1; has_room && i < next->block_count; i++) { has_room = !next->blocks[i].has_shortcut; }
     if (!has_room) {
         y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
@@ -609,7 +613,7 @@ static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sum
 
 // ---- The whole -------------------------------------------------------------------------------------------------------
 
-// As diffusers does it: tiles overlap by a quarter.
+// Tiles as in diffusers: they overlap by a quarter.
 static sumi_vae_tiling flux_tiling_of(const sumi_flux_vae* vae)
 {
     return (sumi_vae_tiling){.rule = {3, 4},
@@ -634,7 +638,8 @@ sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan,
     return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
 }
 
-// ---- The part -------------------------------------------------------------------------------------------------------
+// ---- The network module
+// ----------------------------------------------------------------------------------------------
 
 static sumi_result bind_part(void* part, const void* settings, sumi_binder* b, const sumi_module_config* config,
                              bool without_encoder)

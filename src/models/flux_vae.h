@@ -11,7 +11,7 @@
 #include "models/vae_attention.h"
 
 #define SUMI_VAE_MAX_STAGES 6
-#define SUMI_VAE_MAX_BLOCKS 8 // residual blocks of a stage
+#define SUMI_VAE_MAX_BLOCKS 8 // residual blocks per stage
 
 typedef struct sumi_vae_block {
     sumi_weight norm1, norm1_bias, conv1, conv1_bias, norm2, norm2_bias, conv2, conv2_bias, shortcut, shortcut_bias;
@@ -31,33 +31,32 @@ typedef struct sumi_vae_half {
     sumi_vae_block middle[2];
     sumi_weight attention_norm, attention_norm_bias;
     sumi_vae_attention attention;
-    sumi_vae_stage stages[SUMI_VAE_MAX_STAGES]; // in the order they run
+    sumi_vae_stage stages[SUMI_VAE_MAX_STAGES]; // in the order in which they run
 } sumi_vae_half;
 
 typedef struct sumi_flux_vae {
     int32_t latent_channels, groups, factor; // factor: pixels per latent
-    int32_t sample_size;                     // side of the pictures it was made for, in pixels
+    int32_t sample_size;                     // side of the pictures that the checkpoint was made for, in pixels
     float scaling, shift;                    // latent = (z - shift) * scaling
-    // a picture that a residual block norms is made by strips of so many bytes, flux_vae.c
+    // bytes of the strips in which a residual block norms a picture (flux_vae.c)
     uint64_t strip_bytes;
     sumi_vae_half encoder, decoder;
-    int32_t level_count; // of LDM names: their decoder counts stages backwards
+    int32_t level_count; // for names of LDM, whose decoder counts stages backwards
 } sumi_flux_vae;
 
-// Names: diffusers' or LDM's. config: vae/config.json or NULL (then 32 groups, 0.3611, 0.1159). A file without an
-// encoder is fine
+// Names: those of diffusers or of LDM. config: vae/config.json, or NULL (then 32 groups, 0.3611, 0.1159). The encoder
+// may be missing.
 sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* binder, const void* config, size_t config_bytes,
                                const char* config_path, bool without_encoder);
 
-// Item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side of a tile in
-// latents, a multiple of 4; 0: whole.
-// Tiles are used only when the latent is larger than one.
+// Decodes item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side of a
+// tile in latents, a multiple of 4; 0: no tiles. Tiles are used only for latents larger than one tile.
 void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
                                 int32_t width, int32_t tile, sumi_value picture);
-// 8-bit RGB [H * W, 3] to moments [h * w, 2 * channels].
+// Encodes 8-bit RGB [H * W, 3] to moments [h * w, 2 * channels].
 sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
                                       int32_t width, int32_t tile);
 
-// The same as a part of a network; it has no settings.
+// The same as a network module; it has no settings.
 extern const sumi_autoencoder_module sumi_flux_vae_module;
 #endif

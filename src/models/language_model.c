@@ -7,14 +7,14 @@
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-// Canonical "model.layers.3.self_attn.q_proj.weight" -> "layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight", and
-// what newer and older programs put in front.
+// Other names of "model.layers.3.self_attn.q_proj.weight": "layers.3.self_attn.q_proj.weight", "blk.3.attn_q.weight",
+// and these with the prefixes of newer and older programs.
 static bool language_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     const sumi_language_model_settings* settings = context;
     static const char* const prefixes[] = {"", NULL, "model.language_model.", "language_model.model.",
                                            "language_model."};
-    // the norm behind attention is of the branch where branches are normed, else of what the MLP reads
+    // the norm after attention belongs to the branch if branches are normed, otherwise to the input of the MLP
     const char* const llama_cpp[][2] = {
         {"input_layernorm", "attn_norm"},
         {"self_attn.q_proj", "attn_q"},
@@ -50,7 +50,7 @@ static const char* language_name_in(char* out, int32_t layer, const char* rest)
     return out;
 }
 
-// llama.cpp's files hold what a row is multiplied by: their converter adds the one.
+// Whether norm weights are stored as factors: llama.cpp's converter has added the one.
 static bool holds_factors(const sumi_binder* b, const char* name)
 {
     const sumi_tensor* tensor = sumi_bind_find(b, name);
@@ -117,8 +117,8 @@ typedef struct config_values {
     double eps, theta, window_theta, divisor, attention_scalar;
 } config_values;
 
-// The language model's keys below `outer` ("" or "text_config."): files of models that see pictures have them in either
-// place, some in both.
+// Reads the language model's keys below `outer` ("" or "text_config."). Files of models with a vision tower have the
+// keys in either place, some in both.
 static sumi_result read_keys(config_values* c, const sumi_module_config* config, const char* outer, sumi_error* error)
 {
     const struct {
@@ -170,7 +170,7 @@ static void read_language_config(sumi_language_model* model, sumi_binder* b, con
                          .has_bias = settings->has_qkv_bias};
     b->result = read_keys(c, config, "text_config.", b->error);
     if (b->result == SUMI_OK) { b->result = read_keys(c, config, "", b->error); }
-    // a bias that the settings do not know, or windows where they have none
+    // a bias that the settings do not have, or windows although the settings have none
     if (b->result == SUMI_OK && ((c->has_bias && !settings->has_qkv_bias) || c->slides)) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: attention biases and sliding windows are not supported in the %s text encoder",
@@ -184,8 +184,8 @@ static void read_language_config(sumi_language_model* model, sumi_binder* b, con
     }
 }
 
-// Widths and heads from the shapes; the config says what shapes cannot, and must not contradict them. (Not vocab_size:
-// some files leave out rows that no token has.)
+// Widths and heads follow from the shapes. The config gives what shapes do not show, and must not contradict them.
+// (vocab_size is not checked: some files leave out rows that no token uses.)
 static void find_language_sizes(sumi_language_model* model, sumi_binder* b, const config_values* c,
                                 const char* config_path)
 {
@@ -194,7 +194,8 @@ static void find_language_sizes(sumi_language_model* model, sumi_binder* b, cons
     model->hidden = sumi_bind_size(b, "model.layers.0.mlp.gate_proj.weight", 0);
     int32_t q_rows = sumi_bind_size(b, "model.layers.0.self_attn.q_proj.weight", 0),
             kv_rows = sumi_bind_size(b, "model.layers.0.self_attn.k_proj.weight", 0);
-    // without norms of heads only the config says how many there are; the released models' heads have 128 values
+    // without norms of heads only the config gives the number of heads; the heads of the released models have 128
+    // values
     model->head_dim = model->settings->has_qk_norm ? sumi_bind_size(b, "model.layers.0.self_attn.q_norm.weight", 0)
                     : c->q_heads > 0               ? q_rows / c->q_heads
                                                    : 128;
@@ -214,7 +215,7 @@ static void find_language_sizes(sumi_language_model* model, sumi_binder* b, cons
     sumi_bind_check(b, config_path, "intermediate_size", c->hidden, model->hidden);
 }
 
-// Which pairs of a head turn with which axis: the config's split, or the released one at its proportions.
+// The number of pairs of a head that each axis rotates: the config's numbers, or the released ones in proportion.
 static void find_sections(sumi_language_model* model, sumi_binder* b, const config_values* c)
 {
     const int32_t* released = model->settings->sections;
@@ -247,9 +248,9 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
 {
     const int32_t unused = model->settings->unused_layers, found = count_layers(b);
     int32_t layers = c->layers;
-    // a file without the final norm has been cut down to the layers that are used
+    // a file without the final norm was cut down to the layers in use
     if (layers == 0) { layers = found + (sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0); }
-    // with fewer than the config says a tensor is missing, which is said by its name
+    // if there are fewer layers than the config says, binding reports the missing tensor by its name
     if (c->layers > 0 && found > c->layers) { sumi_bind_check(b, config_path, "num_hidden_layers", c->layers, found); }
     if (layers < 1 + unused || layers > SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the text encoder has %d layers; between %d and %d are supported",
@@ -307,9 +308,9 @@ static sumi_text_encoder_facts language_facts(const void* part)
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// Positions of one prompt's tokens, `axes` numbers each, as Qwen2.5-VL counts them: a text token stands one behind what
-// is before it, on all axes. A picture's tokens share a frame, and lie at their row and column from there on; what
-// follows begins behind the longer side.
+// Writes the positions of one prompt's tokens, `axes` numbers each, as Qwen2.5-VL counts them. The position of a text
+// token is one more than the position before it, on all axes. The tokens of a picture have the same frame, and their
+// row and column counted from there; the text after it continues after the longer side.
 static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int32_t count,
                            const sumi_text_picture* pictures, int32_t picture_count)
 {
@@ -339,7 +340,7 @@ static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int3
     }
 }
 
-// Of the batch that are this prompt's alone; of the first one, all.
+// Rows of the batch that belong to this prompt alone; for the first prompt all of its rows.
 static int32_t own_rows(const sumi_text_batch* batch, int32_t prompt)
 {
     SUMI_ASSERT(prompt == 0 || batch->counts[prompt] > batch->shared);
@@ -350,7 +351,7 @@ static sumi_value write_positions(const sumi_language_model* model, sumi_plan* p
                                   int32_t rows)
 {
     const int32_t axes = model->sections[0] > 0 ? 3 : 1;
-    // a prompt's rows behind a shared beginning are written behind that, and then moved
+    // rows after a shared beginning are written together with it, and then moved
     const size_t bytes = ((size_t)rows + (size_t)batch->shared) * (size_t)axes * sizeof(int32_t);
     int32_t* positions = sumi_alloc(plan->heap, bytes);
     if (positions == NULL) {
@@ -369,7 +370,7 @@ static sumi_value write_positions(const sumi_language_model* model, sumi_plan* p
     return value;
 }
 
-// cos and sin for every token; full: of the layers without a window.
+// Table of cos and sin for every token. full: for the layers without a window.
 static sumi_value write_language_rope(const sumi_language_model* model, sumi_plan* plan, sumi_value positions,
                                       bool full)
 {
@@ -378,7 +379,7 @@ static sumi_value write_language_rope(const sumi_language_model* model, sumi_pla
                                 .pairs = {model->head_dim / 2},
                                 .theta = full ? model->theta : model->window_theta,
                                 .divisor = full ? model->position_divisor : 1.0};
-    if (model->sections[0] > 0) { // the frequencies go on from one axis to the next
+    if (model->sections[0] > 0) { // the frequencies continue from one axis to the next
         args.axes = 3;
         args.is_continuous = true;
         memcpy(args.pairs, model->sections, sizeof model->sections);
@@ -386,8 +387,8 @@ static sumi_value write_language_rope(const sumi_language_model* model, sumi_pla
     return sumi_plan_rope_table(plan, &args);
 }
 
-// Every prompt's rows see the rows before them. Those behind a shared beginning are an op of their own: a GPU has fast
-// kernels for sequences that begin with their first query, which nearly all rows are in.
+// Causal attention of each prompt. Rows after a shared beginning are an op of their own, because a GPU has fast kernels
+// only for sequences that begin with their first query, and nearly all rows are in such sequences.
 static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_attention* attention, int32_t shared)
 {
     sumi_attention some = *attention;
@@ -467,7 +468,7 @@ static sumi_value write_language_text(const void* part, sumi_plan* plan, const s
     SUMI_ASSERT(batch->prompt_count >= 1);
     SUMI_ASSERT(batch->picture_count == 0 || model->settings->takes_pictures);
     if (plan->error.result != SUMI_OK) {
-        return SUMI_NO_VALUE; // ids may not exist, and with them the number of rows
+        return SUMI_NO_VALUE; // ids may not exist, and then neither does the number of rows
     }
     int32_t rows = sumi_plan_info(plan, batch->ids)->rows;
     sumi_sequence* sequences = sumi_alloc_array(plan->heap, (size_t)batch->prompt_count, sizeof *sequences);

@@ -1,7 +1,7 @@
 // A decoder-only language model as a text encoder: token ids in, features of every token out. Qwen3, Qwen2.5-VL and
 // Gemma 3 are this one network with other settings.
 //
-//   h = embedding[id] * factor                        rows of pictures in place of some of them (Qwen2.5-VL)
+//   h = embedding[id] * factor                        some rows are replaced by rows of pictures (Qwen2.5-VL)
 //   for each layer that is run:
 //     a = norm(h)
 //     q, k, v = a Wq + bq, a Wk + bk, a Wv + bv       biases: Qwen2.5-VL
@@ -23,21 +23,21 @@
 
 typedef struct sumi_language_model_settings {
     const char* name;      // "Qwen3", for messages
-    int32_t unused_layers; // how many of the last layers are not run: 1 for transformers' hidden_states[-2]
+    int32_t unused_layers; // how many of the last layers are not run: 1 for hidden_states[-2] of transformers
     bool norms_features;   // the final norm is applied
     bool has_qkv_bias, has_qk_norm;
-    bool norms_branches; // what attention and MLP return is normed before it is added
-    bool adds_one;       // norm weights are stored as what is added to one, but by llama.cpp
+    bool norms_branches; // the outputs of attention and MLP are normed before they are added
+    bool adds_one;       // norm weights are stored without the one that is added to them, except in llama.cpp's files
     // The embedding is multiplied by the square root of its width, rounded to bfloat16 as the released weights are.
     bool scales_embedding;
     bool takes_pictures;
     sumi_activation activation;
-    // Without a config.json, or where it does not say:
+    // Defaults where config.json does not give a value, or is missing:
     double theta;
-    int32_t sections[3];     // pairs that turn with frame, row and column; all 0: one position per token
-    int32_t window;          // of the layers that have one, in tokens; 0: none has
-    int32_t full_every;      // of so many layers the last one has no window
-    double window_theta;     // of the layers with a window; 0: theta
+    int32_t sections[3];     // pairs that frame, row and column rotate; all 0: one position per token
+    int32_t window;          // in tokens, of the layers that have a window; 0: none has
+    int32_t full_every;      // every full_every-th layer has no window
+    double window_theta;     // of the layers with a window; 0: the same as theta
     double position_divisor; // in layers without a window; 0: 1
 } sumi_language_model_settings;
 
@@ -49,9 +49,9 @@ typedef struct sumi_language_layer {
 typedef struct sumi_language_model {
     const sumi_language_model_settings* settings;
     int32_t width, vocabulary, q_heads, kv_heads, head_dim, hidden;
-    int32_t layer_count; // that are run
+    int32_t layer_count; // layers that are run
     float eps, attention_scale;
-    double theta, window_theta, position_divisor; // the divisor: of layers without a window
+    double theta, window_theta, position_divisor; // position_divisor: of layers without a window
     int32_t sections[3], window;
     sumi_weight embedding, final_norm;
     sumi_language_layer* layers; // in the weight list's memory

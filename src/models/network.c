@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ITEMS_PER_STEP 2000u // vocabulary and merge entries: about a millisecond
-#define PIECES_PER_STEP 4u   // of a file that is read: how far the last one goes beyond the step's time
-#define FILES_SHARE 0.2f     // of the progress: opening files against everything after
+#define ITEMS_PER_STEP 2000u // vocabulary and merge entries: about a millisecond of work
+#define PIECES_PER_STEP 4u   // of a file that is read: limits by how much the last piece exceeds the time of the step
+#define FILES_SHARE 0.2f     // share of opening the files in the progress
 
 sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network_desc* desc,
                                     sumi_error* error, sumi_network** out_network)
@@ -61,7 +61,7 @@ _Static_assert(sizeof s_encoder_components / sizeof *s_encoder_components == SUM
                    && SUMI_CHECKPOINT_ENCODERS == SUMI_MAX_TEXT_ENCODERS,
                "every text encoder has a component and a tokenizer");
 
-// Paths of components that the family has no use for.
+// Refuses paths of components that the family does not use.
 static sumi_result check_use(const sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
@@ -76,7 +76,7 @@ static sumi_result check_use(const sumi_network* network, sumi_error* error)
     return SUMI_OK;
 }
 
-// The variant of that name; NULL for "" and for a name of another family.
+// The variant of that name. NULL for "" and for a name of another family.
 static const sumi_variant* find_variant(const sumi_recipe* recipe, const char* name)
 {
     const sumi_variant* found = NULL;
@@ -92,8 +92,8 @@ static void add_name(char* list, size_t bytes, const char* name)
     snprintf(list + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
 }
 
-// The recipe for a transformer: the one that has the variant that was asked for, else the first that claims the
-// checkpoint. NULL when there is none.
+// Chooses the recipe for a transformer: the one that has the requested variant, otherwise the first that claims the
+// checkpoint. NULL: there is none.
 static sumi_result choose_recipe(sumi_network* network, const char* transformer, sumi_error* error)
 {
     char variants[160] = "";
@@ -118,7 +118,7 @@ static sumi_result choose_recipe(sumi_network* network, const char* transformer,
     return SUMI_OK;
 }
 
-// The recipe whose tensors these are, once all files are open.
+// Finds the recipe by the tensors, once all files are open.
 static sumi_result recognise(sumi_network* network, sumi_error* error)
 {
     const sumi_checkpoint* checkpoint = &network->checkpoint;
@@ -153,7 +153,7 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
                      path != NULL ? path : "the given path", names, guess[0] != 0 ? "; it looks like " : "", guess);
 }
 
-// Memory for a part's model, and what its bind takes from the component that its tensors are in.
+// Allocates a module's model and returns what its bind function takes from the component that contains its tensors.
 static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, size_t model_bytes, void** out_model,
                               sumi_binder* out_binder, sumi_module_config* out_config, sumi_error* error)
 {
@@ -178,7 +178,7 @@ static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, s
     return SUMI_OK;
 }
 
-// Presets and sizes in pixels for this checkpoint, which may be made for another side than the released ones.
+// Scales presets and sizes, in pixels, for this checkpoint, which may be made for another side than the released ones.
 static void scale_presets(sumi_network* network)
 {
     const sumi_variant* variant = network->variant;
@@ -213,7 +213,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
                                 .sigmas = sigmas,
                                 .sample_size = variant->made_for,
                                 .latent_channels = facts.channels,
-                                .vae_factor = 8, // until an autoencoder says its own
+                                .vae_factor = 8, // until the autoencoder gives its own factor
                                 .max_side = recipe->max_side,
                                 .text_encoder_count = recipe->encoder_count,
                                 .patch_size = facts.patch,
@@ -262,7 +262,7 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
     }
     info->vae_factor = facts.factor;
     info->size_multiple = recipe->denoiser->facts(network->denoiser).patch * facts.factor;
-    // else the config says nothing useful
+    // otherwise the config gives nothing useful
     if (facts.sample_size >= 4 * info->size_multiple && facts.sample_size <= info->max_side) {
         info->sample_size = facts.sample_size;
         info->tile_latent = facts.sample_size / facts.factor / 4 * 4;
@@ -290,7 +290,8 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
     return SUMI_OK;
 }
 
-// What the encoder makes must be what the transformer reads, and what the vision tower makes what the encoder takes.
+// Checks that the width of the encoder's features is what the transformer reads, and the vision tower's what the
+// encoder takes.
 static sumi_result check_widths(const sumi_network* network, int32_t e, const sumi_component* component,
                                 sumi_error* error)
 {
@@ -304,7 +305,7 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
                          component->path, e == 0 ? "" : "second ", (int)facts.width,
                          (int)network->info.feature_width[e]);
     }
-    SUMI_ASSERT(facts.pools == network->info.is_pooled[e]); // the recipe's
+    SUMI_ASSERT(facts.pools == network->info.is_pooled[e]); // the recipe's value
     if (network->vision != NULL && facts.takes_pictures
         && recipe->vision->facts(network->vision).width != facts.width) {
         return sumi_fail(
@@ -315,7 +316,7 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
     return SUMI_OK;
 }
 
-// With one of several text encoders no prompt can be encoded: somebody forgot the other one.
+// If a model has several text encoders and only some are given, no prompt can be encoded; this is refused as a mistake.
 static sumi_result check_encoders(const sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
@@ -337,7 +338,7 @@ static sumi_result check_encoders(const sumi_network* network, sumi_error* error
                      recipe->family, is_first ? "first" : "second", present->path, is_first ? "" : "_2");
 }
 
-// Files of another family's encoder, which would lack some tensor or other.
+// Refuses files of another family's encoder by name, because otherwise the message would be about some missing tensor.
 static sumi_result check_encoder_network(const sumi_network* network, int32_t e, const sumi_component* component,
                                          sumi_error* error)
 {
@@ -405,7 +406,7 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
     return SUMI_OK;
 }
 
-// What is bound first is the denoiser.
+// The weights that are bound first are the denoiser's.
 static void count_denoiser(sumi_network* network)
 {
     const sumi_weight_list* list = &network->weights;
@@ -414,9 +415,9 @@ static void count_denoiser(sumi_network* network)
         network->info.denoiser_values += (uint64_t)list->weights[i]->rows * (uint64_t)list->weights[i]->cols;
 }
 
-#define PART_STAGES 3 // of the opening: denoiser, autoencoder, vision tower; then two for each text encoder
+#define PART_STAGES 3 // of the opening: denoiser, autoencoder, vision tower; then two stages for each text encoder
 
-// The next piece of opening the parts; progress is of all of them.
+// Does the next piece of opening the modules. progress is that of all modules.
 static sumi_result open_part(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
 {
     const int32_t stage = network->stage, e = (stage - PART_STAGES) / 2, count = network->recipe->encoder_count;
@@ -436,7 +437,7 @@ static sumi_result open_part(sumi_network* network, bool* out_done, float* out_p
             SUMI_TRY(step_tokenizer(network, e, &stage_done, &tokens, error));
         }
     }
-    // the parts take little, tokenizers the rest
+    // modules take little time, tokenizers the rest
     const float share = (stage - PART_STAGES) % 2 != 0 ? (stage_done ? 1.0f : tokens) : 0.0f;
     *out_progress = stage < PART_STAGES || count == 0 ? 0.1f * (float)(stage < PART_STAGES ? stage + 1 : PART_STAGES)
                                                       : 0.3f + 0.7f * ((float)e + share) / (float)count;
@@ -445,7 +446,7 @@ static sumi_result open_part(sumi_network* network, bool* out_done, float* out_p
     return SUMI_OK;
 }
 
-// Prompts can be encoded when every encoder is there.
+// Prompts can be encoded if every encoder is open.
 static void finish_opening(sumi_network* network)
 {
     const sumi_recipe* recipe = network->recipe;
@@ -458,7 +459,7 @@ static void finish_opening(sumi_network* network)
     network->is_open = true;
 }
 
-// A step of the checkpoint, or a piece of the file that it waits for.
+// Does a step of opening the checkpoint, or reads a piece of the file that it waits for.
 static sumi_result open_files(sumi_network* network, uint32_t budget_us, float* out_progress, sumi_error* error)
 {
     bool done = false;
@@ -527,7 +528,7 @@ const sumi_weight* const* sumi_network_weights(const sumi_network* network, int3
 
 // ---- Prompts --------------------------------------------------------------------------------------------------------
 
-// One text behind another; nothing is written without memory, so that a first pass counts.
+// Appends one text to another. Without memory nothing is written, so that a first pass can count.
 static void append(char* into, size_t* used, const char* text, size_t bytes)
 {
     if (into != NULL && bytes > 0) { memcpy(into + *used, text, bytes); }
@@ -541,7 +542,7 @@ static void append_text(char* into, size_t* used, const char* text)
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-// The text with its opening, or without one where the encoder skips it.
+// Appends the text with its opening words, or without them if the encoder skips them.
 static void append_opened(char* into, size_t* used, const sumi_prompt_template* around, const char* text, size_t bytes)
 {
     const sumi_prompt_opening* opening = around->opening;
@@ -564,7 +565,7 @@ static void append_opened(char* into, size_t* used, const sumi_prompt_template* 
     append(into, used, text, bytes);
 }
 
-// The prompt inside its template; returns its bytes.
+// Writes the prompt inside its template. Returns its bytes.
 static size_t fill_template(const sumi_prompt_template* around, const sumi_prompt_text* prompt, char* into)
 {
     size_t used = 0;
@@ -585,7 +586,7 @@ static size_t fill_template(const sumi_prompt_template* around, const sumi_promp
     return used;
 }
 
-// Puts as many tokens in the place of each picture's one as it has rows, from the end to the front.
+// Replaces the token of each picture by as many tokens as the picture has rows, from the last picture to the first.
 static sumi_result expand_pictures(const sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
                                    int32_t* ids, int32_t capacity, int32_t* count, int32_t* out_rows, sumi_error* error)
 {
@@ -615,7 +616,7 @@ static sumi_result expand_pictures(const sumi_network* network, int32_t encoder,
     for (int32_t i = prompt->picture_count - 1; i >= 0; i--) {
         const int32_t at = out_rows[i], behind = end - (at + 1);
         extra -= prompt->picture_tokens[i] - 1;
-        // what lies behind this picture, up to the next one
+        // what follows this picture, up to the next one
         memmove(ids + at + extra + prompt->picture_tokens[i], ids + at + 1, (size_t)behind * sizeof *ids);
         for (int32_t k = 0; k < prompt->picture_tokens[i]; k++) { ids[at + extra + k] = token; }
         out_rows[i] = at + extra;
@@ -652,7 +653,7 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
     int32_t kept = (int32_t)(count < most ? count : most);
     const size_t cut = count - (size_t)kept;
-    if (count > most && around->keeps_last) { // of an empty text nothing but those that are always there
+    if (count > most && around->keeps_last) { // of an empty text only the tokens remain that are always there
         int32_t special[4];
         SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, "", 0, true, special,
                                        sizeof special / sizeof *special, &count, error));

@@ -1,33 +1,33 @@
-// The parts that a network is put together from:
+// The modules that a network consists of:
 //
 //   text encoders   token ids -> features                         language_model.h, xlm_roberta.h
-//   vision tower    a picture -> rows that stand in a prompt
-//   denoiser        latents, features, time -> velocities         next_dit.h
+//   vision tower    a picture -> rows that take the place of tokens in a prompt        qwen_vision.h
+//   denoiser        latents, features, time -> velocities         next_dit.h, two_stream.h
 //   autoencoder     pixels <-> latents                            flux_vae.h, qwen_vae.h; cut into tiles by vae_tiles.h
 //
-// Each kind of part is a table of functions over a model of the part's own. A part knows tensors and ops. It knows no
-// family: what differs between two networks that use it comes from its settings, which the recipe gives (recipe.h),
-// from the component's config.json and from the tensors' shapes.
+// Each kind of module is a table of functions over a model struct of the module's own. A module knows tensors and ops,
+// but no family: whatever differs between two networks that use it comes from its settings, which the recipe gives
+// (recipe.h), from the component's config.json, and from the shapes of the tensors.
 //
-// A model is zeroed memory of `model_bytes`. It is freed with the network; what it needs beside that it takes from the
-// binder's weight list. `bind` keeps its first failure in the binder.
+// A model is zeroed memory of `model_bytes`, freed with the network. Memory beyond that comes from the binder's weight
+// list. `bind` keeps its first failure in the binder.
 #ifndef SUMI_MODELS_NETWORK_MODULES_H
 #define SUMI_MODELS_NETWORK_MODULES_H
 #include "models/limits.h"
 #include "models/weights.h"
 #include "plan/plan.h"
 
-// A component's config.json. data is NULL when there is none: then shapes and the settings say everything.
+// A component's config.json. data NULL: there is none, and shapes and settings give everything.
 typedef struct sumi_module_config {
     const void* data;
     size_t bytes;
-    const char* path; // for messages; of the tensors' file where there is no config.json
+    const char* path; // for messages; without a config.json that of the tensors' file
 } sumi_module_config;
 
 // ---- Text encoders --------------------------------------------------------------------------------------------------
 
-// A picture inside a prompt: grid_height * grid_width tokens from row `row` on, row by row, whose embeddings are rows
-// of `value` from value_row on.
+// A picture inside a prompt: grid_height * grid_width tokens from row `row` on, row by row. Their embeddings are the
+// rows of `value` from value_row on.
 typedef struct sumi_text_picture {
     int32_t row;
     int32_t grid_height, grid_width;
@@ -36,37 +36,38 @@ typedef struct sumi_text_picture {
 } sumi_text_picture;
 
 typedef struct sumi_text_batch {
-    sumi_value ids; // [rows, 1]: the prompts one after another, all but the first without their `shared` first tokens
-    const int32_t* counts; // tokens of each prompt, which is a sequence of its own from position 0 on
+    sumi_value ids; // [rows, 1]: the prompts one after another, all but the first without their first `shared` tokens
+    const int32_t* counts; // tokens of each prompt; each prompt is a sequence of its own, from position 0 on
     int32_t prompt_count;
-    // Tokens, pictures among them, that all prompts begin with, fewer than any has; 0 if not facts.shares_beginning.
+    // Number of tokens, pictures included, with which all prompts begin; less than the length of any prompt. 0 if not
+    // facts.shares_beginning.
     int32_t shared;
-    const sumi_text_picture* pictures; // by rising row
+    const sumi_text_picture* pictures; // sorted by row
     int32_t picture_count;
 } sumi_text_batch;
 
 typedef struct sumi_text_encoder_facts {
     int32_t width;      // of the features
     int32_t vocabulary; // ids are below this
-    bool pools;         // one row of features per prompt, rather than one per token
+    bool pools;         // one row of features per prompt instead of one per token
     bool takes_pictures;
-    bool shares_beginning; // a token's features depend on those before it alone: see sumi_text_batch.shared
+    bool shares_beginning; // the features of a token depend only on the tokens before it (sumi_text_batch.shared)
 } sumi_text_encoder_facts;
 
 typedef struct sumi_text_encoder_module {
     size_t model_bytes;
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
     sumi_text_encoder_facts (*facts)(const void* model);
-    // Returns [sum of counts, width], or [prompt_count, width] where it pools.
+    // Returns [sum of counts, width], or [prompt_count, width] if the encoder pools.
     sumi_value (*write)(const void* model, sumi_plan* plan, const sumi_text_batch* batch);
 } sumi_text_encoder_module;
 
 // ---- Vision towers --------------------------------------------------------------------------------------------------
 
 typedef struct sumi_vision_facts {
-    int32_t width; // of the rows it makes
-    int32_t cell;  // pixels along a side that one row stands for
-    // areas in pixels between which a picture's size is brought
+    int32_t width; // of its output rows
+    int32_t cell;  // side in pixels of the square that one row represents
+    // The limits of a picture's area in pixels, between which it is resized.
     int64_t min_pixels, max_pixels;
 } sumi_vision_facts;
 
@@ -83,43 +84,44 @@ typedef struct sumi_vision_module {
 
 // ---- Denoisers ------------------------------------------------------------------------------------------------------
 
-// A prompt's features inside a plan: rows [row, row + count) of `value`, one entry per text encoder. count is 1 where
+// The features of a prompt inside a plan: rows [row, row + count) of `value`, one entry per text encoder. count is 1 if
 // the encoder pools.
 typedef struct sumi_prompt_features {
     sumi_value value[SUMI_MAX_TEXT_ENCODERS];
     int32_t row[SUMI_MAX_TEXT_ENCODERS], count[SUMI_MAX_TEXT_ENCODERS];
 } sumi_prompt_features;
 
-// One run of the network inside a batch: which item's latents it sees and which prompt it reads.
+// One evaluation inside a batch: the item whose latents it reads, and its prompt.
 typedef struct sumi_evaluation {
     int32_t item, prompt;
 } sumi_evaluation;
 
-// A picture that the network looks at beside the one it makes.
+// A reference picture as latents.
 typedef struct sumi_reference_latents {
     sumi_value latents;    // [channels, height * width], clean
     int32_t height, width; // of the latents
 } sumi_reference_latents;
 
-// What the pieces of one plan hand to each other. `state` is the part's own, zeroed, and lives while the plan is
-// written.
+// What the functions of one plan pass to each other. `state` belongs to the module, is zeroed at first, and lives while
+// the plan is written.
 typedef struct sumi_denoising {
     int32_t height, width; // of the latents
     const sumi_prompt_features* prompts;
     int32_t prompt_count;
-    const sumi_reference_latents* references; // every item sees all of them
+    const sumi_reference_latents* references; // all items read all of them
     int32_t reference_count;
     int32_t evaluation_count; // rows of times
     sumi_value times;         // [evaluations, 1]
-    bool every_row;           // also those that nothing reads, as the reference computes them
+    bool every_row;           // also computes rows that nothing reads, as the reference does
     void* state;
 } sumi_denoising;
 
 typedef struct sumi_denoiser_facts {
-    int32_t channels;                              // of the latents
-    int32_t patch;                                 // latents along a side of one token: sizes are multiples of it
-    int32_t feature_width[SUMI_MAX_TEXT_ENCODERS]; // that it reads from each text encoder; 0: none
-    bool reads_pooled[SUMI_MAX_TEXT_ENCODERS];     // one row of them, from an encoder that pools
+    int32_t channels; // of the latents
+    int32_t patch;    // latents along the side of a token; sizes are multiples of it
+    // width of the features that it reads from each text encoder; 0: none
+    int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
+    bool reads_pooled[SUMI_MAX_TEXT_ENCODERS]; // reads one row, from an encoder that pools
     bool takes_references;
 } sumi_denoiser_facts;
 
@@ -127,15 +129,15 @@ typedef struct sumi_denoiser_module {
     size_t model_bytes, state_bytes;
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
     sumi_denoiser_facts (*facts)(const void* model);
-    // What depends neither on latents nor on the list of evaluations: captions, modulation tables of all evaluations at
-    // once.
+    // Writes what depends neither on latents nor on the list of evaluations: captions, and the modulation tables of all
+    // evaluations.
     void (*write_prepare)(const void* model, sumi_plan* plan, sumi_denoising* job);
-    // What depends on the list of evaluations alone, such as rotary tables; `slot` (0 or 1) is handed back to
+    // Writes what depends only on the list of evaluations, such as rotary tables. `slot` (0 or 1) names the list, for
     // write_evaluation.
     void (*write_layout)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
                          const sumi_evaluation* list, int32_t count);
-    // One evaluation of the whole batch: latents [items * channels, h * w] -> velocities d x / d sigma [count *
-    // channels, h * w], in the list's order.
+    // Writes one evaluation of the whole batch: latents [items * channels, h * w] -> velocities d x / d sigma [count *
+    // channels, h * w], in the order of the list.
     sumi_value (*write_evaluation)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
                                    sumi_value latents, const sumi_evaluation* list, int32_t count);
 } sumi_denoiser_module;
@@ -145,7 +147,7 @@ typedef struct sumi_denoiser_module {
 typedef struct sumi_autoencoder_facts {
     int32_t channels;    // of the latents
     int32_t factor;      // pixels per latent along a side
-    int32_t sample_size; // side of the pictures it was made for, in pixels; 0: its files do not say
+    int32_t sample_size; // side of the pictures that it was made for, in pixels; 0: not given in its files
     bool has_encoder, has_decoder;
 } sumi_autoencoder_facts;
 
@@ -154,14 +156,14 @@ typedef struct sumi_autoencoder_module {
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config,
                         bool without_encoder);
     sumi_autoencoder_facts (*facts)(const void* model);
-    // Pixels of item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]; tile:
-    // side of a tile in latents, a multiple of 4, 0: whole.
+    // Decodes item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side
+    // of a tile in latents, a multiple of 4; 0: no tiles.
     void (*write_decode)(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
                          int32_t tile, sumi_value picture);
-    // 8-bit RGB [height * width, 3] -> moments picture [h * w, 2 * channels]; tile as above.
+    // Encodes 8-bit RGB [height * width, 3] to a picture of moments [h * w, 2 * channels]. tile: as above.
     sumi_value (*write_encode)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
                                int32_t tile);
-    // Moments and noise (SUMI_NO_VALUE: the mode) to latents [channels, h * w] as the denoiser takes them.
+    // Computes latents [channels, h * w], as the denoiser reads them, from moments and noise (SUMI_NO_VALUE: the mode).
     void (*write_posterior)(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents);
 } sumi_autoencoder_module;
 #endif

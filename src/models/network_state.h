@@ -1,4 +1,4 @@
-// What an opened checkpoint is made of. For models/ only: the engine sees network.h.
+// The state of an opened checkpoint, for module folder models only; the engine sees network.h.
 #ifndef SUMI_MODELS_NETWORK_STATE_H
 #define SUMI_MODELS_NETWORK_STATE_H
 #include "files/checkpoint.h"
@@ -6,31 +6,31 @@
 #include "text/tokenizer.h"
 
 typedef struct sumi_network_encoder {
-    void* model; // of the recipe's part; NULL: not opened
+    void* model; // of the recipe's module; NULL: not open
     sumi_tokenizer* tokenizer;
 } sumi_network_encoder;
 
 struct sumi_network {
     sumi_heap* heap;
-    sumi_file_cache cache;     // what the host's files were asked for
+    sumi_file_cache cache;     // files of the host program that were asked for
     const sumi_recipe* recipe; // NULL until the files have been opened
     sumi_checkpoint checkpoint;
     sumi_weight_list weights;
     sumi_network_info info;
-    const sumi_variant* variant; // of the recipe; NULL until it is known
+    const sumi_variant* variant; // of the recipe; NULL: not known yet
     char asked_for_variant[32];  // "": by the files
     sumi_preset_values presets[SUMI_PRESET_COUNT];
     sumi_size sizes[SUMI_MAX_SIZES];
     bool without_text_encoder, without_vae_encoder;
-    bool asked_for[SUMI_COMPONENT_COUNT]; // by a path of its own: then it must be there
-    // of the components that not every family has, the member of the desc that was given; NULL: none was
+    bool asked_for[SUMI_COMPONENT_COUNT]; // the component has a path of its own, so it must be there
+    // For components that not every family has: the member of the desc that was given; NULL: none was.
     const char *asked_for_text_encoder_2, *asked_for_vision;
-    int32_t stage; // of the opening
+    int32_t stage; // of opening
     bool is_open;
-    // The parts' models; NULL: not opened.
+    // The modules' models; NULL: not open.
     sumi_network_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
     void *vision, *denoiser, *autoencoder;
-    // A prompt inside its template: kept, so that a prompt as long as an earlier one allocates nothing.
+    // Memory for a prompt inside its template; kept, so that a prompt as long as an earlier one allocates nothing.
     char* prompt;
     size_t prompt_capacity;
 };
