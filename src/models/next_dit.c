@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define TIME_PERIOD 10000.0f
-#define FINAL_EPS 1e-6f // of the final layer norm; a constant of the reference, not of its config
+#define FINAL_EPS 1e-6f // epsilon of the final layer norm, a constant of the reference and not of its config
 #define MAX_EVALUATIONS (2 * SUMI_MAX_ITEMS)
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
@@ -28,13 +28,13 @@ static bool dit_other_name(const void* context, const char* canonical, int32_t w
                                              {".feed_forward.w2.", ".feed_forward.linear_2."},
                                              {".feed_forward.w3.", ".feed_forward.linear_3."},
                                              {".adaLN_modulation.1.", ".norm1.linear."},
-                                             {".attention_norm1.", ".norm1.norm."}, // of modulated blocks
+                                             {".attention_norm1.", ".norm1.norm."}, // in blocks with modulation
                                              {".attention_norm2.", ".norm2."},
                                              {NULL, NULL}};
     static const char* const unmodulated[][2] = {{".attention_norm1.", ".norm1."}, {NULL, NULL}};
     static const char* const(*const all[])[2] = {original, lumina2, unmodulated};
     const int32_t count = sizeof all / sizeof *all;
-    // A name that has no such part counts in none of them: the numbers of the others have no gaps.
+    // A name without such a number is not counted, so the numbers of the others have no gaps.
     for (int32_t t = 0, found = 0; t < count; t++) {
         for (int32_t i = 0; all[t][i][0] != NULL; i++) {
             if (!sumi_replace_text(canonical, all[t][i][0], all[t][i][1], out, out_bytes)) { continue; }
@@ -45,7 +45,7 @@ static bool dit_other_name(const void* context, const char* canonical, int32_t w
     return false;
 }
 
-// q, k and v as one matrix, from three tensors or from one that is fused already.
+// Binds q, k and v as one matrix, from three tensors or from one fused tensor.
 static void bind_qkv(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* w, const char* block)
 {
     int32_t q = model->heads * model->head_dim, kv = model->kv_heads * model->head_dim;
@@ -63,7 +63,7 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* 
     }
     const char* fused = n[3];
     bool adaptable = b->adaptable;
-    b->adaptable = false; // registered below, so that its rows are known as three
+    b->adaptable = false; // registered below as three targets
     sumi_bind_matrix(b, &w->qkv, fused, q + 2 * kv, model->dim);
     b->adaptable = adaptable;
     sumi_bind_target(b, &w->qkv, fused, 0, q + 2 * kv, true);
@@ -124,7 +124,7 @@ static void read_dit_config(const sumi_next_dit_settings* settings, sumi_binder*
                                         {"clip_text_dim", SUMI_CONFIG_INTEGER, &c->pooled, 0, NULL},
                                         {"patch_size", SUMI_CONFIG_INTEGER, &c->patch, 0, NULL},
                                         {"axes_dims", SUMI_CONFIG_INTEGERS, c->axes, 4, &c->axis_count},
-                                        // diffusers' names of the same, in Lumina 2
+                                        // the names of diffusers' Lumina 2
                                         {"hidden_size", SUMI_CONFIG_INTEGER, &c->dim, 0, NULL},
                                         {"num_attention_heads", SUMI_CONFIG_INTEGER, &c->heads, 0, NULL},
                                         {"num_kv_heads", SUMI_CONFIG_INTEGER, &c->kv_heads, 0, NULL},
@@ -147,7 +147,7 @@ static void read_dit_config(const sumi_next_dit_settings* settings, sumi_binder*
     }
 }
 
-// All widths from the shapes; what the config says must agree with them.
+// All widths follow from the shapes; the config must agree with them.
 static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_values* c, const char* config_path)
 {
     char name[SUMI_NAME_BYTES];
@@ -186,7 +186,7 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_va
                        b->part->path, (int)model->dim, (int)model->heads, (int)model->head_dim, (int)patch);
         return;
     }
-    // single files: the released split of a head over frame, row and column, at its proportions
+    // single files: the released split of a head over frame, row and column, in proportion
     const int32_t *released = model->settings->axes, total = released[0] + released[1] + released[2];
     int32_t axes[3];
     for (int32_t a = 0; a < 3; a++) { axes[a] = (int32_t)((int64_t)model->head_dim * released[a] / total); }
@@ -206,7 +206,7 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_va
     const int32_t layers = sumi_bind_count(b, "layers."), refiners = sumi_bind_count(b, "noise_refiner.");
     model->layer_count = c->layers != 0 ? c->layers : layers;
     model->refiner_count = c->refiners != 0 ? c->refiners : refiners;
-    // with fewer than the config says a tensor is missing, which is said by its name
+    // if there are fewer layers than the config says, binding reports the missing tensor by its name
     if (c->layers > 0 && layers > c->layers) { sumi_bind_check(b, config_path, "n_layers", c->layers, layers); }
     if (c->refiners > 0 && refiners > c->refiners) {
         sumi_bind_check(b, config_path, "n_refiner_layers", c->refiners, refiners);
@@ -306,22 +306,23 @@ static sumi_attention attention_over(const sumi_next_dit* model, const sumi_sequ
                             .sequence_count = count};
 }
 
-// Quarter `quarter` of this evaluation's row of a block's table [1 + s1 | tanh g1 | 1 + s2 | tanh g2], or none in an
-// unmodulated block.
+// Quarter `quarter` of this evaluation's row of a block's table [1 + s1 | tanh g1 | 1 + s2 | tanh g2]. No row in a
+// block without modulation.
 static sumi_step_row modulation_of(const sumi_next_dit* model, sumi_value table, int32_t quarter)
 {
     SUMI_ASSERT(quarter >= 0 && quarter < 4);
     return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
 }
 
-// Rows with what their modulation differs in; no bands: all of them have the same, or none.
+// Rows with the bands in which their modulation differs. No bands: all rows have the same modulation, or none.
 typedef struct modulated_rows {
     int32_t count;
     const sumi_row_band* bands;
     int32_t band_count;
 } modulated_rows;
 
-// One block on rows [0, rows) of x, in place. Attention reads all of them; only the first `out` are updated.
+// Writes one block on rows [0, rows) of x, in place. Attention reads all of them; only the first `out` rows are
+// updated.
 static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* w, sumi_value x,
                             modulated_rows in, modulated_rows out, const sumi_attention* attention, sumi_value rope,
                             sumi_value modulation)
@@ -384,7 +385,7 @@ static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const s
                                                                   .band_count = out.band_count});
 }
 
-// A rotary table for rows whose positions `fill` writes.
+// Rotary table for rows whose positions were written.
 static sumi_value write_dit_rope(const sumi_next_dit* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
 {
     sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, rows, 3, positions);
@@ -403,7 +404,7 @@ static int32_t* take_positions(sumi_plan* plan, int32_t rows)
     return positions;
 }
 
-// A caption's rows, pads included, are frames one after the other.
+// The rows of a caption, pads included, are frames one after the other.
 static void fill_caption_positions(const sumi_next_dit* model, int32_t* positions, int32_t rows)
 {
     for (int32_t i = 0; i < rows; i++) { positions[3 * i] = model->settings->first_frame + i; }
@@ -460,8 +461,9 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
     }
 }
 
-// Rows of the condition, for each prompt one per evaluation. Products of fewer rows than this are summed in another
-// order on a processor, and a picture of a batch must have the bits of a single one: there are rows that nothing reads.
+// Rows of the condition. If each prompt has its own condition, there is one row per evaluation for each prompt. On the
+// CPU, products of fewer rows than this are summed in another order, but a picture of a batch must have the bits of a
+// single one. So unused rows are added.
 #define LEAST_CONDITION_ROWS 8
 static int32_t condition_rows(const sumi_next_dit* model, const sumi_denoising* job)
 {
@@ -470,7 +472,7 @@ static int32_t condition_rows(const sumi_next_dit* model, const sumi_denoising* 
     return rows > LEAST_CONDITION_ROWS ? rows : LEAST_CONDITION_ROWS;
 }
 
-// For every row of the condition, the number of its prompt, or else of its evaluation.
+// For each row of the condition the number of its prompt, or of its evaluation.
 static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, bool of_prompts)
 {
     const int32_t rows = condition_rows(model, job), evaluations = job->evaluation_count;
@@ -489,8 +491,8 @@ static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, con
     return value;
 }
 
-// linear(silu([mlp.2(time), linear(norm(pooled))])): one row for every evaluation, for each prompt. time: the hidden
-// layer of the time MLP.
+// linear(silu([mlp.2(time), linear(norm(pooled))])): for each prompt a row per evaluation. time: the hidden layer of
+// the time MLP.
 static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
                                         sumi_value time)
 {
@@ -529,8 +531,8 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
         plan, &(sumi_plan_linear_args){.label = "1", .x = silu, .weight = &model->fusion, .bias = &model->fusion_bias});
 }
 
-// What modulation is made from, a row per evaluation: they depend on the schedule and, where a pooled vector is read, on
-// the prompt.
+// Writes the input of all modulation layers, a row per evaluation. It depends on the schedule and, if a pooled vector
+// is read, on the prompt.
 static sumi_value write_dit_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job)
 {
     sumi_plan_prefix(plan, "t_embedder.");
@@ -550,7 +552,7 @@ static sumi_value write_dit_condition(const sumi_next_dit* model, sumi_plan* pla
                   .label = "mlp.2", .x = hidden, .weight = &model->time_out, .bias = &model->time_out_bias});
 }
 
-// Every block's table and the final layer's scale, for all evaluations at once.
+// Writes the tables of all blocks and the final layer's scale, for all evaluations at once.
 static void write_dit_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
 {
     sumi_next_dit_state* state = job->state;
@@ -586,13 +588,13 @@ static void write_dit_modulation(const sumi_next_dit* model, sumi_plan* plan, su
 static void write_dit_prepare(const void* part, sumi_plan* plan, sumi_denoising* job)
 {
     const sumi_next_dit* model = part;
-    SUMI_ASSERT(job->reference_count == 0); // facts: it takes none
+    SUMI_ASSERT(job->reference_count == 0); // facts: the network takes none
     write_dit_captions(model, plan, job);
     write_dit_modulation(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
 }
 
-// Where the rows of an evaluation list lie in the joint matrix.
+// The positions of the rows of an evaluation list in the joint matrix.
 typedef struct layout {
     int32_t height, width, tokens, image_rows, caption_begin[MAX_EVALUATIONS], rows;
 } layout;
@@ -613,7 +615,7 @@ static layout layout_of(const sumi_next_dit* model, const sumi_denoising* job, c
     return l;
 }
 
-// The rows up to `end`, in bands of one prompt's: nothing to tell apart where modulation is the same for all.
+// The rows up to `end`, in bands of one prompt each. No bands if the modulation is the same for all rows.
 static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_denoising* job, const layout* l,
                                       const sumi_evaluation* list, int32_t count, int32_t end,
                                       sumi_row_band bands[2 * MAX_EVALUATIONS])
@@ -642,7 +644,7 @@ static void write_dit_layout(const void* part, sumi_plan* plan, sumi_denoising* 
     int32_t* positions = take_positions(plan, l.rows);
     if (positions == NULL) { return; }
     for (int32_t s = 0; s < count; s++) {
-        // image tokens sit one frame after the padded caption; their pads at (0, 0, 0)
+        // image tokens are one frame after the padded caption; their pads are at (0, 0, 0)
         int32_t* at = positions + 3 * (size_t)s * (size_t)l.image_rows;
         int32_t caption_rows = state->caption_rows[list[s].prompt];
         for (int32_t i = 0; i < l.tokens; i++) {
@@ -656,7 +658,7 @@ static void write_dit_layout(const void* part, sumi_plan* plan, sumi_denoising* 
     sumi_free(plan->heap, positions);
 }
 
-// 2x2 patches through x_embedder into the leading rows; pad rows hold the learned token.
+// Writes 2x2 patches through x_embedder to the leading rows. Pad rows get the learned token.
 static void write_dit_patches(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, const layout* l,
                               sumi_value latents, const sumi_evaluation* list, int32_t count, sumi_value x)
 {
@@ -750,7 +752,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
         plan, &(sumi_plan_linear_args){
                   .label = "linear", .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
     sumi_plan_prefix(plan, "%s", "");
-    // the network returns clean - noise, the solver wants noise - clean
+    // the network returns clean - noise, the solver needs noise - clean
     return sumi_plan_unpatchify(
         plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, count, order, row_begin, false},
         -1.0f);

@@ -115,12 +115,12 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
     return SUMI_OK;
 }
 
-// Of all rows of a text encoder, one in so many must be saved: ops of their own are not free.
+// Sharing pays only if it saves at least one in this many rows of a text encoder, because it needs ops of its own.
 #define LEAST_SHARE 5
 
 // ---- Sections -------------------------------------------------------------------------------------------------------
 
-// Whether any prompt has still to be encoded.
+// Whether any prompt still has to be encoded.
 static bool encodes_text(const sumi_pipeline_request* r)
 {
     bool encodes = false;
@@ -222,14 +222,14 @@ typedef struct writer {
     sumi_pipeline* out;
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
     sumi_text_picture pictures[SUMI_MAX_PROMPTS * SUMI_MAX_REFERENCES];
-    sumi_value seen[SUMI_MAX_REFERENCES]; // rows of the vision tower, that stand in prompts
+    sumi_value seen[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
     sumi_reference_latents references[SUMI_MAX_REFERENCES];
     sumi_denoising denoising;
     sumi_evaluation lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
 } writer;
 
-// A value that an op made becomes one that stays readable after the run.
+// Makes the result of an op readable after the run.
 static void keep_value(sumi_plan* plan, sumi_value value)
 {
     if (value.id > 0 && (size_t)value.id <= plan->value_count) { plan->values[value.id - 1].bound = true; }
@@ -241,7 +241,7 @@ static sumi_step_row solver_column(const writer* w, int32_t column, bool per_ste
     return (sumi_step_row){w->out->solver, column, per_step};
 }
 
-// Every reference through the vision tower, once for all prompts.
+// Runs every reference through the vision tower, once for all prompts.
 static void write_vision(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
@@ -256,7 +256,7 @@ static void write_vision(writer* w)
     }
 }
 
-// Where the references' rows stand among the tokens of all prompts that are encoded.
+// Lists the positions of the references' rows among the tokens of all prompts that are encoded.
 static int32_t place_pictures(writer* w, const int32_t* first_id)
 {
     const sumi_pipeline_request* r = w->r;
@@ -274,7 +274,7 @@ static int32_t place_pictures(writer* w, const int32_t* first_id)
     return count;
 }
 
-// The features of a prompt whose beginning is another one's: those of both behind each other.
+// Joins the features of a prompt whose beginning is another prompt's.
 static sumi_value join_features(const writer* w, int32_t encoder, sumi_value features, int32_t own, int32_t count)
 {
     const int32_t dropped = w->network->recipe->encoders[encoder].prompt.dropped_rows,
@@ -288,8 +288,8 @@ static sumi_value join_features(const writer* w, int32_t encoder, sumi_value fea
     return joined;
 }
 
-// All prompts that are not given go through an encoder together: its weights are read once. Each prompt is its own
-// sequence there; what all of them begin with is computed once, as rows of the first.
+// All prompts that are encoded go through an encoder together, so that its weights are read once. Each prompt is a
+// sequence of its own; a beginning that all share is computed once, as rows of the first prompt.
 static void write_text(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
@@ -304,7 +304,7 @@ static void write_text(writer* w)
                     sumi_plan_bound(w->plan, "features", SUMI_ELEMENT_ACTIVATION, count, w->info->feature_width[e]);
                 w->out->features[p][e] = (sumi_pipeline_rows){w->features[p].value[e], 0, count};
             } else {
-                // the template's first features are not handed on
+                // features of the template's beginning are not passed on
                 w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
                 w->features[p].row[e] =
                     w->info->is_pooled[e] ? encoded : rows + w->network->recipe->encoders[e].prompt.dropped_rows;
@@ -332,7 +332,8 @@ static void write_text(writer* w)
                 const int32_t own = r->prompts[p].token_count[e] - skipped[p];
                 w->features[p].value[e] = features;
                 w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], own};
-                if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) { // some of them are the first prompt's
+                // some of its features are rows of the first prompt
+                if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) {
                     w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
                     w->features[p].row[e] = 0;
                     if (r->goal == SUMI_GOAL_PROMPTS) { keep_value(w->plan, w->features[p].value[e]); }
@@ -346,7 +347,7 @@ static void write_text(writer* w)
     }
 }
 
-// Every reference to clean latents, by the mode of its posterior.
+// Encodes every reference to clean latents, the mode of its posterior.
 static void write_references(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
@@ -371,7 +372,7 @@ static void write_references(writer* w)
     w->denoising.reference_count = r->reference_count;
 }
 
-// The start image to clean latents of every item: one encoding, each item its own sample of the posterior.
+// Encodes the start image once, and computes clean latents for each item, with its own sample of the posterior.
 static void write_start_image(writer* w, int32_t item_count)
 {
     const sumi_pipeline_request* r = w->r;
@@ -388,7 +389,7 @@ static void write_start_image(writer* w, int32_t item_count)
                                                                        r->height, r->width, r->tile_latent);
     sumi_value latents = sumi_plan_value(w->plan, "item_latents", SUMI_ELEMENT_FLOAT, channels, size);
     for (int32_t i = 0; i < item_count; i++) {
-        if (r->samples_posterior || i == 0) { // the mode is the same for all
+        if (r->samples_posterior || i == 0) { // the mode is the same for all items
             sumi_value eps = SUMI_NO_VALUE;
             if (r->samples_posterior) {
                 eps = sumi_plan_value(w->plan, "item_eps", SUMI_ELEMENT_FLOAT, channels, size);
@@ -401,8 +402,8 @@ static void write_start_image(writer* w, int32_t item_count)
     }
 }
 
-// x, and the solver's other states. They begin as copies of x: rows that do not use them multiply them by zero, which
-// must not meet a stray NaN.
+// Writes x and the other states of the solver. They begin as copies of x: rows that do not use a state multiply it by
+// zero, and a stray NaN would survive that.
 static void write_states(writer* w, sumi_plan_solve_args* solve)
 {
     const sumi_pipeline_request* r = w->r;
@@ -438,7 +439,8 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
     }
 }
 
-// One evaluation of the batch and the solver's update, repeated for a run of evaluations with the same guidance.
+// Writes one evaluation of the batch and the solver's update, repeated for consecutive evaluations with the same
+// guidance.
 static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool guides, int32_t first, int32_t repeat)
 {
     const sumi_pipeline_request* r = w->r;
@@ -528,7 +530,7 @@ static void write_pictures(writer* w)
     sumi_plan_pixels_out(w->plan, out->picture, out->bytes, out->not_finite);
 }
 
-// What adapters make of norms' weights, once: the steps read the sums.
+// Adds the changes of adapters to the weights of norms, once; the steps read the sums.
 static void write_changed_norms(writer* w)
 {
     for (int32_t u = 0; u < w->r->adapter_count; u++) {
@@ -583,7 +585,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     if (request->goal == SUMI_GOAL_IMAGES) { SUMI_TRY(check_request_items(info, request, error)); }
     SUMI_TRY(check_request_references(network, request, error));
     SUMI_TRY(check_shared(network, request, error));
-    // too large for a stack that may be the host's
+    // too large for the stack, which may be the host program's
     writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->recipe->denoiser->state_bytes);
     if (w == NULL) {
         return sumi_out_of_memory(error, sizeof *w + network->recipe->denoiser->state_bytes, "writing a plan");

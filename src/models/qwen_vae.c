@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// Of a strip. 112 rows of 1024 x 1024 pixels with 96 channels are 7 rounds of a Hopper's patches, 97 % full.
+// Bytes of a strip. 112 rows of 1024 x 1024 pixels with 96 channels are 7 rounds of patches on a Hopper GPU, 97 % full.
 #define STRIP_BYTES (22u << 20)
-#define STRIP_MULTIPLE 16 // rows of a strip: pairs of a GPU's patches
+#define STRIP_MULTIPLE 16 // rows of a strip are a multiple of two patches of a GPU
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
@@ -16,14 +16,14 @@ typedef struct renaming {
     const char *from, *to;
 } renaming;
 
-// What a canonical name has behind `begins`; NULL when it begins otherwise.
+// The rest of a canonical name after `begins`; NULL if it begins otherwise.
 static const char* behind(const char* name, const char* begins)
 {
     size_t length = strlen(begins);
     return strncmp(name, begins, length) == 0 ? name + length : NULL;
 }
 
-// The end of a name, of a residual block's module, as Wan calls it.
+// Wan's name of the module of a residual block that a name ends with.
 static const char* block_module(const char* rest, const char** out_begin)
 {
     static const renaming modules[] = {{"norm1.", "residual.0."},
@@ -38,11 +38,11 @@ static const char* block_module(const char* rest, const char** out_begin)
             return end;
         }
     }
-    *out_begin = ""; // what resamples: the same names
+    *out_begin = ""; // layers that resample have the same names
     return rest;
 }
 
-// diffusers -> Wan.
+// Maps names of diffusers to those of Wan.
 static bool wan_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     static const renaming modules[] = {{"post_quant_conv.", "conv2."},
@@ -85,8 +85,8 @@ static bool wan_other_name(const void* context, const char* canonical, int32_t w
     return length >= 0 && (size_t)length < out_bytes;
 }
 
-// A 3x3 convolution over time with its bias; returns its output channels, which the file decides (0: any) and later
-// layers check.
+// Binds a 3x3 convolution over time with its bias. Returns its output channels, which the file determines if the given
+// number is 0; later layers check them.
 static int32_t bind_wan_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
                              int32_t in_channels, int32_t out_channels)
 {
@@ -97,7 +97,7 @@ static int32_t bind_wan_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* b
     return channels;
 }
 
-// The same of one picture, which resamples.
+// The same for a convolution of a single picture, which resamples.
 static int32_t bind_resample(sumi_binder* b, sumi_qwen_vae_stage* stage, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
@@ -147,7 +147,8 @@ static void refuse_count(sumi_binder* b, const char* what, int32_t count, int32_
                    what, (int)most);
 }
 
-// The encoder's blocks are counted in one, those that resample among them: a stage ends with one.
+// The encoder's blocks have one continuous numbering, which includes the blocks that resample; such a block ends a
+// stage.
 static int32_t bind_encoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_qwen_vae_half* half, int32_t channels)
 {
     int32_t count = sumi_bind_count(b, vae->flat_blocks > 0 ? "encoder.downsamples." : "encoder.down_blocks.");
@@ -239,7 +240,7 @@ static void bind_wan_encoder(sumi_qwen_vae* vae, sumi_binder* b)
     half->is_present = b->result == SUMI_OK;
 }
 
-// Names that count all blocks of the decoder in one: the first that resamples ends the first stage.
+// For names that number all blocks of the decoder continuously: the first block that resamples ends the first stage.
 static void count_flat_blocks(sumi_qwen_vae* vae, sumi_binder* b)
 {
     int32_t count = sumi_bind_count(b, "decoder.upsamples.");
@@ -256,18 +257,19 @@ static void count_flat_blocks(sumi_qwen_vae* vae, sumi_binder* b)
     }
 }
 
-// Of the released weights, for files without a config.json.
+// The statistics of the released weights, for files without a config.json.
 static const double s_mean[16] = {-0.7571, -0.7089, -0.9113, 0.1075,  -0.1745, 0.9653,  -0.1517, 1.5508,
                                   0.4134,  -0.0715, 0.5517,  -0.3632, -0.1922, -0.9497, 0.2503,  -0.2921};
 static const double s_deviation[16] = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
                                        3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160};
 
-// Of config.json, what shapes say too. 0: nothing is said.
+// Values of config.json that are checked against the shapes. 0: not given.
 typedef struct config_values {
     int32_t channels, base, blocks, factors[SUMI_QWEN_VAE_MAX_STAGES], factor_count;
 } config_values;
 
-// Stages of a half by their widths: the encoder's in the config's order, the decoder's in reverse, a block longer.
+// Checks the widths of the stages of a half: the encoder's in the order of the config; the decoder's in reverse, with
+// one block more.
 static void check_wan_half(const sumi_qwen_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
                            const char* path)
 {
@@ -284,7 +286,8 @@ static void check_wan_half(const sumi_qwen_vae_half* half, bool decodes, sumi_bi
     }
 }
 
-// What config.json says: the statistics; all else is in the tensors' shapes, which it must not contradict.
+// Reads the statistics from config.json. Everything else follows from the tensors' shapes, which the config must not
+// contradict.
 static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_module_config* config, config_values* said)
 {
     double mean[SUMI_QWEN_VAE_MAX_CHANNELS], deviation[SUMI_QWEN_VAE_MAX_CHANNELS], attention[8];
@@ -385,28 +388,30 @@ static sumi_autoencoder_facts qwen_vae_facts(const void* model)
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// Memory. The pictures of most pixels decide what a plan needs, and one of them is enough: a residual block works in
-// place. All between its input x and its result exists for one strip of rows at a time, n and h; conv2 writes a strip of
-// the result over x when nobody reads those rows of x any more. Rows [0, a) are done, [a, b) are next:
+// Memory. The pictures with the most pixels decide how much memory a plan needs, and one of them is enough, because a
+// residual block works in place. Everything between its input x and its result exists for one strip of rows at a time:
+// n and h. conv2 writes a strip of the result over x once these rows of x are not read any more. Rows [0, a) are done,
+// [a, b) are next:
 //
 //             0         a-1    a+1        b+1   b+2
 //   x         |rrrrrrrrrrrr|xxxxxxxxxxxxxxxxxxxxxxxxxx|     norm1, SiLU of rows [a, b + 2)                     -> n
 //   h                 |hhhh|hhhhhhhhhhhhhhhh|               conv1 of n, norm2, SiLU: rows [a + 1, b + 1)       -> h
 //   result                 |rrrrrrrrrrrr|                   conv2 of h's rows [a - 1, b + 1) + x               -> x
 //
-// The last two rows of h stay for the next strip, which finds all its rows of x as they were. A block with a shortcut
-// writes over that instead of x.
+// The last two rows of h stay for the next strip, which finds all rows of x that it reads unchanged. A block with a
+// shortcut writes over the shortcut's output instead of x.
 //
-// The decoder's last upsampling makes the largest picture from one of half its bytes, which lies at the beginning of its
-// memory and is read from its end on (the room begins some rows before the picture, so that the first rows have place).
+// The last upsampling of the decoder makes the largest picture from one of half its bytes. The small picture is at the
+// beginning of the same memory and is read from its end backwards. The memory begins some rows before the large
+// picture, so that its first rows do not overwrite rows that are still read.
 //
-// A picture on its way through the network.
+// A picture between two layers of the network.
 typedef struct picture {
     sumi_value value;
     int32_t height, width;
-    // the value in whose memory it lies, when it is all of that; else none
+    // the value whose memory it fills completely; otherwise none
     sumi_value base;
-    uint64_t least; // bytes that the half needs in any case
+    uint64_t least; // wan_least_bytes of the half
 } picture;
 
 static picture new_picture(sumi_value value, int32_t height, int32_t width, uint64_t least)
@@ -414,16 +419,16 @@ static picture new_picture(sumi_value value, int32_t height, int32_t width, uint
     return (picture){.value = value, .height = height, .width = width, .base = value, .least = least};
 }
 
-// Rows [begin, end) of a picture, or of a strip as wide.
+// A view of rows [begin, end) of a picture, or of a strip of the same width.
 static sumi_value view_rows(sumi_plan* plan, sumi_value of, int32_t width, int32_t begin, int32_t end)
 {
     return sumi_plan_view(plan, "rows", of, (sumi_span){begin * width, (end - begin) * width},
                           (sumi_span){0, sumi_plan_info(plan, of)->cols});
 }
 
-// The reference divides a pixel by max(its length, 1e-12) and multiplies by sqrt(channels). A mean square plus this eps
-// gives the same wherever a length is not within a few times 1e-12: above, it vanishes beside the mean square; below,
-// it is all there is, and zeros stay zeros.
+// The reference divides a pixel by max(its length, 1e-12) and multiplies by sqrt(channels). A mean square plus this
+// epsilon gives the same unless the length is within a few times of 1e-12: above, the epsilon vanishes beside the mean
+// square; below, it is all there is, and zeros stay zeros.
 static float eps_of(int32_t channels) { return 1e-24f / (float)channels; }
 
 static sumi_value write_wan_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, bool silu,
@@ -444,8 +449,8 @@ static sumi_value write_wan_conv(sumi_plan* plan, const char* label, picture x, 
                                                        .shape = {.height = x.height, .width = x.width}});
 }
 
-// Rows of a strip: all, when what a block has then fits into what the half needs anyway, else so many that n and h have
-// strip_bytes each and all strips are about equal.
+// Rows of a strip: all rows if the block's memory then fits into what the half needs anyway; otherwise as many as
+// strip_bytes allow for n and for h, with all strips of about equal size.
 static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, picture x, const sumi_qwen_vae_block* w)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows;
@@ -461,7 +466,7 @@ static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, p
     return sumi_min_int(rows, x.height);
 }
 
-// conv2(silu(norm2(conv1(silu(norm1(x)))))) added to `residual`, strip by strip; the residual may be x.
+// Adds conv2(silu(norm2(conv1(silu(norm1(x)))))) to `residual`, strip by strip. The residual may be x.
 static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, picture x, int32_t rows,
                              sumi_value residual)
 {
@@ -472,7 +477,7 @@ static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, pict
     sumi_value h = view_rows(plan, h_base, width, 0, rows + 2);
     for (int32_t a = 0; a < height; a += rows) {
         int32_t b = sumi_min_int(a + rows, height), begin = a > 0 ? a + 1 : 0, end = sumi_min_int(b + 1, height),
-                kept = a > 0 ? 2 : 0, made = kept + end - begin; // rows of h: of the strip before, and all
+                kept = a > 0 ? 2 : 0, made = kept + end - begin; // rows of h: those of the strip before, and all
         if (begin < end) {
             int32_t from = sumi_max_int(begin - 1, 0), to = sumi_min_int(end + 1, height);
             sumi_value n = view_rows(plan, n_base, width, 0, to - from), fresh = view_rows(plan, h, width, kept, made);
@@ -514,7 +519,7 @@ static picture write_wan_block(const sumi_qwen_vae* vae, sumi_plan* plan, const 
                       .label = "shortcut", .x = x.value, .weight = &w->shortcut, .bias = &w->shortcut_bias}); // 1x1
     }
     if (rows < x.height) {
-        // what is written by strips is read by strips: both are cut from one view
+        // what is written in strips must be read in strips, so both are cut from one view
         if (y.base.id == y.value.id) { y.value = view_rows(plan, y.base, y.width, 0, y.height); }
         if (!w->has_shortcut) { x = y; }
         write_wan_strips(plan, w, x, rows, y.value);
@@ -558,8 +563,8 @@ static picture write_wan_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const
     return write_wan_block(vae, plan, &half->middle[1], x);
 }
 
-// Norm, SiLU, convolution. The norm works in place: the convolution to three channels takes a whole picture, and nobody
-// reads x behind it.
+// Norm, SiLU, convolution. The norm works in place: the convolution to three channels reads a whole picture, and x is
+// not read after it.
 static sumi_value write_wan_end(sumi_plan* plan, const sumi_qwen_vae_half* half, picture x, const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
@@ -567,16 +572,16 @@ static sumi_value write_wan_end(sumi_plan* plan, const sumi_qwen_vae_half* half,
     return write_wan_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
-// A small picture that is upsampled over itself: bytes of a small row and of a large one, and the rows of the room before
-// the large picture.
+// A small picture that is upsampled in the same memory: bytes of a small row and of a large row, and the rows of the
+// memory before the large picture.
 typedef struct growth {
     int32_t height; // of the small picture
     uint64_t small_row, large_row;
     int32_t room_rows;
 } growth;
 
-// Where the strip of small rows before `end` may begin that is upsampled: what it makes must lie behind every small row
-// that it and the strips before it read. `end`: nowhere.
+// The first small row of the strip before `end` that can be upsampled: its output must lie after every small row that
+// this strip and earlier strips read. Returns `end` if there is none.
 static int32_t grown_strip(const growth* g, int32_t end)
 {
     uint64_t read = (uint64_t)(end < g->height ? end + 1 : g->height) * g->small_row;
@@ -635,7 +640,7 @@ static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* st
     return y;
 }
 
-// Of the picture of most pixels, which is there in any case.
+// Bytes of the picture with the most pixels, which is needed in any case.
 static uint64_t wan_least_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
 {
     return (uint64_t)height * (uint64_t)width * (uint64_t)stage->blocks[0].conv1.rows
@@ -704,7 +709,8 @@ static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi
         &(sumi_plan_linear_args){.label = "quant", .x = moments, .weight = &half->quant, .bias = &half->quant_bias});
 }
 
-// ---- The part -------------------------------------------------------------------------------------------------------
+// ---- The network module
+// ----------------------------------------------------------------------------------------------
 
 static sumi_vae_tiling wan_tiling_of(const sumi_qwen_vae* vae)
 {

@@ -1,14 +1,14 @@
 // The Qwen-Image autoencoder: latents of 16 channels at an eighth of the size <-> RGB pictures. Spec qwen-image.md
-// section 7. It is a network for video, causal in time; a picture is its first frame, before which lie zeros. So of each
-// kernel over time the last slice alone counts, what doubles or halves the frames does nothing, and what remains is a
-// network on pictures:
+// section 7. It is a network for video, causal in time. A picture is its first frame, and the frames before it are
+// zeros. So only the last slice of each kernel over time counts, layers that double or halve the frames do nothing, and
+// what remains is a network on pictures:
 //
 //   decoder  1x1, conv_in, mid (res, attention, res), stages from coarse to fine (res blocks, then nearest 2x + conv to
 //            half the channels in all but the last), norm, SiLU, conv_out
 //   encoder  conv_in, stages from fine to coarse (res blocks, then conv with stride 2 in all but the last), mid, norm,
 //            SiLU, conv_out, 1x1 -> mean and log variance
 //
-// Every norm is of one pixel's channels, so nothing but attention looks at a whole picture.
+// Every norm is over the channels of one pixel, so only attention reads more than a neighbourhood.
 #ifndef SUMI_MODELS_QWEN_VAE_H
 #define SUMI_MODELS_QWEN_VAE_H
 #include "models/network_modules.h"
@@ -16,8 +16,8 @@
 #include "models/vae_tiles.h"
 
 #define SUMI_QWEN_VAE_MAX_STAGES 6
-#define SUMI_QWEN_VAE_MAX_BLOCKS 8    // residual blocks of a stage
-#define SUMI_QWEN_VAE_MAX_CHANNELS 64 // of the latents
+#define SUMI_QWEN_VAE_MAX_BLOCKS 8    // residual blocks per stage
+#define SUMI_QWEN_VAE_MAX_CHANNELS 64 // channels of the latents
 
 typedef struct sumi_qwen_vae_block {
     sumi_weight norm1, conv1, conv1_bias, norm2, conv2, conv2_bias, shortcut, shortcut_bias;
@@ -33,26 +33,28 @@ typedef struct sumi_qwen_vae_stage {
 typedef struct sumi_qwen_vae_half {
     bool is_present;
     int32_t stage_count;
-    sumi_weight quant, quant_bias; // 1x1: of the latents before the decoder, of the moments behind the encoder
+    // 1x1: applied to the latents before the decoder, and to the moments after the encoder
+    sumi_weight quant, quant_bias;
     sumi_weight conv_in, conv_in_bias, norm_out, conv_out, conv_out_bias;
     sumi_qwen_vae_block middle[2];
     sumi_weight attention_norm;
     sumi_vae_attention attention;
-    sumi_qwen_vae_stage stages[SUMI_QWEN_VAE_MAX_STAGES]; // in the order they run
+    sumi_qwen_vae_stage stages[SUMI_QWEN_VAE_MAX_STAGES]; // in the order in which they run
 } sumi_qwen_vae_half;
 
 typedef struct sumi_qwen_vae {
-    int32_t channels, factor;                // of the latents; pixels per latent
-    float scale[SUMI_QWEN_VAE_MAX_CHANNELS]; // latent = (z - shift) * scale
-    float shift[SUMI_QWEN_VAE_MAX_CHANNELS]; // channel by channel
+    int32_t channels, factor;                // channels of the latents; pixels per latent
+    float scale[SUMI_QWEN_VAE_MAX_CHANNELS]; // latent = (z - shift) * scale, for each channel
+    float shift[SUMI_QWEN_VAE_MAX_CHANNELS];
     sumi_tile_rule tiles;
-    // what lies between two ops of a residual block is made by strips of so many bytes, qwen_vae.c
+    // bytes of the strips in which a residual block works (qwen_vae.c)
     uint64_t strip_bytes;
     sumi_qwen_vae_half encoder, decoder;
-    int32_t flat_blocks; // of names that count all blocks of the decoder in one: those of a stage; 0: other names
+    // for names that number all blocks of the decoder continuously: blocks per stage; 0: other names
+    int32_t flat_blocks;
 } sumi_qwen_vae;
 
-// The model is a sumi_qwen_vae. Names: diffusers' or those of Wan. No settings. Without a config.json the statistics are
-// those of the released weights.
+// The model is a sumi_qwen_vae. Names: those of diffusers or of Wan. No settings. Without a config.json the statistics
+// are those of the released weights.
 extern const sumi_autoencoder_module sumi_qwen_vae_module;
 #endif

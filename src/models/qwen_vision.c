@@ -4,12 +4,12 @@
 #include <math.h>
 #include <stdio.h>
 
-#define NORM_EPS 1e-6f // no config says it
+#define NORM_EPS 1e-6f // no config gives it
 #define ROPE_THETA 10000.0
 
 // ---- What the files say ---------------------------------------------------------------------------------------------
 
-// 0 of an int32_t: nothing says it. The configs overwrite what the settings say.
+// Values from the files. 0 for an int32_t: not given. Values of the configs replace those of the settings.
 typedef struct told {
     int32_t depth, width, hidden, out_width, channels, heads, patch, frames, merge, window;
     int32_t full_blocks[SUMI_QWEN_VISION_MAX_BLOCKS], full_block_count;
@@ -36,7 +36,8 @@ static void take_settings(told* t, const sumi_qwen_vision_settings* settings)
     }
 }
 
-// The processor's areas: min_pixels and max_pixels, else size, where newer files have them, else the settings'.
+// Chooses the limits of the area: min_pixels and max_pixels; otherwise `size`, of newer files; otherwise those of the
+// settings.
 static void choose_areas(told* t, const sumi_qwen_vision_settings* settings)
 {
     if (t->min_pixels == 0) { t->min_pixels = t->shortest; }
@@ -81,7 +82,7 @@ static void read_configs(told* t, sumi_binder* b, const sumi_module_config* conf
     }
 }
 
-// Whether the processor's file asks for what is done here; a member that it lacks asks for nothing.
+// Whether the processor's file describes what this code does. Members that are missing do not matter.
 static bool is_known_processor(const told* t, const sumi_qwen_vision* model)
 {
     return t->rescales && t->normalises && fabs(t->rescale * 255.0 - 1.0) < 1e-6 && t->mean_count == 3
@@ -110,8 +111,8 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
     sumi_bind_linear(b, &w->qkv, &w->qkv_bias, vision_name_in(n[0], index, "attn.qkv"), 3 * width, width);
     sumi_bind_linear(b, &w->out, &w->out_bias, vision_name_in(n[0], index, "attn.proj"), width, width);
     sumi_bind_vector(b, &w->norm2, vision_name_in(n[0], index, "norm2.weight"), width);
-    // 3420 rows of gate and up are no multiple of 8, which is what a GPU's products read and write at once. Rows of
-    // zeros make columns of zeros, and those change nothing.
+    // 3420 rows of gate and up are no multiple of 8, which a GPU's products read and write at once. Rows of zeros are
+    // added; they make columns of zeros, which change nothing.
     const char *gate = vision_name_in(n[0], index, "mlp.gate_proj"), *up = vision_name_in(n[1], index, "mlp.up_proj");
     const char* label = vision_name_in(n[2], index, "mlp.gate_up");
     const bool is_padded = padding > 0;
@@ -123,7 +124,7 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
     sumi_bind_linear(b, &w->down, &w->down_bias, vision_name_in(n[0], index, "mlp.down_proj"), width, hidden);
 }
 
-// Widths are the tensors'; the configs say what shapes cannot, and must not contradict them.
+// Widths follow from the tensors. The configs give what shapes do not show, and must not contradict them.
 static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t, const char* config_path)
 {
     static const char patch_embed[] = "patch_embed.proj.weight", merger[] = "merger.mlp.0.weight";
@@ -162,7 +163,7 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t, 
 static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t, const char* config_path)
 {
     const int32_t found = sumi_bind_count(b, "blocks."), count = t->depth != 0 ? t->depth : found;
-    // with fewer than the config says a tensor is missing, which is said by its name
+    // if there are fewer blocks than the config says, binding reports the missing tensor by its name
     if (t->depth > 0 && found > t->depth) { sumi_bind_check(b, config_path, "vision_config.depth", count, found); }
     if (count < 1 || count > SUMI_QWEN_VISION_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the vision tower has %d blocks; between 1 and %d are supported",
@@ -254,17 +255,17 @@ int32_t sumi_qwen_vision_windows(int32_t high, int32_t wide, int32_t window, int
     return windows;
 }
 
-// What the order of the rows brings into a plan.
+// What a plan needs for the order of the rows.
 typedef struct layout {
     int32_t rows;           // patches
     sumi_value cells;       // the picture's cells in the order of their rows
-    sumi_value places;      // where in that order the picture's cells stand
-    sumi_value positions;   // (y, x) of every row's patch
-    sumi_sequence* windows; // of rows
+    sumi_value places;      // for each cell of the picture its position in that order
+    sumi_value positions;   // (y, x) of the patch of every row
+    sumi_sequence* windows; // sequences of rows
     int32_t window_count;
 } layout;
 
-// Lists of a layout while it is made, in one block.
+// Builds the lists of a layout, in one block of memory.
 static bool write_vision_layout(const sumi_qwen_vision* model, sumi_plan* plan, int32_t high, int32_t wide, layout* out)
 {
     const int32_t cells = high * wide, per_cell = model->merge * model->merge, merge = model->merge;
@@ -310,8 +311,8 @@ static sumi_value write_vision_patches(const sumi_qwen_vision* model, sumi_plan*
         patches.mean[c] = model->mean[c];
         patches.deviation[c] = model->deviation[c];
     }
-    // A still picture is all frames of its patches. Adding the weights of the frames up would halve a product that
-    // takes a thousandth of the tower's time, and round what the file has.
+    // A still picture fills all frames of its patches. Adding up the weights of the frames beforehand would halve a
+    // product that takes a thousandth of the tower's time, but would round the weights.
     sumi_value rows = sumi_plan_patches_in(plan, pixels, at->cells, &patches);
     return sumi_plan_linear(plan,
                             &(sumi_plan_linear_args){.label = "patch_embed", .x = rows, .weight = &model->patch_embed});
@@ -353,7 +354,7 @@ static void write_vision_block(const sumi_qwen_vision* model, sumi_plan* plan, c
                          .label = "mlp.down_proj", .x = g, .weight = &w->down, .bias = &w->down_bias, .residual = x});
 }
 
-// The patches of a cell lie behind one another, so that a cell is a row of all of them.
+// The patches of a cell follow each other, so that a cell is one row of all of them.
 static sumi_value write_merger(const sumi_qwen_vision* model, sumi_plan* plan, const layout* at, sumi_value x)
 {
     const int32_t per_cell = model->merge * model->merge;

@@ -1,5 +1,5 @@
-// NewBie-image-Exp0.1: a relative of Lumina 2's transformer, Gemma 3 (4B) for what it reads token by token, the text tower
-// of Jina CLIP v2 for one vector of the whole prompt, the autoencoder of Flux. Spec newbie-image.md.
+// NewBie-image-Exp0.1: a transformer related to Lumina 2's; two text encoders, Gemma 3 (4B) for features of each token
+// and the text tower of Jina CLIP v2 for one vector of the whole prompt; the autoencoder of Flux. Spec newbie-image.md.
 #include "models/flux_vae.h"
 #include "models/language_model.h"
 #include "models/next_dit.h"
@@ -13,9 +13,9 @@
 // ---- What the authors say -------------------------------------------------------------------------------------------
 
 // In the order of sumi_preset. MODEL is the authors' demo: 18 points of time, which are 17 steps, of the midpoint rule,
-// guidance while the time is below 0.25. STANDARD is what their workflow for ComfyUI has, the same work in 20 runs of
-// the network and 20 more for guidance in place of 34 and 23. Previews leave out some of its steps. There is no adapter
-// yet that FAST could be for: it is few steps without guidance, whatever comes.
+// with guidance while the time is below 0.25. STANDARD is the authors' workflow for ComfyUI, with similar quality in 20
+// evaluations and 20 more for guidance instead of 34 and 23. The preset for previews has fewer steps. No adapter exists
+// yet for FAST; the preset is a few steps without guidance.
 #define EVERY_PRESET .strength = 0.6f
 #define WHOLE_WAY .guidance_end = 1.0f
 #define NOISY_PART .guidance_end = 0.25f
@@ -27,7 +27,7 @@ static const sumi_preset_values s_presets[SUMI_PRESET_COUNT] = {
     [SUMI_PRESET_FAST] = {1024, 1024, 8, 1.0f, WHOLE_WAY, EVERY_PRESET},
 };
 
-// The demo's menu: multiples of 64 with about 1024 x 1024 pixels, and the workflow's own size.
+// The demo's sizes: multiples of 64 with about 1024 x 1024 pixels, and the size of the workflow.
 #define BOTH_WAYS(a, b)                                                                                                \
     {a, b}, { b, a }
 static const sumi_size s_sizes[] = {
@@ -41,7 +41,7 @@ static const sumi_size s_sizes[] = {
 static const sumi_variant s_exp = {"exp0.1", 1024, s_presets, s_sizes, sizeof s_sizes / sizeof *s_sizes, NULL};
 static const sumi_variant* const s_variants[] = {&s_exp};
 
-// Released folders may have no scheduler: then the shift is what the authors' programs use.
+// Released folders may have no scheduler; the shift is then the one that the authors' programs use.
 static sumi_result describe_newbie(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas,
                                    const sumi_variant** variant, sumi_error* error)
 {
@@ -90,7 +90,7 @@ static const sumi_next_dit_settings s_transformer = {.name = "NewBie-image",
 
 static float newbie_time(float sigma) { return 1.0f - sigma; }
 
-// What captions began with in training: those in XML, and all others. The vector of the whole prompt never saw it.
+// How captions began in training, those in XML and all others. The encoder of the pooled vector never read these words.
 #define ASSISTANT "You are an assistant designed to generate high-quality anime images "
 #define START "<Prompt Start>"
 static const sumi_prompt_opening s_system = {

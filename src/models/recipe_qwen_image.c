@@ -1,6 +1,6 @@
-// Qwen-Image, Qwen-Image-Edit (one picture) and its successors (Edit-Plus, several): a two-stream transformer, Qwen2.5-VL
-// as text encoder, with its vision tower where there are pictures, and an autoencoder of its own. The three share all
-// parts; what they differ in are prompts, references and what the authors say. Spec qwen-image.md.
+// Qwen-Image, Qwen-Image-Edit (one reference) and its successors Edit-Plus (several): a two-stream transformer;
+// Qwen2.5-VL as text encoder, with its vision tower for references; an autoencoder of its own. The three families share
+// all modules and differ in prompts, references and presets. Spec qwen-image.md.
 #include "base/dtype.h"
 #include "models/config.h"
 #include "models/language_model.h"
@@ -14,9 +14,9 @@
 
 // ---- What the authors say -------------------------------------------------------------------------------------------
 
-// In the order of sumi_preset. 50 steps with guidance 4 are the authors'. A second-order solver makes up for some of the
-// steps that a preview leaves out. FAST is for the 4-step adapters, whose schedule has the static shift 3 and no
-// terminal sigma, and which take no guidance.
+// In the order of sumi_preset. 50 steps with guidance 4 are the authors'. A second-order solver makes up for some of
+// the steps that the preview preset leaves out. FAST is for the 4-step adapters, whose schedule has the static shift 3
+// and no terminal sigma, and which are used without guidance.
 #define EVERY_PRESET .guidance_end = 1.0f, .strength = 0.6f
 #define PRESETS(side, preview_side, steps, negative)                                                                   \
     {                                                                                                                  \
@@ -53,12 +53,12 @@ static const sumi_size s_sizes[] = {{1328, 1328}, {1664, 928},  {928, 1664}, {14
                                     {1104, 1472}, {1584, 1056}, {1056, 1584}};
 #define SIZE_COUNT ((int32_t)(sizeof s_sizes / sizeof *s_sizes))
 
-// The files of the first model and of 2512 do not say which they are: a caller does.
+// The files of the first model and of 2512 do not show which one they are; the caller may say so.
 static const sumi_variant s_first = {"first", 1328, s_first_presets, s_sizes, SIZE_COUNT, NULL};
 static const sumi_variant s_2512 = {"2512", 1328, s_2512_presets, s_sizes, SIZE_COUNT, NULL};
 static const sumi_variant s_edit = {"edit", 1024, s_edit_presets, NULL, 0, NULL};
 static const sumi_variant s_edit_2509 = {"edit-2509", 1024, s_edit_plus_presets, NULL, 0, NULL};
-// Conversions of 2511 have lost the mark that references are modulated by time 0.
+// Converted files of 2511 have lost the mark that references are modulated by time 0.
 static const sumi_two_stream_settings s_zero_cond = {.zero_cond = true};
 static const sumi_variant s_edit_2511 = {"edit-2511", 1024, s_edit_plus_presets, NULL, 0, &s_zero_cond};
 static const sumi_variant* const s_variants[] = {&s_first, &s_2512};
@@ -67,13 +67,13 @@ static const sumi_variant* const s_edit_plus_variants[] = {&s_edit_2509, &s_edit
 
 // ---- Which of them a checkpoint is ----------------------------------------------------------------------------------
 
-// References modulated by time 0: 2511 alone.
+// Whether references are modulated by time 0, which is true for 2511 only.
 static bool has_zero_cond(const sumi_checkpoint* checkpoint)
 {
     const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
     bool is_set = false;
     const sumi_config_field field = {"zero_cond_t", SUMI_CONFIG_BOOL, &is_set, 0, NULL};
-    sumi_error ignored = {SUMI_OK, {0}}; // the transformer reads the same file and says what is wrong with it
+    sumi_error ignored = {SUMI_OK, {0}}; // the transformer reads the same file and reports what is wrong with it
     (void)sumi_config_read(transformer->config.data, (size_t)transformer->config.bytes, transformer->config.path,
                            &field, 1, &ignored);
     return is_set || sumi_component_find(transformer, "__index_timestep_zero__") != NULL;
@@ -137,7 +137,7 @@ static const sumi_language_model_settings s_language_model = {.name = "Qwen2.5-V
                                                               .theta = 1e6,
                                                               .sections = {16, 24, 24}};
 
-// Of the released tower, for files without configs; mean and deviation are those of CLIP.
+// The released tower, for files without configs. mean and deviation are those of CLIP.
 static const sumi_qwen_vision_settings s_vision = {.heads = 16,
                                                    .window = 112,
                                                    .full_blocks = {7, 15, 23, 31},
@@ -147,7 +147,7 @@ static const sumi_qwen_vision_settings s_vision = {.heads = 16,
                                                    .mean = {0.48145466, 0.4578275, 0.40821073},
                                                    .deviation = {0.26862954, 0.26130258, 0.27577711}};
 
-// The reference hands the time on in bfloat16, rounded as 1000 sigma and once more behind the division.
+// The reference passes the time on in bfloat16, rounded as 1000 sigma and again after the division.
 static float rounded(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
 static float qwen_image_time(float sigma) { return rounded(rounded(1000.0f * sigma) / 1000.0f); }
 
@@ -170,9 +170,9 @@ static float qwen_image_time(float sigma) { return rounded(rounded(1000.0f * sig
     .guidance_rule = SUMI_GUIDANCE_NORM_RESCALE, .preview = sumi_preview_wan
 #define VARIANTS(list) .variants = list, .variant_count = sizeof list / sizeof *list
 
-// The features of everything up to and including the user's line are the template's: 34 tokens, 64 of the edit models.
-// Prompts of the first are cut to 1024 tokens beside it, and their features to 512; those of the edit models by what is
-// reasonable alone.
+// The features of all tokens up to and including the line "user" belong to the template: 34 tokens, 64 for the edit
+// models. Prompts of the first model are cut to 1024 tokens without the template, and their features to 512; prompts of
+// the edit models only to a reasonable length.
 const sumi_recipe sumi_recipe_qwen_image = {
     .family = "qwen-image",
     EVERY_RECIPE,

@@ -7,22 +7,23 @@
 #include "models/recipe.h"
 #include "models/scheduler.h"
 
-#define BASE_SHIFT 4.5f // schedules with a shift above this are the base model's (6), below the distilled one's (3)
+// a schedule with a shift above this is the base model's (6), below it the distilled model's (3)
+#define BASE_SHIFT 4.5f
 #define MAX_SHIFT 1000.0f
 
 // ---- What the authors say -------------------------------------------------------------------------------------------
 
-// Presets, in the order of sumi_preset, for pictures of 1024 x 1024. The schedule stays the checkpoint's own: Turbo
-// ships shift 3, Base 6, and a finetune may ship another.
+// Presets for pictures of 1024 x 1024, in the order of sumi_preset. The schedule is the checkpoint's own: Turbo has
+// shift 3, Base 6, and a finetune may have another.
 //
-// Turbo is distilled for 8 evaluations without guidance. 4 still give a readable picture, and above 8 only the last
-// jump gets finer: sigma ends 0.30 -> 0 with 8 steps, 0.21 -> 0 with 12, for 1.5 times the work. It was never trained
-// to gain from more, so quality stops there. It stays with Euler, the solver of its distillation: a step is not a small
-// one, and a second-order correction of it is not what it learnt.
+// Turbo is distilled for 8 evaluations without guidance. 4 still give a recognisable picture. With more than 8 only the
+// last step gets smaller: sigma goes from 0.30 to 0 with 8 steps, from 0.21 to 0 with 12, for 1.5 times the work. The
+// model was not trained to gain from more steps, so the quality preset stops there. It uses Euler, the solver of its
+// distillation: the steps are not small, and the model has not learnt the second-order correction of another solver.
 //
-// Base is an ordinary flow: its authors say 28 to 50 steps, guidance 3 to 5, normalisation on for realistic and off for
-// stylised pictures. 16 steps are few enough that a second-order solver pays, and DPM-Solver++ 2M costs no further
-// evaluation.
+// Base is an ordinary flow model. Its authors give 28 to 50 steps, guidance 3 to 5, and normalisation of guidance on
+// for realistic and off for stylised pictures. 16 steps are few enough that a second-order solver pays, and
+// DPM-Solver++ 2M needs no more evaluations.
 #define EVERY_PRESET .guidance_end = 1.0f, .strength = 0.6f
 static const sumi_preset_values s_turbo_presets[SUMI_PRESET_COUNT] = {
     [SUMI_PRESET_MODEL] = {1024, 1024, 8, EVERY_PRESET},    [SUMI_PRESET_PREVIEW] = {768, 768, 4, EVERY_PRESET},
@@ -37,7 +38,8 @@ static const sumi_preset_values s_base_presets[SUMI_PRESET_COUNT] = {
     // with an adapter that was distilled like Turbo
     [SUMI_PRESET_FAST] = {1024, 1024, 8, EVERY_PRESET, .shift = 3.0f},
 };
-static const sumi_size s_sizes[] = {{1024, 1024}, {720, 1280}, {1280, 720}}; // the pipelines' default, then the card's
+// the default of the pipelines, then those of the model card
+static const sumi_size s_sizes[] = {{1024, 1024}, {720, 1280}, {1280, 720}};
 
 static const sumi_variant s_turbo = {"turbo", 1024, s_turbo_presets, s_sizes, 1, NULL};
 static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, sizeof s_sizes / sizeof *s_sizes, NULL};
@@ -74,7 +76,7 @@ static const sumi_next_dit_settings s_transformer = {.name = "Z-Image",
                                                      .time_scale = 1000.0,
                                                      .axes = {32, 48, 48}};
 
-// Float arithmetic as the reference's: timestep = 1000 sigma, t = (1000 - timestep) / 1000.
+// In float, like the reference: timestep = 1000 sigma, t = (1000 - timestep) / 1000.
 static float z_image_time(float sigma) { return (1000.0f - sigma * 1000.0f) / 1000.0f; }
 
 const sumi_recipe sumi_recipe_z_image = {
@@ -85,7 +87,7 @@ const sumi_recipe sumi_recipe_z_image = {
     .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_qwen3,
                   .network = "qwen3",
-                  // No system turn, and no <think> block: Qwen3's template writes an empty one only when thinking is
+                  // No system turn and no <think> block: Qwen3's template writes an empty one only if thinking is
                   // switched off, and the model was trained with it on.
                   .prompt = {.before = "<|im_start|>user\n",
                              .after = "<|im_end|>\n<|im_start|>assistant\n",

@@ -1,5 +1,5 @@
-// The families that this library runs: one line for each recipe. A build may leave some out (premake5.lua, --families):
-// SUMI_WITHOUT_NAME for recipe_name.c. Nothing else refers to a recipe, so the linker leaves out its parts as well.
+// The families of this library, one line per recipe. A build may leave some out (premake5.lua, --families) by defining
+// SUMI_WITHOUT_NAME for recipe_name.c. Nothing else refers to a recipe, so the linker then leaves out its modules too.
 #include "models/recipe.h"
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const sumi_recipe* const s_recipes[] = {
 #endif
 };
 
-// By their transformers, as signatures.c calls them.
+// Their transformers, by the names in signatures.c.
 static const char* const s_left_out[] = {
 #ifdef SUMI_WITHOUT_Z_IMAGE
     "z-image",

@@ -12,7 +12,7 @@ sumi_sigma_rule sumi_scheduler_defaults(void)
 }
 
 typedef struct scheduler_texts {
-    char class_name[64], shift_type[32]; // cut where they are longer: then they are none that is known
+    char class_name[64], shift_type[32]; // longer names are cut, and then match no known name
     bool ends_at_zero;                   // shift_terminal is there and null
 } scheduler_texts;
 
@@ -25,7 +25,7 @@ static void copy_text(sumi_json* json, char* into, size_t capacity)
     into[bytes] = '\0';
 }
 
-// The members that sumi_config_read does not know how to read.
+// Reads the members that sumi_config_read cannot read.
 static sumi_result read_texts(const void* data, size_t bytes, const char* path, scheduler_texts* texts,
                               sumi_error* error)
 {

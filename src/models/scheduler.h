@@ -3,13 +3,13 @@
 #define SUMI_MODELS_SCHEDULER_H
 #include "sampling/schedule.h"
 
-// What a file without a member says, by the reference: static shift 1, dynamic shift off.
+// The reference's values for members that a file does not have: static shift 1, no dynamic shift.
 sumi_sigma_rule sumi_scheduler_defaults(void);
 
-// Changes the members of `rule` that the file names, so that the overrides of an adapter are read over the model's own.
-// A shift_terminal of null means no stretch; any other null counts as absent. json NULL: nothing is read.
-// SUMI_FILE_MALFORMED: it is no such file. SUMI_NOT_SUPPORTED: it asks for what sumi_sigma_rule cannot say (another
-// class, other sigmas, noise between steps), or for numbers that make no schedule. `rule` is unchanged then.
+// Changes the members of `rule` that the file contains, so that an adapter's overrides can be read over the model's own
+// values. shift_terminal null means no stretch; any other null counts as absent. json NULL: nothing is read.
+// SUMI_FILE_MALFORMED: not a file of this kind. SUMI_NOT_SUPPORTED: the file has what sumi_sigma_rule cannot express
+// (another class, other sigmas, noise between steps), or numbers that give no schedule. `rule` is then unchanged.
 sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path, sumi_sigma_rule* rule,
                                 sumi_error* error);
 #endif

@@ -1,6 +1,6 @@
-// Names come from the released files (diffusers and transformers), from the authors' own, from ComfyUI's repacks and
-// from llama.cpp's conversions. Norms and biases tell networks apart better than matrices do: quantised files keep them.
-// Where one network's names contain another's, the one with more names stands first.
+// The names are those of the released files (diffusers and transformers), of the authors' own files, of ComfyUI's
+// repacked files and of llama.cpp's conversions. Norms and biases identify networks better than matrices, because
+// quantised files keep them. If the names of one network include those of another, the one with more names comes first.
 #include "models/signatures.h"
 #include <string.h>
 
@@ -44,7 +44,7 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
     {                                                                                                                  \
         .component = SUMI_COMPONENT_VISION, .network = name, .prefixes = s_vision, .tensors = { __VA_ARGS__ }          \
     }
-// A convolution of `dimensions` dimensions whose second size, its input channels, is `channels`; 0: any.
+// A convolution of `dimensions` dimensions whose second size, its input channels, is `channels`; 0: any number.
 #define VAE(name, why, dimensions, channels, ...)                                                                      \
     {                                                                                                                  \
         .component = SUMI_COMPONENT_VAE, .network = name, .prefixes = s_vae,                                           \
@@ -78,7 +78,7 @@ static const sumi_signature s_signatures[] = {
     TRANSFORMER("newbie-image", "clip_text_pooled_proj.0.weight", "cap_embedder.1.weight"),
     TRANSFORMER("newbie-image", "clip_text_pooled_proj.0.weight", "time_caption_embed.caption_embedder.1.weight"),
     TRANSFORMER("z-image", "cap_embedder.1.weight", "layers.0.adaLN_modulation.0.weight"),
-    // the same names with index 1, because of an activation at index 0
+    // the same names with index 1, because an activation has index 0
     REFUSED_TRANSFORMER("lumina-2", WHY_LUMINA, "cap_embedder.1.weight", "layers.0.adaLN_modulation.1.weight"),
     REFUSED_TRANSFORMER("lumina-2", WHY_LUMINA, "time_caption_embed.caption_embedder.1.weight",
                         "layers.0.norm1.linear.weight"),
@@ -93,7 +93,7 @@ static const sumi_signature s_signatures[] = {
     REFUSED_TRANSFORMER("flux", WHY_FLUX, "double_blocks.0.img_attn.qkv.weight"),
     REFUSED_CLASS("flux", WHY_FLUX, "FluxTransformer2DModel"),
 
-    // ---- text encoders: Gemma 3 has the names of the others and more
+    // ---- text encoders; Gemma 3 has the names of the others and more, so it comes first
     TEXT("gemma3", "language_model.model.layers.0.pre_feedforward_layernorm.weight",
          "language_model.model.embed_tokens.weight"),
     TEXT("gemma3", "model.language_model.layers.0.pre_feedforward_layernorm.weight",
@@ -111,7 +111,7 @@ static const sumi_signature s_signatures[] = {
     TEXT("qwen2.5-vl", "model.layers.0.self_attn.q_proj.bias", "model.embed_tokens.weight"),
     TEXT("qwen2.5-vl", "layers.0.self_attn.q_proj.bias", "embed_tokens.weight"),
     TEXT("qwen2.5-vl", "blk.0.attn_q.bias", "token_embd.weight"),
-    // another language model, or one whose first layer is incomplete: binding it will say what is missing
+    // another language model, or one whose first layer is incomplete: binding it reports what is missing
     TEXT("language-model", "model.language_model.embed_tokens.weight"),
     TEXT("language-model", "language_model.model.embed_tokens.weight"),
     TEXT("language-model", "model.embed_tokens.weight"),
@@ -130,7 +130,7 @@ static const sumi_signature s_signatures[] = {
      .refusal = WHY_MMPROJ,
      .tensors = {"v.patch_embd.weight", "v.post_ln.weight", "mm.0.weight", "mm.2.weight"}},
 
-    // ---- VAEs: the causal ones have one more dimension. Wan's names of the same network come second
+    // ---- VAEs; the causal ones have one more dimension. Wan's names of the same network come second
     VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv_in.weight"),
     VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv1.weight"),
     VAE("qwen-vae", NULL, 5, 0, "decoder.conv_in.weight"),

@@ -1,18 +1,18 @@
-// How the networks of the known families look in their files: the table that a checkpoint is opened with. A network that
-// is known but cannot be used has a signature with a refusal.
+// The tensors by which the networks of known families are recognised: the table that checkpoints are opened with. A
+// network that is known but not supported has a signature with a refusal.
 #ifndef SUMI_MODELS_SIGNATURES_H
 #define SUMI_MODELS_SIGNATURES_H
 #include "files/checkpoint.h"
 
-// Transformers "z-image", "newbie-image", "qwen-image"; text encoders "qwen3", "qwen2.5-vl", "gemma3", as the second one
-// "jina-clip"; vision tower "qwen2.5-vl-vision"; VAEs "flux-vae", "qwen-vae".
+// Transformers: "z-image", "newbie-image", "qwen-image". Text encoders: "qwen3", "qwen2.5-vl", "gemma3"; "jina-clip" as
+// the second one. Vision tower: "qwen2.5-vl-vision". VAEs: "flux-vae", "qwen-vae".
 const sumi_signature* sumi_signatures(size_t* out_count);
-// By component, as sumi_checkpoint_desc wants them.
+// By component, as in sumi_checkpoint_desc.
 const char* const* const* sumi_class_words(void);
 
-// The family whose pipeline class a model_index.json names ("ZImagePipeline": "z-image"); "" when none is known.
+// The family whose pipeline class a model_index.json names ("ZImagePipeline": "z-image"); "" if it is not known.
 const char* sumi_family_of_class(const char* class_name);
 
-// Refuses, with SUMI_MODEL_UNKNOWN and a sentence, a checkpoint one of whose components has a signature with a refusal.
+// Refuses a checkpoint if one of its components has a signature with a refusal: SUMI_MODEL_UNKNOWN, with a sentence.
 sumi_result sumi_signatures_check(const sumi_checkpoint* checkpoint, sumi_error* error);
 #endif

@@ -6,26 +6,28 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EPS 1e-6f // of every norm; a constant of the reference, not of its config
+#define EPS 1e-6f // epsilon of every norm, a constant of the reference and not of its config
 #define TIME_SCALE 1000.0f
 #define PERIOD 10000.0 // of the sinusoids of times and positions
 #define MAX_EVALUATIONS (2 * SUMI_MAX_ITEMS)
 
-// Modulation tables of all evaluations at most. Of 60 blocks of width 3072 they take 60 * 2 * 6 * 3072 elements per
-// evaluation: 4.4 MB where activations are bfloat16 (221 MB for 50 evaluations; in float it were 442 MB), 8.8 MB where
-// they are float. Their weights, 13.6 GB and a third of the model, are then read once in a job and can leave the GPU.
-// With more evaluations than fit, each makes its own 8.8 MB row by row of its blocks, and reads those weights again: 4
-// ms at 3.35 TB/s, where an evaluation of 1024 x 1024 pixels takes 100 to 250 ms, but half a second where they have to
-// come over PCIe. Chunks of evaluations as sections of their own would read them less often, and repeat every op and
-// every graph of the section for each chunk.
-// Where they fit as floats, up to 30 evaluations, they are finished at once as well. Beyond, an op for each side of a
-// block finishes the row of an evaluation: 120 launches of 5 us each on an H200, where an evaluation takes 80 to 120 ms.
+// The most bytes for modulation tables of all evaluations. For 60 blocks of width 3072 they take 60 * 2 * 6 * 3072
+// elements per evaluation: 4.4 MB with bfloat16 activations (221 MB for 50 evaluations; 442 MB in float), 8.8 MB with
+// float activations. With tables, the weights of the modulation layers, 13.6 GB and a third of the model, are read once
+// per job and can then leave the GPU. If the tables do not fit, each evaluation computes its own 8.8 MB block by block
+// and reads these weights again: 4 ms at 3.35 TB/s, compared with 100 to 250 ms for an evaluation of 1024 x 1024
+// pixels, but half a second if they come over PCIe. Sections for chunks of evaluations would read them less often, but
+// would repeat all ops and graphs for each chunk.
+//
+// If the tables fit as floats (up to 30 evaluations) they are also finished at once. Otherwise an op for each side of a
+// block finishes the row of an evaluation: 120 launches of 5 us on an H200, compared with 80 to 120 ms for an
+// evaluation.
 #define TABLE_BYTES (256ull << 20)
 
-// Parts of a block's modulation: shift, scale, gate of attention, then of the MLP. Scales become 1 + s.
+// Vectors of a block's modulation: shift, scale, gate of attention, then of the MLP. Scales become 1 + s.
 enum { SHIFT_1, SCALE_1, GATE_1, SHIFT_2, SCALE_2, GATE_2, MODULATION_PARTS };
 #define BLOCK_ADDS_ONE (1u << SCALE_1 | 1u << SCALE_2)
-// The final norm's are the other way round: scale, shift.
+// The final norm has them in another order: scale, shift.
 enum { FINAL_SCALE, FINAL_SHIFT, FINAL_PARTS };
 #define FINAL_ADDS_ONE (1u << FINAL_SCALE)
 
@@ -64,7 +66,7 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     sumi_bind_stacked_bias(b, &w->qkv_bias, n[3], qkv, rows, 3);
     sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
     sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
-    // Nothing reads what the last block makes of the text, and quantised files may lack those weights.
+    // The last block's output of the text stream is not used, and quantised files may lack those weights.
     w->is_whole = !may_be_cut
                || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
                    && has_module(b, block, names->mlp_out));
@@ -116,7 +118,7 @@ static void read_two_stream_config(sumi_binder* b, config_values* c, const sumi_
     }
 }
 
-// All widths from the shapes; what the config says must agree with them.
+// All widths follow from the shapes; the config must agree with them.
 static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const config_values* c, const char* path)
 {
     model->dim = sumi_bind_size(b, "img_in.weight", 0);
@@ -140,7 +142,7 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     sumi_bind_check(b, path, "in_channels", c->patch_channels, patch);
     sumi_bind_check(b, path, "out_channels", c->channels, model->channels);
     sumi_bind_check(b, path, "joint_attention_dim", c->features, model->feature_width);
-    // without a config: the released split of a head over frame, row and column (16, 56, 56 of 128), at its proportions
+    // without a config: the released split of a head over frame, row and column (16, 56, 56 of 128), in proportion
     int32_t axes[3] = {model->head_dim / 8, model->head_dim / 16 * 7, model->head_dim / 16 * 7};
     if (c->axis_count != 0) { memcpy(axes, c->axes, sizeof axes); }
     if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
@@ -153,7 +155,7 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
     const int32_t blocks = sumi_bind_count(b, "transformer_blocks.");
     model->block_count = c->layers != 0 ? c->layers : blocks;
-    // with fewer than the config says a tensor is missing, which is said by its name
+    // if there are fewer blocks than the config says, binding reports the missing tensor by its name
     if (c->layers > 0 && blocks > c->layers) { sumi_bind_check(b, path, "num_layers", c->layers, blocks); }
     if (model->block_count < 1 || model->block_count > SUMI_TWO_STREAM_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d blocks; 1 to %d are supported", b->part->path,
@@ -211,17 +213,17 @@ static sumi_denoiser_facts facts_of(const void* memory)
 // ---- What all evaluations share -------------------------------------------------------------------------------------
 
 typedef struct two_stream_state {
-    sumi_value captions; // [all prompts, dim], as they enter the first block
+    sumi_value captions; // [all prompts, dim], the input of the first block
     int32_t caption_begin[SUMI_MAX_PROMPTS];
-    sumi_value condition; // SiLU of the embedded times [evaluations, dim], and with has_zero a row of time 0 behind
+    sumi_value condition; // SiLU of the embedded times [evaluations, dim]; with has_zero followed by a row for time 0
     bool has_zero;
     bool has_tables, has_finished_tables;
-    // has_tables: what the modulation layers make for every row of the condition; has_finished_tables: as floats, as the
-    // ops take them
+    // has_tables: the output of the modulation layers for every row of the condition. has_finished_tables: as floats
+    // that ops can read.
     sumi_value tables[SUMI_TWO_STREAM_MAX_BLOCKS][2], final_table;
-    // has_zero: [1, 6 * dim], finished
+    // With has_zero: [1, 6 * dim], finished.
     sumi_value zero[SUMI_TWO_STREAM_MAX_BLOCKS];
-    sumi_value rope[2]; // per slot: of the rows of the joint matrix
+    sumi_value rope[2]; // for each slot, for the rows of the joint matrix
 } two_stream_state;
 
 static void write_two_stream_captions(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
@@ -251,7 +253,7 @@ static void write_two_stream_captions(const sumi_two_stream* model, sumi_plan* p
     }
 }
 
-// SiLU(mlp(sinusoids(1000 t))) of all evaluations, and of time 0 behind them.
+// Writes SiLU(mlp(sinusoids(1000 t))) for all evaluations, followed by time 0.
 static void write_two_stream_condition(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
 {
     two_stream_state* state = job->state;
@@ -299,7 +301,7 @@ static sumi_value write_two_stream_layer(sumi_plan* plan, const char* label, sum
     return table;
 }
 
-// All rows of a table but time 0's, as floats that ops take.
+// All rows of a table except that of time 0, as floats that ops can read.
 static sumi_value finish_table(sumi_plan* plan, const char* label, sumi_value table, int32_t rows, int32_t parts,
                                uint32_t adds_one)
 {
@@ -311,8 +313,8 @@ static sumi_value finish_table(sumi_plan* plan, const char* label, sumi_value ta
                                                                    .element = SUMI_ELEMENT_FLOAT});
 }
 
-// The blocks' tables. The references' row, if there is one, goes through the image's layer with the others, which reads
-// its weights once.
+// Writes the blocks' tables. The row of the references, if there is one, goes through the image's layer together with
+// the others, which reads its weights once.
 static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
 {
     two_stream_state* state = job->state;
@@ -372,17 +374,17 @@ static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_d
     sumi_plan_prefix(plan, "%s", "");
 }
 
-// ---- Where the rows of an evaluation list lie -----------------------------------------------------------------------
+// ---- Positions of the rows of an evaluation list --------------------------------------------------------------------
 
 typedef struct layout {
     int32_t count;                 // evaluations
     int32_t height, width;         // of a target, in tokens
-    int32_t tokens;                // of a target
-    int32_t reference_rows;        // of all references together
-    int32_t text_rows;             // of all evaluations
-    int32_t rows;                  // of the joint matrix
-    int32_t text[MAX_EVALUATIONS]; // rows of each evaluation's text
-    // first row in the joint matrix
+    int32_t tokens;                // tokens of a target
+    int32_t reference_rows;        // rows of all references together
+    int32_t text_rows;             // rows of the texts of all evaluations
+    int32_t rows;                  // rows of the joint matrix
+    int32_t text[MAX_EVALUATIONS]; // text rows of each evaluation
+    // First rows in the joint matrix.
     int32_t reference_begin[MAX_EVALUATIONS], text_begin[MAX_EVALUATIONS];
 } layout;
 
@@ -406,7 +408,8 @@ static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int3
     }
 }
 
-// Frame, and row and column around the middle of the picture; an odd side has one more before it than behind.
+// Writes frame, row and column, counted from the middle of the picture; an odd side has one more before the middle than
+// after it.
 static void fill_picture_positions(int32_t* at, int32_t frame, int32_t height, int32_t width)
 {
     for (int32_t i = 0; i < height * width; i++, at += 3) {
@@ -416,7 +419,7 @@ static void fill_picture_positions(int32_t* at, int32_t frame, int32_t height, i
     }
 }
 
-// Text goes on, on all axes at once, where the largest of all pictures ends.
+// The position of the first text token, the same on all axes: after the largest position of all pictures.
 static int32_t first_text_position(const sumi_denoising* job)
 {
     int32_t most = sumi_max_int(job->height, job->width) / 2 / 2;
@@ -461,7 +464,7 @@ static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_de
 
 // ---- One evaluation -------------------------------------------------------------------------------------------------
 
-// Rows that lie side by side in their stream and in the joint matrix.
+// Rows that are neighbours both in their stream and in the joint matrix.
 typedef struct run {
     int32_t row, joint_row, rows;
 } run;
@@ -486,8 +489,8 @@ typedef struct stream {
     int32_t rows;
     run runs[MAX_EVALUATIONS];
     int32_t run_count;
-    sumi_value views[MAX_EVALUATIONS]; // of x, the rows of each run
-    // the first rows of x, which are the targets, and the only ones that the last block updates; 0: none
+    sumi_value views[MAX_EVALUATIONS]; // views of x: the rows of each run
+    // Number of leading rows of x, the targets, which alone the last block updates. 0: none.
     int32_t last_rows;
     sumi_value last_view;
 } stream;
@@ -499,7 +502,7 @@ typedef struct writer {
     const two_stream_state* state;
     layout layout;
     sumi_value rope;
-    sumi_value condition; // without tables: this evaluation's row
+    sumi_value condition; // without tables: the row of this evaluation
     stream streams[3];    // image or targets, text, references
     int32_t stream_count;
     sumi_sequence sequences[MAX_EVALUATIONS];
@@ -517,7 +520,7 @@ static void add_run(stream* s, int32_t joint_row, int32_t rows)
     s->rows += rows;
 }
 
-// The streams' rows and their places in the joint matrix.
+// Computes the rows of the streams and their positions in the joint matrix.
 static void plan_streams(writer* w)
 {
     const layout* l = &w->layout;
@@ -557,8 +560,8 @@ static void plan_streams(writer* w)
     }
 }
 
-// 2x2 patches of all targets, then of the references, which are the same for every evaluation, through img_in; and the
-// prompts.
+// Writes the 2x2 patches of all targets, then of the references, which are the same for every evaluation, through
+// img_in; and the prompts.
 static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* list)
 {
     const sumi_two_stream* model = w->model;
@@ -586,7 +589,7 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
                                 .weight = &model->image_in,
                                 .bias = &model->image_in_bias,
                                 .y = w->streams[0].x};
-    // those of the first evaluation lie behind the targets in the stream, too, if it is the same
+    // in one stream, the references of the first evaluation also follow the targets
     bool is_split = w->stream_count == 3;
     in.rows = targets + (is_split ? 0 : l->reference_rows);
     sumi_plan_linear(plan, &in);
@@ -608,8 +611,8 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
     }
 }
 
-// What modulates this evaluation: its row of a finished table, or one row of floats, from its table, or made here from
-// the condition.
+// The modulation of this evaluation: its row of a finished table, or a row of floats that is computed here, from its
+// table or from the condition.
 static sumi_step_row write_two_stream_modulation(const writer* w, sumi_plan_modulation_args* args,
                                                  const sumi_weight* weight, const sumi_weight* bias)
 {
@@ -631,7 +634,7 @@ static sumi_step_row part_of(sumi_step_row row, int32_t part, int32_t part_cols)
     return (sumi_step_row){row.table, part * part_cols, row.per_step};
 }
 
-// q, k and v of a stream's rows into the joint matrix.
+// Writes q, k and v of a stream's rows to the joint matrix.
 static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
                       sumi_value qkv)
 {
@@ -669,7 +672,7 @@ static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_we
     }
 }
 
-// What attention found, into the rows of a run: x += gate * linear(o).
+// Adds the output of attention to the rows of a run: x += gate * linear(o).
 static void write_out(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
                       sumi_value attention, const run* of, sumi_value into)
 {
@@ -683,7 +686,7 @@ static void write_out(const writer* w, const stream* s, const sumi_two_stream_we
                                                        .gate = part_of(row, GATE_1, w->model->dim)});
 }
 
-// What follows attention, on the whole stream or, in the last block, on its first rows.
+// Writes what follows attention, for the whole stream or, in the last block, for its first rows.
 static void write_rest(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
                        sumi_value attention, bool is_last)
 {
@@ -712,8 +715,8 @@ static void write_rest(const writer* w, const stream* s, const sumi_two_stream_w
                                                        .gate = part_of(row, GATE_2, w->model->dim)});
 }
 
-// In the last block, attention answers the targets alone. The text's q is made there all the same: leaving it out would
-// save a 3000th of an evaluation of 1024 x 1024 pixels and 512 tokens of text.
+// In the last block only the targets have queries in attention. q of the text is computed there too: leaving it out
+// would save a 3000th of an evaluation of 1024 x 1024 pixels with 512 text tokens.
 static void write_two_stream_block(writer* w, int32_t index)
 {
     const sumi_two_stream* model = w->model;
@@ -789,7 +792,7 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
                                                                                  .adds_one = FINAL_ADDS_ONE},
                                                     &model->final_modulation, &model->final_modulation_bias);
     sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
-    // references are not modulated by time 0 here
+    // the references are not modulated by time 0 here
     if (w->stream_count == 3 && w->job->every_row) {
         write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
     }
@@ -807,7 +810,7 @@ static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* pla
                                               sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
     two_stream_state* state = job->state;
-    // too large for a stack that may be the host's
+    // too large for the stack, which may be the host program's
     writer* w = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, sizeof *w) : NULL;
     if (w == NULL) {
         sumi_out_of_memory(&plan->error, sizeof *w, "writing a plan");

@@ -1,5 +1,5 @@
-// A transformer with two streams, image rows and text rows, that meet in attention alone (MMDiT): each stream has its
-// own weights for everything else. Qwen team 2025; spec qwen-image.md section 5.
+// A transformer with two streams, image rows and text rows, that interact only in attention (MMDiT). Each stream has
+// its own weights for everything else. Qwen team 2025; spec qwen-image.md section 5.
 //
 //   latents -> 2x2 patches -> img_in --> image rows --+
 //                                                     +--> blocks --> norm, proj_out of the targets' rows -> velocity
@@ -8,38 +8,38 @@
 // Block, for either stream:  q, k, v = linear(ln(x) * (1 + s1) + b1), q and k normed and rotated;
 //                            x += g1 * linear(attention over both);   x += g2 * mlp(ln(x) * (1 + s2) + b2)
 //
-// Each stream is one matrix of the rows of all evaluations, so that its products run once. In the image stream come the
-// targets of all evaluations, then each evaluation's references (pictures that the network looks at). q, k and v of
-// all streams are rows of one joint matrix, in which a sequence of attention is two ranges of rows: its target, and its
-// references together with its text. Every second evaluation has its text first, so that the rows of two neighbours lie
-// side by side and go through a product together (t: targets, r: references, c: text):
+// Each stream is one matrix with the rows of all evaluations, so that its products run once. The image stream has the
+// targets of all evaluations, then the references (pictures that the network reads) of each evaluation. q, k and v of
+// all streams are rows of one joint matrix. A sequence of attention is two ranges of its rows: the target, and the
+// references together with the text. In every second evaluation the text comes first, so that rows of the same stream
+// of two neighbours are adjacent and go through a product together (t: targets, r: references, c: text):
 //
 //   | t0 | t1 | t2 | t3 | r0 | c0 | c1 | r1 | r2 | c2 | c3 | r3 |
 //
-// Where references are modulated by time 0 (zero_cond_t), they are a stream of their own with the image's weights.
+// If references are modulated by time 0 (zero_cond_t), they are a stream of their own, with the weights of the image.
 //
-// The modulation of all blocks depends on the time alone. It is made for all evaluations at once while its tables stay
-// below a bound; beyond, each evaluation makes its own. As floats that ops take as they are, while these stay below it;
-// else each evaluation converts its rows. See TABLE_BYTES in two_stream.c for the numbers.
+// The modulation of all blocks depends only on the time. It is computed for all evaluations at once if its tables take
+// no more than TABLE_BYTES; otherwise each evaluation computes its own. The tables are floats, which ops read directly,
+// if they fit as floats; otherwise each evaluation converts its rows. Numbers: two_stream.c.
 #ifndef SUMI_MODELS_TWO_STREAM_H
 #define SUMI_MODELS_TWO_STREAM_H
 #include "models/network_modules.h"
 
 #define SUMI_TWO_STREAM_MAX_BLOCKS 128
 
-// NULL stands for zeros.
+// NULL means all zeros.
 typedef struct sumi_two_stream_settings {
-    bool zero_cond;       // also where neither config.json nor a marker tensor says so
-    uint64_t table_bytes; // of modulation tables at most; 0: TABLE_BYTES
+    bool zero_cond;       // even if neither config.json nor a marker tensor says so
+    uint64_t table_bytes; // the most bytes of modulation tables; 0: TABLE_BYTES
 } sumi_two_stream_settings;
 
 typedef enum sumi_two_stream_side { SUMI_TWO_STREAM_IMAGE, SUMI_TWO_STREAM_TEXT } sumi_two_stream_side;
 
-// A block's weights of one side.
+// A block's weights for one stream.
 typedef struct sumi_two_stream_weights {
     sumi_weight modulation, modulation_bias; // [shift 1, scale 1, gate 1, shift 2, scale 2, gate 2]
     sumi_weight qkv, qkv_bias, q_norm, k_norm, out, out_bias, mlp_in, mlp_in_bias, mlp_out, mlp_out_bias;
-    bool is_whole; // false: a last block without what follows attention, which nothing reads there
+    bool is_whole; // false: a last block without the weights after attention, whose output is not used
 } sumi_two_stream_weights;
 
 typedef struct sumi_two_stream_block {
@@ -48,14 +48,14 @@ typedef struct sumi_two_stream_block {
 
 typedef struct sumi_two_stream {
     int32_t channels, dim, heads, head_dim, hidden, feature_width;
-    int32_t time_width, time_hidden; // sinusoids, hidden layer of the time MLP
-    int32_t axis_pairs[3];           // frame, row, column
+    int32_t time_width, time_hidden; // widths of the sinusoids and of the hidden layer of the time MLP
+    int32_t axis_pairs[3];           // pairs of a head for frame, row, column
     bool zero_cond;
     uint64_t table_bytes;
     int32_t block_count;
     sumi_weight image_in, image_in_bias, text_norm, text_in, text_in_bias, time_in, time_in_bias, time_out,
         time_out_bias, final_modulation, final_modulation_bias, final_linear, final_linear_bias;
-    sumi_two_stream_block* blocks; // in the weight list's memory
+    sumi_two_stream_block* blocks; // in memory of the weight list
 } sumi_two_stream;
 
 extern const sumi_denoiser_module sumi_two_stream_module;

@@ -7,7 +7,8 @@ typedef struct sumi_vae_attention {
     sumi_weight qkv, qkv_bias, out, out_bias;
 } sumi_vae_attention;
 
-// normed: x [pixels, channels] behind the norm, which differs between autoencoders. Returns x with the attention added.
+// normed: x [pixels, channels] after the norm, which differs between autoencoders. Returns x plus the output of
+// attention.
 sumi_value sumi_vae_attention_write(const sumi_vae_attention* attention, sumi_plan* plan, sumi_value normed,
                                     sumi_value x, int32_t pixels);
 #endif

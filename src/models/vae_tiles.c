@@ -5,8 +5,8 @@
 
 #define MAX_TILES_ACROSS 64
 
-// One way through both directions: `height` and `width` are the input's, a tile of `size` input units gives `made`
-// output units, of which `kept` stay.
+// One axis-aligned pass over both directions. `height` and `width` are the input's. A tile of `size` input units gives
+// `made` output units, of which `kept` stay.
 typedef struct walk {
     int32_t height, width, size, stride, made, kept, columns, rows;
 } walk;
@@ -28,8 +28,8 @@ static sumi_tile input_tile(const walk* w, int32_t row, int32_t column)
     return (sumi_tile){y, x, sumi_min_int(w->size, w->height - y), sumi_min_int(w->size, w->width - x)};
 }
 
-// Makes every tile in reading order, blends its seams and places what is kept. Only the row above is alive beside the
-// current one.
+// Writes every tile in reading order, blends its seams and places the part that is kept. Only the row of tiles above is
+// stored together with the current one.
 static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const walk* w, const sumi_tile_source* source,
                         bool decodes, sumi_value out)
 {
@@ -46,7 +46,7 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const wa
         for (int32_t c = 0; c < w->columns; c++) {
             sumi_tile in = input_tile(w, r, c);
             sumi_value tile = (decodes ? tiling->decode : tiling->encode)(tiling->model, plan, source, in);
-            // output units of this tile and its neighbours
+            // in output units; this tile and its neighbours
             int32_t height = in.height * w->made / w->size, width = in.width * w->made / w->size;
             int32_t left_width = c > 0 ? input_tile(w, r, c - 1).width * w->made / w->size : 0;
             above_height = r > 0 ? input_tile(w, r - 1, c).height * w->made / w->size : 0;

@@ -27,7 +27,7 @@ void sumi_weight_list_close(sumi_weight_list* list)
 
 void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes)
 {
-    SUMI_ASSERT(list->heap != NULL); // was begun
+    SUMI_ASSERT(list->heap != NULL); // the list was begun
     SUMI_ASSERT(bytes > 0 && list->block_used <= list->block_bytes);
     bytes = (bytes + 15) & ~(size_t)15;
     if (list->block_count == 0 || list->block_bytes - list->block_used < bytes) {
@@ -73,7 +73,7 @@ bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes)
 
 bool sumi_replace_text(const char* text, const char* from, const char* to, char* out, size_t out_bytes)
 {
-    SUMI_ASSERT(from[0] != 0 && out != text); // an empty text occurs everywhere
+    SUMI_ASSERT(from[0] != 0 && out != text); // an empty text would match everywhere
     const char* at = strstr(text, from);
     if (at == NULL) { return false; }
     int length = snprintf(out, out_bytes, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
@@ -162,8 +162,8 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
     return tensor;
 }
 
-// The scaling of a stored tensor. False: it is quantised in a way that is not supported. This is asked before anything
-// else: such files store other types and shapes, which would look like a file of another model.
+// Finds the scaling of a stored tensor. False: the quantisation is not supported. This is checked before everything
+// else, because such files store other types and shapes, which would look like files of another model.
 static bool find_scaling(sumi_binder* binder, const sumi_tensor* tensor, sumi_tensor_scaling* out)
 {
     const char* name = sumi_component_tensor_name(binder->part, tensor);
@@ -187,7 +187,7 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
     return (int32_t)tensor->shape[axis];
 }
 
-// "[64, 96]"
+// Writes a shape as "[64, 96]".
 static void shape_text(const sumi_tensor* tensor, char* out, size_t out_bytes)
 {
     size_t used = 0;
@@ -211,7 +211,7 @@ static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const c
 
 // ---- Binding --------------------------------------------------------------------------------------------------------
 
-// Floating point and GGUF block types; integers without a scale are quantisations whose rules are not known here.
+// Floating-point and GGUF block types. Integers without a scale are quantised by unknown rules.
 static bool is_weight_type(sumi_dtype dtype, const sumi_tensor_scaling* scaling)
 {
     return sumi_dtype_is_number(dtype)
@@ -246,7 +246,7 @@ static bool set_part(sumi_binder* binder, sumi_stacked_tensor* part, const sumi_
     return true;
 }
 
-// Takes a finished weight into the list.
+// Adds a finished weight to the list.
 static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* name)
 {
     sumi_weight_list* list = binder->list;
@@ -275,7 +275,7 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
     if (binder->result == SUMI_OK) { list->targets[list->target_count++] = target; }
 }
 
-// Under the module's own name and all others.
+// Registers a target under the module's own name and all its other names.
 static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_target target)
 {
     if (!binder->adaptable || binder->result != SUMI_OK) { return; }
@@ -304,7 +304,7 @@ void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char
                                       .is_fused = is_fused});
 }
 
-// Rows and columns of a tensor as a matrix: the first dimension against all others.
+// Rows and columns of a tensor as a matrix: the first dimension, and all others together.
 static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols)
 {
     *rows = tensor->rank > 0 ? tensor->shape[0] : 1;
@@ -316,7 +316,7 @@ static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols
     return tensor->rank >= 1;
 }
 
-// Rows of zeros as a part of a stack.
+// Rows of zeros as a tensor of a stacked weight.
 static bool set_zeros(sumi_binder* binder, sumi_stacked_tensor* part, int32_t rows, int32_t cols)
 {
     size_t bytes = (size_t)rows * (size_t)cols * 2;
@@ -431,7 +431,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
     add_weight(binder, weight, module);
 }
 
-// The tensor of `cols` elements called `name`, whose dimensions but for one are 1; NULL after a failure.
+// The tensor `name` of `cols` elements, all of whose dimensions but one are 1; NULL after a failure.
 static const sumi_tensor* need_vector(sumi_binder* binder, const char* name, int32_t cols)
 {
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
@@ -474,7 +474,7 @@ void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, 
                 (sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = cols, .is_vector = true});
 }
 
-// One row of floats of our own as a weight; NULL after a failure.
+// Memory of the list for one row of floats as a weight; NULL after a failure.
 static float* own_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, const char* what)
 {
     memset(weight, 0, sizeof *weight);
@@ -529,7 +529,7 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
     add_weight(binder, weight, label);
 }
 
-// One factor of a change; false after a failure.
+// Binds one factor of a change. False after a failure.
 static bool set_factor(sumi_binder* binder, sumi_stacked_tensor* part, const char* name, int32_t rows, int32_t cols)
 {
     SUMI_ASSERT(rows >= 1 && cols >= 1);

@@ -1,7 +1,7 @@
-// From named tensors to the weights of a network. A network asks for each weight by its canonical name (the diffusers
-// one) and the shape it must have; the binder knows the other names the same tensor goes by, the prefix of the file,
-// the scales of fp8 files, and keeps the first failure, so that binding reads like the table of tensors in the papers,
-// without a check per line.
+// From named tensors to the weights of a network. A network requests each weight by its canonical name (that of
+// diffusers) and the shape that it must have. The binder knows the other names of the same tensor, the prefix in the
+// file and the scales of fp8 files. It keeps the first failure, so that binding reads like the table of tensors in a
+// paper, without a check in each line.
 //
 //     sumi_binder b = {.list = list, .part = part, .alias = other_name, .what = "the transformer", .error = error};
 //     sumi_bind_matrix(&b, &block->out, "layers.0.attention.to_out.0", dim, dim);
@@ -13,13 +13,13 @@
 
 #define SUMI_NAME_BYTES 192
 
-// Something an adapter may change: rows of a weight under a module path. Paths are folded: '.', '-' and '_' are all
-// '_', since adapter files write them all ways.
+// What an adapter may change: rows of a weight under a module path. Paths are folded: '.', '-' and '_' all become '_',
+// because adapter files use each of them.
 typedef struct sumi_adapter_target {
     const char* path;
     int32_t weight_index, row_begin, rows, cols;
     bool is_fused;
-    bool is_vector; // a norm's weight; else rows of a matrix
+    bool is_vector; // the weight of a norm; otherwise rows of a matrix
 } sumi_adapter_target;
 
 typedef struct sumi_weight_list {
@@ -29,40 +29,40 @@ typedef struct sumi_weight_list {
     sumi_adapter_target* targets;
     size_t target_count, target_capacity;
     void** blocks;
-    size_t block_count, block_capacity; // names, stacked biases
+    size_t block_count, block_capacity; // memory of names and stacked biases
     size_t block_used, block_bytes;
     uint64_t weight_bytes;
 } sumi_weight_list;
 
 void sumi_weight_list_init(sumi_weight_list* list, sumi_heap* heap);
-void sumi_weight_list_close(sumi_weight_list* list); // accepts a zeroed one
-// zeroed memory that lives as long as the list; NULL when there is none
+void sumi_weight_list_close(sumi_weight_list* list); // accepts a zeroed list
+// Zeroed memory that lives as long as the list. NULL: there is no memory.
 void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes);
 
-// Writes the which-th other name of a canonical tensor name (0, 1 ...); false when there are no more.
+// Writes other name number `which` (0, 1, ...) of a canonical tensor name. False if there are no more.
 typedef bool sumi_alias_function(const void* context, const char* canonical, int32_t which, char* out,
                                  size_t out_bytes);
 
 typedef struct sumi_binder {
     sumi_weight_list* list;
-    const sumi_component* part; // the tensors, their prefix and where they come from
+    const sumi_component* part; // the tensors, their prefix and their source
     const char* what;           // "the transformer", for messages
     sumi_alias_function* alias; // NULL: canonical names only
     const void* alias_context;
     bool adaptable; // matrices and the weights of norms become targets of adapters
     sumi_error* error;
-    sumi_result result; // the first failure; later calls do nothing
+    sumi_result result; // the first failure; after it calls do nothing
 } sumi_binder;
 
-// The tensor of a canonical name under any of its names, NULL when the file has none of them (not a failure).
+// The tensor with this canonical name under any of its names. NULL, which is no failure: the file has none of them.
 const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonical);
-// As find, for a tensor that must be there.
+// The same for a tensor that must be there.
 const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical);
-// One more than the largest N of a tensor called prefix + "N." + anything; 0 without one. Counted over all tensors, so
-// that a lost one does not shorten a network.
+// One more than the largest N of all tensors named prefix + "N." + anything; 0 if there is none. All tensors are
+// counted, so that a missing one does not make the network shorter.
 int32_t sumi_bind_count(const sumi_binder* binder, const char* prefix);
 bool sumi_bind_has_prefix(const sumi_binder* binder, const char* prefix);
-// Dimension `axis` of a tensor that must be there, 0 after a failure.
+// Dimension `axis` of a tensor that must be there; 0 after a failure.
 int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis);
 
 // `module`.weight as [rows, cols]. A convolution's kernel dimensions belong to the columns; a 1x1 kernel is a matrix.
@@ -72,44 +72,47 @@ void sumi_bind_linear(sumi_binder* binder, sumi_weight* weight, sumi_weight* bia
                       int32_t cols);
 void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
                     int32_t in_channels, int32_t kernel);
-// A convolution over time and picture, [out, in, time, kernel, kernel], that sees zeros before its first frame: of one
-// frame it is the convolution of the picture by the last slice in time. Only that is bound, where it lies.
+// Binds a convolution over time and picture, [out, in, time, kernel, kernel], for which the frames before the first are
+// zeros. For a single frame it is the convolution of the picture with the last slice in time. Only that slice is bound,
+// in place.
 void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
                            int32_t in_channels, int32_t kernel);
-// A tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n] and
-// [n, 1, 1] are accepted. `name` is the whole tensor name.
+// Binds a tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n]
+// and [n, 1, 1] are accepted. `name` is the whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// The same for the weight of a norm, `name` ends in ".weight": adapters may change it. Ops take it as the plan's verbs do.
+// The same for the weight of a norm, whose name ends in ".weight": adapters may change it.
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// As sumi_bind_vector plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
+// Like sumi_bind_vector, with `offset` added, copied as floats: for norms whose weights are stored without the one that
+// is added to them.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
-// Several modules' weights stacked by rows into one matrix called `label`. Where a module is NULL, so many rows of
-// zeros stand in its place (of a bias below: zeros).
+// Stacks the weights of several modules by rows into one matrix named `label`. NULL in place of a module: the same
+// number of rows of zeros (in a bias below: zeros).
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                      const int32_t* rows, int32_t count, int32_t cols);
 // Biases of the same modules, copied into one row of floats.
 void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                             const int32_t* rows, int32_t count);
-// The change that a file holds beside a weight that is bound: W + scale * up @ down (plan/weight.h). `up` and `down` are
-// whole tensor names of [rows, rank] and [rank, cols], or of [1, rows, rank] and so on as of one of several adapters.
+// Binds the change that a file has beside a weight that is bound already: W + scale * up @ down (plan/weight.h). `up`
+// and `down` are whole tensor names of [rows, rank] and [rank, cols], or [1, rows, rank] and so on, as one of several
+// adapters.
 typedef struct sumi_change_names {
     const char *up, *down;
     int32_t rank;
     float scale;
 } sumi_change_names;
 void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_change_names* names);
-// One more name for rows of a weight that adapters may use.
+// Registers one more name for rows of a weight that adapters may use.
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
                       int32_t rows, bool is_fused);
-// A number that config.json says (0: it does not) must be the one that the tensors' shapes give.
+// Checks that a number of config.json (0: not given) is the one that the tensors' shapes give.
 void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t said, int32_t found);
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
 
-// "module.rest" into out, which has SUMI_NAME_BYTES; "" where that is too long to be a tensor's name. Returns out.
+// Writes "module.rest" to out, which has SUMI_NAME_BYTES; "" if it is too long for a tensor's name. Returns out.
 const char* sumi_bind_join(char* out, const char* module, const char* rest);
 
-// Folds a module path for comparison; false when it does not fit.
+// Folds a module path for comparison. False if the result does not fit.
 bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes);
-// "a" with the first `from` replaced by `to`; false when `from` does not occur or the result does not fit.
+// Copies the text with the first `from` replaced by `to`. False if `from` does not occur or the result does not fit.
 bool sumi_replace_text(const char* text, const char* from, const char* to, char* out, size_t out_bytes);
 #endif

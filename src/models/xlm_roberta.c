@@ -11,13 +11,13 @@
 #define LEFT ".parametrizations.weight.0.lora_A"
 #define RIGHT ".parametrizations.weight.0.lora_B"
 #define MAX_RANK 1024
-// The processor sums products of fewer rows than these in another order. Prompts that have fewer are followed by tokens
-// that nothing reads, so that a short prompt has the same bits alone and in a batch.
+// On the CPU, products of fewer rows are summed in another order. Shorter prompts are padded with tokens that nothing
+// reads, so that a short prompt has the same bits alone and in a batch.
 #define LEAST_ROWS 8
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-// Of embeddings and products; norms have no adapter.
+// True for embeddings and products; norms have no adapter.
 static bool may_be_adapted(const char* canonical)
 {
     const size_t length = strlen(canonical), ending = strlen(PLAIN);
@@ -26,8 +26,8 @@ static bool may_be_adapted(const char* canonical)
             || strstr(canonical, ".mlp.") != NULL);
 }
 
-// ROOT "encoder.layers.3.mlp.fc1.weight" -> ROOT "encoder.layers.3.mlp.fc1.parametrizations.weight.original"; then both
-// with ComfyUI's "model." in place of the root.
+// Other names of ROOT "encoder.layers.3.mlp.fc1.weight": ROOT
+// "encoder.layers.3.mlp.fc1.parametrizations.weight.original"; then both with ComfyUI's "model." in place of the root.
 static bool roberta_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
@@ -49,11 +49,11 @@ static const char* roberta_name_in(char* out, int32_t layer, const char* rest)
 static const char* name_of(char* out, const char* module, const char* ending)
 {
     if (snprintf(out, SUMI_NAME_BYTES, "%s%s", module, ending) >= SUMI_NAME_BYTES) { out[0] = 0; }
-    SUMI_ASSERT(out[0] != 0); // the modules above are short
+    SUMI_ASSERT(out[0] != 0); // the module names above are short
     return out;
 }
 
-// The rank of the change that the file keeps beside `module`.weight; 0 if it has none, which the weight's name says.
+// The rank of the change that the file has for `module`.weight. 0: there is none, which the name of the weight shows.
 // axis_from_end: which dimension of the first factor is the rank; 0: the last one.
 static int32_t find_rank(sumi_binder* b, const char* module, int32_t axis_from_end)
 {
@@ -71,7 +71,8 @@ static int32_t find_rank(sumi_binder* b, const char* module, int32_t axis_from_e
     return rank;
 }
 
-// Of a table the left factor has the table's rows; of a product, which reads its weight transposed, the right one does.
+// For a table the left factor has the table's rows; for a product, which reads its weight transposed, the right one
+// does.
 static void bind_change(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weight* weight, const char* module,
                         bool is_table)
 {
@@ -129,14 +130,14 @@ static void bind_roberta_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t 
     bind_roberta_norm(b, &l->norm2, roberta_name_in(name, layer, "norm2"), width);
 }
 
-// A config of the whole model names neither layers nor heads of the tower, one of the tower alone does; what it says must
+// A config of the whole model gives neither layers nor heads of the tower; a config of the tower alone does, and must
 // agree with the tensors.
 static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_module_config* config)
 {
     int32_t width = 0, rank = 0, own_width = 0, hidden = 0, layers = 0, heads = 0;
     double alpha = 0.0;
     const sumi_config_field fields[] = {
-        {"hidden_size", SUMI_CONFIG_INTEGER, &own_width, 0, NULL}, // of the tower saved by itself
+        {"hidden_size", SUMI_CONFIG_INTEGER, &own_width, 0, NULL}, // of a tower that was saved by itself
         {"intermediate_size", SUMI_CONFIG_INTEGER, &hidden, 0, NULL},
         {"num_hidden_layers", SUMI_CONFIG_INTEGER, &layers, 0, NULL},
         {"num_attention_heads", SUMI_CONFIG_INTEGER, &heads, 0, NULL},
@@ -155,7 +156,7 @@ static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const 
     sumi_bind_check(b, config->path, "intermediate_size", hidden, model->hidden);
     sumi_bind_check(b, config->path, "num_hidden_layers", layers, model->layer_count);
     sumi_bind_check(b, config->path, "num_attention_heads", heads, model->heads);
-    if (found == 0) { return; } // plain names: whatever the config says, there is nothing to scale
+    if (found == 0) { return; } // plain names: there is nothing to scale, whatever the config says
     sumi_bind_check(b, config->path, "lora_rank", rank, found);
     if (!(alpha >= 0.0) || alpha > 1e6) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: lora_alpha must be a positive number", config->path);
@@ -213,7 +214,7 @@ static sumi_text_encoder_facts roberta_facts(const void* part)
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-// activation(x W^T + bias), or residual + x W^T + bias in the residual's place.
+// Writes activation(x W^T + bias), or residual + x W^T + bias in place of the residual.
 static sumi_value write_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_xlm_roberta_weights* w,
                                sumi_activation activation, sumi_value residual)
 {
@@ -265,7 +266,7 @@ static void write_roberta_layer(const sumi_xlm_roberta* model, sumi_plan* plan, 
     write_roberta_norm(model, plan, "norm2", h, &w->norm2);
 }
 
-// The ids with zeros behind them.
+// The ids, padded with zeros.
 static sumi_value write_padded_ids(sumi_plan* plan, sumi_value ids, int32_t rows, int32_t padded_rows)
 {
     static const int32_t zeros[LEAST_ROWS];
@@ -277,8 +278,8 @@ static sumi_value write_padded_ids(sumi_plan* plan, sumi_value ids, int32_t rows
     return y;
 }
 
-// What differs from prompt to prompt: where its tokens lie, and their positions, from 0 on. The last sequence and span
-// are of the padding, where there is any.
+// What differs between prompts: the rows of their tokens, and the positions, from 0 on. The last sequence and span are
+// those of the padding, if there is any.
 typedef struct prompt_layout {
     sumi_sequence* sequences;
     sumi_span* spans;
@@ -292,7 +293,7 @@ static void free_layout(const sumi_plan* plan, const prompt_layout* layout)
     sumi_free(plan->heap, layout->positions);
 }
 
-// False after keeping the plan's error; free_layout in any case.
+// Returns false after recording the plan's error. The caller calls free_layout in any case.
 static bool make_layout(sumi_plan* plan, const sumi_text_batch* batch, int32_t rows, int32_t padding,
                         prompt_layout* out)
 {
@@ -324,7 +325,7 @@ static sumi_value write_roberta_text(const void* part, sumi_plan* plan, const su
     const int32_t head_dim = model->settings->head_dim;
     SUMI_ASSERT(batch->prompt_count >= 1 && batch->shared == 0 && batch->picture_count == 0);
     if (plan->error.result != SUMI_OK) {
-        return SUMI_NO_VALUE; // ids may not exist, and with them the number of rows
+        return SUMI_NO_VALUE; // ids may not exist, and then neither does the number of rows
     }
     const int32_t tokens = sumi_plan_info(plan, batch->ids)->rows, rows = tokens < LEAST_ROWS ? LEAST_ROWS : tokens;
     prompt_layout layout;

@@ -1,5 +1,5 @@
-// XLM-RoBERTa with rotary positions as a text encoder that pools: token ids of a prompt in, one row out. The text tower
-// of Jina CLIP v2 is this network.
+// XLM-RoBERTa with rotary positions as a text encoder that pools: token ids of a prompt in, one row of features out.
+// The text tower of Jina CLIP v2 is this network.
 //
 //   h = LN(embedding[id] + type)                        one row of types, added to every token
 //   for each layer:
@@ -10,12 +10,12 @@
 //     h = LN(h + gelu(h W1 + b) W2 + b)                 exact GELU
 //   features = mean of h over the prompt's tokens, the first and the last included
 //
-// The released file keeps a low-rank adapter beside its weights that is always active, embeddings included:
-// W + alpha / rank * B A, of a table W + alpha / rank * A B. It is bound as the change of its weight (plan/weight.h), so
-// the plan is that of merged weights. With products of their own for the factors the released tower had 414 ops instead
-// of 196: these took 4.4 of the 9.3 ms that both encoders of NewBie-image needed for a prompt (H200), and what they
-// rounded to bfloat16 made the row's error up to 2.7 times that of the reference in bfloat16. A file with plain names has
-// the adapter merged, or has none.
+// The released file has a low-rank adapter beside its weights that is always active, for embeddings too: W + alpha /
+// rank * B A, for tables W + alpha / rank * A B. It is bound as the change of its weight (plan/weight.h), so the plan
+// is that of merged weights. With separate products for the factors the released tower had 414 ops instead of 196;
+// these took 4.4 of the 9.3 ms that both encoders of NewBie-image needed for a prompt (H200), and rounding their
+// results to bfloat16 made the error of the row up to 2.7 times that of the reference in bfloat16. In a file with plain
+// names the adapter is merged, or there is none.
 //
 // Sturua et al. 2024 (jina-embeddings-v3); Koukounas et al. 2024 (Jina CLIP v2). Reference: jinaai's
 // xlm-roberta-flash-implementation; transformers' jina_embeddings_v3.
@@ -27,7 +27,7 @@
 
 typedef struct sumi_xlm_roberta_settings {
     const char* name; // "Jina CLIP", for messages
-    int32_t head_dim; // the files do not say
+    int32_t head_dim; // not given in the files
     float eps;        // of the norms
     double theta;
 } sumi_xlm_roberta_settings;
@@ -47,9 +47,10 @@ typedef struct sumi_xlm_roberta {
     float scaling;               // alpha / rank of the low-rank changes
     sumi_weight embedding, type; // type: the row that is added to all tokens
     sumi_xlm_roberta_weights embedding_norm;
-    sumi_xlm_roberta_layer* layers; // in the weight list's memory
+    sumi_xlm_roberta_layer* layers; // in memory of the weight list
 } sumi_xlm_roberta;
 
-// settings: sumi_xlm_roberta_settings. Names: the released ones, with or without the adapter, and ComfyUI's ("model.").
+// settings: sumi_xlm_roberta_settings. Names: the released ones, with or without the adapter, and those of ComfyUI
+// ("model.").
 extern const sumi_text_encoder_module sumi_xlm_roberta_module;
 #endif
