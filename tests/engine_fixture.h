@@ -181,7 +181,7 @@ static inline bool golden_open(golden* g, const char* name)
     snprintf(path, sizeof path, CASES "%s.safetensors", name);
     sumi_heap_init(&g->heap, NULL);
     sumi_tensor_set_init(&g->set, &g->heap, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     if (sumi_tensor_set_open(&g->set, path, &error) == SUMI_OK) return true;
     printf("  %s\n", error.text);
     sumi_tensor_set_close(&g->set);

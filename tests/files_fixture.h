@@ -113,7 +113,7 @@ typedef bool rename_function(const char* name, char* out, size_t out_bytes);
 // Adds the tensors of a component's folder, prefix in front of what `rename` makes of their names.
 static inline void take(bag* b, const char* folder, const char* stem, const char* prefix, rename_function* rename)
 {
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_tensor_set set;
     sumi_tensor_set_init(&set, &t_heap, NULL);
     CHECK_NUMBER(sumi_tensor_set_open_folder(&set, folder, stem, &error), SUMI_OK);

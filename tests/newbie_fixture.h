@@ -157,7 +157,7 @@ static inline unsigned char* jina_pieces(size_t* out_bytes)
     size_t bytes, at = 0, map_bytes = 0;
     char* text = read_file(JINA_TOKENIZER, &bytes);
     unsigned char *out = calloc(1, bytes + 4096), *map = calloc(1, bytes);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_json json;
     sumi_json_text key, value;
     sumi_json_begin(&json, text, bytes, &error);

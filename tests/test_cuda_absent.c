@@ -21,7 +21,7 @@ TEST(no_driver_is_a_result)
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     sumi_engine_desc desc = {.cuda = {.ordinal = -1}};
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_runner* runner = (sumi_runner*)&heap;
     sumi_result result = sumi_cuda_create(&heap, NULL, &desc, NULL, &error, &runner);
 #if defined(SUMI_HAS_CUDA)

@@ -187,7 +187,7 @@ typedef struct bench {
 
 static void open_bench(bench* b, bool without_graphs)
 {
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     memset(b, 0, sizeof *b);
     sumi_heap_init(&b->heap, NULL);
     CHECK(sumi_workers_create(&b->heap, NULL, 2, NULL, &b->workers) == SUMI_OK);
@@ -294,7 +294,7 @@ TEST(streamed_weights_are_there_when_they_are_used)
         fake_reset();
         network* n = &s_network;
         bench b;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         make_weights(n);
         open_bench(&b, variant % 2 == 1);
         if (is_mapped) map_weights(&b, n);
@@ -338,7 +338,7 @@ TEST(weights_with_a_change_are_streamed_as_sums)
         fake_reset();
         network* n = &s_network;
         bench b;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         make_weights(n);
         for (int32_t i = 0; i < WEIGHTS; i += 4) give_change(n, i);
         open_bench(&b, variant % 2 == 1);
@@ -372,7 +372,7 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     fake_reset();
     network* n = &s_network;
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_weights(n);
     open_bench(&b, false);
     map_weights(&b, n);
@@ -423,7 +423,7 @@ TEST(mappings_that_cannot_be_locked_get_images)
         fake_reset();
         network* n = &s_network;
         bench b;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         fake_lock_read_only(nth > 0);
         make_weights(n);
         open_bench(&b, false);
@@ -452,7 +452,7 @@ TEST(tables_are_read_where_they_lie)
         fake_reset();
         network* n = &s_network;
         bench b;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         make_weights(n);
         if (changed) give_change(n, WEIGHTS);
         open_bench(&b, false);
@@ -477,7 +477,7 @@ TEST(large_tables_are_pinned_in_pieces)
     fake_reset();
     network* n = &s_network;
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_weights(n);
     for (size_t i = 0; i < sizeof data / sizeof data[0]; i++) data[i] = (uint16_t)(i * 2654435761u >> 16);
     n->table = weight_of(WEIGHTS, LARGE_ROWS, data, SUMI_DTYPE_BF16);
@@ -517,7 +517,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         fake_reset();
         network* n = &s_network;
         bench b;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         make_weights(n);
         open_bench(&b, variant % 2 == 1);
         CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
@@ -528,7 +528,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OUT_OF_HOST_MEMORY);
         CHECK(strstr(error.text, "memory_budget_bytes") != NULL);
         b.meter.refused_pinned = 0;
-        error = (sumi_error){SUMI_OK, {0}};
+        error = (sumi_error){0};
         sumi_cuda* cuda = (sumi_cuda*)b.runner;
         while (!sumi_cuda_weights_find(&cuda->weights, &n->table, SUMI_CUDA_FORM_MATRIX)->has_pinned_copy) {
             bool is_done;
@@ -551,7 +551,7 @@ TEST(any_order_of_slices_finds_its_weights)
     fake_reset();
     network* n = &s_network;
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_weights(n);
     open_bench(&b, false);
     CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
@@ -584,7 +584,7 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     fake_reset();
     network* n = &s_network;
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_weights(n);
     open_bench(&b, false);
     const sumi_runner_functions* f = b.runner->functions;

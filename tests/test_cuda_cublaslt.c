@@ -166,7 +166,7 @@ static sumi_result open_runner(sumi_cublaslt cublaslt, const sumi_cuda_options* 
 // A small plan and a runner that has the library, ready to run.
 static sumi_runner* open_small(products* p, const sumi_cuda_options* options)
 {
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_runner* runner = NULL;
     fake_reset();
     make_products(p, 40, 64, 64);
@@ -201,7 +201,7 @@ TEST(products_are_right_and_have_the_same_bits_in_any_slices)
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
         fake_reset();
         fake_devices(1, 86);
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         sumi_runner* runner = NULL;
         open_services();
         CHECK(open_runner(SUMI_CUBLASLT_ALWAYS, &(sumi_cuda_options){.without_graphs = ways[way].without_graphs},
@@ -262,7 +262,7 @@ TEST(auto_opens_it_where_our_kernels_lack_instructions)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fake_reset();
         fake_devices(1, cases[i].capability);
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         sumi_runner* runner = NULL;
         open_services();
         CHECK(open_runner(cases[i].setting, NULL, &runner, &error) == SUMI_OK);
@@ -318,7 +318,7 @@ TEST(the_engine_says_whether_it_is_open)
 static void reopen(sumi_runner* runner, const products* p)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     plan_forget(runner, &p->plan);
     sumi_cuda_scope scope;
     CHECK(sumi_cuda_enter(&cuda->device, &scope, &error) == SUMI_OK);
@@ -337,7 +337,7 @@ TEST(what_does_not_start_is_not_there)
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
         for (int nth = 1; nth <= (e == 2 ? 6 : 1); nth++) {
             fake_reset();
-            sumi_error error = {SUMI_OK, {0}};
+            sumi_error error = {0};
             sumi_runner* runner = NULL;
             const sumi_engine_desc desc = {.cuda = {.ordinal = -1, .cublaslt = SUMI_CUBLASLT_ALWAYS}};
             open_services();
@@ -406,7 +406,7 @@ TEST(gated_products_are_gated_unit_by_unit)
     fake_reset();
     fake_devices(1, 100);
     fake_on_launch(gate_by_hand, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_runner* runner = NULL;
     sumi_plan plan;
     open_services();
@@ -453,7 +453,7 @@ TEST(any_call_may_fail)
                                           "cublasLtMatmul"};
     static const int codes[] = {15, 14, 3}; // not supported, internal error, out of memory
     products p;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_runner* runner = open_small(&p, NULL);
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
         for (int c = 0; c < 3; c++) {
@@ -467,7 +467,7 @@ TEST(any_call_may_fail)
                 // ok: loaded at the second attempt
                 else CHECK(result == SUMI_OK || result == (codes[c] == 3 ? SUMI_OUT_OF_DEVICE_MEMORY : SUMI_INTERNAL));
                 if (result != SUMI_OK) CHECK(strstr(error.text, "SUMI_CUBLASLT_NEVER") != NULL);
-                error = (sumi_error){SUMI_OK, {0}};
+                error = (sumi_error){0};
                 CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);
                 CHECK_TEXT(error.text, "");
                 reopen(runner, &p);
@@ -483,7 +483,7 @@ TEST(any_call_may_fail)
 TEST(what_it_has_nothing_for_is_ours)
 {
     products p;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_runner* runner = open_small(&p, NULL);
     CHECK(p.plan.arena_bytes > 0
           && runner->functions->scratch_bytes(runner, &p.plan) >= SUMI_CUDA_CUBLASLT_WORKSPACE + 2 * 64);
@@ -515,7 +515,7 @@ TEST(host_memory_may_run_out)
     products p;
     make_products(&p, 40, 64, 64);
     fake_reset();
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_runner* runner = NULL;
     bool fails = true;
     for (int32_t nth = 1; fails && nth < 100; nth++) {
@@ -536,7 +536,7 @@ TEST(host_memory_may_run_out)
         fails = s_fails_at == 0;
         CHECK(result == (fails ? SUMI_OUT_OF_HOST_MEMORY : SUMI_OK));
         s_fails_at = 0;
-        error = (sumi_error){SUMI_OK, {0}};
+        error = (sumi_error){0};
         CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
         runner->functions->release_weights(runner, p.list, PRODUCTS + 1);
@@ -551,7 +551,7 @@ TEST(host_memory_may_run_out)
 TEST(a_lost_device_is_said)
 {
     products p;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_runner* runner = open_small(&p, &(sumi_cuda_options){.without_graphs = true});
     sumi_cuda_cublaslt* lt = ((sumi_cuda*)runner)->device.cublaslt;
     CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);

@@ -115,7 +115,7 @@ static void sum_up(const sumi_cuda_division* division, summary* steps, summary* 
 static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t room, uint64_t* out_steps)
 {
     sumi_cuda_division division;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     summary steps, others;
     *out_steps = 0;
     CHECK_NUMBER(sumi_cuda_divide(&cuda->weights, plan, room, &division, &error), SUMI_OK);
@@ -213,7 +213,7 @@ typedef struct bench {
 
 static void open_bench(bench* b)
 {
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     memset(b, 0, sizeof *b);
     fake_reset();
     sumi_heap_init(&b->heap, NULL);
@@ -257,7 +257,7 @@ TEST(what_steps_read_stays_longest)
 {
     bench b;
     network* n = &s_network;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_weights(n);
     open_bench(&b);
     CHECK(write_network(b.runner, n, &b.heap, &error) == SUMI_OK);
@@ -284,7 +284,7 @@ TEST(a_run_copies_what_it_reads_once_at_most_once)
 {
     bench b;
     network* n = &s_network;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_weights(n);
     open_bench(&b);
     const sumi_runner_functions* f = b.runner->functions;
@@ -338,7 +338,7 @@ TEST(what_is_read_once_leaves_before_what_steps_read)
 {
     bench b;
     network *n = &s_network, *other = &s_other;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_weights(n);
     make_weights(other);
     open_bench(&b);

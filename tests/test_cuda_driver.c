@@ -32,7 +32,7 @@ TEST(opens_the_driver)
 {
     fake_reset();
     sumi_cuda_driver driver;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     CHECK(sumi_cuda_driver_open(&driver, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
     CHECK_NUMBER(driver.version, 13000);
@@ -58,7 +58,7 @@ TEST(a_driver_without_a_device_is_no_device)
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         fake_reset();
         sumi_cuda_driver driver;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         fake_fail_call("cuInit", 1, codes[i]);
         CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_NO_DEVICE);
         CHECK(strstr(error.text, "CPU backend") != NULL);
@@ -67,7 +67,7 @@ TEST(a_driver_without_a_device_is_no_device)
     fake_reset();
     fake_devices(0, 90);
     sumi_cuda_driver driver;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_NO_DEVICE);
     CHECK(strstr(error.text, "CUDA_ERROR_NO_DEVICE") != NULL);
 }
@@ -76,12 +76,12 @@ TEST(an_old_driver_is_said_to_be_old)
 {
     fake_reset();
     sumi_cuda_driver driver;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     fake_driver_version(11030);
     CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_DRIVER_TOO_OLD);
     CHECK(strstr(error.text, "11.3") != NULL && strstr(error.text, "11.4") != NULL);
     fake_driver_version(11040); // the oldest: without the entries of newer ones that can be done without
-    error = (sumi_error){SUMI_OK, {0}};
+    error = (sumi_error){0};
     CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_OK);
     CHECK_NUMBER(driver.version, 11040);
     CHECK(driver.cuTensorMapEncodeTiled == NULL && driver.cuLaunchKernelEx == NULL);
@@ -94,7 +94,7 @@ TEST(each_needed_entry_is_missed)
         fake_reset();                                                                                                  \
         fake_lack_entry(#entry);                                                                                       \
         sumi_cuda_driver driver;                                                                                       \
-        sumi_error error = {SUMI_OK, {0}};                                                                             \
+        sumi_error error = {0};                                                                                        \
         sumi_result result = sumi_cuda_driver_open(&driver, &error);                                                   \
         if (strcmp(#entry, "cuInit") == 0)                                                                             \
             CHECK_NUMBER(result, SUMI_OK); /* then the lookup is not believed, and names are looked for */             \
@@ -138,11 +138,11 @@ TEST(failures_become_results)
         {12345, SUMI_INTERNAL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         CHECK_NUMBER(sumi_cuda_failure(&driver, (CUresult)cases[i].code, "folding paper", &error), cases[i].result);
         CHECK(strncmp(error.text, "folding paper: ", 15) == 0);
     }
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_cuda_failure(&driver, CUDA_ERROR_LAUNCH_FAILED, "folding paper", &error);
     CHECK_TEXT(error.text, "folding paper: CUDA_ERROR_LAUNCH_FAILED (719: unspecified launch failure); the CUDA "
                            "context is gone, for everything in this process that used it: destroy the engine "
@@ -158,7 +158,7 @@ TEST(opens_and_closes_the_first_device)
     fake_make_current(host); // of the host, and to stay
     sumi_engine_desc desc = defaults();
     sumi_cuda_device device;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     CHECK(sumi_cuda_device_open(&device, &desc, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
     CHECK_TEXT(device.name, "Fake 0, driver 13.0");
@@ -204,7 +204,7 @@ TEST(chooses_by_ordinal_uuid_and_luid)
     for (int kind = 0; kind < 4; kind++) {
         sumi_engine_desc desc = defaults();
         uint8_t other[16] = {9};
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         if (kind == 0) desc.cuda.ordinal = 3;
         if (kind == 1) desc.cuda.uuid = other;
         if (kind == 2) desc.cuda.luid = other;
@@ -221,7 +221,7 @@ TEST(refuses_a_device_before_8_0)
     fake_devices(1, 75);
     sumi_engine_desc desc = defaults();
     sumi_cuda_device device;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_DEVICE_UNSUPPORTED);
     CHECK(strstr(error.text, "7.5") != NULL && strstr(error.text, "8.0") != NULL);
     check_clean(NULL);
@@ -237,7 +237,7 @@ TEST(honours_the_hosts_context_and_stream)
     desc.cuda.context = context;
     desc.cuda.stream = stream;
     sumi_cuda_device device;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     CHECK(sumi_cuda_device_open(&device, &desc, &error) == SUMI_OK);
     CHECK(device.context == context && device.compute == stream && !device.has_primary && !device.owns_compute);
     CHECK_NUMBER(device.device, 1);
@@ -256,7 +256,7 @@ TEST(honours_the_hosts_context_and_stream)
         if (kind == 1) desc.cuda.ordinal = 17;
         if (kind == 2) desc.cuda.uuid = uuid;
         if (kind == 3) desc.cuda.luid = uuid;
-        error = (sumi_error){SUMI_OK, {0}};
+        error = (sumi_error){0};
         CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(error.text, "cuda.") != NULL);
     }
@@ -272,7 +272,7 @@ TEST(refuses_streams_it_may_not_use)
     struct CUstream_st* stream = fake_host_stream(context);
     sumi_engine_desc desc = defaults();
     sumi_cuda_device device;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     desc.cuda.context = context;
     desc.cuda.stream = stream;
     fake_host_begin_capture(stream);
@@ -282,7 +282,7 @@ TEST(refuses_streams_it_may_not_use)
     CUstream defaults_of_cuda[2] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
     for (int i = 0; i < 2; i++) {
         desc.cuda.stream = defaults_of_cuda[i];
-        error = (sumi_error){SUMI_OK, {0}};
+        error = (sumi_error){0};
         CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_INVALID_ARGUMENT);
         CHECK(strstr(error.text, "default streams") != NULL);
     }
@@ -310,7 +310,7 @@ TEST(any_call_may_fail_while_opening)
             fake_fail_call(names[i], nth, 719);
             sumi_engine_desc desc = defaults();
             sumi_cuda_device device;
-            sumi_error error = {SUMI_OK, {0}};
+            sumi_error error = {0};
             sumi_result result = sumi_cuda_device_open(&device, &desc, &error);
             has_failed = fake_fail_call(NULL, 0, 0);
             CHECK(nth > 1 || has_failed); // each is called at all
@@ -407,7 +407,7 @@ TEST(memory_may_run_out)
     fixture f;
     begin(&f, NULL);
     for (int kind = 0; kind < 4; kind++) {
-        f.error = (sumi_error){SUMI_OK, {0}};
+        f.error = (sumi_error){0};
         sumi_cuda_block block = {.address = 1, .bytes = 1, .kind = SUMI_MEMORY_ARENA};
         fake_fail_allocation(1);
         CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, &f.error),
@@ -424,7 +424,7 @@ TEST(memory_may_run_out)
         SUMI_OUT_OF_DEVICE_MEMORY);
     CHECK_NUMBER(sumi_cuda_allocate(&f.memory, UINT64_MAX - 5, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
                  SUMI_OUT_OF_DEVICE_MEMORY);
-    f.error = (sumi_error){SUMI_OK, {0}};
+    f.error = (sumi_error){0};
     fake_fail_call("cuMemAlloc", 1, 700);
     CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 100, SUMI_MEMORY_WEIGHTS, "the sails", &block, &f.error),
                  SUMI_DEVICE_LOST);

@@ -218,7 +218,7 @@ TEST(leaves_nothing_behind)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 100, &error);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
@@ -236,7 +236,7 @@ TEST(graphs_launch_what_the_ops_launch)
         for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
             fake_reset();
             network n;
-            sumi_error error = {SUMI_OK, {0}};
+            sumi_error error = {0};
             open_services(&b);
             CHECK(open_runner(&b, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
             CHECK(write_network(&n, &b, &m, TOKENS, slice_us, &error) == SUMI_OK);
@@ -259,7 +259,7 @@ TEST(runs_without_graphs_when_the_driver_makes_none)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 100, &error);
     fake_refuse_graphs(true);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
@@ -273,7 +273,7 @@ TEST(a_warm_run_allocates_nothing)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 100, &error);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
     const uint64_t host = atomic_load(&b.heap.count), device = fake_allocation_count();
@@ -298,7 +298,7 @@ TEST(every_allocation_of_creation_may_fail)
         for (int kind = 0; kind < 2; kind++) {
             fake_reset();
             bench b;
-            sumi_error error = {SUMI_OK, {0}};
+            sumi_error error = {0};
             open_services(&b);
             if (kind == 0) fake_fail_allocation(nth);
             else b.fails_at = nth;
@@ -321,13 +321,13 @@ TEST(every_allocation_of_a_run_may_fail)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 100, &error);
     for (int kind = 0; kind < 2 && b.runner != NULL; kind++) {
         bool fails = true;
         int32_t nth = 1;
         for (; fails && nth < 400; nth++) {
-            error = (sumi_error){SUMI_OK, {0}};
+            error = (sumi_error){0};
             if (kind == 0) fake_fail_allocation(nth);
             else b.fails_at = nth;
             const sumi_result result = run_network(b.runner, &n, &error);
@@ -337,7 +337,7 @@ TEST(every_allocation_of_a_run_may_fail)
             else if (kind == 1) CHECK(result == SUMI_OUT_OF_HOST_MEMORY);
             // ok: smaller blocks were had
             else CHECK(result == SUMI_OK || result == SUMI_OUT_OF_DEVICE_MEMORY || result == SUMI_OUT_OF_HOST_MEMORY);
-            error = (sumi_error){SUMI_OK, {0}};
+            error = (sumi_error){0};
             CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
             CHECK_TEXT(error.text, "");
             forget_all(&b, &n, &m);
@@ -354,7 +354,7 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     bench b;
     static model m;
     network small, large;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_model(&m);
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
@@ -378,7 +378,7 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     CHECK(plan_prepare(b.runner, &huge.plan, &error) == SUMI_OK);
     const sumi_result refused = b.runner->functions->reserve(b.runner, &huge.plan, &error);
     CHECK(refused == SUMI_OUT_OF_DEVICE_MEMORY || refused == SUMI_OUT_OF_HOST_MEMORY); // whichever is asked for first
-    error = (sumi_error){SUMI_OK, {0}};
+    error = (sumi_error){0};
     CHECK(run_network(b.runner, &small, &error) == SUMI_OK);
     fake_limit_device_bytes(0);
     plan_forget(b.runner, &huge.plan);
@@ -397,7 +397,7 @@ TEST(weights_arrive_and_go)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 100, &error);
     const sumi_cuda* cuda = (const sumi_cuda*)b.runner;
     const sumi_runner_functions* f = b.runner->functions;
@@ -434,7 +434,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
 {
     fake_reset();
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     enum { ROWS = 6000, COLS = 1504 }; // 18 MB: several slots
     unsigned char* file = malloc((size_t)ROWS * COLS * 2 + 1);
     for (size_t i = 0; i < (size_t)ROWS * COLS * 2 + 1; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
@@ -475,7 +475,7 @@ TEST(weights_of_block_types_stay_as_their_file_has_them)
 {
     fake_reset();
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     enum { ROWS = 1000, COLS = 2304, FIRST = 333, BYTES_Q6 = COLS / 256 * 210, BYTES_Q4 = COLS / 256 * 144 };
     enum { ALL = FIRST * BYTES_Q6 + (ROWS - FIRST) * BYTES_Q4 };
     unsigned char* file = malloc(ALL + 2);
@@ -562,7 +562,7 @@ static void check_floats(const sumi_weight* weight)
 {
     fake_reset();
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
@@ -658,7 +658,7 @@ TEST(a_balance_arrives_before_the_rows_that_it_is_for)
     enum { ROWS = 1504, COLS = 1520 }; // 9 MB: several slots
     fake_reset();
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     static float values[COLS], want[COLS];
     float* file = calloc((size_t)ROWS * COLS, sizeof *file);
     for (int32_t c = 0; c < COLS; c++) values[c] = c % 30 == 7 ? 40.0f : 1.0f + (float)c / COLS;
@@ -708,7 +708,7 @@ TEST(no_call_pins_long)
     fake_reset();
     fake_pinning_takes(PIN_US);
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     float* file = malloc((size_t)ROWS * COLS * sizeof *file);
     for (size_t i = 0; i < (size_t)ROWS * COLS; i++) file[i] = (float)i;
     const sumi_weight weight = weight_of("large", ROWS, COLS, file, SUMI_DTYPE_F32);
@@ -771,14 +771,14 @@ TEST(what_did_not_go_goes_again)
         fake_reset();
         bench b;
         network n;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         open_services(&b);
         CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
         CHECK(write_network(&n, &b, &m, TOKENS, 100, &error) == SUMI_OK);
         fake_fail_call(calls[i], 1, 1); // CUDA_ERROR_INVALID_VALUE
         CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_INTERNAL);
         CHECK(fake_fail_call(NULL, 0, 0));
-        error = (sumi_error){SUMI_OK, {0}};
+        error = (sumi_error){0};
         CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
         const sumi_cuda_resident* table =
             sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
@@ -796,7 +796,7 @@ TEST(inputs_go_through_the_ring_whole)
     fake_reset();
     fake_complete_after(3); // copies are slow: the ring fills
     bench b;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     enum { ROWS = 3000, COLS = 1024 }; // 12 MB: more than the ring
@@ -843,7 +843,7 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 0, &error);
     CHECK(plan_ready(b.runner, &n.plan, &error) == SUMI_OK);
     const sumi_runner_functions* f = b.runner->functions;
@@ -882,7 +882,7 @@ TEST(a_lost_device_is_said_and_stays_lost)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 100, &error);
     CHECK(plan_ready(b.runner, &n.plan, &error) == SUMI_OK);
     const sumi_runner_functions* f = b.runner->functions;
@@ -897,7 +897,7 @@ TEST(a_lost_device_is_said_and_stays_lost)
     CHECK_NUMBER(f->pending(b.runner), 0); // nothing to wait for
     f->wait(b.runner, 1);
     CHECK(f->idle(b.runner));
-    error = (sumi_error){SUMI_OK, {0}};
+    error = (sumi_error){0};
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_DEVICE_LOST);
     bool is_done;
     float progress;
@@ -937,7 +937,7 @@ TEST(forms_follow_from_the_ops)
     static model m;
     bench b;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     open_network(&b, &m, &n, 0, &error);
     const sumi_plan* plan = &n.plan;
     int32_t linear = 0;
@@ -961,7 +961,7 @@ static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, s
 {
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_weight a = weight_of("a", 512, 256, NULL, SUMI_DTYPE_BF16),
                 b = weight_of("b", 256, 256, NULL, SUMI_DTYPE_BF16),
                 small = weight_of("small", 48, 256, NULL, SUMI_DTYPE_BF16),
@@ -1051,7 +1051,7 @@ TEST(text_encoders_have_a_format_of_their_own)
                                               SUMI_SECTION_DENOISE};
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_weight norm = weight_of("norm", 1, 256, values, SUMI_DTYPE_F32), products[4];
     for (int32_t s = 0; s < 4; s++) {
         products[s] = weight_of("product", 256, 256, values, SUMI_DTYPE_Q8_0); // nothing reads it
@@ -1098,7 +1098,7 @@ TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
     static const float values[16 * 256];
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_weight norm = weight_of("norm", 1, 256, values, SUMI_DTYPE_F32),
                 other_norm = weight_of("other norm", 1, 256, values, SUMI_DTYPE_F32),
                 wide = weight_of("wide", 512, 256, NULL, SUMI_DTYPE_BF16),
@@ -1168,7 +1168,7 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     sumi_heap_init(&heap, NULL);
     make_model(&m);
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_delta delta = {.weight_index = m.gate_up.index,
                         .row_begin = HIDDEN,
                         .scale = 1.0f,
@@ -1202,7 +1202,7 @@ TEST(a_kronecker_product_keeps_its_forms)
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     make_model(&m);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_weight wide = weight_of("wide", 512, 256, NULL, SUMI_DTYPE_BF16);
     wide.index = 9;
     const sumi_delta delta = {.weight_index = 9,
@@ -1253,7 +1253,7 @@ TEST(factors_and_changed_norms_run_and_go)
         for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
             fake_reset();
             network n;
-            sumi_error error = {SUMI_OK, {0}};
+            sumi_error error = {0};
             open_services(&b);
             CHECK(open_runner(&b, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
             CHECK(write_network(&n, &b, &m, TOKENS, slice_us, &error) == SUMI_OK);
@@ -1286,7 +1286,7 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
 {
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     // columns, rows and first row of the norm, whether its input is the sum, whether another op stands between; the sum
     // writes rows 2 .. 34 of 40
     static const struct {
@@ -1345,7 +1345,7 @@ TEST(the_hosts_context_stays_current)
     bench b;
     static model m;
     network n;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     make_model(&m);
     struct CUctx_st* host = fake_host_context(0);
     fake_make_current(host);

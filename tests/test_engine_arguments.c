@@ -344,6 +344,27 @@ TEST(a_negative_prompt_without_guidance_is_told)
     close_engine(engine);
 }
 
+static void keep_origin(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    if (level == SUMI_LOG_DEBUG && result == SUMI_FILE_NOT_FOUND) snprintf(user_data, 128, "%s", text);
+}
+
+TEST(the_log_names_the_source_line_that_found_a_failure)
+{
+    char origin[128] = "";
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.log = (sumi_log){keep_origin, origin};
+    sumi_engine* engine = NULL;
+    CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
+    sumi_model* model = NULL;
+    CHECK_NUMBER(sumi_open_model(engine, "no such folder", &model), SUMI_FILE_NOT_FOUND);
+    int line = 0;
+    char file[64] = "";
+    CHECK(sscanf(origin, "the failure was found in %63[^,], line %d", file, &line) == 2 && line > 0);
+    CHECK_TEXT(file, "files/checkpoint.c"); // the last folder and the name, whatever path the compiler was given
+    sumi_engine_destroy(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -352,5 +373,6 @@ int main(int argc, char** argv)
     RUN(components_that_a_family_lacks_are_refused);
     RUN(image_descs_are_checked_member_by_member);
     RUN(a_negative_prompt_without_guidance_is_told);
+    RUN(the_log_names_the_source_line_that_found_a_failure);
     TEST_END();
 }

@@ -80,7 +80,7 @@ static void run_edit_case(sumi_engine* engine, const edit_case* c)
     sumi_heap_init(&heap, NULL);
     sumi_tensor_set set;
     sumi_tensor_set_init(&set, &heap, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     char path[256], message[PNG_MESSAGE_BYTES];
     snprintf(path, sizeof path, EDIT_FOLDER "cases/%s.safetensors", c->name);
     CHECK_NUMBER(sumi_tensor_set_open(&set, path, &error), SUMI_OK);

@@ -24,7 +24,7 @@ TEST(a_picture_resized_in_pieces_has_the_same_bits)
         uint8_t *source = malloc(bytes), *whole = malloc(pixels * 3), *pieces = malloc(pixels * 3);
         for (size_t b = 0; b < bytes; b++) source[b] = (uint8_t)(b * 2654435761u >> 13);
         sumi_pixels picture = {source, cases[i].from_width, cases[i].from_height, row, cases[i].channels}, resized;
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         if (cases[i].filter == SUMI_FILTER_LANCZOS)
             CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &picture, cases[i].width, cases[i].height, whole, &error), SUMI_OK);
         else

@@ -113,7 +113,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
 {
     char path[256];
     golden g;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     snprintf(path, sizeof path, NEWBIE "cases/%s.safetensors", c->name);
     sumi_heap_init(&g.heap, NULL);
     sumi_tensor_set_init(&g.set, &g.heap, NULL);
@@ -235,7 +235,7 @@ TEST(a_text_that_is_too_long_is_cut_as_by_the_reference)
     sumi_model* model;
     sumi_engine* engine = open_newbie(&model);
     golden g;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_heap_init(&g.heap, NULL);
     sumi_tensor_set_init(&g.set, &g.heap, NULL);
     CHECK_NUMBER(sumi_tensor_set_open(&g.set, NEWBIE "cases/text_long.safetensors", &error), SUMI_OK);

@@ -45,7 +45,7 @@ TEST(a_prompt_saved_by_an_earlier_version_is_read)
 static sumi_prompt* make_pair(sumi_engine* engine)
 {
     const int32_t tokens[SUMI_MAX_TEXT_ENCODERS] = {5, 1}, widths[SUMI_MAX_TEXT_ENCODERS] = {WIDTH, POOLED_WIDTH};
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_prompt* prompt = NULL;
     const sumi_prompt_shape shape = {.family = "z-image", .encoder_count = 2, .token_count = tokens, .width = widths};
     CHECK_NUMBER(sumi_prompt_create(engine, &shape, &prompt, &error), SUMI_OK);

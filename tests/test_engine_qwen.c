@@ -133,7 +133,7 @@ static bool read_picture(const char* name, png_image* image, sumi_pixels* pixels
 static bool open_case(golden* g, const char* name)
 {
     char path[256];
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     snprintf(path, sizeof path, QWEN "cases/%s.safetensors", name);
     sumi_heap_init(&g->heap, NULL);
     sumi_tensor_set_init(&g->set, &g->heap, NULL);

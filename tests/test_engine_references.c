@@ -30,7 +30,7 @@ TEST(sizes_are_those_of_the_published_pipelines)
                                           .multiple = 32,
                                           .max_ratio = 200};
         make_edit_model(model, &rule, &facts);
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         sumi_reference_sizes sizes;
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             const sumi_picture_size first = small ? rows[i].small : rows[i].large,
@@ -56,7 +56,7 @@ TEST(pictures_stand_in_the_prompt_as_their_tokens)
     OPEN_EDIT(&s_several, engine, model);
     const int32_t tokens[3] = {18, 9, 4};
     int32_t ids[1024], literal[1024], rows[3] = {0}, count = 0, literal_count = 0;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     const sumi_prompt_text text = {.text = "make it red", .bytes = 11, .picture_tokens = tokens, .picture_count = 3};
     CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
     char written[2048] = "";
@@ -113,7 +113,7 @@ TEST(every_picture_reaches_its_own_tokens_and_no_others)
     }
     const int32_t tokens[3] = {18, 9, 18};
     int32_t ids[1024], rows[3] = {0}, count = 0;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     const sumi_prompt_text text = {.text = "make it red", .bytes = 11, .picture_tokens = tokens, .picture_count = 3};
     CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
     CHECK_NUMBER(sumi_prompt_get_info(prompts[0]).encoders[0].token_count, count);
@@ -153,7 +153,7 @@ static uint8_t* resized(const sumi_pixels* picture, sumi_picture_size size, sumi
 {
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     uint8_t *rgb = malloc((size_t)picture->width * (size_t)picture->height * 3),
             *into = malloc((size_t)size.width * (size_t)size.height * 3);
     const int32_t channels = picture->channel_count,
@@ -188,7 +188,7 @@ static void check_pixels(sumi_engine* engine, sumi_model* model, const sumi_prom
     const sumi_pixels* pictures = edit_pictures();
     const sumi_plan_entry* entry = newest_plan(engine);
     for (int i = 0; i < model->info.max_references; i++) {
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         sumi_reference_sizes sizes;
         CHECK_NUMBER(sumi_network_reference_sizes(
                          model->network, (sumi_picture_size){pictures[i].width, pictures[i].height}, &sizes, &error),
@@ -250,7 +250,7 @@ TEST(a_large_reference_is_resized_in_pieces)
     }
     CHECK(pieces > 12);
     printf("  in %d pieces\n", pieces);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_reference_sizes sizes;
     CHECK_NUMBER(sumi_network_reference_sizes(model->network, (sumi_picture_size){1600, 1200}, &sizes, &error),
                  SUMI_OK);

@@ -141,14 +141,14 @@ static void make_ready(config* list, int count, const group* g, int m, sumi_cuda
         list[i].is_ready = build(&list[i], g, m, s_formats[operands], ops, &error) == SUMI_OK
                         && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK
                         && s_runner->functions->reserve(s_runner, &list[i].plan, &error) == SUMI_OK;
-        if (!list[i].is_ready) printf("  %s\n", error.text), error = (sumi_error){SUMI_OK, {0}};
+        if (!list[i].is_ready) printf("  %s\n", error.text), error = (sumi_error){0};
     }
     for (int i = 0; i < count; i++) {
         s_cuda->device.forced_linear = &list[i].choice;
         if (list[i].is_ready)
             list[i].is_ready = s_runner->functions->reserve(s_runner, &list[i].plan, &error) == SUMI_OK
                             && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK;
-        if (error.result != SUMI_OK) printf("  %s\n", error.text), error = (sumi_error){SUMI_OK, {0}};
+        if (error.result != SUMI_OK) printf("  %s\n", error.text), error = (sumi_error){0};
     }
     s_cuda->device.forced_linear = NULL;
 }

@@ -10,6 +10,8 @@
 typedef struct sumi_error {
     sumi_result result;               // SUMI_OK until the first failure
     char text[SUMI_ERROR_TEXT_BYTES]; // UTF-8, always terminated; truncated if too long
+    const char* file;                 // the call of sumi_fail, for the log; NULL until then
+    int line;
 } sumi_error;
 
 // MinGW's own printf does not know %zu; the build sets __USE_MINGW_ANSI_STDIO, which selects the standard one
@@ -24,7 +26,13 @@ typedef struct sumi_error {
 // Writes result and text into error (which may be NULL) and returns result, so that reporting a failure is one line:
 //     return sumi_fail(error, SUMI_FILE_TRUNCATED, "%s: tensor %s needs %llu bytes, the file has %llu", ...);
 // The first failure is kept: a later call on the same error does not change it.
-sumi_result sumi_fail(sumi_error* error, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
+// The error also keeps the file and line of this call, which the engine writes to its log as a debug message.
+#define sumi_fail(error, result, ...) sumi_fail_at(__FILE__, __LINE__, error, result, __VA_ARGS__)
+sumi_result sumi_fail_at(const char* file, int line, sumi_error* error, sumi_result result, const char* format, ...)
+    SUMI_PRINTF(5, 6);
+
+// Reports a failure that was kept in `from`, such as that of another thread, with its file and line. Returns its result.
+sumi_result sumi_fail_with(sumi_error* error, const sumi_error* from);
 
 // Evaluates the expression and returns its result from the calling function unless it is SUMI_OK.
 #define SUMI_TRY(expression)                                                                                           \

@@ -178,7 +178,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
-    if (cuda->failure.result != SUMI_DEVICE_LOST) cuda->failure = (sumi_error){SUMI_OK, {0}};
+    if (cuda->failure.result != SUMI_DEVICE_LOST) cuda->failure = (sumi_error){0};
     if (record == NULL || !record->is_reserved || !sumi_cuda_has_pages(cuda, record)) {
         (void)sumi_fail(&cuda->failure, SUMI_INTERNAL, "a plan is started that was not prepared and reserved");
         return;
@@ -188,7 +188,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     cuda->has_counter = false;
     for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_pending = false;
     sumi_cuda_copy_constants(cuda, record);
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     if (sumi_cuda_note_result(cuda, sumi_cuda_stream_begin(cuda, record, &error), &error) != SUMI_OK
         && cuda->failure.result == SUMI_OK)
         cuda->failure = error;

@@ -215,12 +215,11 @@ static sumi_result grow_block(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t 
         sumi_cuda_release(&cuda->memory, block);
         sumi_cuda_drop_all_graphs(cuda);
     }
-    sumi_error first = {SUMI_OK, {0}};
+    sumi_error first = {0};
     if (sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, &first) == SUMI_OK) {
         sumi_cuda_release(&cuda->memory, block);
     } else {
-        if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY)
-            return sumi_fail(error, first.result, "%s", first.text);
+        if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY) return sumi_fail_with(error, &first);
         sumi_cuda_release(&cuda->memory, block);
         sumi_cuda_drop_all_graphs(cuda);
         SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, error));

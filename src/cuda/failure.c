@@ -15,22 +15,22 @@ void sumi_cuda_keep_failure(sumi_cuda* cuda, CUresult result, const char* what)
 void sumi_cuda_lose_device(sumi_cuda* cuda, CUresult result)
 {
     if (result == CUDA_SUCCESS || cuda->failure.result == SUMI_DEVICE_LOST) return;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     (void)sumi_cuda_failure(&cuda->device.driver, result, "waiting for the device", &error);
-    cuda->failure = (sumi_error){SUMI_OK, {0}};
+    cuda->failure = (sumi_error){0};
     (void)sumi_fail(&cuda->failure, SUMI_DEVICE_LOST, "%s", error.text);
     cuda->flight_count = cuda->write_count = 0;
 }
 
 sumi_result sumi_cuda_kept_failure(const sumi_cuda* cuda, sumi_error* error)
 {
-    return cuda->failure.result == SUMI_OK ? SUMI_OK : sumi_fail(error, cuda->failure.result, "%s", cuda->failure.text);
+    return cuda->failure.result == SUMI_OK ? SUMI_OK : sumi_fail_with(error, &cuda->failure);
 }
 
 sumi_result sumi_cuda_note_result(sumi_cuda* cuda, sumi_result result, const sumi_error* error)
 {
     if (result == SUMI_DEVICE_LOST && cuda->failure.result != SUMI_DEVICE_LOST) {
-        cuda->failure = (sumi_error){SUMI_OK, {0}};
+        cuda->failure = (sumi_error){0};
         (void)sumi_fail(&cuda->failure, result, "%s",
                         error != NULL && error->result != SUMI_OK ? error->text : "the GPU is lost");
         cuda->flight_count = cuda->write_count = 0;
@@ -40,7 +40,7 @@ sumi_result sumi_cuda_note_result(sumi_cuda* cuda, sumi_result result, const sum
 
 bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope)
 {
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     if (sumi_cuda_enter(&cuda->device, out_scope, &error) == SUMI_OK) return true;
     if (cuda->failure.result == SUMI_OK) cuda->failure = error;
     if (error.result == SUMI_DEVICE_LOST) (void)sumi_cuda_note_result(cuda, error.result, &error);

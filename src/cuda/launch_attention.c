@@ -96,8 +96,8 @@ static int32_t row_tiles(const attention_kernel* kernel, const tokens* t)
     return sumi_divide_up(t->queries[0] + t->queries[1], kernel->rows);
 }
 
-// Tiles of the whole op. A kernel fits only if a tile holds at least half as many queries as a work range of the plan,
-// except for one tile at the begin of a second span.
+// Tiles of the whole op. The number fits into 32 bits, because a tile holds at least half as many queries as a work
+// range of the plan, except for one tile at the begin of a second span.
 static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 {
     int32_t tiles = 0;

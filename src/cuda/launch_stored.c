@@ -38,8 +38,8 @@ enum {
     HOPPER_VALUES = 3 << 20, // elements of a matrix, at least
     MANY_VALUES = 24 << 20,
     MAX_SPLIT = 16,
-    // If a block of the balanced schedule would have this many chunks more than its equal share, the blocks of a
-    // cluster share a tile instead.
+    // Blocks that share a tile must add up partial sums, which takes as long as this many chunks. Tiles are shared if
+    // that is less than what the longest block would have more than its equal share.
     SHARING_STAGES = 3,
     ARRIVALS = 65536 // length of run->arrivals
 };

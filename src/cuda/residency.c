@@ -229,12 +229,11 @@ sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* l
             if (bytes > 0 && bytes + resident->bytes > limit) break;
             bytes += resident->bytes;
         }
-        sumi_error none = {SUMI_OK, {0}};
+        sumi_error none = {0};
         const sumi_result result =
             sumi_cuda_allocate(weights->memory, bytes, SUMI_MEMORY_WEIGHTS, "the model's weights", &slab.block, &none);
         if (result == SUMI_OK) break;
-        if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes)
-            return sumi_fail(error, result, "%s", none.text);
+        if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes) return sumi_fail_with(error, &none);
         limit = bytes / 2; // the memory is nearly used up: smaller slabs may still fit
     }
     CUdeviceptr at = slab.block.address;

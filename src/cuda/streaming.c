@@ -359,14 +359,14 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
     const bool is_made_here = sumi_cuda_host_makes(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
         const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
-        sumi_error none = {SUMI_OK, {0}};
+        sumi_error none = {0};
         bool is_pinned = false;
         const sumi_result result = sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, row_bytes, is_table,
                                                  until_ns, &resident->pinned_copy, &is_pinned, &none);
         // a part of the copy is of no use
         if (result != SUMI_OK && !resident->has_pinned_copy)
             sumi_cuda_weights_drop_pinned_copy(&cuda->weights, resident);
-        if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail(error, result, "%s", none.text);
+        if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail_with(error, &none);
         if (result != SUMI_OK && is_table) { // a table can be nowhere else
             return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed",
                              none.text);

@@ -66,7 +66,7 @@ void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_blo
 void sumi_temporary_end(sumi_temporary* temporary)
 {
     SUMI_ASSERT(temporary->used <= temporary->requested && temporary->used <= temporary->block->bytes);
-    sumi_error unused = {SUMI_OK, {0}};
+    sumi_error unused = {0};
     (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->requested, "pictures on their way in",
                              &unused);
 }

@@ -47,11 +47,29 @@ void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result
     if (is_outermost) (void)atomic_compare_exchange_strong(&inside->callers.logger, &thread, 0);
 }
 
+// "files/gguf.c" of any path that a compiler makes of it: the log does not show where the library was built.
+static const char* end_of_path(const char* path)
+{
+    const char *from = path, *last = path;
+    for (const char* c = path; *c != '\0'; c++) {
+        if (*c == '/' || *c == '\\') {
+            from = last;
+            last = c + 1;
+        }
+    }
+    return from;
+}
+
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
 {
     SUMI_ASSERT(error->result != SUMI_OK);
     sumi_log_write(engine, SUMI_LOG_ERROR, error->result,
                    error->text[0] != '\0' ? error->text : sumi_result_text(error->result));
+    if (error->file != NULL) {
+        char origin[256];
+        snprintf(origin, sizeof origin, "the failure was found in %s, line %d", end_of_path(error->file), error->line);
+        sumi_log_write(engine, SUMI_LOG_DEBUG, error->result, origin);
+    }
     return error->result;
 }
 

@@ -62,7 +62,7 @@ void sumi_limit_note(sumi_engine* engine, sumi_result result)
 static void note_wanted(sumi_engine* engine, const sumi_plan* plan)
 {
     sumi_device_need need = {0};
-    sumi_error none = {SUMI_OK, {0}};
+    sumi_error none = {0};
     if (plan == NULL || engine->runner->functions->need(engine->runner, plan, 0, &need, &none) != SUMI_OK) return;
     if (need.device_bytes > engine->limit.requested) engine->limit.requested = need.device_bytes;
 }

@@ -105,7 +105,7 @@ sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, s
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_latents"));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     const sumi_result result = fetch_latents(engine, job, into, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }

@@ -85,12 +85,12 @@ static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
 {
     const sumi_engine_desc* desc = &engine->desc;
     if (desc->backend != SUMI_BACKEND_CPU) {
-        sumi_error no_gpu = {SUMI_OK, {0}};
+        sumi_error no_gpu = {0};
         sumi_result result = sumi_cuda_create(&engine->heap, engine->workers, desc, NULL, &no_gpu, &engine->runner);
         if (result == SUMI_OK) return SUMI_OK;
         const bool is_absent = result == SUMI_NO_DEVICE || result == SUMI_DRIVER_TOO_OLD
                             || result == SUMI_DEVICE_UNSUPPORTED || result == SUMI_NOT_SUPPORTED;
-        if (desc->backend == SUMI_BACKEND_CUDA || !is_absent) return sumi_fail(error, result, "%s", no_gpu.text);
+        if (desc->backend == SUMI_BACKEND_CUDA || !is_absent) return sumi_fail_with(error, &no_gpu);
         char text[sizeof no_gpu.text + 64];
         snprintf(text, sizeof text, "the processor does the work: %s", no_gpu.text);
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
@@ -141,7 +141,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
 {
     if (out_engine != NULL) *out_engine = NULL;
     if (desc == NULL || out_engine == NULL) return SUMI_INVALID_ARGUMENT;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_engine* engine = NULL;
     if (check_desc(desc, &error) == SUMI_OK) {
         // The engine is allocated from the heap that is one of its members: this temporary heap makes the first

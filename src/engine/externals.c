@@ -38,7 +38,7 @@ sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32
     if (out_external != NULL) *out_external = NULL;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_import_gl_texture"));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_result result;
     if (out_external == NULL)
         result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: out_external is NULL");

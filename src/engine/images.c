@@ -107,7 +107,7 @@ sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     if (out_memory != NULL) memset(out_memory, 0, sizeof *out_memory);
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_image_memory"));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_result result;
     if (desc == NULL || out_memory == NULL)
         result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_memory: desc or out_memory is NULL");
@@ -123,7 +123,7 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
     }
     const sumi_engine* engine = desc->model->engine;
     SUMI_TRY(sumi_call_begin(engine, "sumi_image_size"));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_image_desc settled;
     sumi_result result;
     if (out_size == NULL) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_size: out_size is NULL");
@@ -253,7 +253,7 @@ sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out
     if (out_images != NULL && capacity > 0) memset(out_images, 0, (size_t)capacity * sizeof *out_images);
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_images"));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     const sumi_result result = fetch_images(engine, job, out_images, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }
@@ -287,7 +287,7 @@ sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t it
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_job_latents"));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     const sumi_result result = job_latents(engine, job, item, into, capacity, &error);
     return sumi_call_end(engine, result, &error);
 }
@@ -295,7 +295,7 @@ sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t it
 int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_row* rows, int32_t capacity)
 {
     if (engine == NULL || sumi_call_begin(engine, "sumi_job_profile") != SUMI_OK) return 0;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_job_slot* slot;
     const sumi_result result = sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error);
     (void)sumi_call_end(engine, result, NULL);

@@ -32,7 +32,7 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     sumi_mutex_unlock(&engine->state_lock);
     slot->functions = functions;
     slot->model = NULL;
-    slot->error = (sumi_error){SUMI_OK, {0}};
+    slot->error = (sumi_error){0};
     slot->profile_count = 0;
     slot->live = (sumi_job_live){.seconds_left = -1.0f};
     memset(slot->stage_seconds, 0, sizeof slot->stage_seconds);
@@ -283,7 +283,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
         sumi_mutex_unlock(&engine->state_lock);
         if (is_other) continue;
         if (is_pending) {
-            sumi_error cancelled = {SUMI_OK, {0}};
+            sumi_error cancelled = {0};
             (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
                             lora != NULL       ? "adapter was released"
                             : external != NULL ? "texture was released"

@@ -51,7 +51,7 @@ static void ask_to_cancel(sumi_engine* engine, sumi_job_slot* slot)
     if (slot->status.state != SUMI_JOB_QUEUED) return;
     SUMI_ASSERT(slot->status.paused || engine->jobs.queued_count > 0);
     engine->jobs.queued_count -= !slot->status.paused;
-    slot->error = (sumi_error){SUMI_CANCELLED, {0}};
+    slot->error = (sumi_error){.result = SUMI_CANCELLED};
     snprintf(slot->error.text, sizeof slot->error.text, "cancelled %s",
              slot->has_begun ? "while it was paused" : "before it began");
     slot->status.paused = false;
@@ -167,7 +167,7 @@ static void discard(sumi_engine* engine, sumi_job job)
         // No other thread runs slices in this mode, so the job ends and the job slot becomes free in this call.
         sumi_pump_lock(engine);
         if (engine->jobs.running == slot || engine->jobs.draining == slot) {
-            sumi_error cancelled = {SUMI_CANCELLED, "discarded while it ran"};
+            sumi_error cancelled = {.result = SUMI_CANCELLED, .text = "discarded while it ran"};
             sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
         }
         sumi_pump_unlock(engine);

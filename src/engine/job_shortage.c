@@ -63,7 +63,7 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
         engine->limit = (sumi_device_limit){0};
         return false;
     }
-    *error = (sumi_error){SUMI_OK, {0}};
+    *error = (sumi_error){0};
     sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
     return true;
 }

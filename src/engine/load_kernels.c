@@ -22,7 +22,7 @@ sumi_result sumi_kernels_load(sumi_engine* engine, bool* out_done, sumi_error* e
     *out_done = engine->runner->functions->load == NULL || engine->kernels.is_done;
     if (*out_done) return SUMI_OK;
     if (!engine->kernels.has_thread) {
-        engine->kernels.error = (sumi_error){SUMI_OK, {0}};
+        engine->kernels.error = (sumi_error){0};
         atomic_store(&engine->kernels.is_over, false);
         engine->kernels.start = (sumi_thread_start){load_main, engine, true, "sumi kernels"};
         engine->kernels.has_thread = sumi_thread_begin(&engine->kernels.thread, &engine->kernels.start);
@@ -31,8 +31,7 @@ sumi_result sumi_kernels_load(sumi_engine* engine, bool* out_done, sumi_error* e
     }
     if (!atomic_load(&engine->kernels.is_over)) return SUMI_OK;
     sumi_kernels_stop_loading(engine);
-    if (engine->kernels.error.result != SUMI_OK)
-        return sumi_fail(error, engine->kernels.error.result, "%s", engine->kernels.error.text);
+    if (engine->kernels.error.result != SUMI_OK) return sumi_fail_with(error, &engine->kernels.error);
     *out_done = engine->kernels.is_done = true;
     return SUMI_OK;
 }

@@ -142,15 +142,15 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
     if (job->upload_plan == NULL) {
         if (!job->has_reviewed) sumi_limit_review(engine);
         job->has_reviewed = true;
-        sumi_error capacity_error = {SUMI_OK, {0}};
+        sumi_error capacity_error = {0};
         sumi_result result = write_warm_plan(engine, job->product, &job->upload_plan, &capacity_error);
         if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_STEP_DONE;
-        else if (result != SUMI_OK) return sumi_fail(error, result, "%s", capacity_error.text);
+        else if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
         return SUMI_OK;
     }
     const uint32_t budget_us = sumi_frame_budget_piece_us(engine);
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
-    sumi_error capacity_error = {SUMI_OK, {0}};
+    sumi_error capacity_error = {0};
     const sumi_result result =
         runner->prepare(engine->runner, &job->upload_plan->plan, budget_us, &is_done, &progress, &capacity_error);
     sumi_limit_note(engine, result);
@@ -165,7 +165,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
         *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
     }
-    if (result != SUMI_OK) return sumi_fail(error, result, "%s", capacity_error.text);
+    if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
     slot->live.progress = 0.1f + 0.9f * progress;
     if (is_done) *out_end = SUMI_STEP_DONE;
     return SUMI_OK;

@@ -306,7 +306,7 @@ const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_reque
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_packer key;
-    sumi_error none = {SUMI_OK, {0}};
+    sumi_error none = {0};
     const sumi_plan_request request = sumi_plan_complete(engine, asked);
     return make_key(engine, &request, &key, &none) == SUMI_OK ? find_plan(&engine->cache, &key) : NULL;
 }

@@ -292,7 +292,7 @@ sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, 
     if (model == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_engine* engine = model->engine;
     SUMI_TRY(sumi_call_begin(engine, "sumi_prompt_load"));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     if (data == NULL || out_prompt == NULL) {
         (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_prompt_load: data or out_prompt is NULL");
         return sumi_call_end(engine, error.result, &error);

@@ -106,7 +106,7 @@ static bool end_if_cancelled(sumi_engine* engine, sumi_job_slot* slot)
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->state_lock);
     if (!cancels) return false;
-    sumi_error cancelled = {SUMI_CANCELLED, "cancelled while it ran"};
+    sumi_error cancelled = {.result = SUMI_CANCELLED, .text = "cancelled while it ran"};
     sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
     return true;
 }
@@ -120,7 +120,7 @@ static pump_state step_job(sumi_engine* engine, sumi_job_slot* slot)
     sumi_step_end end = SUMI_STEP_MORE;
     slot->live.device_us = -1.0;
     slot->live.trace_name = NULL;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     const uint64_t begin_ns = sumi_clock_ns();
     sumi_result result = slot->functions->step(engine, slot, &stage, &end, &error);
     const uint64_t end_ns = sumi_clock_ns();

@@ -43,7 +43,7 @@ sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pi
         snprintf(member, sizeof member, "references[%d]", (int)i);
         reference->source = sumi_pixels_settled(&pictures[i]);
         SUMI_TRY(sumi_pixels_check(&reference->source, member, error));
-        sumi_error why = {SUMI_OK, {0}};
+        sumi_error why = {0};
         const sumi_result result =
             sumi_network_reference_sizes(model->network, size_of(&reference->source), &reference->sizes, &why);
         if (result != SUMI_OK) return sumi_fail(error, result, "%s: %s", member, why.text);

@@ -19,7 +19,7 @@ sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi_model** 
     if (out_model != NULL) *out_model = NULL;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     if (out_model == NULL) {
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_open_model: out_model is NULL");
         return sumi_log_failure(engine, &error);
     }
@@ -37,7 +37,7 @@ sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* te
     if (out_image != NULL) memset(out_image, 0, sizeof *out_image);
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     if (out_image == NULL) {
-        sumi_error error = {SUMI_OK, {0}};
+        sumi_error error = {0};
         (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_generate: out_image is NULL");
         return sumi_log_failure(engine, &error);
     }

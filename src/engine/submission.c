@@ -26,7 +26,7 @@ sumi_result sumi_call_submit(sumi_engine* engine, const char* function, sumi_sub
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, function));
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_result result;
     if (desc == NULL || out_job == NULL)
         result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: desc or out_job is NULL", function);
@@ -39,7 +39,7 @@ void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job
 {
     *out_result = engine != NULL ? sumi_call_begin(engine, function) : SUMI_INVALID_ARGUMENT;
     if (*out_result != SUMI_OK) return NULL;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     sumi_job_slot* slot = NULL;
     void* object = NULL;
     sumi_result result;

@@ -9,7 +9,7 @@ sumi_result sumi_xml_prompt_write(const sumi_xml_prompt_desc* desc, char* into, 
     if (out_bytes != NULL) *out_bytes = 0;
     if (into != NULL && capacity != 0) into[0] = '\0';
     if (desc == NULL) return SUMI_INVALID_ARGUMENT;
-    sumi_error error = {SUMI_OK, {0}};
+    sumi_error error = {0};
     // The log in a desc that was not initialised may be any address.
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_XML_PROMPT, "sumi_xml_prompt_desc", "sumi_xml_prompt_defaults",
                                &error));

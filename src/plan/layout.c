@@ -272,7 +272,7 @@ static bool takes_pitch(const sumi_plan* plan, const sumi_op* op)
 
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
 {
-    if (plan->error.result != SUMI_OK) { return sumi_fail(error, plan->error.result, "%s", plan->error.text); }
+    if (plan->error.result != SUMI_OK) { return sumi_fail_with(error, &plan->error); }
     if (plan->op_count == 0) { return sumi_fail(error, SUMI_INTERNAL, "the plan has no ops"); }
     for (size_t i = 0; i < plan->op_count; i++) {
         if (!takes_pitch(plan, &plan->ops[i])) {
