@@ -469,7 +469,12 @@ if _OPTIONS["fuzz"] then
             linkoptions { "-fsanitize=fuzzer" }
     end
 else
-    for _, source in ipairs(listed_tests "test_.*") do test_program(path.getbasename(source), { source, "tests/*.h" }) end
+    for _, source in ipairs(listed_tests "test_.*") do -- test_x.c, and what is in the folder x
+        local folder = "tests/" .. path.getbasename(source):gsub("^test_", "")
+        local sources = { source, "tests/*.h", folder .. "/*.h" }
+        for _, part in ipairs(os.matchfiles(folder .. "/*.c")) do table.insert(sources, part) end
+        test_program(path.getbasename(source), sources)
+    end
     for _, source in ipairs(os.matchfiles "tests/tune_*.c") do test_program(path.getbasename(source), { source, "tests/*.h" }) end -- measure, check nothing
     if any_file "tests/golden_*.c" then test_program("golden_run", { "tests/golden_*.h", "tests/golden_*.c" }) end
 end

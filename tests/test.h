@@ -17,10 +17,15 @@
 #include <string.h>
 #include <time.h>
 
-static int t_passed, t_failed, t_skipped, t_errors, t_matching;
-static bool t_skip_now, t_lists;
+// The counters. A program of several files defines TEST_STATE before it includes this: as nothing in the file with main, as
+// extern in the others.
+#ifndef TEST_STATE
+#define TEST_STATE static
+#endif
+TEST_STATE int t_passed, t_failed, t_skipped, t_errors, t_matching;
+TEST_STATE bool t_skip_now, t_lists;
 // t_wanted: the filter of the command line, which a program may lay aside for a while
-static const char *t_filter, *t_wanted, *t_program;
+TEST_STATE const char *t_filter, *t_wanted, *t_program;
 
 static inline double t_seconds(void)
 {

@@ -1,5 +1,5 @@
 // The CUDA runner on a driver that is none (fake_cuda): what it asks of a driver, in which order, and what it does when
-// the driver refuses. Kernels do nothing there; what they compute is test_cuda_ops.c's subject.
+// the driver refuses. Kernels do nothing there; what they compute is the subject of test_cuda_ops.c.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "base/memory.h"

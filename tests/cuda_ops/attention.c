@@ -1,0 +1,136 @@
+// Cases of attention.
+#include "cuda_ops/scene.h"
+
+// ---- ATTENTION ------------------------------------------------------------------------------------------------------
+enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16, LATER = 32 };
+
+// m queries, n heads, k dim; a: flags; b: key heads; c: window; d: rows of the second span
+static void build_attention(scene* s, const op_case* c)
+{
+    int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m, rows = m + 3;
+    sumi_sequence list[3] = {{{{2, m}, {0, 0}}, 1, 1, 0}};
+    int count = 1;
+    sumi_span read[3] = {{2, m}};
+    int read_count = 1;
+    if (c->a & (TWO_SPANS | FIRST_SPAN)) { // image rows, something else, caption rows
+        rows = m + c->d + 7;
+        list[0] = (sumi_sequence){{{3, m}, {m + 5, c->d}}, 2, c->a & FIRST_SPAN ? 1 : 2, 0};
+        read[0] = (sumi_span){3, m};
+        if (!(c->a & FIRST_SPAN)) read[read_count++] = (sumi_span){m + 5, c->d};
+    }
+    if (c->a & THREE) { // a batch: pictures, then captions of different lengths
+        int tail = 3 * m;
+        rows = tail + 3 * c->d + 3;
+        count = read_count = 3;
+        for (int i = 0; i < 3; i++) {
+            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2, 0};
+            read[i] = (sumi_span){i * m, m};
+            tail += c->d + i;
+        }
+    }
+    if (c->a & LATER) { // two that begin with the first one's rows, but for the last of these
+        rows = m + 2 * c->d + 5;
+        count = 3;
+        read[0] = (sumi_span){2, m + 2 * c->d};
+        list[1] = (sumi_sequence){{{2, m - 1}, {m + 2, c->d}}, 2, 1, 1};
+        list[2] = (sumi_sequence){{{2, m - 1}, {m + 2 + c->d, c->d}}, 2, 1, 1};
+    }
+    sumi_value qkv = activations_of(s, rows, (q + 2 * kv) * dim, c->a & SHARP ? 2.5f : 1.0f, 0.0f);
+    sumi_attention attention = {q, kv, dim, 1.0f / sqrtf((float)dim), (c->a & CAUSAL) != 0, c->c, list, count};
+    sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
+    for (int i = 0; i < read_count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
+}
+// m rows in windows of c rows, the last of what is left, n heads, k dim: as the vision tower has them
+static void build_windows(scene* s, const op_case* c)
+{
+    sumi_sequence list[128];
+    int count = 0;
+    for (int begin = 0; begin < c->m && count < 128; begin += c->c, count++)
+        list[count] = (sumi_sequence){{{begin, c->m - begin < c->c ? c->m - begin : c->c}, {0, 0}}, 1, 1, 0};
+    sumi_value qkv = activations(s, c->m, 3 * c->n * c->k);
+    sumi_attention attention = {.q_heads = c->n,
+                                .kv_heads = c->n,
+                                .dim = c->k,
+                                .scale = 1.0f / sqrtf((float)c->k),
+                                .sequences = list,
+                                .sequence_count = count};
+    expect(s, sumi_plan_attention(&s->plan, "attention", qkv, &attention), c->bound);
+}
+// The probabilities are rounded to bfloat16 for the second product on tensor cores, so CHAINED.
+static const op_case s_attention[] = {
+    {"attention 1 query, 1 head of 8", build_attention, 1, 1, 8, .bound = CHAINED},
+    {"attention 5 queries, 2 heads of 16", build_attention, 5, 2, 16, .bound = CHAINED},
+    {"attention 65 queries, 3 heads of 20", build_attention, 65, 3, 20, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 33", build_attention, 70, 2, 33, .bound = CHAINED},
+    {"attention 130 queries, 3 heads of 64", build_attention, 130, 3, 64, .bound = CHAINED},
+    {"attention 129 queries, 2 heads of 96, sharp", build_attention, 129, 2, 96, SHARP, .bound = CHAINED},
+    {"attention 200 queries, 2 heads of 128, sharp", build_attention, 200, 2, 128, SHARP, .bound = CHAINED},
+    {"attention 100 + 37, 3 heads of 64", build_attention, 100, 3, 64, TWO_SPANS, .d = 37, .bound = CHAINED},
+    {"attention 100 of 137, 3 heads of 64", build_attention, 100, 3, 64, FIRST_SPAN, .d = 37, .bound = CHAINED},
+    {"attention 64 + 1, 2 heads of 32", build_attention, 64, 2, 32, TWO_SPANS, .d = 1, .bound = CHAINED},
+    {"attention 160 + 33, 2 heads of 128", build_attention, 160, 2, 128, TWO_SPANS, .d = 33, .bound = CHAINED},
+    {"attention, three sequences, heads of 64", build_attention, 48, 2, 64, THREE, .d = 9, .bound = CHAINED},
+    {"attention, three sequences, heads of 128", build_attention, 192, 2, 128, THREE, .d = 32, .bound = CHAINED},
+    {"attention, causal, 4 of 2 heads of 32", build_attention, 77, 4, 32, CAUSAL, 2, .bound = CHAINED},
+    {"attention, causal, 8 of 2 heads of 128", build_attention, 150, 8, 128, CAUSAL | SHARP, 2, .bound = CHAINED},
+    {"attention, causal, 3 heads of 64", build_attention, 210, 3, 64, CAUSAL, .bound = CHAINED},
+    {"attention, causal, 2 heads of 96", build_attention, 210, 2, 96, CAUSAL, .bound = CHAINED},
+    {"attention, a shared beginning, 2 of 1 heads of 32", build_attention, 70, 2, 32, CAUSAL | LATER, 1, .d = 9,
+     .bound = CHAINED},
+    {"attention, a shared beginning, 3 heads of 128", build_attention, 129, 3, 128, CAUSAL | LATER, .d = 65,
+     .bound = CHAINED},
+    {"attention, a shared beginning, window 20, 2 heads of 33", build_attention, 90, 2, 33, CAUSAL | LATER, .c = 20,
+     .d = 70, .bound = CHAINED},
+    {"attention, a shared beginning, text 28 of 4 heads of 128, 1400", build_attention, 1400, 28, 128, CAUSAL | LATER,
+     4, .d = 20, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 80", build_attention, 70, 2, 80, .bound = CHAINED},
+    {"attention, windows of 64, 2 heads of 80", build_windows, 200, 2, 80, .c = 64, .bound = CHAINED},
+    {"attention, 18 windows of 4, 2 heads of 32", build_windows, 70, 2, 32, .c = 4, .bound = CHAINED},
+    {"attention, vision windows 5476, 16 heads of 80", build_windows, 5476, 16, 80, .c = 64, .bound = CHAINED},
+    {"attention, vision 5476, 16 heads of 80", build_attention, 5476, 16, 80, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 100", build_attention, 70, 2, 100, .bound = CHAINED},
+    {"attention, causal, 1 query", build_attention, 1, 8, 128, CAUSAL, 2, .bound = CHAINED},
+    {"attention, causal, window 20", build_attention, 90, 2, 32, CAUSAL, .c = 20, .bound = CHAINED},
+    {"attention, window 17", build_attention, 90, 2, 64, 0, .c = 17, .bound = CHAINED},
+    {"attention, one head of 512", build_attention, 300, 1, 512, .bound = CHAINED},
+    {"attention, one head of 384", build_attention, 300, 1, 384, .bound = CHAINED},
+    {"attention, one head of 384, 24 rows", build_attention, 24, 1, 384, .bound = CHAINED},
+    {"attention, 2 of 1 heads of 384", build_attention, 129, 2, 384, 0, 1, .bound = CHAINED},
+    {"attention, one head of 256", build_attention, 130, 1, 256, .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 37", build_attention, 37, 32, 128, CAUSAL, 8, .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 512", build_attention, 512, 32, 128, CAUSAL, 8, .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 1100", build_attention, 1100, 32, 128, CAUSAL, 8, .bound = CHAINED},
+    {"attention 1024 + 128, 30 heads of 128", build_attention, 1024, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
+    {"attention 4096 + 128, 30 heads of 128", build_attention, 4096, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
+    {"attention 4096 of 4197, 4 heads of 128", build_attention, 4096, 4, 128, FIRST_SPAN, .d = 101, .bound = CHAINED},
+    {"attention, batch of three at 1024 + 64, 30 heads", build_attention, 1024, 30, 128, THREE, .d = 64,
+     .bound = CHAINED},
+    {"attention, vae 4157, one head of 384", build_attention, 4157, 1, 384, .bound = CHAINED},
+    {"attention, vae 4096, one head of 512", build_attention, 4096, 1, 512, .bound = CHAINED},
+    {"attention 1 query, 2 heads of 80", build_attention, 1, 2, 80, .bound = CHAINED},
+    {"attention 300 queries, 3 heads of 80, sharp", build_attention, 300, 3, 80, SHARP, .bound = CHAINED},
+    {"attention 160 + 33, 4 of 2 heads of 80", build_attention, 160, 4, 80, TWO_SPANS, 2, .d = 33, .bound = CHAINED},
+    {"attention 100 of 137, 2 heads of 80", build_attention, 100, 2, 80, FIRST_SPAN, .d = 37, .bound = CHAINED},
+    {"attention, three sequences, heads of 80", build_attention, 130, 2, 80, THREE, .d = 9, .bound = CHAINED},
+    {"attention, causal, 2 heads of 80", build_attention, 150, 2, 80, CAUSAL, .bound = CHAINED},
+    {"attention, 127 windows of 3, 2 heads of 80", build_windows, 380, 2, 80, .c = 3, .bound = CHAINED},
+    {"attention, windows of 16, 2 heads of 80", build_windows, 150, 2, 80, .c = 16, .bound = CHAINED},
+    {"attention 2000 queries, 5 heads of 80", build_attention, 2000, 5, 80, .bound = CHAINED},
+    {"attention, causal, 1 query of 256", build_attention, 1, 4, 256, CAUSAL, 2, .bound = CHAINED},
+    {"attention, causal, 4 of 2 heads of 256, sharp", build_attention, 70, 4, 256, CAUSAL | SHARP, 2, .bound = CHAINED},
+    {"attention, causal, window 100, 2 heads of 256", build_attention, 70, 2, 256, CAUSAL, .c = 100, .bound = CHAINED},
+    {"attention, causal, window 20, 2 heads of 256", build_attention, 70, 2, 256, CAUSAL, .c = 20, .bound = CHAINED},
+    {"attention 60 + 33, 2 heads of 256, sharp", build_attention, 60, 2, 256, TWO_SPANS | SHARP, .d = 33,
+     .bound = CHAINED},
+    {"attention, a shared beginning, 2 of 1 heads of 256", build_attention, 70, 2, 256, CAUSAL | LATER, 1, .d = 9,
+     .bound = CHAINED},
+    {"attention, a shared beginning, 3 heads of 64", build_attention, 129, 3, 64, CAUSAL | LATER, .d = 65,
+     .bound = CHAINED},
+    {"attention, a shared beginning, 2 heads of 96", build_attention, 90, 2, 96, CAUSAL | LATER, .d = 33,
+     .bound = CHAINED},
+    {"attention, text 8 of 4 heads of 256, 256", build_attention, 256, 8, 256, CAUSAL, 4, .bound = CHAINED},
+    {"attention, text 8 of 4 heads of 256, 512", build_attention, 512, 8, 256, CAUSAL, 4, .bound = CHAINED},
+    {"attention, a shared beginning, text 8 of 4 heads of 256, 480", build_attention, 480, 8, 256, CAUSAL | LATER, 4,
+     .d = 30, .bound = CHAINED},
+};
+CASE_TABLE(attention);

@@ -1,0 +1,267 @@
+// Cases of convolutions, group norms, tiles and pixels.
+#include "cuda_ops/scene.h"
+
+// ---- Pictures -------------------------------------------------------------------------------------------------------
+enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8, SLICED = 16 };
+
+// m x n pixels, k -> a channels; b: kernel; c: flags
+static void build_conv(scene* s, const op_case* c)
+{
+    int out_height = c->c & UP   ? 2 * c->m
+                   : c->c & DOWN ? c->m / 2
+                                 : c->m,
+        out_width = c->c & UP   ? 2 * c->n
+                  : c->c & DOWN ? c->n / 2
+                                : c->n;
+    sumi_op_conv conv = {.height = c->m, .width = c->n, .kernel = c->b, .stride = c->c & DOWN ? 2 : 1};
+    conv.upsamples = (c->c & UP) != 0;
+    conv.pads_end = (c->c & DOWN) != 0;
+    sumi_weight* w = c->c & SLICED ? one_time_slice(matrix_weight(s, c->a, 3 * c->k * c->b * c->b, c->dtype))
+                                   : matrix_weight(s, c->a, c->k * c->b * c->b, c->dtype);
+    sumi_value x = activations(s, c->m * c->n, c->k),
+               residual = c->c & PLUS ? activations(s, out_height * out_width, c->a) : SUMI_NO_VALUE;
+    expect(s,
+           sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){.label = "conv",
+                                                           .x = x,
+                                                           .weight = w,
+                                                           .bias = c->c & UNBIASED ? NULL : bias_of(s, c->a, 0),
+                                                           .shape = conv,
+                                                           .residual = residual}),
+           c->bound);
+}
+// Weights of an upsampling convolution may be folded, sums of up to four of them rounded once: as another rounding of
+// all weights.
+static const op_case s_conv[] = {
+    {"conv 1x1 pixel, 3 -> 5", build_conv, 1, 1, 3, 5, 3, .bound = STORED},
+    {"conv 5x7, 3 -> 8", build_conv, 5, 7, 3, 8, 3, .bound = STORED},
+    {"conv 9x6, 13 -> 11", build_conv, 9, 6, 13, 11, 3, PLUS, .bound = STORED},
+    {"conv 16x16, 16 -> 64", build_conv, 16, 16, 16, 64, 3, .bound = STORED},
+    {"conv 20x12, 64 -> 3", build_conv, 20, 12, 64, 3, 3, .bound = STORED},
+    {"conv 17x19, 32 -> 32, residual", build_conv, 17, 19, 32, 32, 3, PLUS, .bound = STORED},
+    {"conv 17x19, 32 -> 32, no bias, f32", build_conv, 17, 19, 32, 32, 3, UNBIASED, .dtype = SUMI_DTYPE_F32,
+     .bound = STORED},
+    {"conv 1x1, 9x5, 24 -> 40", build_conv, 9, 5, 24, 40, 1, .bound = STORED},
+    {"conv 1x1, 9x5, 7 -> 9, residual", build_conv, 9, 5, 7, 9, 1, PLUS, .bound = STORED},
+    {"conv down, 8x10, 16 -> 16", build_conv, 8, 10, 16, 16, 3, DOWN, .bound = STORED},
+    {"conv down, 9x7, 5 -> 6", build_conv, 9, 7, 5, 6, 3, DOWN, .bound = STORED},
+    {"conv up, 5x6, 16 -> 16", build_conv, 5, 6, 16, 16, 3, UP, .bound = CHAINED},
+    {"conv up, 5x7, 6 -> 10", build_conv, 5, 7, 6, 10, 3, UP, .bound = CHAINED},
+    {"conv up, 24x40, 64 -> 64", build_conv, 24, 40, 64, 64, 3, UP, .bound = CHAINED},
+    {"conv up, 1x1 pixel, 8 -> 8", build_conv, 1, 1, 8, 8, 3, UP, .bound = CHAINED},
+    {"conv 9x7, 12 -> 10, a slice in time", build_conv, 9, 7, 12, 10, 3, SLICED, .bound = STORED},
+    {"conv 17x19, 32 -> 32, a slice in time, f32", build_conv, 17, 19, 32, 32, 3, SLICED, .dtype = SUMI_DTYPE_F32,
+     .bound = STORED},
+    {"conv up, 5x6, 16 -> 8, a slice in time, f16", build_conv, 5, 6, 16, 8, 3, UP | SLICED, .dtype = SUMI_DTYPE_F16,
+     .bound = CHAINED},
+    {"conv 12x20, 40 -> 24, a slice in time, e4m3", build_conv, 12, 20, 40, 24, 3, SLICED, .dtype = SUMI_DTYPE_F8_E4M3,
+     .bound = STORED},
+    {"conv 256x256, 96 -> 96, a slice in time", build_conv, 256, 256, 96, 96, 3, PLUS | SLICED, .bound = STORED},
+    {"conv 128x128, 192 -> 192, a slice in time", build_conv, 128, 128, 192, 192, 3, PLUS | SLICED, .bound = STORED},
+    {"conv 64x64, 384 -> 384, a slice in time", build_conv, 64, 64, 384, 384, 3, PLUS | SLICED, .bound = STORED},
+    {"conv 256x256, 96 -> 3, a slice in time", build_conv, 256, 256, 96, 3, 3, SLICED, .bound = STORED},
+    {"conv up, 128x128, 192 -> 96", build_conv, 128, 128, 192, 96, 3, UP, .bound = CHAINED},
+    {"conv down, 256x256, 96 -> 96", build_conv, 256, 256, 96, 96, 3, DOWN, .bound = STORED},
+    {"conv 128x128, 16 -> 512", build_conv, 128, 128, 16, 512, 3, .bound = STORED},
+    {"conv 128x128, 512 -> 512, residual", build_conv, 128, 128, 512, 512, 3, PLUS, .bound = STORED},
+    {"conv 96x64, 512 -> 512", build_conv, 96, 64, 512, 512, 3, .bound = STORED},
+    {"conv 37x53, 512 -> 256", build_conv, 37, 53, 512, 256, 3, .bound = STORED},
+    {"conv 256x256, 256 -> 256", build_conv, 256, 256, 256, 256, 3, PLUS, .bound = STORED},
+    {"conv 512x512, 128 -> 128", build_conv, 512, 512, 128, 128, 3, .bound = STORED},
+    {"conv 512x512, 128 -> 3", build_conv, 512, 512, 128, 3, 3, .bound = STORED},
+    {"conv up, 64x64, 512 -> 512", build_conv, 64, 64, 512, 512, 3, UP, .bound = CHAINED},
+    {"conv up, 128x128, 256 -> 256", build_conv, 128, 128, 256, 256, 3, UP, .bound = CHAINED},
+    {"conv down, 256x256, 128 -> 128", build_conv, 256, 256, 128, 128, 3, DOWN, .bound = STORED},
+    {"conv 256x256, 3 -> 128", build_conv, 256, 256, 3, 128, 3, .bound = STORED},
+};
+CASE_TABLE(conv);
+// A picture of m x n pixels, k -> a channels, whole and by strips of b rows of the input, the last ones first; c:
+// flags. Output and residual of the strips are every second run of a columns of a wider value, the residual is what the
+// result replaces.
+static void build_strips(scene* s, const op_case* c)
+{
+    int scale = c->c & UP ? 2 : 1, width = scale * c->n, pixels = scale * c->m * width;
+    bool adds = (c->c & PLUS) != 0;
+    sumi_weight *w = matrix_weight(s, c->a, c->k * 9, c->dtype), *bias = bias_of(s, c->a, 0);
+    sumi_value x = activations(s, c->m * c->n, c->k), residual = adds ? activations(s, pixels, c->a) : SUMI_NO_VALUE;
+    sumi_op_conv conv = {.height = c->m, .width = c->n, .upsamples = scale == 2};
+    sumi_value whole = sumi_plan_conv(
+        &s->plan, &(sumi_plan_conv_args){
+                      .label = "conv", .x = x, .weight = w, .bias = bias, .shape = conv, .residual = residual});
+    sumi_value from = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_ACTIVATION, c->m * c->n, c->k);
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .y = from}); // what is bound has no views
+    sumi_weight *one = matrix_weight(s, c->a, c->a, c->dtype), *norm = norm_weight(s, c->a, c->dtype),
+                *norm_bias = bias_of(s, c->a, c->dtype);
+    sumi_value wide = sumi_plan_value(&s->plan, "wide", SUMI_ELEMENT_ACTIVATION, pixels, 2 * c->a);
+    sumi_value start = adds ? residual : whole;
+    sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
+                                   .label = "left", .x = start, .weight = one, .y = wide, .writes_some_columns = true});
+    sumi_plan_linear(
+        &s->plan,
+        &(sumi_plan_linear_args){
+            .label = "right", .x = start, .weight = one, .y = wide, .writes_some_columns = true, .y_column = c->a});
+    sumi_value right = sumi_plan_view(&s->plan, "right", wide, (sumi_span){0, pixels}, (sumi_span){c->a, c->a});
+    for (int end = c->m; end > 0;) {
+        int row = (end - 1) / c->b * c->b, above = row > 0, below = end < c->m, rows = above + end - row + below,
+            first = scale * row * width;
+        sumi_op_conv strip = {.height = rows, .width = c->n, .upsamples = scale == 2, .above = above, .below = below};
+        const sumi_span read_rows = {(row - above) * c->n, rows * c->n};
+        const sumi_span made_rows = {first, scale * (end - row) * width};
+        sumi_value y = sumi_plan_view(&s->plan, "strip", right, made_rows, (sumi_span){0, c->a});
+        sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){
+                                     .label = "conv",
+                                     .x = sumi_plan_view(&s->plan, "strip", from, read_rows, (sumi_span){0, c->k}),
+                                     .weight = w,
+                                     .bias = bias,
+                                     .shape = strip,
+                                     .residual = adds ? y : SUMI_NO_VALUE,
+                                     .y = y});
+        end = row;
+    }
+    // groups of channels, as the decoder's: the sums of what the strips made
+    sumi_plan_group_norm(&s->plan,
+                         &(sumi_plan_group_norm_args){.label = "norm",
+                                                      .x = right,
+                                                      .sums = sumi_plan_group_sums(&s->plan, "norm", right, 32),
+                                                      .weight = norm,
+                                                      .bias = norm_bias,
+                                                      .groups = 32,
+                                                      .eps = 1e-6f,
+                                                      .silu = true,
+                                                      .y = right});
+    expect(s, wide, adds ? 2 * c->bound : c->bound);
+}
+static const op_case s_strips[] = {
+    {"strips 37x20, 32 -> 32", build_strips, 37, 20, 32, 32, 16, .bound = CHAINED},
+    {"strips 40x10, 32 -> 64, residual", build_strips, 40, 10, 32, 64, 16, PLUS, .bound = CHAINED},
+    {"strips up, 20x12, 64 -> 32", build_strips, 20, 12, 64, 32, 8, UP, .bound = 2 * CHAINED},
+    {"strips 64x48, 256 -> 128", build_strips, 64, 48, 256, 128, 16, .bound = CHAINED},
+    {"strips 72x48, 128 -> 128, residual", build_strips, 72, 48, 128, 128, 24, PLUS, .bound = CHAINED},
+    {"strips up, 40x32, 256 -> 256", build_strips, 40, 32, 256, 256, 8, UP, .bound = 2 * CHAINED},
+};
+CASE_TABLE(strips);
+// m rows, n channels, k groups; a: SiLU; b: a mean of 30
+static void build_group(scene* s, const op_case* c)
+{
+    sumi_value x = activations_of(s, c->m, c->n, 1.0f, c->b ? 30.0f : 0.0f);
+    sumi_weight *w = norm_weight(s, c->n, c->dtype), *b = bias_of(s, c->n, c->dtype);
+    expect(s,
+           sumi_plan_group_norm(
+               &s->plan,
+               &(sumi_plan_group_norm_args){
+                   .label = "norm", .x = x, .weight = w, .bias = b, .groups = c->k, .eps = 1e-6f, .silu = c->a != 0}),
+           c->bound);
+}
+static const op_case s_group_norm[] = {
+    {"group norm 1 x 4, 2 groups", build_group, 1, 4, 2, .bound = STORED},
+    {"group norm 35 x 12, 3 groups, SiLU", build_group, 35, 12, 3, 1, .bound = STORED},
+    {"group norm 77 x 21, 7 groups", build_group, 77, 21, 7, .bound = STORED},
+    {"group norm 300 x 64, 32 groups, mean 30", build_group, 300, 64, 32, 0, 1, .bound = STORED},
+    {"group norm 5000 x 32, 8 groups, SiLU, mean 30", build_group, 5000, 32, 8, 1, 1, .bound = STORED},
+    {"group norm 16384 x 512, 32 groups, SiLU", build_group, 16384, 512, 32, 1, .bound = STORED},
+    {"group norm 16384 x 512, 32 groups, mean 30", build_group, 16384, 512, 32, 0, 1, .bound = STORED},
+    {"group norm 65536 x 256, 32 groups, SiLU", build_group, 65536, 256, 32, 1, .bound = STORED},
+    {"group norm 262144 x 128, 32 groups, SiLU", build_group, 262144, 128, 32, 1, .bound = STORED},
+};
+CASE_TABLE(group_norm);
+static void build_blend(scene* s, const op_case* c)
+{
+    // m x n tile of k channels; a: rows above; b: columns left; c: extent
+    sumi_value tile = activations(s, c->m * c->n, c->k),
+               above = c->a ? activations(s, c->a * c->n, c->k) : SUMI_NO_VALUE,
+               left = c->b ? activations(s, c->m * c->b, c->k) : SUMI_NO_VALUE;
+    sumi_plan_tile_blend(&s->plan, &(sumi_plan_blend_args){.tile = tile,
+                                                           .height = c->m,
+                                                           .width = c->n,
+                                                           .above = above,
+                                                           .above_height = c->a,
+                                                           .left = left,
+                                                           .left_width = c->b,
+                                                           .extent = c->c});
+    expect(s, tile, c->bound); // the corner is blended, and may be stored, twice
+}
+static void build_place(scene* s, const op_case* c)
+{
+    // m x n kept of an m x (n + 3) tile of k channels into the second of two pictures
+    sumi_value picture = activations(s, 2 * (c->m + 5) * (c->n + 4), c->k);
+    sumi_plan_tile_place(&s->plan, &(sumi_plan_place_args){.tile = activations(s, c->m * (c->n + 3), c->k),
+                                                           .tile_width = c->n + 3,
+                                                           .picture = picture,
+                                                           .picture_height = c->m + 5,
+                                                           .picture_width = c->n + 4,
+                                                           .copied = (sumi_tile){4, 2, c->m, c->n},
+                                                           .per_item = c->a != 0});
+    expect(s, picture, EXACT);
+}
+static void build_pixels_in(scene* s, const op_case* c)
+{
+    sumi_value bytes = random_bytes(s, (c->m + 3) * (c->n + 2), 3);
+    expect(s, sumi_plan_pixels_in(&s->plan, bytes, c->n + 2, (sumi_tile){2, 1, c->m, c->n}), c->bound);
+}
+// m x n cells of a x a patches of k x k pixels, b frames; the cells from the last to the first
+static void build_patches_in(scene* s, const op_case* c)
+{
+    bool fresh;
+    const int cells = c->m * c->n, side = c->k * c->a;
+    int32_t* order = next_block_of_case(s, (size_t)cells * sizeof *order, &fresh);
+    for (int i = 0; fresh && i < cells; i++) order[i] = cells - 1 - i;
+    sumi_op_patches_in layout = {.height = c->m * side,
+                                 .width = c->n * side,
+                                 .patch = c->k,
+                                 .cell = c->a,
+                                 .frames = c->b,
+                                 .mean = {0.48f, 0.25f, 0.41f},
+                                 .deviation = {0.27f, 0.5f, 1.0f}};
+    expect(s,
+           sumi_plan_patches_in(&s->plan, random_bytes(s, layout.height * layout.width, 3),
+                                add_input(s, SUMI_ELEMENT_INT, cells, 1, order, true), &layout),
+           c->bound);
+}
+static void build_pixels_out(scene* s, const op_case* c)
+{
+    bool fresh;
+    size_t count = (size_t)c->m * 3;
+    float* x = next_block_of_case(s, 4 * count, &fresh);
+    for (size_t i = 0; fresh && i < count; i++) x[i] = rounded(0.7f * random_normal(s->store));
+    if (fresh && c->a) x[0] = NAN, x[count / 2] = INFINITY, x[count - 1] = -INFINITY;
+    int32_t* five = next_block_of_case(s, 4, &fresh);
+    *five = 5;
+    sumi_value bad = add_input(s, SUMI_ELEMENT_INT, 1, 1, five, true),
+               bytes = sumi_plan_value(&s->plan, "bytes", SUMI_ELEMENT_BYTE, c->m, 3);
+    sumi_plan_pixels_out(&s->plan, add_input(s, SUMI_ELEMENT_ACTIVATION, c->m, 3, x, false), bytes, bad);
+    expect(s, bytes, EXACT);
+    expect(s, bad, EXACT);
+}
+// m pixels, n pictures
+static void build_composite(scene* s, const op_case* c)
+{
+    sumi_value pictures = activations(s, c->n * c->m, 3);
+    bool fresh;
+    uint8_t* opacity = next_block_of_case(s, (size_t)c->m, &fresh);
+    for (int i = 0; fresh && i < c->m; i++) opacity[i] = (uint8_t)(i % 5 == 0 ? 0 : i % 5 == 1 ? 255 : i * 37);
+    sumi_plan_composite(&s->plan, pictures, random_bytes(s, c->m, 3),
+                        add_input(s, SUMI_ELEMENT_BYTE, c->m, 1, opacity, true));
+    expect(s, pictures, c->bound);
+}
+static const op_case s_pictures[] = {
+    {"blend 6x5x2, above 4, left 3", build_blend, 6, 5, 2, 4, 3, 4, .bound = CHAINED},
+    {"blend 64x64x3, above 64, left 64", build_blend, 64, 64, 3, 64, 64, 16, .bound = CHAINED},
+    {"blend 30x20x3, above alone", build_blend, 30, 20, 3, 30, 0, 8, .bound = CHAINED},
+    {"blend 30x20x3, left alone, short", build_blend, 30, 20, 3, 0, 5, 8, .bound = CHAINED},
+    {"place 3x2x2", build_place, 3, 2, 2, .counter = 1},
+    {"place 3x2x2, item 1", build_place, 3, 2, 2, 1, .counter = 1},
+    {"place 200x300x3, item 1", build_place, 200, 300, 3, 1, .counter = 1},
+    {"place 20x30x32, first", build_place, 20, 30, 32, .bound = EXACT},
+    {"pixels in 3x5", build_pixels_in, 3, 5, .bound = STORED},
+    {"pixels in 200x301", build_pixels_in, 200, 301, .bound = STORED},
+    {"patches in, 1x1 cell of 1", build_patches_in, 1, 1, 1, 1, 1, .bound = STORED},
+    {"patches in, 2x3 cells of 3x3 of 5", build_patches_in, 2, 3, 5, 3, 3, .bound = STORED},
+    {"patches in, 3x4 cells of 2x2 of 14", build_patches_in, 3, 4, 14, 2, 2, .bound = STORED},
+    {"patches in, vision 37x37", build_patches_in, 37, 37, 14, 2, 2, .bound = STORED},
+    {"composite, 20", build_composite, 20, 1, .bound = STORED},
+    {"composite, 3 pictures of 333x77", build_composite, 333 * 77, 3, .bound = STORED},
+    {"composite, 1024x1024", build_composite, 1048576, 1, .bound = STORED},
+    {"pixels out, 20", build_pixels_out, 20, .a = 1},
+    {"pixels out, 1024x1024", build_pixels_out, 1048576, .bound = EXACT},
+    {"pixels out, 333x77, three not finite", build_pixels_out, 333 * 77, .a = 1},
+};
+CASE_TABLE(pictures);

@@ -1,0 +1,84 @@
+// Conversion of pictures for memory of the host program.
+#include "cuda_ops/products.h"
+#include "cuda_ops/run.h"
+
+// ---- Pictures for the host's memory ---------------------------------------------------------------------------------
+enum { PUBLISHED_WIDTH = 77, PUBLISHED_HEIGHT = 5, PUBLISHED_ROW = PUBLISHED_WIDTH * 12 + 20, PUBLISHED_BEFORE = 9 };
+
+// What row y of the picture is in the host's memory; `x` is the value's content: bytes or bfloat16.
+static void publish_row(sumi_format format, const void* x, int y, unsigned char* into)
+{
+    for (int p = 0; p < PUBLISHED_WIDTH; p++) {
+        const size_t from = 3 * ((size_t)PUBLISHED_BEFORE + (size_t)y * PUBLISHED_WIDTH + (size_t)p);
+        const uint8_t* bytes = (const uint8_t*)x + from;
+        for (int k = 0; k < 3; k++) {
+            if (format == SUMI_FORMAT_RGBA8) into[4 * p + k] = bytes[k];
+            else if (format == SUMI_FORMAT_BGRA8) into[4 * p + k] = bytes[2 - k];
+            else if (format == SUMI_FORMAT_RGB8) into[3 * p + k] = bytes[k];
+            else {
+                const float value = sumi_bf16_to_float(((const uint16_t*)x)[from + (size_t)k]) * 0.5f + 0.5f;
+                memcpy(into + 12 * p + 4 * k, &value, 4);
+            }
+        }
+        if (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8) into[4 * p + 3] = 255;
+    }
+}
+
+// A picture of x goes to `into`, whose rows are longer than the picture's: what lies between is left alone. An op
+// copies it to where it can be read.
+static void try_publication(const machine* m, sumi_format format)
+{
+    enum { PIXELS = PUBLISHED_BEFORE + PUBLISHED_WIDTH * PUBLISHED_HEIGHT, BYTES = PUBLISHED_ROW * PUBLISHED_HEIGHT };
+    static unsigned char x[PIXELS * 3 * 2], got[BYTES], want[BYTES];
+    const sumi_element element = format == SUMI_FORMAT_RGB32F ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_BYTE;
+    case_data store = {.random = 0x9E3779B97F4A7C15u};
+    sumi_plan plan;
+    sumi_error error = {0};
+    const sumi_rates rates = m->runner->functions->rates(m->runner);
+    for (int i = 0; i < PIXELS * 3; i++) {
+        const uint16_t half = sumi_float_to_bf16(random_normal(&store));
+        if (element == SUMI_ELEMENT_BYTE) x[i] = (unsigned char)(random_bits(&store) >> 56);
+        else memcpy(x + 2 * i, &half, 2);
+    }
+    memset(want, 0xA5, sizeof want);
+    memset(got, 0, sizeof got);
+    sumi_runner_begin_plan(m->runner, &plan, &g_run.heap);
+    sumi_plan_section(&plan, SUMI_SECTION_TRANSFER, 1, 0);
+    sumi_value from = sumi_plan_bound(&plan, "x", element, PIXELS, 3),
+               into = sumi_plan_bound(&plan, "into", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW),
+               out = sumi_plan_bound(&plan, "out", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW);
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = into, .y = out, .rows = PUBLISHED_HEIGHT});
+    sumi_result result = sumi_plan_finish(&plan, &error);
+    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
+    if (result == SUMI_OK) result = plan_ready(m->runner, &plan, &error);
+    if (result == SUMI_OK) {
+        const sumi_publication picture = {.value = from,
+                                          .first_pixel = PUBLISHED_BEFORE,
+                                          .width = PUBLISHED_WIDTH,
+                                          .height = PUBLISHED_HEIGHT,
+                                          .format = format,
+                                          .into = into,
+                                          .row_bytes = PUBLISHED_ROW};
+        m->runner->functions->start(m->runner, &plan);
+        m->runner->functions->write(m->runner, &plan, from, 0, x, sumi_plan_info(&plan, from)->bytes);
+        m->runner->functions->write(m->runner, &plan, into, 0, want, sizeof want);
+        result = m->runner->functions->publish(m->runner, &plan, &picture, &error);
+    }
+    if (result == SUMI_OK) result = plan_run_all(m->runner, &plan, NULL, &error);
+    if (result == SUMI_OK) result = plan_read(m->runner, &plan, out, got, &error);
+    for (int y = 0; y < PUBLISHED_HEIGHT; y++) publish_row(format, x, y, want + y * PUBLISHED_ROW);
+    CHECK_TEXT(error.text, "");
+    CHECK(memcmp(got, want, sizeof want) == 0);
+    plan_forget(m->runner, &plan);
+    sumi_plan_end(&plan);
+}
+
+void check_publications(void)
+{
+    for (int i = 0; i < g_run.machine_count; i++) {
+        try_publication(&g_run.machines[i], SUMI_FORMAT_RGBA8);
+        try_publication(&g_run.machines[i], SUMI_FORMAT_RGB8);
+        try_publication(&g_run.machines[i], SUMI_FORMAT_RGB32F);
+        try_publication(&g_run.machines[i], SUMI_FORMAT_BGRA8);
+    }
+}

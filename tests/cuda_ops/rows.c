@@ -1,0 +1,73 @@
+// Cases of ops that move rows: embedding, filling, copying.
+#include "cuda_ops/scene.h"
+
+// ---- Rows: embedding, filling, copying ------------------------------------------------------------------------------
+static void build_embed(scene* s, const op_case* c)
+{
+    sumi_weight* table = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
+    expect(s, sumi_plan_embed_rows(&s->plan, integers(s, c->m, 1, c->n), table, c->a ? 0.3f : 1.0f), c->bound);
+}
+static void build_embed_biased(scene* s, const op_case* c)
+{
+    sumi_weight *table = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *bias = bias_of(s, c->k, c->dtype);
+    expect(s, sumi_plan_embed_rows_biased(&s->plan, integers(s, c->m, 1, c->n), table, bias), c->bound);
+}
+// k spans of several lengths, which overlap, of m rows of n columns. a: of floats
+static void build_mean(scene* s, const op_case* c)
+{
+    enum { MOST = 80 };
+    sumi_span spans[MOST];
+    const int count = c->k;
+    if (count > MOST) abort();
+    for (int i = 0; i < count; i++) {
+        const int begin = i * 7 % c->m;
+        spans[i] = (sumi_span){begin, i % 5 == 4 ? 1 : c->m - begin};
+    }
+    sumi_value x = c->a ? floats(s, c->m, c->n) : activations(s, c->m, c->n);
+    expect(s, sumi_plan_mean_rows(&s->plan, "mean", x, spans, count), c->bound);
+}
+static void build_gather(scene* s, const op_case* c)
+{
+    expect(s, sumi_plan_gather_rows(&s->plan, "gather", integers(s, c->m, 1, c->n), activations(s, c->n, c->k)),
+           c->bound);
+}
+static void build_fill(scene* s, const op_case* c)
+{
+    sumi_value y = activations(s, c->m, c->n);
+    const sumi_span spans[] = {{1, 3}, {c->m - 2, 2}, {5, 0}, {6, 1}};
+    sumi_plan_fill_rows(&s->plan, y, norm_weight(s, c->n, c->dtype), spans, 4);
+    expect(s, y, EXACT);
+}
+static void build_copy(scene* s, const op_case* c)
+{
+    sumi_element element = c->a ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
+    sumi_value x = c->a ? floats(s, c->m + 3, c->n) : activations(s, c->m + 3, c->n);
+    sumi_value y =
+        add_input(s, element, c->m + 4, c->n, random_numbers(s, (size_t)(c->m + 4) * (size_t)c->n, 1.0f, 0.0f), false);
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .x_row = 2, .y = y, .y_row = 3, .rows = c->m});
+    expect(s, y, EXACT);
+}
+static const op_case s_moving_rows[] = {
+    {"embed, bf16", build_embed, 77, 1000, 2560, .bound = EXACT},
+    {"embed, bf16, odd width, scaled", build_embed, 9, 30, 21, 1, .bound = STORED},
+    {"embed, f32 of bf16 numbers", build_embed, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = EXACT},
+    {"embed, f16", build_embed, 33, 300, 100, .dtype = SUMI_DTYPE_F16, .bound = STORED},
+    {"embed, e4m3 with a scale", build_embed, 33, 300, 64, .dtype = SUMI_DTYPE_F8_E4M3, .bound = STORED},
+    {"embed and bias, bf16", build_embed_biased, 77, 1000, 1024, .bound = STORED},
+    {"embed and bias, odd width", build_embed_biased, 9, 30, 21, .bound = STORED},
+    {"embed and bias, f32 of bf16 numbers", build_embed_biased, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"embed and bias, 4 columns", build_embed_biased, 33, 300, 4, .bound = STORED},
+    {"means, 3 spans of 1024", build_mean, 512, 1024, 3, .bound = STORED},
+    {"means, 9 spans of an odd width", build_mean, 40, 21, 9, .bound = STORED},
+    {"means, 80 spans", build_mean, 70, 128, 80, .bound = STORED},
+    {"means of floats", build_mean, 300, 72, 5, 1, .bound = STORED},
+    {"gather, 3584", build_gather, 196, 196, 3584, .bound = EXACT},
+    {"gather, odd width", build_gather, 9, 30, 21, .bound = EXACT},
+    {"fill, 3840", build_fill, 64, 3840, .bound = EXACT},
+    {"fill, odd width", build_fill, 12, 21, .dtype = SUMI_DTYPE_BF16},
+    {"copy, 3840", build_copy, 128, 3840, .bound = EXACT},
+    {"copy, odd width", build_copy, 7, 21, .bound = EXACT},
+    {"copy of floats", build_copy, 16, 16384, .a = 1},
+    {"copy of floats, odd width", build_copy, 5, 35, .a = 1},
+};
+CASE_TABLE(moving_rows);

@@ -1,0 +1,181 @@
+// Cases of weights as stored in their files, and in 4 bits.
+#include "cuda_ops/linear.h"
+
+// ---- Weights as stored, and in 4 bits -------------------------------------------------------------------------------
+enum {
+    OF_FEW = 1,
+    FROM_PARTS = 2,
+    OF_TWO_TYPES = 4,
+    INTO_A_GATE = 8,
+    WITH_BIAS = 16,
+    WITH_RESIDUAL = 32,
+    AS_INT4 = 64
+};
+
+// The weight's rows as bfloat16, as which a device keeps it otherwise.
+static sumi_weight* rounded_twin(scene* s, const sumi_weight* of)
+{
+    bool fresh;
+    if (s->next_weight == MAX_WEIGHTS) abort();
+    uint16_t* data = next_block_of_case(s, (size_t)of->rows * (size_t)of->cols * sizeof *data, &fresh);
+    float* row = malloc((size_t)of->cols * sizeof *row);
+    for (int r = 0; fresh && r < of->rows; r++) {
+        sumi_weight_to_float(of, r, 1, row, of->cols);
+        sumi_floats_to_bf16(row, data + (size_t)r * (size_t)of->cols, (size_t)of->cols);
+    }
+    free(row);
+    sumi_weight* w = &s->store->weights[s->next_weight];
+    *w = (sumi_weight){.name = "twin",
+                       .rows = of->rows,
+                       .cols = of->cols,
+                       .tensor_count = 1,
+                       .tensors = {{.data = data, .dtype = SUMI_DTYPE_BF16, .rows = of->rows, .scale = 1.0f}},
+                       .index = s->next_weight++};
+    return w;
+}
+
+static sumi_value stored_product(scene* s, const op_case* c, sumi_value x, sumi_weight* w, sumi_weight* b,
+                                 sumi_value residual)
+{
+    if (c->a & INTO_A_GATE) return sumi_plan_linear_gated(&s->plan, "gated", x, w, SUMI_ACT_SILU);
+    return sumi_plan_linear(
+        &s->plan, &(sumi_plan_linear_args){
+                      .label = "stored", .x = x, .weight = w, .bias = b, .residual = residual, .activation = c->act});
+}
+
+// A product with a weight as its file has it, and with the same weight in bfloat16. Small integers times exact weights
+// have exact sums, so that the order in which a kernel adds does not matter. OF_FEW: the sums of fp8 weights are not
+// exact, and the kernels of few rows have an order of their own; they also have the sigmoid of SwiGLU from another
+// instruction.
+static void build_stored(scene* s, const op_case* c)
+{
+    const int parts = c->a & (FROM_PARTS | INTO_A_GATE) ? 2 : 1;
+    s->plan.weight_options.weights = c->a & AS_INT4 ? SUMI_WEIGHTS_INT4 : SUMI_WEIGHTS_AS_STORED;
+    sumi_weight* w = stacked_weight(s, c->n, c->k, parts, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
+    if (c->a & OF_TWO_TYPES) {
+        sumi_weight* other = stacked_weight(s, c->n, c->k, parts, SUMI_DTYPE_Q6_K, 1.0f / sqrtf((float)c->k), 0.0f);
+        w->tensors[1] = other->tensors[1];
+    }
+    bool fresh;
+    float* data = next_block_of_case(s, (size_t)c->m * (size_t)c->k * sizeof *data, &fresh);
+    for (int i = 0; fresh && i < c->m * c->k; i++) data[i] = (float)((int)(random_bits(s->store) >> 33) % 3 - 1);
+    sumi_value x = add_input(s, SUMI_ELEMENT_ACTIVATION, c->m, c->k, data, false),
+               residual = c->a & WITH_RESIDUAL ? activations(s, c->m, c->n) : SUMI_NO_VALUE;
+    sumi_weight* b = c->a & WITH_BIAS ? bias_of(s, c->n, SUMI_DTYPE_BF16) : NULL;
+    expect(s, stored_product(s, c, x, w, b, residual), c->bound);
+    if (c->a & AS_INT4) return;
+    expect(s, stored_product(s, c, x, rounded_twin(s, w), b, residual), c->bound);
+    s->equal_pairs[0].a = 0, s->equal_pairs[0].b = 1, s->equal_pairs[0].is_bf16 = true;
+    s->equal_pair_count = c->a & OF_FEW ? 0 : 1;
+}
+static void build_stored_embed(scene* s, const op_case* c)
+{
+    s->plan.weight_options.weights = SUMI_WEIGHTS_AS_STORED;
+    sumi_weight *w = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *b = c->a ? bias_of(s, c->k, 0) : NULL;
+    sumi_value ids = integers(s, c->m, 1, c->n);
+    for (int i = 0; i < 2; i++) {
+        sumi_weight* table = i == 0 ? w : rounded_twin(s, w);
+        expect(s,
+               b != NULL ? sumi_plan_embed_rows_biased(&s->plan, ids, table, b)
+                         : sumi_plan_embed_rows(&s->plan, ids, table, 0.7f),
+               c->bound);
+    }
+    s->equal_pairs[0].a = 0, s->equal_pairs[0].b = 1, s->equal_pairs[0].is_bf16 = true;
+    s->equal_pair_count = 1;
+}
+// Weights in bfloat16 against the file's own precision. The products of 4-bit codes are off by what the codes are.
+#define UNPACKED 5.2e-3
+#define INT4 0.11
+// Every type by the kernel of few rows, each of its tiles, with parts of k and without, and after unpacking.
+#define OF_A_TYPE(name, type, few)                                                                                     \
+    {"stored " name ", embed", build_stored_embed, 40, 300, 512, .dtype = type, .bound = UNPACKED},                    \
+        {"stored " name " 5x80x512", build_stored, 5, 80, 512, few, .dtype = type, .bound = UNPACKED},                 \
+        {"stored " name " 50x320x768", build_stored, 50, 320, 768, few, .dtype = type, .bound = UNPACKED},             \
+        {"stored " name " 130x192x1024", build_stored, 130, 192, 1024, few, .dtype = type, .bound = UNPACKED},         \
+        {"stored " name " 30x6200x512", build_stored, 30, 6200, 512, few, .dtype = type, .bound = UNPACKED},           \
+        {"stored " name " 100x6200x512", build_stored, 100, 6200, 512, few, .dtype = type, .bound = UNPACKED},         \
+        {"stored " name " 200x12300x256", build_stored, 200, 12300, 256, few, .dtype = type, .bound = UNPACKED},       \
+    {                                                                                                                  \
+        "stored " name " 300x200x256", build_stored, 300, 200, 256, 0, .dtype = type, .bound = UNPACKED                \
+    }
+static const op_case s_stored[] = {
+    OF_A_TYPE("q8_0", SUMI_DTYPE_Q8_0, 0),
+    OF_A_TYPE("q4_0", SUMI_DTYPE_Q4_0, 0),
+    OF_A_TYPE("q4_1", SUMI_DTYPE_Q4_1, 0),
+    OF_A_TYPE("q5_0", SUMI_DTYPE_Q5_0, 0),
+    OF_A_TYPE("q5_1", SUMI_DTYPE_Q5_1, 0),
+    OF_A_TYPE("q2_k", SUMI_DTYPE_Q2_K, 0),
+    OF_A_TYPE("q3_k", SUMI_DTYPE_Q3_K, 0),
+    OF_A_TYPE("q4_k", SUMI_DTYPE_Q4_K, 0),
+    OF_A_TYPE("q5_k", SUMI_DTYPE_Q5_K, 0),
+    OF_A_TYPE("q6_k", SUMI_DTYPE_Q6_K, 0),
+    OF_A_TYPE("iq4_nl", SUMI_DTYPE_IQ4_NL, 0),
+    OF_A_TYPE("iq4_xs", SUMI_DTYPE_IQ4_XS, 0),
+    OF_A_TYPE("e4m3", SUMI_DTYPE_F8_E4M3, OF_FEW),
+    OF_A_TYPE("e5m2", SUMI_DTYPE_F8_E5M2, OF_FEW),
+    // blocks of 32 in rows that are no multiple of 256; of 64 neither
+    {"stored q8_0 20x96x320", build_stored, 20, 96, 320, 0, .dtype = SUMI_DTYPE_Q8_0, .bound = UNPACKED},
+    {"stored q4_0 100x72x1088", build_stored, 100, 72, 1088, 0, .dtype = SUMI_DTYPE_Q4_0, .bound = UNPACKED},
+    {"stored q5_1 20x96x96", build_stored, 20, 96, 96, 0, .dtype = SUMI_DTYPE_Q5_1, .bound = UNPACKED},
+    {"stored q4_1 300x96x96", build_stored, 300, 96, 96, 0, .dtype = SUMI_DTYPE_Q4_1, .bound = UNPACKED},
+    {"stored iq4_nl, embed of 96, bias", build_stored_embed, 9, 30, 96, 1, .dtype = SUMI_DTYPE_IQ4_NL,
+     .bound = UNPACKED},
+    {"stored q4_k 77x520x512, parts, bias, residual", build_stored, 77, 520, 512,
+     FROM_PARTS | WITH_BIAS | WITH_RESIDUAL, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    {"stored q6_k 77x520x512, parts, silu", build_stored, 77, 520, 512, FROM_PARTS | WITH_BIAS, .act = SUMI_ACT_SILU,
+     .dtype = SUMI_DTYPE_Q6_K, .bound = UNPACKED},
+    {"stored q3_k 7x520x512, parts", build_stored, 7, 520, 512, FROM_PARTS, .dtype = SUMI_DTYPE_Q3_K,
+     .bound = UNPACKED},
+    {"stored q4_k and q6_k 77x520x512", build_stored, 77, 520, 512, FROM_PARTS | OF_TWO_TYPES | WITH_BIAS,
+     .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    {"stored q4_k and q6_k, gated 300x512x512", build_stored, 300, 512, 512, OF_TWO_TYPES | INTO_A_GATE,
+     .dtype = SUMI_DTYPE_Q4_K, .bound = 2 * UNPACKED},
+    {"stored e4m3 300x520x512, parts", build_stored, 300, 520, 512, FROM_PARTS, .dtype = SUMI_DTYPE_F8_E4M3,
+     .bound = UNPACKED},
+    {"stored q4_k, gated 12x512x512", build_stored, 12, 512, 512, OF_FEW | INTO_A_GATE, .dtype = SUMI_DTYPE_Q4_K,
+     .bound = 2 * UNPACKED},
+    {"stored q5_k, gated 100x416x256", build_stored, 100, 416, 256, OF_FEW | INTO_A_GATE, .dtype = SUMI_DTYPE_Q5_K,
+     .bound = 2 * UNPACKED},
+    {"stored q8_0, gated 260x512x512", build_stored, 260, 512, 512, INTO_A_GATE, .dtype = SUMI_DTYPE_Q8_0,
+     .bound = 2 * UNPACKED},
+    {"stored e4m3, gated 100x416x256", build_stored, 100, 416, 256, OF_FEW | INTO_A_GATE, .dtype = SUMI_DTYPE_F8_E4M3,
+     .bound = 2 * UNPACKED},
+    {"stored q8_0, adapters 70x96x128", build_linear, 70, 96, 128, IN_STORED | ADAPTED | BIASED, 16,
+     .dtype = SUMI_DTYPE_Q8_0, .bound = UNPACKED},
+    {"stored q4_k, adapters, gated 40x64x256", build_gated, 40, 64, 256, IN_STORED | ADAPTED, .act = SUMI_ACT_SILU,
+     .dtype = SUMI_DTYPE_Q4_K, .bound = 2 * UNPACKED},
+    {"stored q4_0, float table 40x768x192", build_linear, 40, 768, 192, IN_STORED | BIASED | TO_FLOAT,
+     .dtype = SUMI_DTYPE_Q4_0, .bound = UNPACKED},
+    {"int4 70x256x384", build_stored, 70, 256, 384, AS_INT4, .bound = INT4},
+    {"int4 300x256x384, parts", build_stored, 300, 256, 384, AS_INT4 | FROM_PARTS | WITH_BIAS, .dtype = SUMI_DTYPE_F16,
+     .bound = INT4},
+    {"int4, gated 300x512x256", build_stored, 300, 512, 256, AS_INT4 | INTO_A_GATE, .bound = 2 * INT4},
+    {"int4, gated 40x512x256, of q8_0", build_stored, 40, 512, 256, AS_INT4 | INTO_A_GATE, .dtype = SUMI_DTYPE_Q8_0,
+     .bound = 2 * INT4},
+    // Hopper's kernels: parts, biases, residuals, rows that are no multiple of a tile's
+    {"stored q6_k 64x6200x768, bias, residual", build_stored, 64, 6200, 768, WITH_BIAS | WITH_RESIDUAL,
+     .dtype = SUMI_DTYPE_Q6_K, .bound = UNPACKED},
+    {"stored q8_0 128x6144x1024, parts", build_stored, 128, 6144, 1024, FROM_PARTS, .dtype = SUMI_DTYPE_Q8_0,
+     .bound = UNPACKED},
+    {"stored q4_0 200x12288x512, silu", build_stored, 200, 12288, 512, WITH_BIAS, .dtype = SUMI_DTYPE_Q4_0,
+     .act = SUMI_ACT_SILU, .bound = UNPACKED},
+    {"stored iq4_nl 60x6200x640", build_stored, 60, 6200, 640, 0, .dtype = SUMI_DTYPE_IQ4_NL, .bound = UNPACKED},
+    // tiles that the blocks of a cluster share: of eight, of five, of unequal parts, results that are not aligned
+    {"stored q4_k 77x1536x4096, parts, bias, residual", build_stored, 77, 1536, 4096,
+     FROM_PARTS | WITH_BIAS | WITH_RESIDUAL, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    {"stored q8_0 40x1600x2112, silu", build_stored, 40, 1600, 2112, WITH_BIAS, .dtype = SUMI_DTYPE_Q8_0,
+     .act = SUMI_ACT_SILU, .bound = UNPACKED},
+    {"stored iq4_nl 250x1208x2816, residual", build_stored, 250, 1208, 2816, WITH_RESIDUAL, .dtype = SUMI_DTYPE_IQ4_NL,
+     .bound = UNPACKED},
+    {"stored e4m3 130x1500x2304, bias, residual", build_stored, 130, 1500, 2304, OF_FEW | WITH_BIAS | WITH_RESIDUAL,
+     .dtype = SUMI_DTYPE_F8_E4M3, .bound = UNPACKED},
+    {"stored q6_k, gated 230x2048x1792", build_stored, 230, 2048, 1792, OF_FEW | INTO_A_GATE, .dtype = SUMI_DTYPE_Q6_K,
+     .bound = 2 * UNPACKED},
+    {"stored q5_k, gated 77x6400x512", build_stored, 77, 6400, 512, OF_FEW | INTO_A_GATE, .dtype = SUMI_DTYPE_Q5_K,
+     .bound = 2 * UNPACKED},
+    {"stored q4_k 4096x3840x3840", build_stored, 4096, 3840, 3840, 0, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+    {"stored q6_k, gated 520x20480x3840", build_stored, 520, 20480, 3840, INTO_A_GATE, .dtype = SUMI_DTYPE_Q6_K,
+     .bound = 2 * UNPACKED},
+    {"stored q4_k 200x3072x12288", build_stored, 200, 3072, 12288, OF_FEW, .dtype = SUMI_DTYPE_Q4_K, .bound = UNPACKED},
+};
+CASE_TABLE(stored);
