@@ -99,8 +99,8 @@ sumi_result sumi_file_cache_read(sumi_file_cache* cache, uint32_t budget_us, sum
     if (!cache->host->read(wanted->handle, wanted->read_bytes, (unsigned char*)wanted->copy + wanted->read_bytes, bytes,
                            cache->host->user_data)) {
         return sumi_fail(error, SUMI_FILE_READ_FAILED,
-                         "%s: the host's files.read failed for %zu bytes from byte %llu on", wanted->path, bytes,
-                         (unsigned long long)wanted->read_bytes);
+                         "%s: the host program's files.read failed for %zu bytes from byte %llu on", wanted->path,
+                         bytes, (unsigned long long)wanted->read_bytes);
     }
     const double us = (double)(sumi_clock_ns() - begin_ns) * 1e-3;
     wanted->read_bytes += bytes;
@@ -148,7 +148,7 @@ static sumi_result open_cached(sumi_file* file, sumi_file_cache* cache, sumi_err
     sumi_cached_file* cached = look_up(cache, file->path);
     if (cached == NULL) { return sumi_out_of_memory(error, sizeof *cached, "a file"); }
     if (cached->handle == NULL) {
-        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: the host's files.open returned NULL; check the path",
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: the host program's files.open returned NULL; check the path",
                          file->path);
     }
     const sumi_files* host = cache->host;
@@ -197,7 +197,7 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
     file->files = files;
     file->handle = files->open(path, &file->bytes, files->user_data);
     if (file->handle == NULL) {
-        sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: the host's files.open returned NULL; check the path", path);
+        sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: the host program's files.open returned NULL; check the path", path);
         sumi_file_close(file);
         return SUMI_FILE_NOT_FOUND;
     }
@@ -210,7 +210,7 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
             return SUMI_OUT_OF_HOST_MEMORY;
         }
         if (files->read == NULL || !files->read(file->handle, 0, file->copy, (size_t)file->bytes, files->user_data)) {
-            sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: the host's files.read failed for %llu bytes", path,
+            sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: the host program's files.read failed for %llu bytes", path,
                       (unsigned long long)file->bytes);
             sumi_file_close(file);
             return SUMI_FILE_READ_FAILED;

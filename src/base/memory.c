@@ -96,7 +96,7 @@ sumi_result sumi_out_of_memory(sumi_error* error, size_t bytes, const char* what
 {
     SUMI_ASSERT(what != NULL);
     return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY,
-                     "the host allocator has no %zu bytes for %s; free memory or use smaller sizes", bytes, what);
+                     "the allocator has no %zu bytes for %s; free memory or use smaller sizes", bytes, what);
 }
 
 sumi_result sumi_grow(sumi_heap* heap, void** memory, size_t* capacity, size_t needed, size_t element_bytes,

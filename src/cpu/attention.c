@@ -198,7 +198,7 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
     // a work range larger than a group would not fit the worker's memory; the plan's query_block is far smaller
     loop.group_parts = group_queries(op->u.attention.dim) / op->u.attention.query_block;
     if (loop.group_parts < 1) {
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: a query block of %d is too large for the processor backend",
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: a query block of %d is too large for the CPU backend",
                          op->label == NULL ? "attention" : op->label, op->u.attention.query_block);
     }
     int32_t items = 0, part = 0;

@@ -274,8 +274,7 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     sumi_cpu_features features = sumi_cpu_detect();
     bool has_avx2 = features.avx2_fma_f16c, has_avx512 = features.avx512 && has_avx2;
     if ((level == SUMI_CPU_AVX2 && !has_avx2) || (level == SUMI_CPU_AVX512 && !has_avx512)) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this processor has no %s",
-                         level == SUMI_CPU_AVX2 ? "AVX2" : "AVX-512");
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this CPU has no %s", level == SUMI_CPU_AVX2 ? "AVX2" : "AVX-512");
     }
     if (level == SUMI_CPU_AVX512 || (level == SUMI_CPU_AUTO && has_avx512)) {
         kernels = &sumi_cpu_kernels_avx512;
@@ -284,7 +283,7 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     }
 #else
     if (level == SUMI_CPU_AVX2 || level == SUMI_CPU_AVX512) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this processor is no x86-64");
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this CPU is no x86-64");
     }
 #endif
     size_t floats = SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS
@@ -294,15 +293,14 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     if (cpu == NULL || memory == NULL) {
         sumi_free(heap, cpu);
         sumi_free(heap, memory);
-        return sumi_out_of_memory(error, sizeof *cpu + floats * sizeof(float), "the processor backend");
+        return sumi_out_of_memory(error, sizeof *cpu + floats * sizeof(float), "the CPU backend");
     }
     cpu->runner.functions = &functions;
     cpu->heap = heap;
     cpu->workers = workers;
     cpu->kernels = kernels;
     int32_t count = sumi_workers_count(workers);
-    snprintf(cpu->device, sizeof cpu->device, "processor, %s, %d thread%s", kernels->name, count,
-             count == 1 ? "" : "s");
+    snprintf(cpu->device, sizeof cpu->device, "CPU, %s, %d thread%s", kernels->name, count, count == 1 ? "" : "s");
     cpu->rates = measure_rates(cpu, memory);
     sumi_free(heap, memory);
     *out_runner = &cpu->runner;

@@ -243,7 +243,7 @@ sumi_result sumi_cpu_patches_in(sumi_cpu_run* run)
     int32_t per_cell = p->cell * p->cell, cells = run->op->rows / per_cell;
     for (int32_t i = run->row_begin / per_cell; i < (run->row_end + per_cell - 1) / per_cell; i++) {
         if (loop.cells[i] < 0 || loop.cells[i] >= cells) {
-            return sumi_fail(run->error, SUMI_INTERNAL, "%s: the picture has %d cells, and none of the number %d",
+            return sumi_fail(run->error, SUMI_INTERNAL, "%s: the image has %d cells, and none of the number %d",
                              run->op->label, cells, loop.cells[i]);
         }
     }

@@ -56,7 +56,7 @@ static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine
     CUresult result = driver->cuCtxGetDevice(&device->device);
     sumi_cuda_leave(device, &scope);
     if (result != CUDA_SUCCESS)
-        return sumi_cuda_failure(driver, result, "asking the host's CUDA context for its device", error);
+        return sumi_cuda_failure(driver, result, "asking the host program's CUDA context for its device", error);
     CUdevice by_ordinal = device->device;
     if (desc->cuda.ordinal >= 0
         && (driver->cuDeviceGet(&by_ordinal, desc->cuda.ordinal) != CUDA_SUCCESS || by_ordinal != device->device)) {

@@ -119,8 +119,9 @@ sumi_result sumi_cuda_launch_clusters(const sumi_cuda_run* run, const char* kern
         result = driver->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
     } else if (cluster != 0) {
         if (driver->cuLaunchKernelEx == NULL)
-            return sumi_fail(run->error, SUMI_DRIVER_TOO_OLD,
-                             "the NVIDIA driver knows no clusters: install one for CUDA 12.0 or newer");
+            return sumi_fail(
+                run->error, SUMI_DRIVER_TOO_OLD,
+                "the NVIDIA driver does not support thread block clusters: install one for CUDA 12.0 or newer");
         CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                                        .value.clusterDim = {cluster, 1, 1}};
         const CUlaunchConfig config = {.gridDimX = grid.x,
@@ -150,7 +151,7 @@ sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map,
     const sumi_cuda_driver* driver = &run->device->driver;
     if (driver->cuTensorMapEncodeTiled == NULL)
         return sumi_fail(run->error, SUMI_DRIVER_TOO_OLD,
-                         "the NVIDIA driver knows no tensor maps: install one for CUDA 12.0 or newer");
+                         "the NVIDIA driver does not support tensor maps: install one for CUDA 12.0 or newer");
     cuuint64_t size[5], stride[5];
     cuuint32_t boxes[5], ones[5] = {1, 1, 1, 1, 1};
     for (uint32_t i = 0; i < rank && i < 5; i++) {
@@ -163,6 +164,5 @@ sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map,
     CUresult result = driver->cuTensorMapEncodeTiled(
         out_map, type, rank, (void*)(uintptr_t)address, size, stride, boxes, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
         swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? SUMI_OK
-                                  : sumi_cuda_failure(driver, result, "describing a tensor for TMA", run->error);
+    return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, "encoding a tensor map", run->error);
 }

@@ -403,7 +403,7 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
     if (op->u.attention.dim < 1 || op->u.attention.dim > 512) {
         return sumi_fail(
             run->error, SUMI_NOT_SUPPORTED,
-            "%s: heads of %d channels are wider than the 512 that the GPU backend takes; use the processor backend",
+            "%s: heads of %d channels are wider than the 512 that the GPU backend takes; use the CPU backend",
             op->label == NULL ? "attention" : op->label, op->u.attention.dim);
     }
     demands d = demands_of(run);

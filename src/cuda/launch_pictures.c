@@ -581,7 +581,7 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
     int64_t bytes = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT ? 4 : 2,
             pixel = sumi_cuda_cols(run, op->out) * bytes;
     if (sumi_cuda_element(run, op->in[0]) != sumi_cuda_element(run, op->out)) {
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: tile and picture have other elements", op->label);
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: tile and image have other elements", op->label);
     }
     int64_t tile_pitch = op->u.place.tile_width * pixel, picture_pitch = op->u.place.picture_width * pixel,
             row = op->u.place.width * pixel;

@@ -262,7 +262,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     stream->loads = sumi_alloc_zero(heap, (plan->op_count + 1) * sizeof *stream->loads);
     stream->list = sumi_alloc_array(heap, (size_t)division->count + 1, sizeof *stream->list);
     if (stream->op_loads == NULL || stream->section_loads == NULL || stream->loads == NULL || stream->list == NULL)
-        return sumi_out_of_memory(error, plan->op_count * sizeof *stream->loads, "the order of streamed weights");
+        return sumi_out_of_memory(error, plan->op_count * sizeof *stream->loads, "the list of streamed weights");
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->shares[i].resident >= 0); // known to the runner's weights
         by_resident[division->shares[i].resident] = i + 1;
@@ -275,7 +275,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     stream->history = sumi_alloc_array(heap, (size_t)stream->history_size, sizeof *stream->history);
     if (stream->history == NULL)
         return sumi_out_of_memory(error, (size_t)stream->history_size * sizeof *stream->history,
-                                  "the order of streamed weights");
+                                  "the list of streamed weights");
     for (int32_t i = 0; i < stream->load_count; i++) {
         SUMI_CU(driver, cuEventCreate(&stream->loads[i].filled, CU_EVENT_DISABLE_TIMING), "making an event");
         SUMI_CU(driver, cuEventCreate(&stream->loads[i].freed, CU_EVENT_DISABLE_TIMING), "making an event");
@@ -290,7 +290,7 @@ sumi_result sumi_cuda_stream_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
     int32_t* by_resident = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *by_resident);
     record->stream = sumi_alloc_zero(cuda->heap, sizeof *record->stream);
     sumi_result result = by_resident == NULL || record->stream == NULL
-                           ? sumi_out_of_memory(error, sizeof *record->stream, "the order of streamed weights")
+                           ? sumi_out_of_memory(error, sizeof *record->stream, "the list of streamed weights")
                            : SUMI_OK;
     if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, by_resident, record->stream, error);
     sumi_free(cuda->heap, by_resident);
@@ -578,7 +578,8 @@ sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, con
         bool is_started = false;
         SUMI_TRY(issue(cuda, record, &is_started, error));
         if (!is_started)
-            return sumi_fail(error, SUMI_INTERNAL, "%s and its neighbours do not fit the ring of streamed weights",
+            return sumi_fail(error, SUMI_INTERNAL,
+                             "%s: the streamed weights of this segment do not fit into the ring buffer",
                              record->plan->ops[segment->op_begin].label);
     }
     // copies arrive in order

@@ -42,7 +42,7 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
     SUMI_CU(driver,
             cuLaunchKernel(function, blocks, (unsigned)picture->height, 1, SUMI_PICTURES_THREADS, 1, 1, 0,
                            cuda->device.compute, params, NULL),
-            "writing a picture to the host's device memory");
+            "writing an image to device memory of the host program");
     if (picture->event != NULL)
         SUMI_CU(driver, cuEventRecord(picture->event, cuda->device.compute), "recording the event of a target");
     return SUMI_OK;
@@ -87,14 +87,14 @@ static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import
     CUgraphicsResource resource = import->resource;
     CUarray array = NULL;
     const CUresult mapped = driver->cuGraphicsMapResources(1, &resource, cuda->graphics);
-    if (mapped != CUDA_SUCCESS) return graphics_failure(cuda, mapped, "taking a texture from OpenGL", error);
+    if (mapped != CUDA_SUCCESS) return graphics_failure(cuda, mapped, "mapping an OpenGL texture", error);
     const CUresult found = driver->cuGraphicsSubResourceGetMappedArray(&array, resource, 0, 0);
     const sumi_result result = found == CUDA_SUCCESS
                                  ? body(cuda, array, import, width, height, error)
                                  : sumi_cuda_failure(driver, found, "finding the storage of a texture", error);
     const CUresult unmapped = driver->cuGraphicsUnmapResources(1, &resource, cuda->graphics);
     if (result != SUMI_OK || unmapped == CUDA_SUCCESS) return result;
-    return sumi_cuda_failure(driver, unmapped, "giving a texture back to OpenGL", error);
+    return sumi_cuda_failure(driver, unmapped, "unmapping an OpenGL texture", error);
 }
 
 // CUDA accepts many formats, and a copy into a larger texture or one of another four-byte format would succeed. So both
@@ -134,7 +134,7 @@ sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t targ
     }
     sumi_cuda_block block;
     SUMI_TRY(sumi_cuda_allocate(&cuda->memory, (uint64_t)width * (uint64_t)height * 4, SUMI_MEMORY_IMAGE,
-                                "a picture for a texture", &block, error));
+                                "device memory of an imported texture", &block, error));
     CUgraphicsResource resource = NULL;
     // not WRITE_DISCARD: the host program may show the old content until the picture is written
     const CUresult result =
@@ -176,7 +176,7 @@ static sumi_result copy_to_storage(const sumi_cuda* cuda, CUarray array, const s
                                 .dstArray = array,
                                 .WidthInBytes = (size_t)width * 4,
                                 .Height = (size_t)height};
-    SUMI_CU(driver, cuMemcpy2DAsync(&copy, cuda->graphics), "copying a picture into a texture");
+    SUMI_CU(driver, cuMemcpy2DAsync(&copy, cuda->graphics), "copying an image into a texture");
     return SUMI_OK;
 }
 

@@ -102,7 +102,7 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
     SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, wanted, sizeof *cuda->pages, error));
     do {
         SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
-                                    "inputs and results on their way", &cuda->pages[cuda->page_count], error));
+                                    "staging memory for inputs and results", &cuda->pages[cuda->page_count], error));
         cuda->page_count++;
     } while (cuda->page_count < wanted && sumi_clock_ns() < until_ns);
     return SUMI_OK;
@@ -238,7 +238,7 @@ sumi_result sumi_cuda_runner_fetch(sumi_runner* runner, const sumi_plan* plan, s
     sumi_cuda_mirror* mirror = mirror_of(record, value);
     SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
     if (mirror == NULL || !record->is_reserved || !sumi_cuda_has_pages(cuda, record))
-        return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it",
+        return sumi_fail(error, SUMI_INTERNAL, "%s cannot be read: it is not bound, or no op writes it",
                          sumi_plan_info(plan, value)->name);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = fetch_mirror(cuda, record, mirror, error);

@@ -67,7 +67,7 @@ void sumi_temporary_end(sumi_temporary* temporary)
 {
     SUMI_ASSERT(temporary->used <= temporary->requested && temporary->used <= temporary->block->bytes);
     sumi_error unused = {0};
-    (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->requested, "pictures on their way in",
+    (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->requested, "images to be resized",
                              &unused);
 }
 

@@ -19,8 +19,7 @@ static sumi_result check_encode_desc(const sumi_engine* engine, const sumi_encod
     SUMI_TRY(sumi_check_model(engine, desc->model, error));
     if (!desc->model->info.has_vae_encoder)
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "model: it was opened without a VAE encoder");
-    if (desc->image == NULL)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "image is NULL: give the picture to encode");
+    if (desc->image == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "image is NULL: give the image to encode");
     sumi_pixels settled = sumi_pixels_settled(desc->image);
     SUMI_TRY(sumi_pixels_check(&settled, "image", error));
     SUMI_TRY(sumi_check_size(desc->model, desc->width, desc->height, error));
@@ -57,7 +56,7 @@ static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sum
     job->noise = SUMI_NOISE_TORCH_CPU;
     sumi_packer packer = {NULL, 0};
     pack_encoding(&packer, desc, job);
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a picture to encode", error));
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &slot->input, packer.used, "an image to encode", error));
     packer = (sumi_packer){slot->input.data, 0};
     pack_encoding(&packer, desc, job);
     job->items[0] = (sumi_job_item){.positive = -1, .negative = -1, .seed = desc->seed};

@@ -92,7 +92,7 @@ static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
                             || result == SUMI_DEVICE_UNSUPPORTED || result == SUMI_NOT_SUPPORTED;
         if (desc->backend == SUMI_BACKEND_CUDA || !is_absent) return sumi_fail_with(error, &no_gpu);
         char text[sizeof no_gpu.text + 64];
-        snprintf(text, sizeof text, "the processor does the work: %s", no_gpu.text);
+        snprintf(text, sizeof text, "the CPU does the work: %s", no_gpu.text);
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
     }
     SUMI_TRY(check_for_cpu(desc, error));

@@ -211,7 +211,7 @@ static sumi_result check_external(const sumi_engine* engine, const sumi_image_de
     SUMI_REFUSE(target->format != SUMI_FORMAT_RGBA8 || target->row_bytes != 0, SUMI_INVALID_ARGUMENT,
                 "targets[%d].external: textures are RGBA8, and row_bytes is 0", (int)i);
     SUMI_REFUSE(external->width != desc->width || external->height != desc->height, SUMI_INVALID_ARGUMENT,
-                "targets[%d].external is %d x %d, the picture %d x %d", (int)i, (int)external->width,
+                "targets[%d].external is %d x %d, the image %d x %d", (int)i, (int)external->width,
                 (int)external->height, (int)desc->width, (int)desc->height);
     SUMI_REFUSE(atomic_load(&external->is_used), SUMI_INVALID_ARGUMENT,
                 "targets[%d].external is a target of a job that was neither fetched nor discarded", (int)i);
@@ -263,7 +263,7 @@ static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_refer
                                    const char* member, sumi_error* error)
 {
     SUMI_REFUSE(references->are_of_prompt && references->count > 0, SUMI_INVALID_ARGUMENT,
-                "items[%d].%s cannot be encoded with the references of items[0].prompt, which keeps no picture for "
+                "items[%d].%s cannot be encoded with the references of items[0].prompt, which keeps no image for "
                 "the vision tower: give references, or a prompt that was encoded with the same ones",
                 (int)item, member);
     return sumi_references_check_vision(desc->model, references, error);
@@ -313,7 +313,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     *out_settled = *asked;
     const sumi_image_desc* desc = out_settled;
     SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED,
-                "model: it was opened without a VAE, which makes pictures of latents");
+                "model: it was opened without a VAE, which makes images of latents");
     SUMI_TRY(check_schedule(desc, error));
     SUMI_TRY(check_image_items(desc, error));
     sumi_references references;

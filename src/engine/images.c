@@ -231,7 +231,7 @@ static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* o
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         if (out_images == NULL || capacity < plan->item_count) {
-            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures",
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d images",
                              out_images != NULL ? (int)capacity : 0, (int)plan->item_count);
         }
         // Copies into textures come first, because they can fail: the job is then still complete and can be fetched

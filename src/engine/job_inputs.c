@@ -55,7 +55,7 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
         return SUMI_OK;
     }
     SUMI_TRY(
-        sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features on their way in", error));
+        sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features to be copied in", error));
     sumi_floats_to_bf16(data, engine->workspace.values.data, count);
     write_value(engine, job, value, first * 2, engine->workspace.values.data, count * 2);
     return SUMI_OK;
@@ -238,7 +238,7 @@ static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, con
     SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, args, &job->resize, out_done, &picture, error));
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference picture", error));
+    SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference image", error));
     // The picture has the right size already, so this allocates nothing.
     return sumi_pixels_to_rgb(&engine->heap, &picture, args->width, args->height, block->data, error);
 }

@@ -62,7 +62,7 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
     const size_t held = slot->products.bytes;
     sumi_packer packer = {NULL, 0};
     pack_products(&packer, job);
-    sumi_result result = sumi_block_reserve(&engine->heap, &slot->products, packer.used, "finished pictures", error);
+    sumi_result result = sumi_block_reserve(&engine->heap, &slot->products, packer.used, "finished images", error);
     atomic_fetch_add(&engine->memory.image_bytes, slot->products.bytes);
     atomic_fetch_sub(&engine->memory.image_bytes, held);
     SUMI_TRY(result);
@@ -322,7 +322,7 @@ static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int
         if (bad != 0) {
             const bool is_given = job->noise_values != NULL || job->start_latents != NULL || job->start_noise != NULL;
             return sumi_fail(error, SUMI_NOT_FINITE,
-                             "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are "
+                             "%d of %lld values of the images are NaN or infinite: the weights or an adapter are "
                              "damaged, or a scale is far too large%s",
                              (int)bad, (long long)job->batch_count * job->width * job->height * 3,
                              is_given ? ", or so are values of the noise or the latents that were given" : "");

@@ -29,7 +29,7 @@ static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
     job->batch_count = (job->batch_count + 1) / 2;
     sumi_engine_release(engine); // the next arena is smaller, and weights may need the memory
     snprintf(text, sizeof text,
-             "the device has no memory left for the batch: trying again with %d of its %d pictures at a time",
+             "the device has no memory left for the batch: trying again with %d of its %d images at a time",
              (int)job->batch_count, (int)job->item_count);
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }

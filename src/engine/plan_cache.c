@@ -114,7 +114,7 @@ static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, s
 {
     SUMI_ASSERT(!entry->need.fits);
     const char* smaller =
-        w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller picture or batch";
+        w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller image or batch";
     const unsigned long long needed = entry->need.device_bytes, budget = w->request.budget;
     const char* how = entry->need.streamed_bytes > 0 ? entry->tile_latent > 0
                                                          ? " even with its weights streamed and the VAE in small tiles"

@@ -59,7 +59,7 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
         if (picture != NULL) picture->pixels = sumi_alloc(&engine->heap, bytes);
         if (picture == NULL || picture->pixels == NULL) {
             sumi_free(&engine->heap, picture);
-            return sumi_out_of_memory(error, bytes, "a finished picture");
+            return sumi_out_of_memory(error, bytes, "a finished image");
         }
         picture->bytes = bytes;
         atomic_fetch_add(&engine->memory.image_bytes, bytes);

@@ -199,7 +199,7 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
     for (size_t i = 0; i < set->count; i++) named += strncmp(set->tensors[i].name, "reference.", 10) == 0;
     if (named > info->max_references) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
-                         "the saved prompt was encoded with %d reference pictures, this %s model takes %d: it was "
+                         "the saved prompt was encoded with %d reference images, this %s model takes %d: it was "
                          "encoded for another model",
                          (int)named, info->family, (int)info->max_references);
     }
@@ -208,22 +208,21 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
         reference_name(i, name);
         const sumi_tensor* tensor = sumi_tensor_find(set, name);
         if (tensor == NULL)
-            return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds %d pictures, but no tensor \"%s\"",
+            return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds %d images, but no tensor \"%s\"",
                              (int)named, name);
         if (tensor->dtype != SUMI_DTYPE_U8 || tensor->rank != 3 || tensor->shape[2] != 3 || tensor->shape[0] < 1
             || tensor->shape[1] < 1 || tensor->shape[0] > SUMI_PIXELS_MAX_SIDE
             || tensor->shape[1] > SUMI_PIXELS_MAX_SIDE) {
             return sumi_fail(error, SUMI_FILE_MALFORMED,
-                             "the saved prompt's tensor \"%s\" is not a picture: bytes [height, width, 3]", name);
+                             "the saved prompt's tensor \"%s\" is not an image: bytes [height, width, 3]", name);
         }
         const sumi_picture_size size = {(int32_t)tensor->shape[1], (int32_t)tensor->shape[0]};
         if (size.width % info->size_multiple != 0 || size.height % info->size_multiple != 0
             || size.width > info->max_side || size.height > info->max_side) {
-            return sumi_fail(
-                error, SUMI_TENSOR_MISMATCH,
-                "the saved prompt's picture \"%s\" has %d x %d pixels, this model reads multiples of %d up "
-                "to %d: it was encoded for another model",
-                name, (int)size.width, (int)size.height, (int)info->size_multiple, (int)info->max_side);
+            return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                             "the saved prompt's image \"%s\" has %d x %d pixels, this model reads multiples of %d up "
+                             "to %d: it was encoded for another model",
+                             name, (int)size.width, (int)size.height, (int)info->size_multiple, (int)info->max_side);
         }
         shape->references[i] = size;
     }

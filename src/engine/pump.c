@@ -68,7 +68,7 @@ static const char* step_name(sumi_stage stage, sumi_phase phase_before)
 {
     static const char* const of_phase[] = {
         [SUMI_PHASE_TEXT] = "tokens",  [SUMI_PHASE_PLAN] = "plan",  [SUMI_PHASE_PREPARE_DEVICE] = "weights and graphs",
-        [SUMI_PHASE_INPUT] = "inputs", [SUMI_PHASE_RUN] = "submit", [SUMI_PHASE_OUTPUT] = "picture"};
+        [SUMI_PHASE_INPUT] = "inputs", [SUMI_PHASE_RUN] = "submit", [SUMI_PHASE_OUTPUT] = "image"};
     return stage == SUMI_STAGE_LOAD ? "load" : of_phase[phase_before];
 }
 

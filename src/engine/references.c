@@ -17,10 +17,10 @@ static sumi_picture_size size_of(const sumi_pixels* pixels)
 sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, sumi_error* error)
 {
     const int32_t least = model->info.min_references, most = model->info.max_references;
-    SUMI_REFUSE(most == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures",
+    SUMI_REFUSE(most == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference images",
                 (int)count, model->info.family);
     SUMI_REFUSE(count < least && count >= 0, SUMI_INVALID_ARGUMENT,
-                "reference_count is %d: %s makes no picture without references, give %d to %d", (int)count,
+                "reference_count is %d: %s makes no image without references, give %d to %d", (int)count,
                 model->info.family, (int)least, (int)most);
     SUMI_REFUSE(count < 0 || count > most, SUMI_INVALID_ARGUMENT, "reference_count is %d: give %d to %d", (int)count,
                 (int)least, (int)most);
@@ -32,7 +32,7 @@ sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pi
 {
     *out_references = (sumi_references){.count = 0};
     SUMI_REFUSE(pictures != NULL && model->info.max_references == 0, SUMI_NOT_SUPPORTED,
-                "references: %s takes no reference pictures", model->info.family);
+                "references: %s takes no reference images", model->info.family);
     if (count == 0) return SUMI_OK;
     SUMI_TRY(sumi_references_check_count(model, count, error));
     SUMI_ASSERT(count <= SUMI_MAX_REFERENCES);
@@ -75,12 +75,12 @@ sumi_result sumi_references_check_prompt(const sumi_references* references, cons
                                          const char* member, sumi_error* error)
 {
     SUMI_REFUSE(prompt->reference_count != references->count, SUMI_INVALID_ARGUMENT,
-                "%s was encoded with %d reference pictures, this job has %d: encode it again with the same ones",
-                member, (int)prompt->reference_count, (int)references->count);
+                "%s was encoded with %d reference images, this job has %d: encode it again with the same ones", member,
+                (int)prompt->reference_count, (int)references->count);
     for (int32_t i = 0; i < references->count; i++) {
         const sumi_picture_size mine = references->list[i].sizes.autoencoder, its = prompt->reference_sizes[i];
         SUMI_REFUSE(mine.width != its.width || mine.height != its.height, SUMI_INVALID_ARGUMENT,
-                    "%s was encoded with another picture for references[%d]: of %d x %d, as the VAE reads it, where "
+                    "%s was encoded with another image for references[%d]: of %d x %d, as the VAE reads it, where "
                     "this job's is %d x %d; encode it again with the same ones",
                     member, (int)i, (int)its.width, (int)its.height, (int)mine.width, (int)mine.height);
     }

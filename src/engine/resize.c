@@ -51,7 +51,7 @@ static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* worksp
     if (source->channel_count == 4) {
         row_bytes = source->width * 3;
         SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)row_bytes * (uint64_t)count,
-                                    "a picture's rows", error));
+                                    "an image's rows", error));
         drop_alpha(source, resize->row, count, workspace->values.data);
         from = workspace->values.data;
     }
@@ -73,7 +73,7 @@ static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* wor
     const size_t row = (size_t)width * (size_t)channels, piece = (size_t)count * (size_t)channels,
                  at = (size_t)resize->column * (size_t)channels;
     SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height,
-                                "a picture's columns", error));
+                                "an image's columns", error));
     uint8_t* block = workspace->values.data;
     const uint8_t* between = workspace->intermediate.data;
     SUMI_TRY(sumi_pixels_resize(&temporary->heap, between + at, count, from_height, (int32_t)row, channels, block,
@@ -97,8 +97,8 @@ sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const s
     if (*out_done) return SUMI_OK;
     const uint64_t row = (uint64_t)width * (uint64_t)channels;
     SUMI_TRY(sumi_block_reserve(heap, &workspace->intermediate, row * (uint64_t)source->height,
-                                "a picture between two passes of its resize", error));
-    SUMI_TRY(sumi_block_reserve(heap, &workspace->picture, row * (uint64_t)height, "a resized picture", error));
+                                "an image between two passes of its resize", error));
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->picture, row * (uint64_t)height, "a resized image", error));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, heap, &workspace->temporary);
     sumi_result result = resize->row < source->height ? resize_rows(&temporary, workspace, args, resize, error)

@@ -13,7 +13,7 @@
     X(NOT_SUPPORTED, "this build, backend or model does not do that: the engine's log names the member")               \
     X(VERSION_MISMATCH, "the library is of another version than the header that this program was compiled with: use "  \
                         "the library that came with the program, or compile it again")                                 \
-    X(OUT_OF_HOST_MEMORY, "the host allocator has no memory left: free some, or use smaller sizes")                    \
+    X(OUT_OF_HOST_MEMORY, "the allocator has no memory left: free some, or use smaller sizes")                         \
     X(OUT_OF_DEVICE_MEMORY, "the device has no memory left: lower memory_budget_bytes, or use smaller sizes")          \
     X(BUDGET_TOO_SMALL,                                                                                                \
       "memory_budget_bytes cannot hold this job even in its smallest form: raise it, or use smaller sizes")            \
@@ -34,7 +34,7 @@
     X(CANCELLED, "the job was cancelled, as asked")                                                                    \
     X(TIMEOUT, "the time is over and the job goes on: wait again, or cancel it")                                       \
     X(NOT_FINITE,                                                                                                      \
-      "the picture holds NaN or infinity: the weights or an adapter are damaged, or a scale is far too large")         \
+      "the image holds NaN or infinity: the weights or an adapter are damaged, or a scale is far too large")           \
     X(INTERNAL, "a bug in sumi: please report the message")
 
 const char* sumi_result_text(sumi_result result)

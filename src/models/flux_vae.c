@@ -288,7 +288,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
         bind_flux_encoder(vae, b);
         if (b->result == SUMI_OK && flux_factor_of(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                           "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
+                           "%s: the VAE's encoder shrinks images by %d, its decoder grows them by %d", b->part->path,
                            (int)flux_factor_of(&vae->encoder), (int)vae->factor);
         }
     }

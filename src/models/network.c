@@ -70,7 +70,7 @@ static sumi_result check_use(const sumi_network* network, sumi_error* error)
                          network->asked_for_text_encoder_2, recipe->family);
     }
     if (network->asked_for_vision != NULL && recipe->vision == NULL) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s takes no pictures in its prompts; leave it NULL",
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s takes no images in its prompts; leave it NULL",
                          network->asked_for_vision, recipe->family);
     }
     return SUMI_OK;
@@ -597,7 +597,7 @@ static sumi_result expand_pictures(const sumi_network* network, int32_t encoder,
                                    strlen(around->picture_token), false, &token, 1, &tokens, error));
     if (tokens != 1) {
         return sumi_fail(error, SUMI_FILE_MALFORMED,
-                         "%s does not know %s, which stands for pictures in prompts; the tokenizer is of another model",
+                         "%s does not know %s, which stands for images in prompts; the tokenizer is of another model",
                          network->checkpoint.tokenizers[encoder].path, around->picture_token);
     }
     for (int32_t i = 0; i < *count && found < prompt->picture_count; i++) {
@@ -608,7 +608,7 @@ static sumi_result expand_pictures(const sumi_network* network, int32_t encoder,
         extra += prompt->picture_tokens[i] - 1;
     }
     if (found < prompt->picture_count || extra > capacity - *count) {
-        return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt with its pictures needs more than %d tokens",
+        return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt with its images needs more than %d tokens",
                          (int)capacity);
     }
     int32_t end = *count;
@@ -696,7 +696,7 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
     if (read->width > most || read->height > most || seen->width > most || seen->height > most) {
         return sumi_fail(
             error, SUMI_INVALID_ARGUMENT,
-            "a picture of %d x %d pixels would be looked at with %d x %d, and %d is the most along a side: "
+            "an image of %d x %d pixels would be resized to %d x %d for the network, and %d is the most along a side: "
             "give one that is nearer to a square",
             (int)picture.width, (int)picture.height, (int)read->width, (int)read->height, (int)most);
     }

@@ -61,7 +61,7 @@ static sumi_result check_request_size(const sumi_network_info* info, const sumi_
     if (r->width < multiple || r->height < multiple || r->width % multiple != 0 || r->height % multiple != 0
         || r->width > info->max_side || r->height > info->max_side) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "a picture of %d x %d is not possible: width and height are multiples of %d up to %d",
+                         "an image of %d x %d is not possible: width and height are multiples of %d up to %d",
                          (int)r->width, (int)r->height, (int)multiple, (int)info->max_side);
     }
     bool encodes = r->goal == SUMI_GOAL_ENCODE || r->starts_from_image,
@@ -81,10 +81,9 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
 {
     if (r->item_count < 1 || r->item_count > SUMI_MAX_ITEMS
         || (int64_t)r->item_count * r->width * r->height > INT32_MAX / 4) {
-        return sumi_fail(
-            error, SUMI_INVALID_ARGUMENT,
-            "%d pictures of %d x %d are too many for one job; the most are %d pictures and 536 million pixels",
-            (int)r->item_count, (int)r->width, (int)r->height, SUMI_MAX_ITEMS);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "%d images of %d x %d are too many for one job; the most are %d images and 536 million pixels",
+                         (int)r->item_count, (int)r->width, (int)r->height, SUMI_MAX_ITEMS);
     }
     if (r->evaluation_count < 1 || r->evaluation_count > MAX_EVALUATIONS) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%d evaluations are not possible; 1 to %d are",
@@ -96,14 +95,14 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
         if (r->items[i].positive < 0 || r->items[i].positive >= r->prompt_count
             || r->items[i].negative >= r->prompt_count || (guides && r->items[i].negative < 0)) {
             return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                             "picture %d names a prompt that is not there, or none to guide away from", (int)i);
+                             "image %d names a prompt that is not there, or none to guide away from", (int)i);
         }
     }
     if (r->inpaints && !r->starts_from_image && !r->starts_from_latents) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "inpainting needs a start image");
     }
     if (r->composites && !r->starts_from_image) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "pictures are put over a start image, and there is none");
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "images are put over a start image, and there is none");
     }
     if (r->starts_from_image && r->starts_from_latents) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a start is either an image or latents, not both");

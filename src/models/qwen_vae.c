@@ -312,7 +312,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
     if (in_channels == 4 || (in != NULL && in->rank == 5 && in->shape[1] == 4)
         || (out != NULL && out->rank == 5 && out->shape[0] == 4)) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
-                       "%s: this is the VAE of Qwen-Image-Layered, whose pictures have an alpha channel, which is not "
+                       "%s: this is the VAE of Qwen-Image-Layered, whose images have an alpha channel, which is not "
                        "supported; use the VAE of Qwen-Image",
                        b->part->path);
     }
@@ -368,7 +368,7 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
         bind_wan_encoder(vae, b);
         if (b->result == SUMI_OK && wan_factor_of(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                           "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
+                           "%s: the VAE's encoder shrinks images by %d, its decoder grows them by %d", b->part->path,
                            (int)wan_factor_of(&vae->encoder), (int)vae->factor);
         }
     }

@@ -205,7 +205,7 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
         || t.max_pixels < t.min_pixels) {
         sumi_bind_fail(
             b, SUMI_NOT_SUPPORTED,
-            "%s: the pictures that a preprocessor_config.json asks for are not those that the vision tower "
+            "%s: the images that a preprocessor_config.json asks for are not those that the vision tower "
             "takes here: mean and deviation of three channels, 8 bits scaled by 1/255, patches of %d pixels, "
             "cells of %d patches, and an area of at least a cell",
             processor != NULL && processor->path != NULL ? processor->path : b->part->path, (int)model->patch,
@@ -276,7 +276,7 @@ static bool write_vision_layout(const sumi_qwen_vision* model, sumi_plan* plan, 
     out->windows = sumi_alloc_array(plan->heap, (size_t)most, sizeof *out->windows);
     if (order == NULL || out->windows == NULL) {
         sumi_free(plan->heap, order);
-        sumi_out_of_memory(&plan->error, ints * sizeof *order, "the order of a picture's patches");
+        sumi_out_of_memory(&plan->error, ints * sizeof *order, "the order of an image's patches");
         return false;
     }
     int32_t *places = order + cells, *positions = places + cells, *ends = positions + 2 * (size_t)out->rows;
@@ -381,7 +381,7 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
     if (height < cell || width < cell || height % cell != 0 || width % cell != 0
         || sumi_plan_info(plan, pixels)->rows != (int64_t)height * width) {
         sumi_fail(&plan->error, SUMI_INTERNAL,
-                  "the plan cannot be written: a picture of %d x %d pixels is not one of whole cells of %d", (int)width,
+                  "the plan cannot be written: an image of %d x %d pixels is not one of whole cells of %d", (int)width,
                   (int)height, (int)cell);
         return SUMI_NO_VALUE;
     }

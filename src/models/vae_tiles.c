@@ -37,7 +37,7 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const wa
     int32_t out_height = w->height * w->made / w->size, out_width = w->width * w->made / w->size;
     if (w->columns > MAX_TILES_ACROSS || w->rows > MAX_TILES_ACROSS) {
         sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT,
-                  "the picture would need %d by %d VAE tiles; use tiles of at least %d latents", (int)w->columns,
+                  "the image would need %d by %d VAE tiles; use tiles of at least %d latents", (int)w->columns,
                   (int)w->rows, 8);
         return;
     }

@@ -57,8 +57,7 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
 {
     SUMI_TRY(sumi_pixels_check(pixels, "the mask", error));
     SUMI_TRY(sumi_pixels_check_size(width, height, "the mask", error));
-    if (mask == NULL)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has nowhere to go: mask is NULL");
+    if (mask == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has no memory: mask is NULL");
     const int32_t channels = pixels->channel_count;
     const size_t count = (size_t)width * (size_t)height;
     const bool has_same_size = width == pixels->width && height == pixels->height;

@@ -8,7 +8,7 @@ static bool is_side(double side) { return side >= 1.0 && side <= SUMI_PIXELS_MAX
 static sumi_result check_picture(sumi_picture_size picture, sumi_error* error)
 {
     if (is_side(picture.width) && is_side(picture.height)) { return SUMI_OK; }
-    return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a picture has %d x %d pixels: give it sides of 1 to %d",
+    return sumi_fail(error, SUMI_INVALID_ARGUMENT, "an image has %d x %d pixels: give it sides of 1 to %d",
                      (int)picture.width, (int)picture.height, SUMI_PIXELS_MAX_SIDE);
 }
 
@@ -17,7 +17,7 @@ static sumi_result check_size(sumi_picture_size picture, double width, double he
 {
     if (!is_side(width) || !is_side(height)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "a picture of %d x %d pixels would be looked at with %.0f x %.0f: it is too long and narrow, "
+                         "an image of %d x %d pixels would be looked at with %.0f x %.0f: it is too long and narrow, "
                          "give one that is nearer to a square",
                          (int)picture.width, (int)picture.height, width, height);
     }
@@ -45,7 +45,7 @@ sumi_result sumi_picture_size_within(sumi_picture_size picture, const sumi_size_
     const double width = picture.width, height = picture.height, multiple = limits->multiple;
     if (fmax(width, height) / fmin(width, height) > limits->max_ratio) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "a picture of %d x %d pixels is more than %d times as long as it is narrow: give one that is "
+                         "an image of %d x %d pixels is more than %d times as long as it is narrow: give one that is "
                          "nearer to a square",
                          (int)picture.width, (int)picture.height, (int)limits->max_ratio);
     }

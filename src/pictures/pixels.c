@@ -66,7 +66,7 @@ static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t n
     if (a->windows == NULL || a->weights == NULL || exact == NULL) {
         sumi_free(heap, exact);
         return sumi_out_of_memory(error, (size_t)new_length * a->stride * sizeof *a->weights,
-                                  "the weights of a picture's resize");
+                                  "the weights of an image's resize");
     }
     double step = 1.0 / filter_scale;
     for (int32_t i = 0; i < new_length; i++) {
@@ -184,13 +184,12 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
                                sumi_filter filter, sumi_error* error)
 {
     if (channel_count < 1 || channel_count > 4) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "a picture of %d channels cannot be resized: 1 to 4 are possible", (int)channel_count);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "an image of %d channels cannot be resized: 1 to 4 are possible",
+                         (int)channel_count);
     }
-    SUMI_TRY(check_source(source, width, height, row_bytes, channel_count, "the picture to resize", error));
-    SUMI_TRY(sumi_pixels_check_size(new_width, new_height, "the picture", error));
-    if (into == NULL)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized picture has nowhere to go: into is NULL");
+    SUMI_TRY(check_source(source, width, height, row_bytes, channel_count, "the image to resize", error));
+    SUMI_TRY(sumi_pixels_check_size(new_width, new_height, "the image", error));
+    if (into == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized image has no memory: into is NULL");
     if (filter != SUMI_FILTER_BICUBIC && filter != SUMI_FILTER_LANCZOS) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)filter);
@@ -211,12 +210,12 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
     if (result == SUMI_OK && resizes_height) result = axis_make(heap, &vertical, height, new_height, filter, error);
     if (result == SUMI_OK && resizes_height) {
         sums = sumi_alloc_array(heap, new_row, sizeof *sums);
-        if (sums == NULL) result = sumi_out_of_memory(error, new_row * sizeof *sums, "a row of a picture's resize");
+        if (sums == NULL) result = sumi_out_of_memory(error, new_row * sizeof *sums, "a row of an image's resize");
     }
     if (result == SUMI_OK && intermediate_bytes > 0) {
         intermediate = sumi_alloc(heap, intermediate_bytes);
         if (intermediate == NULL)
-            result = sumi_out_of_memory(error, intermediate_bytes, "the first pass of a picture's resize");
+            result = sumi_out_of_memory(error, intermediate_bytes, "the first pass of an image's resize");
     }
     if (result == SUMI_OK) {
         const uint8_t* rows = source;
@@ -252,9 +251,9 @@ sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_
 sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* rgb,
                                sumi_error* error)
 {
-    SUMI_TRY(sumi_pixels_check(pixels, "the picture", error));
-    SUMI_TRY(sumi_pixels_check_size(width, height, "the picture", error));
-    if (rgb == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the RGB picture has nowhere to go: rgb is NULL");
+    SUMI_TRY(sumi_pixels_check(pixels, "the image", error));
+    SUMI_TRY(sumi_pixels_check_size(width, height, "the image", error));
+    if (rgb == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the RGB image has no memory: rgb is NULL");
     const uint8_t* data = pixels->data;
     const size_t count = (size_t)width * (size_t)height;
     if (pixels->channel_count == 3) {
@@ -275,7 +274,7 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
     const bool has_same_size = width == pixels->width && height == pixels->height;
     const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
     uint8_t* colours = has_same_size ? rgb : sumi_alloc_array(heap, source_count, 3);
-    if (colours == NULL) return sumi_out_of_memory(error, 3 * source_count, "a picture without its alpha channel");
+    if (colours == NULL) return sumi_out_of_memory(error, 3 * source_count, "an image without its alpha channel");
     uint8_t* to = colours;
     for (int32_t y = 0; y < pixels->height; y++) {
         const uint8_t* from = data + (size_t)y * (size_t)pixels->row_bytes;

@@ -81,7 +81,7 @@ void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, 
         return;
     }
     if (repeat < 1) {
-        sumi_plan_mismatch(plan, "section", "it would run less than once");
+        sumi_plan_mismatch(plan, "section", "it must run at least once");
         return;
     }
     int32_t begin = (int32_t)plan->op_count;

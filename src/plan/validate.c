@@ -387,7 +387,7 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
             return op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
         }
         if (weights[i] != NULL && (weights[i]->tensor_count > SUMI_WEIGHT_MAX_TENSORS || rows != weights[i]->rows)) {
-            return op_breaks(v, op, op->out, "a weight's parts are its rows");
+            return op_breaks(v, op, op->out, "the tensors of a stacked weight must have its rows together");
         }
         if (weights[i] != NULL && weights[i]->change != NULL && !is_change(weights[i], weights[i]->change)) {
             return op_breaks(v, op, op->out, "a weight's change has the weight's rows and a rank");
@@ -462,7 +462,7 @@ static sumi_result check_latent_numbers(const validator* v, const sumi_op* op)
     const sumi_op_guide* g = &op->u.guide;
     if (op->kind == SUMI_OP_GUIDE) {
         if (g->rule <= SUMI_GUIDANCE_MODEL || g->rule > SUMI_GUIDANCE_NORM_RESCALE || !(g->norm_limit >= 0.0f)) {
-            return op_breaks(v, op, op->out, "guidance has a rule, and no limit below 0");
+            return op_breaks(v, op, op->out, "guidance needs a rule, and its norm limit may not be negative");
         }
         const int64_t plane = sumi_plan_info(v->plan, op->out)->cols;
         if (g->rule == SUMI_GUIDANCE_NORM_RESCALE
@@ -685,7 +685,8 @@ static sumi_result check_in_place_reads(const validator* v, const sumi_op* op)
                               && first_element(plan, from) == first_element(plan, to) && from->rows == to->rows
                               && from->cols == to->cols;
             if (!from->in_place || !is_same) {
-                return op_breaks(v, op, from->value, "the op writes over what it reads, and is none that may do that");
+                return op_breaks(v, op, from->value,
+                                 "the op writes over what it reads, and its kind does not allow that");
             }
         }
     }
@@ -844,7 +845,7 @@ static sumi_result check_written(const validator* v, const sumi_op* op, const su
                              (unsigned long long)((at - needed.begin) / row_bytes + (uint64_t)a->row),
                              found == NULL ? "no op before this one has written it"
                              : is_own      ? "another view of its memory was written since: "
-                                           : "its memory was taken by the value ",
+                                           : "its memory was overwritten by the value ",
                              found == NULL ? ""
                                            : value_name(v->plan, (sumi_value){is_own ? found->view : found->value}));
         }

@@ -23,7 +23,7 @@ sumi_value sumi_plan_add_op(sumi_plan* plan, const char* label, const sumi_op* w
     const sumi_op_kind_info* kind = sumi_op_kind_get(written->kind);
     int64_t rows = kind->rows(plan, written);
     if (plan->section_count == 0) {
-        sumi_plan_mismatch(plan, label, "ops need a section");
+        sumi_plan_mismatch(plan, label, "sumi_plan_section was not called before the first op");
         return SUMI_NO_VALUE;
     }
     if (rows < 1 || rows > INT32_MAX) {

@@ -62,7 +62,7 @@ static void apply_kronecker(sumi_plan* plan, const sumi_op* product, const sumi_
         return;
     }
     if (all_rows > INT32_MAX / folds) {
-        sumi_plan_mismatch(plan, product->label, "an adapter makes more rows than can be counted");
+        sumi_plan_mismatch(plan, product->label, "the adapter's first product has more than 2^31 - 1 rows");
         return;
     }
     sumi_step_row gate = linear->gate;
@@ -108,7 +108,7 @@ void sumi_plan_add_adapted(sumi_plan* plan, const sumi_op* product, sumi_activat
             const sumi_delta* delta = &use->adapter->deltas[d];
             if (!sumi_adapter_changes(use, delta, weight)) { continue; }
             if (!fits_matrix(delta, weight)) {
-                sumi_plan_mismatch(plan, product->label, "an adapter's shape is not the weight's");
+                sumi_plan_mismatch(plan, product->label, "the adapter's matrices do not fit the weight's shape");
                 return;
             }
             (delta->kind == SUMI_DELTA_KRONECKER ? apply_kronecker : apply_delta)(plan, product, delta,

@@ -7,7 +7,7 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
 {
     if (sumi_plan_cols(plan, bytes) != 3 || tile.x < 0 || tile.y < 0 || tile.x + tile.width > picture_width
         || (int64_t)(tile.y + tile.height) * picture_width > sumi_plan_rows(plan, bytes)) {
-        sumi_plan_mismatch(plan, "pixels_in", "the tile leaves the picture");
+        sumi_plan_mismatch(plan, "pixels_in", "the tile leaves the image");
     }
     sumi_value out = sumi_plan_value(plan, "pixels", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, 3);
     return sumi_plan_add_op(
@@ -46,7 +46,7 @@ sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value ce
     if (!is_known || p.height < 1 || p.width < 1 || p.height % side != 0 || p.width % side != 0
         || sumi_plan_cols(plan, bytes) != 3 || sumi_plan_rows(plan, bytes) != pixels
         || !sumi_plan_is_shape(plan, cells, (int32_t)count, 1)) {
-        sumi_plan_mismatch(plan, "patches_in", "the picture is not the cells that are listed");
+        sumi_plan_mismatch(plan, "patches_in", "the image is not the cells that are listed");
         return SUMI_NO_VALUE;
     }
     for (int32_t c = 0; c < 3; c++) {
@@ -131,7 +131,7 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
         || (residual.id != 0
             && (!sumi_plan_is_shape(plan, residual, rows, weight->rows)
                 || sumi_plan_pitch(plan, residual) != sumi_plan_pitch(plan, y)))) {
-        sumi_plan_mismatch(plan, args->label, "picture, kernel, bias, residual or output do not fit");
+        sumi_plan_mismatch(plan, args->label, "image, kernel, bias, residual or output do not fit");
     }
     return sumi_plan_add_op(
         plan, args->label,
@@ -176,7 +176,7 @@ sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args
     if (sums_op == NULL || sums_op->u.group.groups != args->groups || sumi_plan_cols(plan, sums_op->in[0]) != cols
         || args->weight->cols != cols || args->bias->cols != cols || !sumi_plan_is_shape(plan, y, rows, cols)) {
         sumi_plan_mismatch(plan, args->label,
-                           "the sums are of another picture, or the weight or the output has another width");
+                           "the sums are of another image, or the weight or the output has another width");
         return SUMI_NO_VALUE;
     }
     sumi_op_group group = sums_op->u.group;
@@ -197,7 +197,7 @@ void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args)
     if (sumi_plan_rows(plan, args->tile) != height * width
         || (args->above.id != 0 && !sumi_plan_is_shape(plan, args->above, args->above_height * width, cols))
         || (args->left.id != 0 && !sumi_plan_is_shape(plan, args->left, height * args->left_width, cols))) {
-        sumi_plan_mismatch(plan, "tile_blend", "the neighbours have other sizes");
+        sumi_plan_mismatch(plan, "tile_blend", "the tiles above and to the left have other sizes");
     }
     sumi_plan_add_op(plan, "tile_blend",
                      &(sumi_op){.kind = SUMI_OP_TILE_BLEND,
@@ -219,7 +219,7 @@ void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args)
         || kept.y + kept.height > args->picture_height || kept.x + kept.width > args->picture_width
         || sumi_plan_cols(plan, args->tile) != sumi_plan_cols(plan, args->picture) || picture_rows < 1
         || sumi_plan_rows(plan, args->picture) % picture_rows != 0) {
-        sumi_plan_mismatch(plan, "tile_place", "the tile does not fit the picture");
+        sumi_plan_mismatch(plan, "tile_place", "the tile does not fit the image");
     }
     sumi_plan_add_op(plan, "tile_place",
                      &(sumi_op){.kind = SUMI_OP_TILE_PLACE,
@@ -242,7 +242,7 @@ void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneat
         || !sumi_plan_is_shape(plan, beneath, rows, 3) || !sumi_plan_is_shape(plan, opacity, rows, 1)
         || sumi_plan_info(plan, beneath)->element != SUMI_ELEMENT_BYTE
         || sumi_plan_info(plan, opacity)->element != SUMI_ELEMENT_BYTE) {
-        sumi_plan_mismatch(plan, "composite", "pictures, what is beneath and the opacity are not of one size");
+        sumi_plan_mismatch(plan, "composite", "images, what is beneath and the opacity are not of one size");
     }
     sumi_plan_add_op(plan, "composite",
                      &(sumi_op){.kind = SUMI_OP_COMPOSITE, .in = {pictures, beneath, opacity}, .out = pictures});
@@ -253,7 +253,7 @@ void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes,
     int32_t rows = sumi_plan_rows(plan, picture);
     if (!sumi_plan_is_shape(plan, picture, rows, 3) || !sumi_plan_is_shape(plan, bytes, rows, 3)
         || sumi_plan_info(plan, not_finite)->element != SUMI_ELEMENT_INT) {
-        sumi_plan_mismatch(plan, "pixels_out", "picture and bytes are one shape of three columns");
+        sumi_plan_mismatch(plan, "pixels_out", "image and bytes are one shape of three columns");
     }
     sumi_plan_add_op(plan, "pixels_out",
                      &(sumi_op){.kind = SUMI_OP_PIXELS_OUT, .in = {picture, not_finite}, .out = bytes});

@@ -91,7 +91,7 @@ sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_token
         shift = rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? exp(mu) : mu;
         if (!(shift > 1.0 / MAX_SHIFT && shift <= MAX_SHIFT)) {
             return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                             "the model's schedule has a shift of %g for %d image tokens: use another picture size, or "
+                             "the model's schedule has a shift of %g for %d image tokens: use another image size, or "
                              "give shift or sigmas",
                              shift, (int)image_tokens);
         }
