@@ -1,0 +1,460 @@
+// What sumi_cuda_arrange decides about a plan: the forms of weights, the values that are stored in 8 bits, the ops that one
+// kernel does together. And the shares of an op that its slices cover.
+#include "test.h"
+#ifdef SUMI_HAS_CUDA
+#include "cuda/arrange.h"
+#include "cuda/launch.h"
+#include "cuda/weight_forms.h"
+#include "fake_cuda.h"
+#include "runner_fixture.h"
+
+// ---- What launchers are told ----------------------------------------------------------------------------------------
+
+// The backend's pass, of a device of 9.0, for plans that nothing runs.
+static void arrange_for_90(const sumi_runner* runner, sumi_plan* plan)
+{
+    (void)runner;
+    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 90}, plan);
+}
+static void arrange_for_86(const sumi_runner* runner, sumi_plan* plan)
+{
+    (void)runner;
+    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 86}, plan);
+}
+static void begin_for_90(sumi_plan* plan, sumi_heap* heap)
+{
+    sumi_plan_begin(plan, heap, 2);
+    plan->arrange = arrange_for_90;
+}
+
+TEST(forms_follow_from_the_ops)
+{
+    static model m;
+    bench b;
+    network n;
+    sumi_error error = {0};
+    open_network(&b, &m, &n, 0, &error);
+    const sumi_plan* plan = &n.plan;
+    int32_t linear = 0;
+    while (plan->ops[linear].kind != SUMI_OP_LINEAR) linear++;
+    CHECK(sumi_cuda_is_fused_gated(plan, linear) && sumi_cuda_is_fused_gated(plan, linear + 1));
+    CHECK(!sumi_cuda_is_fused_gated(plan, linear - 1) && !sumi_cuda_is_fused_gated(plan, linear + 2));
+    const sumi_value_info *x = sumi_plan_info(plan, plan->ops[linear].in[0]),
+                          *y = sumi_plan_info(plan, plan->ops[linear + 1].out);
+    // what the fused kernel reads and writes
+    CHECK(y->offset >= x->offset + x->bytes || x->offset >= y->offset + y->bytes);
+    for (size_t v = 0; v < plan->value_count; v++) {
+        const bool is_it = (int32_t)v == plan->ops[linear].out.id - 1;
+        CHECK_NUMBER(plan->values[v].marks, is_it ? SUMI_CUDA_VALUE_GATED : 0);
+        CHECK_NUMBER(plan->values[v].is_unstored, is_it);
+    }
+    close_network(&b, &n);
+}
+
+// 8 bits take what is large of the denoising section: e4m3 where a device can, int8 anywhere.
+static void check_8bit_marks(sumi_weight_format weights, sumi_cuda_form gated, sumi_cuda_form plain, bool has_old)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    sumi_weight a = weight_of("a", 512, 256, NULL, SUMI_DTYPE_BF16),
+                b = weight_of("b", 256, 256, NULL, SUMI_DTYPE_BF16),
+                small = weight_of("small", 48, 256, NULL, SUMI_DTYPE_BF16),
+                kept = weight_of("kept", 256, 256, NULL, SUMI_DTYPE_BF16);
+    kept.keeps_precision = true;
+    sumi_plan plan;
+    begin_for_90(&plan, &heap);
+    plan.weight_options.weights = weights;
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, 256);
+    // 0, in another section
+    sumi_value x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "before", .x = in, .weight = &b});
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+    sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .eps = 1e-5f}); // 1
+    // 2, 3
+    sumi_value g = sumi_plan_linear_gated(&plan, "a", n, &a, SUMI_ACT_SILU);
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = g, .weight = &b});                // 4
+    sumi_value shared = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "shared", .x = x, .eps = 1e-5f}); // 5
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = shared, .weight = &b});           // 6
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "small", .x = shared, .weight = &small});   // 7
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "kept", .x = shared, .weight = &kept});     // 8
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    const bool expected[] = {false, false, true, false, true, false, true, false, false};
+    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == expected[i]);
+    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_CUDA_VALUE_8BIT);
+    // shared has a reader that wants bfloat16, g is no norm's
+    CHECK(sumi_plan_info(&plan, shared)->marks == 0 && sumi_plan_info(&plan, g)->marks == 0
+          && sumi_plan_info(&plan, x)->marks == 0);
+    const sumi_weight* weight;
+    sumi_cuda_form form;
+    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == gated);
+    CHECK(sumi_cuda_op_weight(&plan, 4, 0, &weight, &form) && form == plain);
+    CHECK(sumi_cuda_op_weight(&plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    plan.arrange = arrange_for_86;
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_8BIT) != 0) == (has_old && expected[i]));
+    CHECK((sumi_plan_info(&plan, n)->marks != 0) == has_old && plan.ops[2].is_first_of_pair);
+    // a plan that no backend arranges is done op by op
+    plan.arrange = NULL;
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    CHECK(!sumi_cuda_is_fused_gated(&plan, 2));
+    sumi_plan_end(&plan);
+}
+
+TEST(eight_bits_take_large_weights_of_the_denoising_section)
+{
+    check_8bit_marks(SUMI_WEIGHTS_FP8, SUMI_CUDA_FORM_GATED_FP8, SUMI_CUDA_FORM_MATRIX_FP8, false);
+    check_8bit_marks(SUMI_WEIGHTS_INT8, SUMI_CUDA_FORM_GATED_INT8, SUMI_CUDA_FORM_MATRIX_INT8, true);
+}
+
+// Texts and pictures in prompts have a format, denoising has one, and what else there is has none. A value in 8 bits is
+// read by ops of its own format only.
+TEST(text_encoders_have_a_format_of_their_own)
+{
+    static const float values[256];
+    static const struct {
+        sumi_weight_format weights, text_weights;
+        sumi_cuda_form forms[4]; // vision, text, prepare, denoise
+        uint8_t text_marks;      // of what the text's norm writes
+    } s_cases[] = {
+        {SUMI_WEIGHTS_BF16,
+         SUMI_WEIGHTS_INT8,
+         {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX},
+         SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED},
+        {SUMI_WEIGHTS_INT8,
+         SUMI_WEIGHTS_BF16,
+         {SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_INT8},
+         0},
+        {SUMI_WEIGHTS_INT8,
+         SUMI_WEIGHTS_FP8,
+         {SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_MATRIX_FP8, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_INT8},
+         SUMI_CUDA_VALUE_8BIT},
+        {SUMI_WEIGHTS_FP8,
+         SUMI_WEIGHTS_INT4,
+         {SUMI_CUDA_FORM_INT4, SUMI_CUDA_FORM_INT4, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_MATRIX_FP8},
+         0},
+        {SUMI_WEIGHTS_AS_STORED,
+         SUMI_WEIGHTS_INT8,
+         {SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_MATRIX_INT8, SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_STORED},
+         SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED},
+        {SUMI_WEIGHTS_INT4,
+         SUMI_WEIGHTS_AS_STORED,
+         {SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_STORED, SUMI_CUDA_FORM_MATRIX, SUMI_CUDA_FORM_INT4},
+         0}};
+    static const sumi_section_kind kinds[] = {SUMI_SECTION_VISION, SUMI_SECTION_TEXT, SUMI_SECTION_PREPARE,
+                                              SUMI_SECTION_DENOISE};
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    sumi_weight norm = weight_of("norm", 1, 256, values, SUMI_DTYPE_F32), products[4];
+    for (int32_t s = 0; s < 4; s++) {
+        products[s] = weight_of("product", 256, 256, values, SUMI_DTYPE_Q8_0); // nothing reads it
+        products[s].balance = &norm;
+    }
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        sumi_plan plan;
+        begin_for_90(&plan, &heap);
+        plan.weight_options.weights = s_cases[i].weights;
+        plan.weight_options.text_weights = s_cases[i].text_weights;
+        sumi_value normed[4], x = SUMI_NO_VALUE;
+        for (int32_t s = 0; s < 4; s++) {
+            sumi_plan_section(&plan, kinds[s], 1, 0);
+            if (s == 0) x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256);
+            normed[s] =
+                sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .weight = &norm, .eps = 1e-5f});
+            // what denoising reads of a norm of the text's is in bfloat16 unless both have one format
+            if (s == 3 && i % 2 == 0) {
+                (void)sumi_plan_linear(
+                    &plan, &(sumi_plan_linear_args){.label = "across", .x = normed[0], .weight = &products[3]});
+            }
+            x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "p", .x = normed[s], .weight = &products[s]});
+        }
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        for (int32_t k = 0; k < (int32_t)plan.op_count; k++) {
+            const sumi_weight* weight = NULL;
+            sumi_cuda_form form;
+            if (plan.ops[k].kind != SUMI_OP_LINEAR || !sumi_cuda_op_weight(&plan, k, 0, &weight, &form)) continue;
+            CHECK_NUMBER(form, s_cases[i].forms[weight - products]);
+        }
+        CHECK_NUMBER(sumi_plan_info(&plan, normed[0])->marks, i % 2 == 0 ? 0 : s_cases[i].text_marks);
+        CHECK_NUMBER(sumi_plan_info(&plan, normed[1])->marks, s_cases[i].text_marks);
+        CHECK_NUMBER(sumi_plan_info(&plan, normed[2])->marks, 0);
+        sumi_plan_end(&plan);
+    }
+}
+
+// A matrix in int8 is balanced by its norm in every plan. The norm balances what it writes when nothing else reads that,
+// and else writes bfloat16.
+TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
+{
+    enum { ALONE, PLAIN_TOO, PRECISE_TOO, ADAPTED, NORM_ADAPTED, SHIFTED, OTHER_NORM, IN_FP8, CASES };
+    static const float values[16 * 256];
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    sumi_weight norm = weight_of("norm", 1, 256, values, SUMI_DTYPE_F32),
+                other_norm = weight_of("other norm", 1, 256, values, SUMI_DTYPE_F32),
+                wide = weight_of("wide", 512, 256, NULL, SUMI_DTYPE_BF16),
+                second = weight_of("second", 256, 256, NULL, SUMI_DTYPE_BF16);
+    wide.balance = &norm;
+    wide.index = 7;
+    norm.index = 8;
+    const sumi_delta deltas[] = {{.weight_index = 7,
+                                  .scale = 1.0f,
+                                  .down = weight_of("down", 4, 256, NULL, SUMI_DTYPE_BF16),
+                                  .up = weight_of("up", 512, 4, NULL, SUMI_DTYPE_BF16)},
+                                 {.weight_index = 8,
+                                  .scale = 1.0f,
+                                  .up = weight_of("change", 256, 1, values, SUMI_DTYPE_F32),
+                                  .kind = SUMI_DELTA_VECTOR}};
+    for (int32_t i = 0; i < CASES; i++) {
+        const sumi_adapter adapter = {i == NORM_ADAPTED ? &deltas[1] : &deltas[0], 1};
+        const sumi_adapter_use use = {&adapter, 0.5f};
+        sumi_plan plan;
+        begin_for_90(&plan, &heap);
+        plan.weight_options.weights = i == IN_FP8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_INT8;
+        sumi_plan_adapters(&plan, &use, i == ADAPTED || i == NORM_ADAPTED);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256),
+                   table = sumi_plan_bound(&plan, "table", SUMI_ELEMENT_FLOAT, 2, 256);
+        sumi_value n = sumi_plan_norm(
+            &plan, &(sumi_plan_norm_args){.label = "n",
+                                          .x = x,
+                                          .eps = 1e-5f,
+                                          .weight = i == OTHER_NORM ? &other_norm : &norm,
+                                          .scale = {table, 0, true},
+                                          .shift = i == SHIFTED ? (sumi_step_row){table, 0, true} : SUMI_NO_ROW});
+        sumi_value y = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "wide", .x = n, .weight = &wide});
+        second.keeps_precision = i == PRECISE_TOO;
+        if (i == PLAIN_TOO || i == PRECISE_TOO)
+            (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "second", .x = n, .weight = &second});
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, i == ALONE    ? SUMI_CUDA_VALUE_8BIT | SUMI_CUDA_VALUE_BALANCED
+                                                      : i == IN_FP8 ? SUMI_CUDA_VALUE_8BIT
+                                                                    : 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, y)->marks, 0);
+        int32_t norms = 0, products = 0;
+        for (int32_t k = 0; k < (int32_t)plan.op_count; k++) {
+            const sumi_weight* weight = NULL;
+            sumi_cuda_form form;
+            if (!sumi_cuda_op_weight(&plan, k, 0, &weight, &form)) continue;
+            if (weight == &norm && plan.ops[k].kind == SUMI_OP_NORM_MODULATE) {
+                CHECK(form == (i == ALONE ? SUMI_CUDA_FORM_VECTOR_BALANCED : SUMI_CUDA_FORM_VECTOR));
+                norms++;
+            }
+            if (weight != &wide) continue;
+            CHECK(form == (i == IN_FP8 ? SUMI_CUDA_FORM_MATRIX_FP8 : SUMI_CUDA_FORM_MATRIX_INT8));
+            CHECK((sumi_cuda_place_at(512, weight, form).balance != 0) == (i != IN_FP8));
+            products++;
+        }
+        // a norm that an adapter changes has a value in the weight's place
+        CHECK(norms == (i != OTHER_NORM && i != NORM_ADAPTED) && products == 1);
+        sumi_plan_end(&plan);
+    }
+}
+
+TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
+{
+    static model m;
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    make_model(&m);
+    network n;
+    sumi_error error = {0};
+    sumi_delta delta = {.weight_index = m.gate_up.index,
+                        .row_begin = HIDDEN,
+                        .scale = 1.0f,
+                        .down = weight_of("lora.down", 4, WIDTH, m.odd, SUMI_DTYPE_BF16),
+                        .up = weight_of("lora.up", HIDDEN, 4, m.odd, SUMI_DTYPE_BF16)};
+    const sumi_adapter adapter = {&delta, 1};
+    const sumi_adapter_use use = {&adapter, 0.5f};
+    memset(&n, 0, sizeof n);
+    begin_for_90(&n.plan, &heap);
+    sumi_plan_adapters(&n.plan, &use, 1);
+    sumi_plan_section(&n.plan, SUMI_SECTION_DENOISE, 1, 0);
+    sumi_value x = sumi_plan_bound(&n.plan, "x", SUMI_ELEMENT_ACTIVATION, 8, WIDTH);
+    (void)sumi_plan_linear_gated(&n.plan, "mlp", x, &m.gate_up, SUMI_ACT_SILU);
+    CHECK(sumi_plan_finish(&n.plan, &error) == SUMI_OK);
+    CHECK_NUMBER(n.plan.op_count, 4);
+    for (int32_t i = 0; i < 4; i++) CHECK(!sumi_cuda_is_fused_gated(&n.plan, i));
+    // the adapter adds to interleaved columns
+    CHECK(sumi_plan_info(&n.plan, n.plan.ops[0].out)->marks == SUMI_CUDA_VALUE_GATED);
+    const sumi_weight* weight;
+    sumi_cuda_form form;
+    CHECK(sumi_cuda_op_weight(&n.plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED);
+    CHECK(sumi_cuda_op_weight(&n.plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    sumi_plan_end(&n.plan);
+}
+
+// The factors of a Kronecker product: precise, one as it is multiplied with, the other as floats; the sums go to
+// interleaved columns. A view of what a norm writes keeps that from e4m3.
+TEST(a_kronecker_product_keeps_its_forms)
+{
+    static model m;
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    make_model(&m);
+    sumi_error error = {0};
+    sumi_weight wide = weight_of("wide", 512, 256, NULL, SUMI_DTYPE_BF16);
+    wide.index = 9;
+    const sumi_delta delta = {.weight_index = 9,
+                              .scale = 1.0f,
+                              .up = weight_of("w1", 2, 2, m.left, SUMI_DTYPE_F32),
+                              .down = weight_of("w2", 256, 128, NULL, SUMI_DTYPE_BF16),
+                              .kind = SUMI_DELTA_KRONECKER};
+    const sumi_adapter adapter = {&delta, 1};
+    const sumi_adapter_use use = {&adapter, 0.5f};
+    for (int32_t uses = 0; uses < 2; uses++) {
+        sumi_plan plan;
+        begin_for_90(&plan, &heap);
+        plan.weight_options.weights = SUMI_WEIGHTS_FP8;
+        sumi_plan_adapters(&plan, &use, uses);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256);
+        sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .eps = 1e-5f});
+        (void)sumi_plan_linear_gated(&plan, "wide", n, &wide, SUMI_ACT_SILU);
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK_NUMBER(plan.op_count, uses == 0 ? 3 : 5);
+        CHECK(sumi_cuda_is_fused_gated(&plan, 1) == (uses == 0));
+        CHECK((plan.ops[1].marks & SUMI_CUDA_OP_8BIT) != 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_CUDA_VALUE_8BIT : 0);
+        for (size_t i = 0; i < plan.op_count; i++)
+            CHECK(sumi_cuda_is_adapter_op(&plan, i) == (uses == 1 && (i == 2 || i == 3)));
+        if (uses == 1) {
+            const sumi_weight* weight;
+            sumi_cuda_form form;
+            CHECK(plan.ops[3].kind == SUMI_OP_KRONECKER_ADD && plan.ops[2].marks == 0);
+            CHECK_NUMBER(sumi_plan_info(&plan, plan.ops[1].out)->marks, SUMI_CUDA_VALUE_GATED);
+            CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && weight == &delta.down
+                  && form == SUMI_CUDA_FORM_MATRIX);
+            CHECK(sumi_cuda_op_weight(&plan, 3, 0, &weight, &form) && weight == &delta.up
+                  && form == SUMI_CUDA_FORM_VECTOR);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
+TEST(factors_and_changed_norms_run_and_go)
+{
+    bench b;
+    static model m;
+    uint64_t launches[2] = {0, 0};
+    make_model(&m);
+    m.use_count = 1;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
+            fake_reset();
+            network n;
+            sumi_error error = {0};
+            open_services(&b);
+            CHECK(open_runner(&b, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
+            CHECK(write_network(&n, &b, &m, TOKENS, slice_us, &error) == SUMI_OK);
+            fake_count_launches(true);
+            CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+            CHECK_TEXT(error.text, "");
+            if (slice_us == 0) launches[graphs] = fake_launch_hash();
+            const sumi_cuda* cuda = (const sumi_cuda*)b.runner;
+            for (int32_t d = 0; d < 3; d++) {
+                const sumi_cuda_form up = d == 0 ? SUMI_CUDA_FORM_MATRIX : SUMI_CUDA_FORM_VECTOR;
+                const sumi_cuda_resident* resident = sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].up, up);
+                CHECK(resident != NULL && resident->is_adapter && resident->on_device.data != 0);
+                resident = sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].down, SUMI_CUDA_FORM_MATRIX);
+                CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
+            }
+            plan_forget(b.runner, &n.plan);
+            sumi_plan_end(&n.plan);
+            for (int32_t d = 0; d < 3; d++) { // as an adapter that is released
+                const sumi_weight* pair[] = {&m.deltas[d].down, &m.deltas[d].up};
+                b.runner->functions->release_weights(b.runner, pair, 2);
+                CHECK(sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].up, SUMI_CUDA_FORM_VECTOR) == NULL);
+            }
+            close_bench(&b);
+        }
+    }
+    CHECK(launches[0] == launches[1] && launches[0] != 0);
+}
+
+TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    // columns, rows and first row of the norm, whether its input is the sum, whether another op stands between; the sum
+    // writes rows 2 .. 34 of 40
+    static const struct {
+        int32_t cols, rows, row;
+        bool is_same, is_apart, expected;
+    } cases[] = {{256, 32, 2, true, false, true},   {4096, 32, 2, true, false, true}, {4104, 32, 2, true, false, false},
+                 {252, 32, 2, true, false, false},  {256, 31, 2, true, false, false}, {256, 32, 3, true, false, false},
+                 {256, 32, 2, false, false, false}, {256, 32, 2, true, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sumi_plan plan;
+        begin_for_90(&plan, &heap);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols),
+                   other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols);
+        // its last reader is the sum: did the pair not keep it apart, the norm would lie in its place
+        sumi_value b = sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
+        sumi_plan_norm_gate_add(&plan, &(sumi_plan_norm_gate_add_args){
+                                           .label = "sum", .x = x, .x_row = 2, .branch = b, .rows = 32, .eps = 1e-5f});
+        int32_t sum = (int32_t)plan.op_count - 1;
+        if (cases[i].is_apart) (void)sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
+        (void)sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm",
+                                                           .x = cases[i].is_same ? x : other,
+                                                           .x_row = cases[i].row,
+                                                           .rows = cases[i].rows,
+                                                           .eps = 1e-5f});
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK(sumi_cuda_is_fused_norm(&plan, sum) == cases[i].expected
+              && sumi_cuda_is_fused_norm(&plan, sum + 1) == cases[i].expected);
+        CHECK(!sumi_cuda_is_fused_norm(&plan, sum - 1) && !sumi_cuda_is_fused_norm(&plan, sum + 2));
+        sumi_plan_end(&plan);
+    }
+}
+
+TEST(shares_cover_every_unit_once)
+{
+    sumi_op op = {.range_count = 13};
+    sumi_cuda_run run = {.op = &op};
+    for (int32_t units = 0; units < 40; units++) {
+        for (int32_t step = 1; step <= 13; step++) {
+            int32_t at = 0, begin, end;
+            for (int32_t p = 0; p < 13; p += step) {
+                run.range_begin = p;
+                run.range_end = p + step < 13 ? p + step : 13;
+                sumi_cuda_share(&run, units, &begin, &end);
+                CHECK(begin == at && end >= begin);
+                at = end;
+            }
+            CHECK_NUMBER(at, units);
+        }
+    }
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(forms_follow_from_the_ops);
+    RUN(eight_bits_take_large_weights_of_the_denoising_section);
+    RUN(text_encoders_have_a_format_of_their_own);
+    RUN(a_norm_balances_what_it_writes_for_balanced_products_alone);
+    RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
+    RUN(a_kronecker_product_keeps_its_forms);
+    RUN(factors_and_changed_norms_run_and_go);
+    RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);
+    RUN(shares_cover_every_unit_once);
+    TEST_END();
+}
+#else
+TEST(the_runner) { SKIP("this build has no CUDA backend"); }
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(the_runner);
+    TEST_END();
+}
+#endif
