@@ -242,8 +242,8 @@ cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --posterior mode
 "$folder/support" parameters "$folder/i.png" >"$folder/parameters"; expect_text "the PNG carries the strength" "Denoising strength: 0.5" "$folder/parameters"
 cli generate "${tiny[@]:0:4}" --steps 4 --latents "$folder/latents.safetensors" --strength 0.5 --seed 3 -o "$folder/l.png"
 expect_code "image to image from latents" 0; expect_support "from latents as from the picture" pictures "$folder/l.png" "$folder/i.png" 1
-wrong "references of a model that takes none" 1 "takes no reference pictures" generate "${tiny[@]}" --reference "$folder/a.png" --reference "$folder/a.png" -o "$folder/x.png"
-wrong "encode with references of a model that takes none" 1 "takes no reference pictures" encode --model "$model" --prompt a --reference "$folder/a.png" -o "$folder/x"
+wrong "references of a model that takes none" 1 "takes no reference images" generate "${tiny[@]}" --reference "$folder/a.png" --reference "$folder/a.png" -o "$folder/x.png"
+wrong "encode with references of a model that takes none" 1 "takes no reference images" encode --model "$model" --prompt a --reference "$folder/a.png" -o "$folder/x"
 qwen=$PWD/tests/golden/qwen-image # an edit model, of its parts
 mkdir "$folder/edit"
 cp -r "$qwen/model/." "$qwen/model-edit/processor" "$folder/edit"

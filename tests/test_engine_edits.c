@@ -262,7 +262,7 @@ TEST(damaged_references_of_saved_prompts_are_refused)
     CHECK_NUMBER(load_changed(model, saved, bytes, "\"U8\"", "\"I8\""), SUMI_FILE_MALFORMED);
     model->info.max_references = 1;
     CHECK_NUMBER(load_changed(model, saved, bytes, "U8", "U8"), SUMI_TENSOR_MISMATCH);
-    CHECK(strstr(s_host.log, "2 reference pictures") != NULL);
+    CHECK(strstr(s_host.log, "2 reference images") != NULL);
     model->info.max_references = 3;
     for (size_t cut = 1; cut < bytes; cut += cut < 600 ? 37 : 997) {
         sumi_prompt* short_one = NULL;
@@ -306,7 +306,7 @@ TEST(references_that_cannot_be_are_refused)
     static const struct {
         int32_t count;
         const char* sentence;
-    } counts[] = {{0, "makes no picture without references, give 1 to 2"},
+    } counts[] = {{0, "makes no image without references, give 1 to 2"},
                   {-1, "give 1 to 2"},
                   {3, "give 1 to 2"},
                   {1 << 30, "give 1 to 2"}};
@@ -329,7 +329,7 @@ TEST(references_that_cannot_be_are_refused)
     bad[1].channel_count = 2;
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]");
     bad[1] = (sumi_pixels){edit_pictures()[1].data, 640, 4, 0, 1};
-    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]: a picture");
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]: an image");
     refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, "nearer to a square");
     close_engine(engine);
 
@@ -353,11 +353,11 @@ TEST(prompts_of_other_references_are_refused)
     sumi_image_item item = {.prompt = one, .seed = 7};
     sumi_image_desc desc = edit_image(model, &item, 2);
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT,
-            "items[0].prompt was encoded with 1 reference pictures, this job has 2");
+            "items[0].prompt was encoded with 1 reference images, this job has 2");
     item.prompt = two;
     sumi_pixels others[2] = {edit_pictures()[0], edit_pictures()[0]};
     desc.references = others;
-    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "another picture for references[1]");
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "another image for references[1]");
     desc.references = edit_pictures();
     CHECK(edit_hash(engine, &desc) != 0);
     // guidance: negative prompts too
@@ -384,7 +384,7 @@ TEST(prompts_of_other_references_are_refused)
     pair[0] = (sumi_image_item){.text = "blue"}; // then there are none
     desc.width = desc.height = 32;
     refuses(engine, &desc, SUMI_INVALID_ARGUMENT,
-            "items[1].prompt was encoded with 1 reference pictures, this job has 0");
+            "items[1].prompt was encoded with 1 reference images, this job has 0");
     close_engine(engine);
 }
 
@@ -409,12 +409,12 @@ TEST(models_without_what_references_need_say_so)
     OPEN(plain, z_image); // takes none
     CHECK(!sumi_model_get_info(z_image).takes_references);
     desc = edit_image(z_image, &item, 1);
-    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference pictures");
+    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference images");
     desc.reference_count = 0;
-    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference pictures");
+    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference images");
     desc.references = NULL;
     desc.reference_count = 2;
-    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference pictures");
+    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference images");
     desc.reference_count = 0;
     refuses(plain, &desc, SUMI_INVALID_ARGUMENT, "width is 0");
     close_engine(plain);

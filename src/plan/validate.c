@@ -387,7 +387,8 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
             return op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
         }
         if (weights[i] != NULL && (weights[i]->tensor_count > SUMI_WEIGHT_MAX_TENSORS || rows != weights[i]->rows)) {
-            return op_breaks(v, op, op->out, "the tensors of a stacked weight must have its rows together");
+            return op_breaks(v, op, op->out,
+                             "the tensors of a stacked weight must have as many rows together as the weight");
         }
         if (weights[i] != NULL && weights[i]->change != NULL && !is_change(weights[i], weights[i]->change)) {
             return op_breaks(v, op, op->out, "a weight's change has the weight's rows and a rank");
