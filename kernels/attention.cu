@@ -51,7 +51,7 @@ enum { WHOLE, CAUSAL, EITHER }; // which keys a query sees: all; those up to its
 // HD: head dim. BN: keys per tile. NW: warps along the queries. KW: warps along the keys. MT: blocks of 16 queries per
 // warp. QR: fragments of q in registers.
 template <int HD, int BN, int NW, int KW, int MT, int QR, int SEES>
-SUMI_DEV void attention(const sumi_attention_args& a)
+SUMI_DEVICE void attention(const sumi_attention_args& a)
 {
     constexpr int ROW_BYTES = HD * 2, CHUNKS = ROW_BYTES / 16, ROWS = NW * MT * 16, THREADS = NW * KW * 32;
     constexpr int WN = BN / KW; // keys of a tile that one warp computes
@@ -87,8 +87,9 @@ SUMI_DEV void attention(const sumi_attention_args& a)
         for (int i = 0; i < (rows * CHUNKS + THREADS - 1) / THREADS; i++) {
             const int c = i * THREADS + threadIdx.x, r = c / CHUNKS, x = c - r * CHUNKS;
             if (rows * CHUNKS % THREADS == 0 || c < rows * CHUNKS)
-                cp16(to + at<ROW_BYTES>(r, x), from + (int64_t)row_of(s_, min(row0 + r, count - 1)) * a.pitch + x * 8,
-                     row0 + r < count ? 16 : 0);
+                copy_async_16(to + at<ROW_BYTES>(r, x),
+                              from + (int64_t)row_of(s_, min(row0 + r, count - 1)) * a.pitch + x * 8,
+                              row0 + r < count ? 16 : 0);
         }
     };
     const int keys = causal ? min(s_.keys, q0 + ROWS) : s_.keys, last = (keys - 1) / BN;
@@ -96,33 +97,33 @@ SUMI_DEV void attention(const sumi_attention_args& a)
     auto load_keys = [&](int b, int j) {
         copy(sk + b * 2 * TILE, k, j * BN, s_.keys, BN);
         copy(sv + b * 2 * TILE, v, j * BN, s_.keys, BN);
-        cp_commit();
+        copy_async_commit();
     };
     u32 qf[MT][QR ? QR : 1][4];
     if (SHARES_Q && QR) // the channels of q that stay in shared memory
         for (int c = threadIdx.x; c < ROWS * Q_BYTES / 16; c += THREADS) {
             const int r = c / (Q_BYTES / 16), x = c - r * (Q_BYTES / 16);
-            cp16(sq + at<Q_BYTES>(r, x),
-                 q + (int64_t)row_of(s_, min(q0 + r, s_.queries - 1)) * a.pitch + QR * 16 + x * 8,
-                 q0 + r < s_.queries ? 16 : 0);
+            copy_async_16(sq + at<Q_BYTES>(r, x),
+                          q + (int64_t)row_of(s_, min(q0 + r, s_.queries - 1)) * a.pitch + QR * 16 + x * 8,
+                          q0 + r < s_.queries ? 16 : 0);
         }
     if (QR) { // the other channels of q pass through the buffers of K and V into registers
         static_assert(!QR || ROWS <= 4 * BN, "staging q");
         const u32 stage = sk + (STAGES_BESIDE ? 2 * TILE : 0);
         copy(stage, q, q0, s_.queries, ROWS);
-        cp_commit();
+        copy_async_commit();
         if (STAGES_BESIDE) {
             load_keys(0, last);
-            cp_wait<1>();
+            copy_async_wait<1>();
         } else {
-            cp_wait<0>();
+            copy_async_wait<0>();
         }
         __syncthreads();
         const u32 p = stage + at<ROW_BYTES>(warp * MT * 16 + (l & 15), l >> 4);
 #pragma unroll
         for (int i = 0; i < MT; i++)
 #pragma unroll
-            for (int t = 0; t < QR; t++) ldm4(qf[i][t], step<ROW_BYTES>(p, t) + i * 16 * ROW_BYTES);
+            for (int t = 0; t < QR; t++) load_matrix_x4(qf[i][t], step<ROW_BYTES>(p, t) + i * 16 * ROW_BYTES);
         // All warps have read q before K and V overwrite it. With STAGES_BESIDE the barrier of the first iteration
         // ensures it.
         if (!STAGES_BESIDE) __syncthreads();
@@ -148,7 +149,7 @@ SUMI_DEV void attention(const sumi_attention_args& a)
     for (int j = last; j >= 0; j--) {
         const int b = (last - j) & 1;
         const u32 kt = sk + b * 2 * TILE + pk, vt = sv + b * 2 * TILE + pv;
-        cp_wait<0>();
+        copy_async_wait<0>();
         // this tile has arrived (q too, in the first iteration), and all warps have finished with the other buffer
         __syncthreads();
         if (j > 0) load_keys(b ^ 1, j - 1);
@@ -166,11 +167,11 @@ SUMI_DEV void attention(const sumi_attention_args& a)
             u32 qt[MT][4];
 #pragma unroll
             for (int i = 0; i < MT; i++)
-                if (t >= QR) ldm4(qt[i], step<Q_BYTES>(pq, t - QR) + i * 16 * Q_BYTES);
+                if (t >= QR) load_matrix_x4(qt[i], step<Q_BYTES>(pq, t - QR) + i * 16 * Q_BYTES);
 #pragma unroll
             for (int n = 0; n < NT / 2; n++) {
                 u32 f[4];
-                ldm4(f, step<ROW_BYTES>(kt, t) + n * 16 * ROW_BYTES);
+                load_matrix_x4(f, step<ROW_BYTES>(kt, t) + n * 16 * ROW_BYTES);
 #pragma unroll
                 for (int i = 0; i < MT; i++) {
                     const u32(&x)[4] = t < QR ? qf[i][t < QR ? t : 0] : qt[i];
@@ -236,8 +237,8 @@ SUMI_DEV void attention(const sumi_attention_args& a)
                             e2 = ex2(fmaf(s[i][n][2], c, -z1)), e3 = ex2(fmaf(s[i][n][3], c, -z1));
                 sum[i][0] += e0 + e1;
                 sum[i][1] += e2 + e3;
-                p[i][n / 2][n % 2 * 2] = pack2(e0, e1);
-                p[i][n / 2][n % 2 * 2 + 1] = pack2(e2, e3);
+                p[i][n / 2][n % 2 * 2] = pack_bf16(e0, e1);
+                p[i][n / 2][n % 2 * 2 + 1] = pack_bf16(e2, e3);
             }
         }
 #pragma unroll
@@ -245,7 +246,7 @@ SUMI_DEV void attention(const sumi_attention_args& a)
 #pragma unroll
             for (int d = 0; d < DT / 2; d++) {
                 u32 f[4];
-                ldm4t(f, step<ROW_BYTES>(vt, d) + n * 16 * ROW_BYTES);
+                load_matrix_x4_transposed(f, step<ROW_BYTES>(vt, d) + n * 16 * ROW_BYTES);
 #pragma unroll
                 for (int i = 0; i < MT; i++) {
                     mma<SUMI_OPERANDS_BF16>(acc[i][2 * d], p[i][n], f[0], f[1]);
@@ -317,8 +318,8 @@ SUMI_DEV void attention(const sumi_attention_args& a)
                 u32 w[4];
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    w[e] = d + e < OT ? pack2(out[i][d + e < OT ? d + e : 0][h * 2] * x,
-                                              out[i][d + e < OT ? d + e : 0][h * 2 + 1] * x)
+                    w[e] = d + e < OT ? pack_bf16(out[i][d + e < OT ? d + e : 0][h * 2] * x,
+                                                  out[i][d + e < OT ? d + e : 0][h * 2 + 1] * x)
                                       : 0;
                 quad_transpose(w[0], w[1], w[2], w[3], l);
                 if (row < s_.queries && (d + 4 <= OT || d + (l & 3) < OT))

@@ -33,8 +33,8 @@ static_assert(SUM_AT + 2 * ROWS * 4 == SUMI_ATTENTION_ANY_SHARED_BYTES, "attenti
 
 // Copies 64 tokens from token0 on x 64 channels from `channel` on, of the head at `from`, to the swizzled buffer at
 // byte `to` of shared memory. Tokens from `count` on and channels from dim on become zeros.
-SUMI_DEV void load_chunk(const sumi_attention_args& a, const sumi_attention_sequence& s, u8* shared, int to,
-                         const u16* from, int token0, int count, int channel)
+SUMI_DEVICE void load_chunk(const sumi_attention_args& a, const sumi_attention_sequence& s, u8* shared, int to,
+                            const u16* from, int token0, int count, int channel)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -43,7 +43,7 @@ SUMI_DEV void load_chunk(const sumi_attention_args& a, const sumi_attention_sequ
         const u16* p = is_inside ? from + (int64_t)row_of(s, token) * a.pitch + channel0 : from;
         const u32 at_byte = to + at<128>(r, x);
         if (a.is_aligned) {
-            cp16((u32)__cvta_generic_to_shared(shared) + at_byte, p, is_inside ? 16 : 0);
+            copy_async_16((u32)__cvta_generic_to_shared(shared) + at_byte, p, is_inside ? 16 : 0);
         } else {
             u32 w[4];
 #pragma unroll
@@ -57,7 +57,7 @@ SUMI_DEV void load_chunk(const sumi_attention_args& a, const sumi_attention_sequ
     }
 }
 
-template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
+template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& a)
 {
     extern __shared__ __align__(1024) u8 shared[];
     const u32 base = (u32)__cvta_generic_to_shared(shared);
@@ -97,13 +97,13 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     int stage = 0; // byte offset of the pair of buffers in use: 0 or STAGE
     load_chunk(a, s, shared, stage, q, q0, s.queries, 0);
     load_chunk(a, s, shared, stage + BUFFER, k, j_begin * KEYS, s.keys, 0);
-    cp_commit();
+    copy_async_commit();
     for (int j = j_begin; j < j_end; j++) {
         float score[4][4];
 #pragma unroll
         for (int n = 0; n < 4; n++) score[n][0] = score[n][1] = score[n][2] = score[n][3] = 0.f;
         for (int c = 0; c < chunks; c++) {
-            cp_wait<0>();
+            copy_async_wait<0>();
             __syncthreads();
             const int other = stage ^ STAGE;
             if (c + 1 < chunks) {
@@ -112,16 +112,16 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
             } else {
                 load_chunk(a, s, shared, other + BUFFER, v, j * KEYS, s.keys, 0);
             }
-            cp_commit();
+            copy_async_commit();
             const u32 q_now = base + stage + a_at, k_now = base + stage + BUFFER + k_at;
 #pragma unroll
             for (int t = 0; t < 4; t++) {
                 u32 x[4];
-                ldm4(x, step<128>(q_now, t));
+                load_matrix_x4(x, step<128>(q_now, t));
 #pragma unroll
                 for (int n = 0; n < 2; n++) {
                     u32 f[4];
-                    ldm4(f, step<128>(k_now, t) + n * 16 * 128);
+                    load_matrix_x4(f, step<128>(k_now, t) + n * 16 * 128);
                     mma<0>(score[2 * n], x, f[0], f[1]);
                     mma<0>(score[2 * n + 1], x, f[2], f[3]);
                 }
@@ -162,8 +162,8 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
                         e2 = ex2(score[n][2] - shift[1]), e3 = ex2(score[n][3] - shift[1]);
             sum[0] += e0 + e1;
             sum[1] += e2 + e3;
-            *(u32*)(shared + P_AT + at<128>(row, half * 4 + n) + (l & 3) * 4) = pack2(e0, e1);
-            *(u32*)(shared + P_AT + at<128>(row + 8, half * 4 + n) + (l & 3) * 4) = pack2(e2, e3);
+            *(u32*)(shared + P_AT + at<128>(row, half * 4 + n) + (l & 3) * 4) = pack_bf16(e0, e1);
+            *(u32*)(shared + P_AT + at<128>(row + 8, half * 4 + n) + (l & 3) * 4) = pack_bf16(e2, e3);
         }
         if (__any_sync(~0u, fix[0] != 1.f || fix[1] != 1.f)) {
 #pragma unroll
@@ -176,7 +176,7 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             if (c < chunks) {
-                cp_wait<0>();
+                copy_async_wait<0>();
                 __syncthreads(); // at the first chunk, P is complete too
                 const int other = stage ^ STAGE;
                 if (c + 1 < chunks) {
@@ -185,17 +185,17 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
                     load_chunk(a, s, shared, other, q, q0, s.queries, 0);
                     load_chunk(a, s, shared, other + BUFFER, k, (j + 1) * KEYS, s.keys, 0);
                 }
-                cp_commit();
+                copy_async_commit();
                 if (c == 0)
 #pragma unroll
-                    for (int t = 0; t < 4; t++) ldm4(p[t], step<128>(base + P_AT + a_at, t));
+                    for (int t = 0; t < 4; t++) load_matrix_x4(p[t], step<128>(base + P_AT + a_at, t));
                 const u32 v_now = base + stage + BUFFER + v_at;
 #pragma unroll
                 for (int t = 0; t < 4; t++)
 #pragma unroll
                     for (int n = 0; n < 2; n++) {
                         u32 f[4];
-                        ldm4t(f, step<128>(v_now, half * 2 + n) + t * 16 * 128);
+                        load_matrix_x4_transposed(f, step<128>(v_now, half * 2 + n) + t * 16 * 128);
                         mma<0>(acc[c][2 * n], p[t], f[0], f[1]);
                         mma<0>(acc[c][2 * n + 1], p[t], f[2], f[3]);
                     }
@@ -221,7 +221,7 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
         for (int c = 0; c < CHUNKS; c++) {
             u32 w[4];
 #pragma unroll
-            for (int n = 0; n < 4; n++) w[n] = pack2(acc[c][n][h * 2] * scale, acc[c][n][h * 2 + 1] * scale);
+            for (int n = 0; n < 4; n++) w[n] = pack_bf16(acc[c][n][h * 2] * scale, acc[c][n][h * 2 + 1] * scale);
             if (a.is_aligned) {
                 quad_transpose(w[0], w[1], w[2], w[3], l);
                 const int channel = c * 64 + half * 32 + (l & 3) * 8;

@@ -250,21 +250,21 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             for (int j = last; j >= 0; j--) {
                 const int span = !CAUSAL && j >= sequence.key_tiles0, row = (span ? j - sequence.key_tiles0 : j) * KEYS;
                 const sumi_attention_map* map = &maps.kv[at.sequence][span];
-                mb_wait(in.k_empty + 8 * stage, phase);
-                mb_expect(in.k_full + 8 * stage, TILE_BYTES);
+                mbarrier_wait(in.k_empty + 8 * stage, phase);
+                mbarrier_expect(in.k_full + 8 * stage, TILE_BYTES);
                 tensor_load(in.k + stage * TILE_BYTES, map, in.k_full + 8 * stage, row, shape.k_slab + kv_slab);
                 if (j == last) { // the tile's groups of q, each to the buffer of the warpgroup that computes it
-                    mb_wait(in.q_empty, q_phase);
+                    mbarrier_wait(in.q_empty, q_phase);
                     q_phase ^= 1;
-                    mb_expect(in.q_full, max(at.count, 0) * GROUP_BYTES);
+                    mbarrier_expect(in.q_full, max(at.count, 0) * GROUP_BYTES);
                     for (int w = 0; w < at.count; w++) {
                         const int g = at.first + w, second = g >= sequence.groups0;
                         tensor_load(in.q + w * GROUP_BYTES, &maps.q[at.sequence][second], in.q_full,
                                     (second ? g - sequence.groups0 : g) * 64, at.head * SLABS);
                     }
                 }
-                mb_wait(in.v_empty + 8 * stage, phase);
-                mb_expect(in.v_full + 8 * stage, TILE_BYTES);
+                mbarrier_wait(in.v_empty + 8 * stage, phase);
+                mbarrier_expect(in.v_full + 8 * stage, TILE_BYTES);
                 tensor_load(in.v + stage * TILE_BYTES, map, in.v_full + 8 * stage, row, shape.v_slab + kv_slab);
                 if (++stage == STAGES) {
                     stage = 0;
@@ -290,19 +290,19 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
             const int group = at.first + w;
             int j = last_key_tile(sequence, at.row_tile);
-            mb_wait(in.q_full, q_phase);
+            mbarrier_wait(in.q_full, q_phase);
             q_phase ^= 1;
             if (w >= at.count) {   // this warpgroup has no queries: only release the stages of the ring buffer
                 warpgroup_sync(w); // all four warps have seen this phase before the barrier is released
-                if (leader) mb_arrive(in.q_empty);
+                if (leader) mbarrier_arrive(in.q_empty);
                 for (; j >= 0; j--) {
                     if (warp == 0) {
-                        mb_wait(in.k_full + 8 * stage, phase);
-                        if (leader) mb_arrive(in.k_empty + 8 * stage);
+                        mbarrier_wait(in.k_full + 8 * stage, phase);
+                        if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
                     }
                     if (warp == 0) {
-                        mb_wait(in.v_full + 8 * stage, phase);
-                        if (leader) mb_arrive(in.v_empty + 8 * stage);
+                        mbarrier_wait(in.v_full + 8 * stage, phase);
+                        if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
                     }
                     if (++stage == STAGES) {
                         stage = 0;
@@ -318,13 +318,13 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             u32 p[P_COUNT];
             softmax_state r;
             // The first iteration: the last tile of keys, which may be incomplete.
-            mb_wait(in.k_full + 8 * stage, phase);
+            mbarrier_wait(in.k_full + 8 * stage, phase);
             wgmma_fence();
             multiply_qk(s, opaque(q), k + stage * (TILE_BYTES / 16));
             wgmma_commit();
             wgmma_wait<0>();
             hold(s);
-            if (leader) mb_arrive(in.k_empty + 8 * stage);
+            if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
             mask<true>(s, sequence, j, row, reach);
             maxima<true>(s, r, scale);
             exponentials(s, r, scale);
@@ -340,8 +340,9 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                         next = 0;
                         next_phase ^= 1;
                     }
-                    mb_wait(in.v_full + 8 * stage, phase); // was loaded before the next K, so this wait costs nothing
-                    mb_wait(in.k_full + 8 * next, next_phase);
+                    // was loaded before the next K, so this wait costs nothing
+                    mbarrier_wait(in.v_full + 8 * stage, phase);
+                    mbarrier_wait(in.k_full + 8 * next, next_phase);
                     hold(s);
                     hold(o);
                     wgmma_fence();
@@ -351,71 +352,71 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                     wgmma_commit();
                     wgmma_wait<1>();
                     hold(s);
-                    if (leader) mb_arrive(in.k_empty + 8 * next);
+                    if (leader) mbarrier_arrive(in.k_empty + 8 * next);
                     mask<false>(s, sequence, j, row, reach);
                     maxima<false>(s, r, scale);
                     exponentials(s, r, scale);
                     wgmma_wait<0>();
                     hold(o);
-                    if (leader) mb_arrive(in.v_empty + 8 * stage);
+                    if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
                     pack_scores(p, s);
                     if (r.rescale) rescale_output(o, r);
                     stage = next;
                     phase = next_phase;
                 }
-                if (leader) mb_arrive(in.q_empty);
-                mb_wait(in.v_full + 8 * stage, phase);
+                if (leader) mbarrier_arrive(in.q_empty);
+                mbarrier_wait(in.v_full + 8 * stage, phase);
                 hold(o);
                 wgmma_fence();
                 multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
                 wgmma_commit();
                 wgmma_wait<0>();
                 hold(o);
-                if (leader) mb_arrive(in.v_empty + 8 * stage);
+                if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;
                 }
             } else {
-                mb_wait(in.v_full + 8 * stage, phase);
+                mbarrier_wait(in.v_full + 8 * stage, phase);
                 hold(o);
                 wgmma_fence();
                 multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
                 wgmma_commit();
                 wgmma_wait<0>();
                 hold(o);
-                if (leader) mb_arrive(in.v_empty + 8 * stage);
+                if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;
                 }
                 for (j--; j >= 0; j--) {
-                    mb_wait(in.k_full + 8 * stage, phase);
+                    mbarrier_wait(in.k_full + 8 * stage, phase);
                     wgmma_fence();
                     multiply_qk(s, opaque(q), k + stage * (TILE_BYTES / 16));
                     wgmma_commit();
                     wgmma_wait<0>();
                     hold(s);
-                    if (leader) mb_arrive(in.k_empty + 8 * stage);
+                    if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
                     mask<false>(s, sequence, j, row, reach);
                     maxima<false>(s, r, scale);
                     if (r.rescale) rescale_output(o, r);
                     exponentials(s, r, scale);
                     pack_scores(p, s);
-                    mb_wait(in.v_full + 8 * stage, phase);
+                    mbarrier_wait(in.v_full + 8 * stage, phase);
                     hold(o);
                     wgmma_fence();
                     multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
                     wgmma_commit();
                     wgmma_wait<0>();
                     hold(o);
-                    if (leader) mb_arrive(in.v_empty + 8 * stage);
+                    if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
                     if (++stage == STAGES) {
                         stage = 0;
                         phase ^= 1;
                     }
                 }
-                if (leader) mb_arrive(in.q_empty);
+                if (leader) mbarrier_arrive(in.q_empty);
             }
             // The sums of the four lanes of a row are added.
             r.sum0 += __shfl_xor_sync(~0u, r.sum0, 1);
@@ -435,11 +436,12 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                                      : SLAB_BYTES == 64 ? line >> 1 & 3
                                                         : line >> 2 & 1)
                                  << 4;
-                stmatrix4(o_stage + (c / SLAB) * 64 * SLAB_BYTES + line * SLAB_BYTES + (((c % SLAB) * 2) ^ swizzle),
-                          pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
-                          pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
-                          pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
-                          pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
+                store_matrix_x4(o_stage + (c / SLAB) * 64 * SLAB_BYTES + line * SLAB_BYTES
+                                    + (((c % SLAB) * 2) ^ swizzle),
+                                pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
+                                pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
+                                pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
+                                pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
             }
             FENCE_PROXY_ASYNC();
             warpgroup_sync(w);
@@ -471,15 +473,15 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         if (threadIdx.x == 0) {
             prefetch_map(&maps.kv[0][0]);
             prefetch_map(&maps.q[0][0]);
-            mb_init(in.q_full, 1);
-            mb_init(in.q_empty, CONSUMERS);
+            mbarrier_init(in.q_full, 1);
+            mbarrier_init(in.q_empty, CONSUMERS);
             for (int i = 0; i < STAGES; i++) {
-                mb_init(in.k_full + 8 * i, 1);
-                mb_init(in.v_full + 8 * i, 1);
-                mb_init(in.k_empty + 8 * i, CONSUMERS);
-                mb_init(in.v_empty + 8 * i, CONSUMERS);
+                mbarrier_init(in.k_full + 8 * i, 1);
+                mbarrier_init(in.v_full + 8 * i, 1);
+                mbarrier_init(in.k_empty + 8 * i, CONSUMERS);
+                mbarrier_init(in.v_empty + 8 * i, CONSUMERS);
             }
-            FENCE_MBAR_INIT();
+            FENCE_MBARRIER_INIT();
         }
         __syncthreads();
         if (threadIdx.x < 128) {

@@ -8,7 +8,7 @@
 
 // ---- barriers -------------------------------------------------------------------------------------------------------
 // Arrives once at an mbarrier of this block.
-ATTENTION_DEVICE void mb_arrive(u32 bar)
+ATTENTION_DEVICE void mbarrier_arrive(u32 bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }

@@ -20,8 +20,8 @@ static constexpr int ROWS = 64, KEYS = 64, SLAB_TILE = 64 * 128; // a slab: 64 r
 // One arrival at the barrier at this offset in each of the two blocks.
 ATTENTION_DEVICE void arrive_pair(u32 bar)
 {
-    mb_arrive_cluster(bar, 0);
-    mb_arrive_cluster(bar, 1);
+    mbarrier_arrive_cluster(bar, 0);
+    mbarrier_arrive_cluster(bar, 1);
 }
 
 // SLABS: slabs of 64 channels of a head.
@@ -37,12 +37,12 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
     const u32 q_full = smem_addr(barriers), k_full = q_full + 8, v_full = q_full + 16, k_empty = q_full + 24,
               v_empty = q_full + 32;
     if (threadIdx.x == 0) {
-        mb_init(q_full, 1);
-        mb_init(k_full, 1);
-        mb_init(v_full, 1);
-        mb_init(k_empty, 4); // two consumer warpgroups in each of two blocks
-        mb_init(v_empty, 4);
-        FENCE_MBAR_INIT();
+        mbarrier_init(q_full, 1);
+        mbarrier_init(k_full, 1);
+        mbarrier_init(v_full, 1);
+        mbarrier_init(k_empty, 4); // two consumer warpgroups in each of two blocks
+        mbarrier_init(v_empty, 4);
+        FENCE_MBARRIER_INIT();
     }
     pair_sync();
     const int side = blockIdx.x & 1, pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs,
@@ -52,16 +52,16 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
     if (threadIdx.x < 128) {
         fewer_registers<24>();
         if (threadIdx.x == 0) {
-            mb_expect(q_full, TILE_BYTES);
+            mbarrier_expect(q_full, TILE_BYTES);
             tensor_load(q_at, &q_map, q_full, row, q_slab);
             tensor_load(q_at + TILE_BYTES / 2, &q_map, q_full, row, q_slab + HALF);
             u32 phase = 1;
             for (int j = tiles - 1; j >= 0; j--, phase ^= 1) {
-                mb_wait(k_empty, phase);
-                mb_expect(k_full, TILE_BYTES);
+                mbarrier_wait(k_empty, phase);
+                mbarrier_expect(k_full, TILE_BYTES);
                 tensor_load_pair(k_at + side * HALF * SLAB_TILE, &kv_map, k_full, j * KEYS, shape.k_slab + kv_slab);
-                mb_wait(v_empty, phase);
-                mb_expect(v_full, TILE_BYTES);
+                mbarrier_wait(v_empty, phase);
+                mbarrier_expect(v_full, TILE_BYTES);
                 tensor_load_pair(v_at + side * HALF * SLAB_TILE, &kv_map, v_full, j * KEYS, shape.v_slab + kv_slab);
             }
         }
@@ -76,9 +76,9 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
         u32 p[16], phase = 0;
 #pragma unroll
         for (int n = 0; n < CHANNELS / 2; n++) o[n] = 0.f;
-        mb_wait(q_full, 0);
+        mbarrier_wait(q_full, 0);
         for (int j = tiles - 1; j >= 0; j--, phase ^= 1) {
-            mb_wait(k_full, phase);
+            mbarrier_wait(k_full, phase);
             const u32 qd = opaque(q), kd = opaque(k);
             wgmma_fence();
 #pragma unroll
@@ -134,7 +134,7 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
                 p[2 * n] = pack_bf16(e0, e1);
                 p[2 * n + 1] = pack_bf16(e2, e3);
             }
-            mb_wait(v_full, phase);
+            mbarrier_wait(v_full, phase);
             hold(o);
             wgmma_fence();
 #pragma unroll
@@ -156,11 +156,11 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
 #pragma unroll
         for (int n = 0; n < CHANNELS / 16; n++) {
             const int line = warp * 16 + (lane & 15), c = w * CHANNELS + n * 16 + (lane >> 4) * 8;
-            stmatrix4(q_at + (c >> 6) * SLAB_TILE + line * 128 + (((c & 63) * 2) ^ ((line & 7) << 4)),
-                      pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
-                      pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
-                      pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
-                      pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
+            store_matrix_x4(q_at + (c >> 6) * SLAB_TILE + line * 128 + (((c & 63) * 2) ^ ((line & 7) << 4)),
+                            pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
+                            pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
+                            pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
+                            pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
         }
         FENCE_PROXY_ASYNC();
         if (w == 0) named_sync<5, 128>();

@@ -1,12 +1,12 @@
 // Device functions that all kernels share: bfloat16 conversion, rows of step tables, 16-byte loads and stores, and
 // sums and maxima over a warp or a block.
 #pragma once
+#include "device.cuh"
 #include "step.h"
 #include <cuda_bf16.h>
 #include <stdint.h>
 
 typedef __nv_bfloat16 bf16;
-#define SUMI_DEVICE __device__ __forceinline__
 
 // Read and write one element, bf16 or float, as a float. set() rounds to nearest even.
 SUMI_DEVICE float value_of(bf16 v) { return __bfloat162float(v); }

@@ -42,7 +42,7 @@ struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
     // pixel p * stride (p when upsampling), in chunks.
     int kernel, tap, tap_x, block, tap_at;
 
-    SUMI_DEV sumi_loader(const sumi_conv_args& a, const conv_place& place, u32 smem)
+    SUMI_DEVICE sumi_loader(const sumi_conv_args& a, const conv_place& place, u32 smem)
     {
         const int r = threadIdx.x / T::CH;
         chunk = threadIdx.x % T::CH;
@@ -75,7 +75,7 @@ struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
         for (int i = 0; i < T::WC; i++)
             w_at[i] = min(place.n0 + r + i * T::ROWS, a.out_channels - 1) * chunks * taps + chunk;
     }
-    SUMI_DEV void fetch(int stage) // each call copies the next k-block
+    SUMI_DEVICE void fetch(int stage) // each call copies the next k-block
     {
         const u32 d = dst + stage * T::STAGE;
         const int c = block * T::CH;
@@ -84,11 +84,11 @@ struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
 #pragma unroll
         for (int i = 0; i < T::XC; i++) {
             const bool ok = in && (inside[i] >> tap & 1);
-            cp16(d + i * T::ROWS * T::RB, x + ((long long)(ok ? x_at[i] + dx : 0) << 4), ok ? 16 : 0);
+            copy_async_16(d + i * T::ROWS * T::RB, x + ((long long)(ok ? x_at[i] + dx : 0) << 4), ok ? 16 : 0);
         }
 #pragma unroll
         for (int i = 0; i < T::WC; i++)
-            cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)(in ? w_at[i] + dw : 0) << 4), in ? 16 : 0);
+            copy_async_16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)(in ? w_at[i] + dw : 0) << 4), in ? 16 : 0);
         if (c + T::CH < chunks) {
             block++;
             return;
@@ -108,7 +108,7 @@ struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
 // lane stores 16 bytes: the 8 columns of group g + q. out_channels is a multiple of 8, so a lane stores all of them or
 // none.
 template <class T>
-SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0, int parity)
+SUMI_DEVICE void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0, int parity)
 {
     const int lane = threadIdx.x & 31, q = lane & 3, pixels = a.tile_width * a.tile_height;
     const float* bias = (const float*)a.bias;
@@ -153,8 +153,8 @@ SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4],
                 u32 o[4];
 #pragma unroll
                 for (int j = 0; j < 4; j++)
-                    o[j] = pack2(acc[i][g + j][h * 2] + b[j][0] + lo2(r[i][h][j]),
-                                 acc[i][g + j][h * 2 + 1] + b[j][1] + hi2(r[i][h][j]));
+                    o[j] = pack_bf16(acc[i][g + j][h * 2] + b[j][0] + bf16_low(r[i][h][j]),
+                                     acc[i][g + j][h * 2 + 1] + b[j][1] + bf16_high(r[i][h][j]));
                 quad_transpose(o[0], o[1], o[2], o[3], lane);
                 const int c = n0 + g * 8 + q * 8;
                 if (rows[i][h] >= 0 && c < a.out_channels)
@@ -163,7 +163,7 @@ SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4],
     }
 }
 
-template <class T> SUMI_DEV void conv(const sumi_conv_args& a)
+template <class T> SUMI_DEVICE void conv(const sumi_conv_args& a)
 {
     extern __shared__ __align__(128) u8 shared[];
     const u32 smem = (u32)__cvta_generic_to_shared(shared);

@@ -110,8 +110,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS)
                     sum +=
                         products[(y - y0 - 1 + t / 3) % SLOTS * (PIXELS * PITCH) + (p + t % 3) * PITCH + t * out + o];
                 const long long at = ((long long)(y - 1) * a.width + x0 + p) * out + o;
-                if (a.residual) sum += lo2(((const u16*)a.residual)[at]);
-                ((u16*)a.y)[at] = (u16)pack2(sum, 0.0f);
+                if (a.residual) sum += bf16_low(((const u16*)a.residual)[at]);
+                ((u16*)a.y)[at] = (u16)pack_bf16(sum, 0.0f);
             }
         }
     }

@@ -77,13 +77,13 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                 const int row = q * ar.out_channels + n0 + rank * (T::BN / 2);
                 for (int kb = 0, tap = 0, r = 0, s = 0, c = 0; kb < kblocks; kb++) {
                     const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
-                    mb_wait(empty + 8 * stage, phase ^ 1);
+                    mbarrier_wait(empty + 8 * stage, phase ^ 1);
                     if (kb == 0) {
                         const int cols = min(T::BN, ar.out_channels - n0);
-                        mb_expect(bar, T::STAGE + vecs_bytes<T>(cols, 0));
+                        mbarrier_expect(bar, T::STAGE + vecs_bytes<T>(cols, 0));
                         vecs_load<T>(base + T::OFF_VEC + parity * T::VEC_BYTES, bar, (const float*)ar.bias, nullptr,
                                      nullptr, nullptr, n0, cols, 0, 0);
-                    } else mb_expect(bar, T::STAGE);
+                    } else mbarrier_expect(bar, T::STAGE);
                     // Past the last tap, both operands lie outside their maps and become zeros. Both, so that no
                     // infinity is multiplied by 0.
                     const int channel = r < ar.kernel ? c * 64 : ar.in_channels;
@@ -119,13 +119,13 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
             auto fetch = [&](int ph) {
                 const u32 bar = base + T::OFF_BAR + 16 * T::ST + 8 * wg, stg = base + T::OFF_C + wg * T::STAGING;
                 TMA_STORE_WAIT_READ();
-                mb_expect(bar, T::STAGING);
+                mbarrier_expect(bar, T::STAGING);
 #pragma unroll
                 for (int sl = 0; sl < T::SLABS; sl++)
                     tma_load_5d(stg + sl * T::SLAB_BYTES, &mr, bar, n0 + (ph * T::SLABS + sl) * T::SW, pb, x0, pa, yw);
             };
             mainloop<T>(acc, base, wg, kblocks, stage, phase, [&] {
-                if ((T::EPI & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
+                if ((T::EPILOGUE & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
             });
             // v: this lane's sums and sums of squares, in pairs, per group. GC = 4: a lane's two columns of an 8-column
             // block belong to one of the block's two groups, so v has one pair per block.
@@ -175,14 +175,14 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
     cluster_sync();
 }
 
-#define SUMI_CONV_KERNEL(name, BN, ST, EPI, GC)                                                                        \
-    static_assert(sumi_tile<1, BN, ST, 1, 64, EPI, 0>::SMEM == SUMI_CONV_SM90_N##BN##_SHARED, "conv.h");               \
+#define SUMI_CONV_KERNEL(name, BN, ST, EPILOGUE, GC)                                                                   \
+    static_assert(sumi_tile<1, BN, ST, 1, 64, EPILOGUE, 0>::SMEM == SUMI_CONV_SM90_N##BN##_SHARED, "conv.h");          \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
         name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw,                               \
              const __grid_constant__ sumi_tmap my, const __grid_constant__ sumi_tmap mr,                               \
              const __grid_constant__ sumi_conv_sm90_args ar)                                                           \
     {                                                                                                                  \
-        conv<sumi_tile<1, BN, ST, 1, 64, EPI, 0>, GC>(mx, mw, my, mr, ar);                                             \
+        conv<sumi_tile<1, BN, ST, 1, 64, EPILOGUE, 0>, GC>(mx, mw, my, mr, ar);                                        \
     }
 
 #define B SUMI_EPI_BIAS

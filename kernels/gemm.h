@@ -1,4 +1,4 @@
-// Launch parameters of the matrix products, shared by the kernels and src/cuda: y[m][n] = finish(x[m][k] w[n][k]^T),
+// Launch parameters of the matrix products, shared by the kernels and src/cuda: y[m][n] = epilogue(x[m][k] w[n][k]^T),
 // both operands row-major, so that k is contiguous. Addresses are 64-bit integers; pitches count elements.
 // src/cuda/choose_linear.c decides which kernel computes which product.
 //
@@ -25,7 +25,7 @@
 //
 // Column c of the product is column `column` + c of y. half > 0: y is the input of a gated activation, whose two halves
 // of `half` columns each, [gate | up], are interleaved by 8. Then `column` + c counts columns of [gate | up], and the
-// epilogue finds the interleaved column (finish_column in gemm_finish.cuh).
+// epilogue finds the interleaved column (epilogue_column in gemm_epilogue.cuh).
 typedef struct sumi_gemm_finish {
     uint64_t y, residual;          // [m][ldy], both of the type that is_float names; residual may be y; 0: none
     uint64_t bias;                 // float [n]
@@ -54,16 +54,16 @@ typedef struct sumi_gemm_sm90_args {
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {
-    // split > 1: float (int8: int32) [tiles][split][128 * bn] partial sums; uint32 [tiles][2] counters (one for each consumer
-    // warpgroup), zero before and after the launch
+    // split > 1: float (int8: int32) [tiles][split][128 * bn] partial sums; uint32 [tiles][2] counters (one for each
+    // consumer warpgroup), zero before and after the launch
     uint64_t parts, arrivals;
     int32_t m, n, k, group, split, reserved;
     sumi_gemm_finish finish;
 } sumi_gemm_split_args;
 
-// X(epilogue, tile, EPI, WM, BN, ST, PH, SW, PP): the kernels sumi_gemm_bf16_<epilogue>_<tile>. The numbers are
+// X(epilogue, tile, EPILOGUE, WM, BN, ST, PH, SW, PP): the kernels sumi_gemm_bf16_<epilogue>_<tile>. The numbers are
 // template arguments of sumi_tile in gemm_sm90.cuh; the launcher reads the same list.
-//   EPI  SUMI_EPI_* flags         WM  64-row wgmma tiles of a consumer warpgroup     BN  columns of a tile
+//   EPILOGUE  SUMI_EPI_* flags         WM  64-row wgmma tiles of a consumer warpgroup     BN  columns of a tile
 //   ST   pipeline stages          PH  phases in which a tile is stored               SW  columns of one store slab
 //   PP   1: ping-pong, a tile of 64 * WM rows for each consumer; 0: two consumers share a tile of 128 * WM rows
 #define SUMI_GEMM_SM90_BF16(X)                                                                                         \
@@ -96,10 +96,10 @@ typedef struct sumi_gemm_split_args {
     X(gate, pp, SUMI_EPI_RESID | SUMI_EPI_GATE, 2, 128, 6, 2, 64, 1)                                                   \
     X(gate_bias, pp, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)
 
-// The same for e4m3 and int8 operands: sumi_gemm_<fp8|int8>_<epilogue>_<tile>, with SUMI_EPI_SCALE added to EPI. The
-// row and column scales take shared memory, so ping-pong has five stages instead of six, and a tile of 256 columns is
-// stored in two phases. At the card's power limit the tiles win that read the fewest bytes for a product, most of all
-// with int8, which leaves the most power: 256 columns for SwiGLU, 208 for n = 3072, 192 for the rest.
+// The same for e4m3 and int8 operands: sumi_gemm_<fp8|int8>_<epilogue>_<tile>, with SUMI_EPI_SCALE added to EPILOGUE.
+// The row and column scales take shared memory, so ping-pong has five stages instead of six, and a tile of 256 columns
+// is stored in two phases. At the card's power limit the tiles win that read the fewest bytes for a product, most of
+// all with int8, which leaves the most power: 256 columns for SwiGLU, 208 for n = 3072, 192 for the rest.
 #define SUMI_GEMM_SM90_8BIT(X)                                                                                         \
     X(swiglu, 256, SUMI_EPI_SWIGLU, 1, 256, 4, 2, 64, 0)                                                               \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
@@ -120,30 +120,32 @@ typedef struct sumi_gemm_split_args {
     X(gate, pp, SUMI_EPI_RESID | SUMI_EPI_GATE, 2, 128, 5, 2, 64, 1)                                                   \
     X(gate_bias, pp, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)
 
-// X(epilogue, tile, EPI, BN, ST, PH, SW): kernels in which three consumer warpgroups share a tile of 192 rows. For an
-// image of 512x512 pixels (m = 1152) tiles of 192 x 176 cut n = 3840 into 132 tiles, one for each multiprocessor of an
-// H200, and tiles of 192 x 160 cut the gate and up product into 768.
+// X(epilogue, tile, EPILOGUE, BN, ST, PH, SW): kernels in which three consumer warpgroups share a tile of 192 rows. For
+// an image of 512x512 pixels (m = 1152) tiles of 192 x 176 cut n = 3840 into 132 tiles, one for each multiprocessor of
+// an H200, and tiles of 192 x 160 cut the gate and up product into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
     X(swiglu, 192x160, SUMI_EPI_SWIGLU, 160, 4, 1, 80)
 #define SUMI_GEMM_SM90_8BIT_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
-#define SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW)                                                                       \
+#define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, BN, ST, SW)                                                                  \
     ((ST) * (192 + (BN)) * 128 + 3 * (SW)*128                                                                          \
-     + 2 * (SUMI_GEMM_SM90_VECS(EPI) * (BN)*4 + ((EPI)&SUMI_EPI_SCALE ? 192 * 4 : 0)) + (2 * (ST) + 3) * 8)
+     + 2 * (SUMI_GEMM_SM90_VECS(EPILOGUE) * (BN)*4 + ((EPILOGUE)&SUMI_EPI_SCALE ? 192 * 4 : 0)) + (2 * (ST) + 3) * 8)
 
 // SUMI_GEMM_SM90_SHARED: dynamic shared memory of a two-consumer kernel, in bytes. SUMI_GEMM_SM90_SHARED_3 above: of a
 // three-consumer kernel. gemm_sm90.cuh asserts that both equal sumi_tile::SMEM.
 #define SUMI_GEMM_SM90_ROWS(WM, PP) (((PP) ? 64 : 128) * (WM))
-#define SUMI_GEMM_SM90_VECS(EPI)                                                                                       \
-    (((EPI)&SUMI_EPI_BIAS ? 1 : 0) + ((EPI)&SUMI_EPI_GATE ? 1 : 0) + ((EPI)&SUMI_EPI_SCALE ? 1 : 0))
-#define SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP)                                                                 \
+#define SUMI_GEMM_SM90_VECS(EPILOGUE)                                                                                  \
+    (((EPILOGUE)&SUMI_EPI_BIAS ? 1 : 0) + ((EPILOGUE)&SUMI_EPI_GATE ? 1 : 0) + ((EPILOGUE)&SUMI_EPI_SCALE ? 1 : 0))
+#define SUMI_GEMM_SM90_SHARED(EPILOGUE, WM, BN, ST, PH, PP)                                                            \
     ((ST) * (SUMI_GEMM_SM90_ROWS(WM, PP) + (BN)) * 128                                                                 \
-     + 2 * (((EPI)&SUMI_EPI_SWIGLU ? (BN) / 2 : (BN)) / (PH)) * (WM)*128                                               \
+     + 2 * (((EPILOGUE)&SUMI_EPI_SWIGLU ? (BN) / 2 : (BN)) / (PH)) * (WM)*128                                          \
      + ((PP) ? 4 : 2)                                                                                                  \
-           * (SUMI_GEMM_SM90_VECS(EPI) * (BN)*4 + ((EPI)&SUMI_EPI_SCALE ? SUMI_GEMM_SM90_ROWS(WM, PP) * 4 : 0))        \
+           * (SUMI_GEMM_SM90_VECS(EPILOGUE) * (BN)*4                                                                   \
+              + ((EPILOGUE)&SUMI_EPI_SCALE ? SUMI_GEMM_SM90_ROWS(WM, PP) * 4 : 0))                                     \
      + (2 * (ST) + 2) * 8)
 
-// X(BN, ST): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<BN>. Tiles have 128 rows and BN columns; ST stages.
+// X(BN, ST): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<BN>. Tiles have 128 rows and BN columns; ST
+// stages.
 #define SUMI_GEMM_SPLIT(X) X(128, 7) X(256, 4)
 #define SUMI_GEMM_SPLIT_INT8(X) X(128, 7) // with scales 256 columns do not fit into registers
 #define SUMI_GEMM_SPLIT_SHARED(BN, ST) ((ST) * (128 + (BN)) * 128 + (2 * (ST) + 3) * 8)
@@ -153,7 +155,8 @@ typedef struct sumi_gemm_split_args {
 // these bytes; the `any` kernels take `finish` too.
 typedef struct sumi_pgemm_args {
     uint64_t x, w, y, resid, bias, gate, row_scale, col_scale;
-    // split > 1: float (int8: int32) [tiles][split][bm * bn] partial sums; uint32 [tiles] counters, zero before and after the launch
+    // split > 1: float (int8: int32) [tiles][split][bm * bn] partial sums; uint32 [tiles] counters, zero before and
+    // after the launch
     uint64_t parts, arrivals;
     // ldr: pitch of resid; group: tile rows that are walked together
     int32_t m, n, k, ldx, ldw, ldy, ldr, group, split, reserved[3];

@@ -1,4 +1,4 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T): bf16 operands, float accumulators; sm_80 and newer. The pipeline is in
+// y[m][n] = epilogue(x[m][k] w[n][k]^T): bf16 operands, float accumulators; sm_80 and newer. The pipeline is in
 // portable_gemm.cuh, the list of tiles in gemm.h.
 //   x  [m][ldx] bf16, w [n][ldw] bf16, row-major; any m; k, ldx and ldw multiples of 8, rows 16-byte aligned
 //   plain    y = x w^T, bf16; n and ldy multiples of 8
@@ -16,14 +16,14 @@
 // WHOLE: the kernels of a tile without split k. WHOLE_ANY: the same and an `any` kernel. SPLIT: the kernels with split
 // k.
 #define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_PGEMM(sumi_pgemm_bf16_plain_##tile, BM, BN, RB, ST, WM, WN, 0, 0, 0, MINB)                                    \
-    SUMI_PGEMM(sumi_pgemm_bf16_swiglu_##tile, BM, BN, RB, ST, WM, WN, S, 0, 0, MINB)
+    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_plain_##tile, BM, BN, RB, ST, WM, WN, 0, 0, 0, MINB)                            \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_swiglu_##tile, BM, BN, RB, ST, WM, WN, S, 0, 0, MINB)
 #define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
     WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
-    SUMI_PGEMM_ANY(sumi_pgemm_bf16_any_##tile, BM, BN, RB, ST, WM, WN, A, 0, 0, MINB)
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_bf16_any_##tile, BM, BN, RB, ST, WM, WN, A, 0, 0, MINB)
 #define SPLIT(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_PGEMM(sumi_pgemm_bf16_swiglu_##tile, BM, BN, RB, ST, WM, WN, S, 0, 1, MINB)                                   \
-    SUMI_PGEMM_ANY(sumi_pgemm_bf16_any_##tile, BM, BN, RB, ST, WM, WN, A, 0, 1, MINB)
+    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_swiglu_##tile, BM, BN, RB, ST, WM, WN, S, 0, 1, MINB)                           \
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_bf16_any_##tile, BM, BN, RB, ST, WM, WN, A, 0, 1, MINB)
 SUMI_PGEMM_TILES(WHOLE)
 SUMI_PGEMM_TILES_ANY(WHOLE_ANY)
 SUMI_PGEMM_SPLIT_TILES(SPLIT)

@@ -1,4 +1,4 @@
-// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): e4m3 operands, float accumulators; sm_89 and newer.
+// y[m][n] = epilogue((x8 w8^T) * row_scale[m] * col_scale[n]): e4m3 operands, float accumulators; sm_89 and newer.
 //   x8 [m][ldx], w8 [n][ldw] e4m3, row-major; k, ldx and ldw multiples of 16, n of 8; row_scale float [m], col_scale
 //   float [n]; the rest (epilogues, grid, block, shared memory, what bounds it) as in gemm_bf16.cu
 // Compute capability 8.9 and 12.0 multiply e4m3 directly. On 9.0 mma.sync converts e4m3 to f16 first and is no faster
@@ -6,10 +6,11 @@
 #include "portable_gemm.cuh"
 #define C SUMI_EPI_SCALE
 #define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_PGEMM(sumi_pgemm_fp8_plain_##tile, BM, BN, RB, ST, WM, WN, C, SUMI_OPERANDS_E4M3, 0, MINB)                    \
-    SUMI_PGEMM(sumi_pgemm_fp8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, SUMI_OPERANDS_E4M3, 0, MINB)
+    SUMI_GEMM_PORTABLE(sumi_pgemm_fp8_plain_##tile, BM, BN, RB, ST, WM, WN, C, SUMI_OPERANDS_E4M3, 0, MINB)            \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_fp8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, SUMI_OPERANDS_E4M3,  \
+                       0, MINB)
 #define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
     WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
-    SUMI_PGEMM_ANY(sumi_pgemm_fp8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, SUMI_OPERANDS_E4M3, 0, MINB)
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_fp8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, SUMI_OPERANDS_E4M3, 0, MINB)
 SUMI_PGEMM_FP8_TILES(WHOLE)
 SUMI_PGEMM_FP8_TILES_ANY(WHOLE_ANY)

@@ -6,9 +6,9 @@
 // 704 and 2.9e-3 at k = 10240, the same as with cuBLASLt's fast accumulation; rounding the result to bf16 alone is
 // 1.66e-3.
 #include "gemm_sm90.cuh"
-#define KERNEL_2(epilogue, tile, EPI, ...)                                                                             \
-    SUMI_GEMM_KERNEL_2(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
-#define KERNEL_3(epilogue, tile, EPI, ...)                                                                             \
-    SUMI_GEMM_KERNEL_3(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPI) | SUMI_EPI_SCALE, __VA_ARGS__)
+#define KERNEL_2(epilogue, tile, EPILOGUE, ...)                                                                        \
+    SUMI_GEMM_KERNEL_2(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPILOGUE) | SUMI_EPI_SCALE, __VA_ARGS__)
+#define KERNEL_3(epilogue, tile, EPILOGUE, ...)                                                                        \
+    SUMI_GEMM_KERNEL_3(sumi_gemm_fp8, SUMI_OPERANDS_E4M3, epilogue, tile, (EPILOGUE) | SUMI_EPI_SCALE, __VA_ARGS__)
 SUMI_GEMM_SM90_8BIT(KERNEL_2)
 SUMI_GEMM_SM90_8BIT_3(KERNEL_3)

@@ -14,18 +14,18 @@
 // instead of 48).
 //
 // The mbarriers and their invariants
-//   full[s]   The data of stage s is complete: 1 arrival (the block's own producer, which announces STAGE bytes) and
-//             the bytes. The peer's multicast may arrive before the announcement. Then the count of pending bytes is
-//             negative for a while; the phase cannot end before the arrival.
-//   empty[s]  Stage s may be overwritten. 2 * NC arrivals: all consumers of both blocks, because a producer writes the
-//             stage in both blocks. (Ping-pong: 2 arrivals, since one consumer of each block uses the stage.)
-//   resid[w]  The residual of consumer w is in its staging memory. 1 arrival for each phase of its epilogue.
+//   full[s]      The data of stage s is complete: 1 arrival (the block's own producer, which announces STAGE bytes) and
+//                the bytes. The peer's multicast may arrive before the announcement. Then the count of pending bytes is
+//                negative for a while; the phase cannot end before the arrival.
+//   empty[s]     Stage s may be overwritten. 2 * NC arrivals: all consumers of both blocks, because a producer writes
+//                the stage in both blocks. (Ping-pong: 2 arrivals, since one consumer of each block uses the stage.)
+//   residual[w]  The residual of consumer w is in its staging memory. 1 arrival for each phase of its epilogue.
 // No block exits before its peer is done (cluster_sync at the end), because the peer writes to its shared memory and
 // arrives at its barriers.
 //
 // Layout of the dynamic shared memory (byte offsets OFF_* of sumi_tile)
 //   0         ST stages                            OFF_VEC   VBUFS buffers: bias, gate, column scales, row scales
-//   OFF_C     staging memory of NC consumers       OFF_BAR   full[ST], empty[ST], resid[NC], 8 bytes each
+//   OFF_C     staging memory of NC consumers       OFF_BAR   full[ST], empty[ST], residual[NC], 8 bytes each
 #pragma once
 #include "gemm.h"
 #include "hopper.cuh"
@@ -34,16 +34,18 @@
 // turns in the main loop, so that the epilogue of one overlaps the products of the other. Without ping-pong the NC
 // consumers share a tile of 64 * WM * NC rows. A tile is stored in PH phases, and in each phase as SLABS slabs of SW
 // columns; a slab is one TMA store.
-template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int OP_, int PP_ = 0, int NC_ = 2> struct sumi_tile {
+template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPILOGUE_, int OP_, int PP_ = 0, int NC_ = 2>
+struct sumi_tile {
     static constexpr int PP = PP_, VBUFS = PP ? 4 : 2, NC = NC_;
-    static constexpr int WM = WM_, BN = BN_, ST = ST_, EPI = EPI_, OP = OP_; // EPI: SUMI_EPI_*, OP: SUMI_OPERANDS_*
+    static constexpr int WM = WM_, BN = BN_, ST = ST_;
+    static constexpr int EPILOGUE = EPILOGUE_, OP = OP_; // EPILOGUE: SUMI_EPI_*, OP: SUMI_OPERANDS_*
     typedef typename sumi_sum<OP>::type sum;
     static constexpr int PH = PH_; // how often a tile fills the staging memory
     // Columns of a slab. 64 columns (128 bytes) use the 128-byte swizzle; other widths are not swizzled.
     static constexpr int SW = SW_;
     static constexpr int BM = (PP ? 1 : NC) * 64 * WM;
     static constexpr u32 A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE = A_BYTES + B_BYTES;
-    static constexpr int OUT_N = (EPI & SUMI_EPI_SWIGLU) ? BN / 2 : BN;
+    static constexpr int OUT_N = (EPILOGUE & SUMI_EPI_SWIGLU) ? BN / 2 : BN;
     static constexpr int SLABS = OUT_N < SW * PH ? 1 : OUT_N / SW / PH; // slabs per phase
     // Columns from the start of one phase to the start of the next. Where PH phases do not divide the columns evenly,
     // the phases overlap, and the columns in the overlap are stored twice.
@@ -52,16 +54,16 @@ template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int OP_, int PP
     static constexpr u32 SLAB_BYTES = WM * 64 * SW * 2, STAGING = SLABS * SLAB_BYTES;
     static constexpr bool SWZ = SW == 64;
     // float vectors of BN columns that the epilogue reads: bias, gate, column scales
-    static constexpr int VECS =
-        ((EPI & SUMI_EPI_BIAS) ? 1 : 0) + ((EPI & SUMI_EPI_GATE) ? 1 : 0) + ((EPI & SUMI_EPI_SCALE) ? 1 : 0);
+    static constexpr int VECS = ((EPILOGUE & SUMI_EPI_BIAS) ? 1 : 0) + ((EPILOGUE & SUMI_EPI_GATE) ? 1 : 0)
+                              + ((EPILOGUE & SUMI_EPI_SCALE) ? 1 : 0);
     static constexpr u32 OFF_C = ST * STAGE, OFF_VEC = OFF_C + NC * STAGING,
-                         VEC_BYTES = VECS * BN * 4 + ((EPI & SUMI_EPI_SCALE) ? BM * 4 : 0),
+                         VEC_BYTES = VECS * BN * 4 + ((EPILOGUE & SUMI_EPI_SCALE) ? BM * 4 : 0),
                          OFF_BAR = OFF_VEC + VBUFS * VEC_BYTES;
     static constexpr u32 SMEM = OFF_BAR + (2 * ST + NC) * 8; // dynamic shared memory of the launch, in bytes
     static_assert(OUT_N == SLABS * SW + STEP * (PH - 1) && STEP <= SLABS * SW && STEP % 16 == 0 && SW % 16 == 0
                       && BN % 16 == 0,
                   "slabs");
-    static_assert(!(OVERLAPS && (EPI & SUMI_EPI_RESID)),
+    static_assert(!(OVERLAPS && (EPILOGUE & SUMI_EPI_RESID)),
                   "a residual that y overwrites would be read after its first store");
     static_assert(!PP || NC == 2, "two take turns");
     static_assert(SMEM <= 232448, "shared memory"); // 227 KiB, the most that a block may have on 9.0
@@ -89,11 +91,11 @@ template <class T> __device__ __forceinline__ void barriers_init(u32 base)
 {
     if (threadIdx.x == 0) {
         for (int s = 0; s < T::ST; s++) {
-            mb_init(base + T::OFF_BAR + 8 * s, 1);
-            mb_init(base + T::OFF_BAR + 8 * (T::ST + s), T::PP ? 2 : 2 * T::NC);
+            mbarrier_init(base + T::OFF_BAR + 8 * s, 1);
+            mbarrier_init(base + T::OFF_BAR + 8 * (T::ST + s), T::PP ? 2 : 2 * T::NC);
         }
-        for (int w = 0; w < T::NC; w++) mb_init(base + T::OFF_BAR + 16 * T::ST + 8 * w, 1);
-        FENCE_MBAR_INIT();
+        for (int w = 0; w < T::NC; w++) mbarrier_init(base + T::OFF_BAR + 16 * T::ST + 8 * w, 1);
+        FENCE_MBARRIER_INIT();
     }
     // The peer arrives at these barriers too, so both blocks wait.
     cluster_sync();
@@ -119,7 +121,7 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
         else asm volatile("bar.sync 4, 256;" ::: "memory");
     }
     for (int kb = 0; kb < kblocks; kb++) {
-        mb_wait(full + 8 * stage, phase);
+        mbarrier_wait(full + 8 * stage, phase);
         const u32 a = a0 + stage * (T::STAGE >> 4), b = b0 + stage * (T::STAGE >> 4);
         WG_FENCE();
 #pragma unroll
@@ -131,7 +133,7 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
         if (kb > 0) {
             WG_WAIT(1);
             // Releases the stage: thread 0 to block 0 of the cluster, thread 1 to block 1.
-            if (t < 2) mb_arrive_cluster(empty + 8 * prev, t);
+            if (t < 2) mbarrier_arrive_cluster(empty + 8 * prev, t);
         }
         if (kb == kblocks / 2) halfway();
         prev = stage;
@@ -146,7 +148,7 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
         else asm volatile("bar.arrive 3, 256;" ::: "memory");
     }
     WG_WAIT(0);
-    if (t < 2) mb_arrive_cluster(empty + 8 * prev, t);
+    if (t < 2) mbarrier_arrive_cluster(empty + 8 * prev, t);
 }
 
 // The bias, gate, column scales and row scales of a tile. The producer copies them into shared memory together with the
@@ -157,7 +159,7 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
 // enough, and four are used, a power of two.
 template <class T> __device__ __forceinline__ u32 vecs_bytes(int cols, int rows)
 {
-    return T::VECS * cols * 4 + ((T::EPI & SUMI_EPI_SCALE) ? rows * 4 : 0);
+    return T::VECS * cols * 4 + ((T::EPILOGUE & SUMI_EPI_SCALE) ? rows * 4 : 0);
 }
 template <class T>
 __device__ __forceinline__ void vecs_load(u32 dst, u32 bar, const float* bias, const float* gate,
@@ -165,15 +167,15 @@ __device__ __forceinline__ void vecs_load(u32 dst, u32 bar, const float* bias, c
                                           int rows)
 {
     u32 d = dst;
-    if (T::EPI & SUMI_EPI_BIAS) {
+    if (T::EPILOGUE & SUMI_EPI_BIAS) {
         bulk_load(d, bias + col0, cols * 4, bar);
         d += T::BN * 4;
     }
-    if (T::EPI & SUMI_EPI_GATE) {
+    if (T::EPILOGUE & SUMI_EPI_GATE) {
         bulk_load(d, gate + col0, cols * 4, bar);
         d += T::BN * 4;
     }
-    if (T::EPI & SUMI_EPI_SCALE) {
+    if (T::EPILOGUE & SUMI_EPI_SCALE) {
         bulk_load(d, col_scale + col0, cols * 4, bar);
         d += T::BN * 4;
         bulk_load(d, row_scale + row0, rows * 4, bar);
@@ -200,19 +202,6 @@ __device__ __forceinline__ u32 after_sync(u32 a)
     return r;
 }
 
-// GELU in its tanh form: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
-__device__ __forceinline__ float gelu_tanh(float x)
-{
-    const float h = 0.5f * x;
-    return fmaf(h, tanh_fast(x * fmaf(0.0356774081f, x * x, 0.7978845608f)), h);
-}
-// x * sigmoid(x)
-__device__ __forceinline__ float silu(float x)
-{
-    const float h = 0.5f * x;
-    return fmaf(h, tanh_fast(h), h);
-}
-
 // The epilogue of consumer warpgroup wg: accumulators -> float epilogue -> bf16 in the staging memory -> TMA stores.
 //   vbuf, count  the buffer of the tile's vectors; how many tiles this warpgroup has finished before
 //   store        store(slab address, first column of the slab in the tile's output) issues one TMA store
@@ -228,16 +217,17 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
     // CH: chunks of 16 columns in a phase; CG: chunks of the residual that are read ahead. KG, KS: the place of the
     // gate and of the column scales among the vectors.
     constexpr int CH = T::SLABS * T::SW / 16, CG = 4;
-    constexpr int KG = (T::EPI & SUMI_EPI_BIAS) ? 1 : 0, KS = KG + ((T::EPI & SUMI_EPI_GATE) ? 1 : 0);
+    constexpr int KG = (T::EPILOGUE & SUMI_EPI_BIAS) ? 1 : 0, KS = KG + ((T::EPILOGUE & SUMI_EPI_GATE) ? 1 : 0);
 #pragma unroll
     for (int ph = 0; ph < T::PH; ph++) {
         if (warp == 0 && elect_one()) {
-            if (!(T::EPI & SUMI_EPI_RESID)) TMA_STORE_WAIT_READ();
+            if (!(T::EPILOGUE & SUMI_EPI_RESID)) TMA_STORE_WAIT_READ();
             else if (ph) fetch(ph);
         }
         // The stores of the phase before have read the staging memory: all warps may write it.
         wg_sync<T::NC>(wg);
-        if (T::EPI & SUMI_EPI_RESID) mb_wait(base + T::OFF_BAR + 16 * T::ST + 8 * wg, (count * T::PH + ph) & 1);
+        if (T::EPILOGUE & SUMI_EPI_RESID)
+            mbarrier_wait(base + T::OFF_BAR + 16 * T::ST + 8 * wg, (count * T::PH + ph) & 1);
         const u32 vec = after_sync(base + T::OFF_VEC + vbuf * T::VEC_BYTES), vb = vec + (lane & 3) * 8,
                   sb = after_sync(stg);
 #pragma unroll
@@ -251,7 +241,7 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
                      + (T::SWZ ? ((in * 2) ^ ((row & 7) << 4)) : in * 2);
             };
             float rs[2]; // the scales of the lane's rows r and r + 8
-            if (T::EPI & SUMI_EPI_SCALE) {
+            if (T::EPILOGUE & SUMI_EPI_SCALE) {
                 const u32 r =
                     vec + T::VECS * T::BN * 4 + ((T::PP ? 0 : wg * 64 * T::WM) + i * 64 + warp * 16 + (lane >> 2)) * 4;
                 rs[0] = lds1(r);
@@ -261,34 +251,36 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
             u32 ahead[CG][4];
 #pragma unroll
             for (int c = 0; c < CG && c < CH; c++)
-                if (T::EPI & SUMI_EPI_RESID) ldmatrix4(at(c), ahead[c][0], ahead[c][1], ahead[c][2], ahead[c][3]);
+                if (T::EPILOGUE & SUMI_EPI_RESID)
+                    load_matrix_x4(at(c), ahead[c][0], ahead[c][1], ahead[c][2], ahead[c][3]);
 #pragma unroll
             for (int c = 0; c < CH; c++) { // 16 output columns, one stmatrix.x4
                 const u32 ad = at(c);
                 u32 out[4], res[4];
-                if (T::EPI & SUMI_EPI_RESID) {
+                if (T::EPILOGUE & SUMI_EPI_RESID) {
 #pragma unroll
                     for (int e = 0; e < 4; e++) res[e] = ahead[c % CG][e];
                     if (c + CG < CH)
-                        ldmatrix4(at(c + CG), ahead[c % CG][0], ahead[c % CG][1], ahead[c % CG][2], ahead[c % CG][3]);
+                        load_matrix_x4(at(c + CG), ahead[c % CG][0], ahead[c % CG][1], ahead[c % CG][2],
+                                       ahead[c % CG][3]);
                 }
 #pragma unroll
                 for (int b = 0; b < 2; b++) {                   // two 8-column output groups
                     const int o = ph * T::STEP / 8 + c * 2 + b; // output group in the tile
                     float x[2][4];
 #pragma unroll
-                    for (int g = 0; g < ((T::EPI & SUMI_EPI_SWIGLU) ? 2 : 1); g++) {
-                        const int j = (T::EPI & SUMI_EPI_SWIGLU) ? 2 * o + g : o;
+                    for (int g = 0; g < ((T::EPILOGUE & SUMI_EPI_SWIGLU) ? 2 : 1); g++) {
+                        const int j = (T::EPILOGUE & SUMI_EPI_SWIGLU) ? 2 * o + g : o;
 #pragma unroll
                         for (int e = 0; e < 4; e++) x[g][e] = (float)acc[i][4 * j + e];
-                        if (T::EPI & SUMI_EPI_SCALE) {
+                        if (T::EPILOGUE & SUMI_EPI_SCALE) {
                             const float2 s = lds2(vb + (KS * T::BN + j * 8) * 4);
                             x[g][0] *= s.x * rs[0];
                             x[g][1] *= s.y * rs[0];
                             x[g][2] *= s.x * rs[1];
                             x[g][3] *= s.y * rs[1];
                         }
-                        if (T::EPI & SUMI_EPI_BIAS) {
+                        if (T::EPILOGUE & SUMI_EPI_BIAS) {
                             const float2 s = lds2(vb + j * 32);
                             x[g][0] += s.x;
                             x[g][1] += s.y;
@@ -296,25 +288,25 @@ __device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2
                             x[g][3] += s.y;
                         }
                     }
-                    if (T::EPI & SUMI_EPI_GELU)
+                    if (T::EPILOGUE & SUMI_EPI_GELU)
 #pragma unroll
                         for (int e = 0; e < 4; e++) x[0][e] = gelu_tanh(x[0][e]);
-                    if (T::EPI & SUMI_EPI_SWIGLU)
+                    if (T::EPILOGUE & SUMI_EPI_SWIGLU)
 #pragma unroll
                         for (int e = 0; e < 4; e++) x[0][e] = silu(x[0][e]) * x[1][e];
-                    if (T::EPI & SUMI_EPI_RESID) {
+                    if (T::EPILOGUE & SUMI_EPI_RESID) {
                         const float2 g =
-                            (T::EPI & SUMI_EPI_GATE) ? lds2(vb + (KG * T::BN + o * 8) * 4) : make_float2(1.f, 1.f);
-                        x[0][0] = fmaf(g.x, x[0][0], bf16_lo(res[2 * b]));
-                        x[0][1] = fmaf(g.y, x[0][1], bf16_hi(res[2 * b]));
-                        x[0][2] = fmaf(g.x, x[0][2], bf16_lo(res[2 * b + 1]));
-                        x[0][3] = fmaf(g.y, x[0][3], bf16_hi(res[2 * b + 1]));
+                            (T::EPILOGUE & SUMI_EPI_GATE) ? lds2(vb + (KG * T::BN + o * 8) * 4) : make_float2(1.f, 1.f);
+                        x[0][0] = fmaf(g.x, x[0][0], bf16_low(res[2 * b]));
+                        x[0][1] = fmaf(g.y, x[0][1], bf16_high(res[2 * b]));
+                        x[0][2] = fmaf(g.x, x[0][2], bf16_low(res[2 * b + 1]));
+                        x[0][3] = fmaf(g.y, x[0][3], bf16_high(res[2 * b + 1]));
                     }
                     each(i, o, x[0]);
                     out[2 * b] = pack_bf16(x[0][0], x[0][1]);
                     out[2 * b + 1] = pack_bf16(x[0][2], x[0][3]);
                 }
-                stmatrix4(ad, out[0], out[1], out[2], out[3]);
+                store_matrix_x4(ad, out[0], out[1], out[2], out[3]);
             }
         }
         // Every thread's stmatrix must be visible to TMA, and all warps be done, before one thread issues the stores.
@@ -395,7 +387,7 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
             // The gate is a row of a step table. The kernel reads the counter itself, so that a launch captured in a
             // CUDA graph is right for every step.
             const float* gate =
-                (T::EPI & SUMI_EPI_GATE)
+                (T::EPILOGUE & SUMI_EPI_GATE)
                     ? (const float*)ar.gate + (long long)*(const int*)ar.counter * ar.gate_stride + ar.gate_column
                     : nullptr;
             sumi_pair next = pair_of(blockIdx.x >> 1, tm, tn, ar.group, rank);
@@ -405,13 +397,13 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
                 for (int kb = 0; kb < kblocks; kb++) {
                     const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
                     const int x = kb * KE;
-                    mb_wait(empty + 8 * stage, phase ^ 1); // ^ 1: in the first round the stages are empty
+                    mbarrier_wait(empty + 8 * stage, phase ^ 1); // ^ 1: in the first round the stages are empty
                     if (T::VEC_BYTES && kb == 0) {
                         const int cols = min(T::BN, ar.n - n0), rows = min(T::BM, (ar.m - m0 + 3) & ~3);
-                        mb_expect(bar, T::STAGE + vecs_bytes<T>(cols, rows));
+                        mbarrier_expect(bar, T::STAGE + vecs_bytes<T>(cols, rows));
                         vecs_load<T>(base + T::OFF_VEC + vbuf * T::VEC_BYTES, bar, (const float*)ar.bias, gate,
                                      (const float*)ar.col_scale, (const float*)ar.row_scale, n0, cols, m0, rows);
-                    } else mb_expect(bar, T::STAGE);
+                    } else mbarrier_expect(bar, T::STAGE);
                     if (!w.share_a) {
                         tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &mw, bar, x, n0 + rank * (T::BN / 2), 3);
                         tma_load_2d(a, &mx, bar, x, m0);
@@ -453,7 +445,7 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
             auto fetch = [&](int ph) {
                 const u32 bar = base + T::OFF_BAR + 16 * T::ST + 8 * wg, stg = base + T::OFF_C + wg * T::STAGING;
                 TMA_STORE_WAIT_READ();
-                mb_expect(bar, T::STAGING);
+                mbarrier_expect(bar, T::STAGING);
 #pragma unroll
                 for (int sl = 0; sl < T::SLABS; sl++)
                     tma_load_2d(stg + sl * T::SLAB_BYTES, &mr, bar, out0 + ph * T::STEP + sl * T::SW, row0);
@@ -467,7 +459,7 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
                 // its uniform register.)
                 row_store = w.idle ? 1 << 30 : row0;
                 asm volatile("" : "+r"(row0), "+r"(out0), "+r"(row_store));
-                if ((T::EPI & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
+                if ((T::EPILOGUE & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
             });
             epilogue<T>(
                 acc, base, wg, tile & (T::VBUFS - 1), count,
@@ -487,18 +479,18 @@ __device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, c
 }
 
 // Define a kernel PREFIX_epilogue_tile from a row of the lists in gemm.h: with two consumers, and with three.
-#define SUMI_GEMM_KERNEL_2(PREFIX, OP, epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                    \
+#define SUMI_GEMM_KERNEL_2(PREFIX, OP, epilogue, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                               \
     namespace {                                                                                                        \
-    typedef sumi_tile<WM, BN, ST, PH, SW, EPI, OP, PP> t_##epilogue##_##tile;                                          \
+    typedef sumi_tile<WM, BN, ST, PH, SW, EPILOGUE, OP, PP> t_##epilogue##_##tile;                                     \
     }                                                                                                                  \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP),                       \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED(EPILOGUE, WM, BN, ST, PH, PP),                  \
                   "the launcher's shared memory");                                                                     \
     SUMI_GEMM_KERNEL(PREFIX##_##epilogue##_##tile, t_##epilogue##_##tile)
-#define SUMI_GEMM_KERNEL_3(PREFIX, OP, epilogue, tile, EPI, BN, ST, PH, SW)                                            \
+#define SUMI_GEMM_KERNEL_3(PREFIX, OP, epilogue, tile, EPILOGUE, BN, ST, PH, SW)                                       \
     namespace {                                                                                                        \
-    typedef sumi_tile<1, BN, ST, PH, SW, EPI, OP, 0, 3> t_##epilogue##_##tile;                                         \
+    typedef sumi_tile<1, BN, ST, PH, SW, EPILOGUE, OP, 0, 3> t_##epilogue##_##tile;                                    \
     }                                                                                                                  \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW),                             \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3(EPILOGUE, BN, ST, SW),                        \
                   "the launcher's shared memory");                                                                     \
     SUMI_GEMM_KERNEL(PREFIX##_##epilogue##_##tile, t_##epilogue##_##tile)
 #define SUMI_GEMM_KERNEL(name, T)                                                                                      \

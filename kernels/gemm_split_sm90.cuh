@@ -1,5 +1,5 @@
-// y[m, n] = finish(x[m, k] w[n, k]^T) for few rows (text encoders, adapters) on the pipeline of gemm_sm90.cuh: k can be
-// shared among blocks, and the epilogue is chosen at run time.
+// y[m, n] = epilogue(x[m, k] w[n, k]^T) for few rows (text encoders, adapters) on the pipeline of gemm_sm90.cuh: k can
+// be shared among blocks, and the epilogue is chosen at run time.
 //   x [m][k], w [n][k] bf16 or int8, rows 16-byte aligned (k a multiple of 8, of 16); any m, n; y as sumi_gemm_finish says; swiglu: n a multiple of 16, y [m][n/2]
 //   grid: multiprocessors (even, at most 2 * pairs * split)      block 384      cluster 2 (in the kernel)      boxes x {128 bytes, 64}, w {128 bytes, BN/2}, 128-byte swizzle
 //
@@ -8,11 +8,12 @@
 // split-k spreads those bytes over all multiprocessors.
 //
 // Split k: work item = pair of tiles x part of k. Each consumer warpgroup writes its sums, four per thread at a time;
-// those of int8 are integers, exact, and get their scales when all parts are in. The warpgroup that arrives last at a tile's counter adds all parts in the order of k (deterministic, whoever is last) and finishes.
-// Nobody waits, so blocks need not run at the same time. The block that repeats a leftover tile (see pair_of) takes
-// part in the copies only: a second arrival would end the count early.
+// those of int8 are integers, exact, and get their scales when all parts are in. The warpgroup that arrives last at a
+// tile's counter adds all parts in the order of k (deterministic, whoever is last) and finishes. Nobody waits, so
+// blocks need not run at the same time. The block that repeats a leftover tile (see pair_of) takes part in the copies
+// only: a second arrival would end the count early.
 #pragma once
-#include "gemm_finish.cuh"
+#include "gemm_epilogue.cuh"
 #include "gemm_sm90.cuh"
 
 template <int OP_, int BN_, int ST_> struct sumi_split_tile { // what barriers_init and mainloop ask of a tile
@@ -106,8 +107,8 @@ __device__ __forceinline__ void gemm_split(const sumi_tmap& mx, const sumi_tmap&
                 for (int kb = (int)((long long)kblocks * s / ar.split); kb < end; kb++) {
                     const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
                     const int x = kb * T::BK;
-                    mb_wait(empty + 8 * stage, phase ^ 1);
-                    mb_expect(bar, T::STAGE);
+                    mbarrier_wait(empty + 8 * stage, phase ^ 1);
+                    mbarrier_expect(bar, T::STAGE);
                     if (!w.share_a) {
                         tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &mw, bar, x, n0 + rank * (T::BN / 2), 3);
                         tma_load_2d(a, &mx, bar, x, m0);
@@ -135,7 +136,7 @@ __device__ __forceinline__ void gemm_split(const sumi_tmap& mx, const sumi_tmap&
             if (w.idle) continue;
             if (ar.split > 1 && !join<T>(acc, base, wg, ar, (long long)w.m * tn + w.n, s)) continue;
             const int warp = (threadIdx.x & 127) >> 5;
-            finish_tile<1, T::BN / 8, SWIGLU, T::OP != SUMI_OPERANDS_BF16>(
+            epilogue_tile<1, T::BN / 8, SWIGLU, T::OP != SUMI_OPERANDS_BF16>(
                 ar.finish, ar.m, ar.n, w.m * T::BM + wg * 64 + warp * 16, w.n * T::BN,
                 [&](int, int j, int e) { return (float)acc[0][4 * j + e]; });
         }

@@ -1,5 +1,5 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (sumi_gemv_bf16_16): modulation, time
-// embeddings. finish: sumi_gemm_finish in gemm.h.
+// y[m][n] = epilogue(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (sumi_gemv_bf16_16): modulation, time
+// embeddings. epilogue: sumi_gemm_finish in gemm.h.
 //   x  [m][ldx] bf16, w [n][ldw] bf16, row-major, rows 16-byte aligned; k, ldx and ldw multiples of 8; any n
 //   y  [m][ldy] bf16 or float; swiglu: y [m][n / 2], and a block's 16 rows of w are 8 gate rows and 8 up rows
 //   grid (ceil(n / 16), split)      block 256      shared static, 4 KiB for each 8 rows of x
@@ -18,11 +18,11 @@
 //     second product                                a0, b0    a2, b1        (a1 and a3: the same, of row r + 8 of w)
 //
 // Eight warps share the k of a block. Their sums are added through shared memory in a fixed order.
-#include "gemm_finish.cuh"
+#include "gemm_epilogue.cuh"
 #include "portable_sm80.cuh"
 // Loads 16 bytes of w, or zeros. w is read once, so it is not kept in L1; L2 prefetches the 128 bytes around it, which
 // the warp reads next.
-SUMI_DEV uint4 stream16(const u16* p, bool ok)
+SUMI_DEVICE uint4 stream16(const u16* p, bool ok)
 {
     uint4 v = make_uint4(0, 0, 0, 0);
     if (ok)
@@ -32,9 +32,9 @@ SUMI_DEV uint4 stream16(const u16* p, bool ok)
     return v;
 }
 // Loads 16 bytes of x, or zeros. Every block reads x, so it may stay in L1.
-SUMI_DEV uint4 plain16(const u16* p, bool ok) { return ok ? __ldg((const uint4*)p) : make_uint4(0, 0, 0, 0); }
+SUMI_DEVICE uint4 plain16(const u16* p, bool ok) { return ok ? __ldg((const uint4*)p) : make_uint4(0, 0, 0, 0); }
 // NB: groups of 8 rows of x. U: k-steps of 32 elements whose loads a warp has in flight.
-template <int NB, int U> SUMI_DEV void gemv(const sumi_gemv_args& a)
+template <int NB, int U> SUMI_DEVICE void gemv(const sumi_gemv_args& a)
 {
     __shared__ float red[8][NB * 128]; // [warp][row of x][row of w]
     __shared__ u32 flag;
@@ -105,8 +105,8 @@ template <int NB, int U> SUMI_DEV void gemv(const sumi_gemv_args& a)
     const float pair = __shfl_down_sync(~0u, s, 8);
     if (t >= NB * 128 || m >= a.m || n >= a.n) return;
     if (a.swiglu) {
-        if ((t & 15) < 8) finish_one_swiglu(a.finish, m, n0 / 2 + (t & 7), s, pair);
-    } else finish_one(a.finish, finish_activation_of(a.finish.activation), finish_gate_row(a.finish), m, n, s);
+        if ((t & 15) < 8) epilogue_one_swiglu(a.finish, m, n0 / 2 + (t & 7), s, pair);
+    } else epilogue_one(a.finish, epilogue_activation_of(a.finish.activation), epilogue_gate_row(a.finish), m, n, s);
 }
 extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_8(const __grid_constant__ sumi_gemv_args a)
 {

@@ -14,9 +14,8 @@
 // Here d0 .. d3 stand for d[4 j] .. d[4 j + 3]. In (row, column): d0 is (r, 2 q), d1 (r, 2 q + 1), d2 (r + 8, 2 q) and
 // d3 (r + 8, 2 q + 1).
 #pragma once
+#include "device.cuh"
 #include "operands.cuh"
-typedef unsigned int u32;
-typedef unsigned long long u64;
 // The 128 bytes of a CUtensorMap (a TMA descriptor), passed to kernels by value as __grid_constant__.
 struct __align__(64) sumi_tmap { u64 opaque[16]; };
 
@@ -25,12 +24,12 @@ __device__ __forceinline__ u32 smem_addr(const void* p) { return (u32)__cvta_gen
 // ---- mbarriers (64-bit objects in shared memory) --------------------------------------------------------------------
 // A phase of an mbarrier ends when `count` arrivals have happened and all announced bytes have been copied. Phases are
 // numbered from 0; waiters name the parity (0 or 1) of the phase for whose end they wait.
-__device__ __forceinline__ void mb_init(u32 bar, u32 count)
+__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
 // Arrives once and announces `bytes` of copies that signal this barrier.
-__device__ __forceinline__ void mb_expect(u32 bar, u32 bytes)
+__device__ __forceinline__ void mbarrier_expect(u32 bar, u32 bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
@@ -38,7 +37,7 @@ __device__ __forceinline__ void mb_expect(u32 bar, u32 bytes)
 // own block. The .release.cluster form is left out on purpose: it costs a GPU-wide memory barrier per arrival
 // (MEMBAR.ALL.GPU in SASS), a fifth of the GEMM's speed. The release is not needed: the arrival orders finished wgmma
 // reads before later TMA writes, and both belong to the async proxy.
-__device__ __forceinline__ void mb_arrive_cluster(u32 bar, u32 rank)
+__device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 rank)
 {
     asm volatile(
         "{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [r];}" ::"r"(bar),
@@ -47,7 +46,7 @@ __device__ __forceinline__ void mb_arrive_cluster(u32 bar, u32 rank)
 }
 // Blocks the thread until the phase of this parity is complete. try_wait suspends the thread in hardware, so the loop
 // needs no sleep.
-__device__ __forceinline__ void mb_wait(u32 bar, u32 parity)
+__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity)
 {
     u32 ok;
     do
@@ -147,7 +146,7 @@ __device__ __forceinline__ void cluster_sync()
     asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
 }
 // Makes initialised mbarriers visible to the other blocks of the cluster. A cluster_sync() must follow.
-#define FENCE_MBAR_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
+#define FENCE_MBARRIER_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
 // Orders ordinary stores to shared memory before later reads by TMA or wgmma (the async proxy).
 #define FENCE_PROXY_ASYNC() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
 // Waits for the 128 threads of consumer warpgroup `wg`, by named barrier 1 + wg. The barrier ids are immediates: an id
@@ -162,34 +161,20 @@ template <int NC = 2> __device__ __forceinline__ void wg_sync(int wg)
 }
 
 // ---- fragments ------------------------------------------------------------------------------------------------------
-// Two bf16 in a word: the lower column is in the lower half. stmatrix4 and ldmatrix4 move four 8x8 matrices of 16-bit
-// elements: lanes 8 i .. 8 i + 7 give the addresses of the eight 16-byte rows of matrix i, and register i of lane
-// 4 r + q holds elements 2 q and 2 q + 1 of row r of matrix i.
-__device__ __forceinline__ u32 pack_bf16(float lo, float hi)
-{
-    u32 r;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
-    return r;
-}
-__device__ __forceinline__ float bf16_lo(u32 v) { return __uint_as_float(v << 16); }
-__device__ __forceinline__ float bf16_hi(u32 v) { return __uint_as_float(v & 0xffff0000u); }
-__device__ __forceinline__ void stmatrix4(u32 addr, u32 a, u32 b, u32 c, u32 d)
+// A word holds two bf16; the lower column is in the lower half. store_matrix_x4 and load_matrix_x4 move four 8x8
+// matrices of 16-bit elements: lanes 8 i .. 8 i + 7 give the addresses of the eight 16-byte rows of matrix i, and
+// register i of lane 4 r + q holds elements 2 q and 2 q + 1 of row r of matrix i.
+__device__ __forceinline__ void store_matrix_x4(u32 addr, u32 a, u32 b, u32 c, u32 d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c),
                  "r"(d)
                  : "memory");
 }
-__device__ __forceinline__ void ldmatrix4(u32 addr, u32& a, u32& b, u32& c, u32& d)
+__device__ __forceinline__ void load_matrix_x4(u32 addr, u32& a, u32& b, u32& c, u32& d)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
                  : "r"(addr));
-}
-__device__ __forceinline__ float tanh_fast(float x)
-{
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 // ---- wgmma ----------------------------------------------------------------------------------------------------------

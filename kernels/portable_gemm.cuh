@@ -8,14 +8,14 @@
 //
 //      global --cp.async--> stage 0..ST-1 --ldmatrix--> af, bf[2] --mma.sync--> acc --> epilogue --> global
 #pragma once
-#include "gemm_finish.cuh"
+#include "gemm_epilogue.cuh"
 #include "portable_sm80.cuh"
 
 // 128 bytes, passed by value: the beginning of sumi_pgemm_args (gemm.h).
 struct sumi_gemm_args {
     const void *x, *w;
     u16* y;
-    const u16* resid;
+    const u16* residual;
     const float *bias, *gate, *row_scale, *col_scale;
     // Split k: partial sums [tiles][split][BM * BN]; counters [tiles], zero before and after the launch.
     void* parts;
@@ -33,7 +33,8 @@ static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_arg
 // The constants of a kernel. OP: SUMI_OPERANDS_*. MT, NT: m16n8 accumulators of a warp in rows and columns. KS: k-steps
 // of a k-block. CH: 16-byte chunks in a row of a stage. ES: bytes of an element. ROWS: rows that one cp.async of every
 // thread fills. XC, WC: how often a thread copies 16 bytes of x and of w for a stage.
-template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int OP_ = 0, int SPLIT_ = 0, int MINB_ = 1>
+template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPILOGUE_, int OP_ = 0, int SPLIT_ = 0,
+          int MINB_ = 1>
 struct sumi_ptile {
     enum {
         BM = BM_,
@@ -42,7 +43,7 @@ struct sumi_ptile {
         ST = ST_,
         WM = WM_,
         WN = WN_,
-        EPI = EPI_,
+        EPILOGUE = EPILOGUE_,
         OP = OP_,
         SPLIT = SPLIT_,
         MINB = MINB_,
@@ -70,7 +71,7 @@ template <class T> struct sumi_loader {
     const u8 *x, *w;
     u32 xo[T::XC], wo[T::WC], dst;
     int chunk, chunks;
-    SUMI_DEV sumi_loader(const sumi_gemm_args& a, int m0, int n0, u32 smem, int kb0)
+    SUMI_DEVICE sumi_loader(const sumi_gemm_args& a, int m0, int n0, u32 smem, int kb0)
     {
         const int r = threadIdx.x / T::CH;
         chunk = threadIdx.x % T::CH;
@@ -87,14 +88,14 @@ template <class T> struct sumi_loader {
         x += (u64)kb0 * T::RB;
         w += (u64)kb0 * T::RB;
     }
-    SUMI_DEV void fetch(int stage)
+    SUMI_DEVICE void fetch(int stage)
     { // each call copies the next k-block
         const u32 d = dst + stage * T::STAGE;
         const int bytes = chunk < chunks ? 16 : 0;
 #pragma unroll
-        for (int i = 0; i < T::XC; i++) cp16(d + i * T::ROWS * T::RB, x + ((u64)xo[i] << 4), bytes);
+        for (int i = 0; i < T::XC; i++) copy_async_16(d + i * T::ROWS * T::RB, x + ((u64)xo[i] << 4), bytes);
 #pragma unroll
-        for (int i = 0; i < T::WC; i++) cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)wo[i] << 4), bytes);
+        for (int i = 0; i < T::WC; i++) copy_async_16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)wo[i] << 4), bytes);
         chunk += T::CH;
         x += T::RB;
         w += T::RB;
@@ -104,8 +105,8 @@ template <class T> struct sumi_loader {
 // acc = the product of `count` k-blocks, for the warp whose tile begins at row wm and column wn of the block's tile.
 // All threads of the block call it.
 template <class T>
-SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][T::NT][4], u32 smem, int count, int wm,
-                            int wn)
+SUMI_DEVICE void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][T::NT][4], u32 smem, int count,
+                               int wm, int wn)
 {
     const int l = threadIdx.x & 31;
     u32 af[2][T::MT][4], bf[2][T::NT / 2][4];
@@ -122,17 +123,17 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][
 #pragma unroll
     for (int s = 0; s < T::ST - 1; s++) {
         if (s < count) load.fetch(s);
-        cp_commit();
+        copy_async_commit();
     }
 #pragma unroll
     for (int i = 0; i < T::MT; i++)
 #pragma unroll
         for (int j = 0; j < T::NT; j++) acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0;
-    auto frags = [&](int buf, u32 off, int t) {
+    auto load_fragments = [&](int buf, u32 off, int t) {
 #pragma unroll
-        for (int i = 0; i < T::MT; i++) ldm4(af[buf][i], step<T::RB>(pa + off, t) + i * 16 * T::RB);
+        for (int i = 0; i < T::MT; i++) load_matrix_x4(af[buf][i], step<T::RB>(pa + off, t) + i * 16 * T::RB);
 #pragma unroll
-        for (int j = 0; j < T::NT / 2; j++) ldm4(bf[buf][j], step<T::RB>(pb + off, t) + j * 16 * T::RB);
+        for (int j = 0; j < T::NT / 2; j++) load_matrix_x4(bf[buf][j], step<T::RB>(pb + off, t) + j * 16 * T::RB);
     };
     auto products = [&](int buf) {
 #pragma unroll
@@ -146,41 +147,41 @@ SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::MT][
             }
     };
     int rs = 0, ws = T::ST - 1; // the stages that are read and written
-    // Fetches k-block kb + ST - 1. A group is committed even when there is nothing left to fetch, so that cp_wait
-    // counts.
+    // Fetches k-block kb + ST - 1. A group is committed even when there is nothing left to fetch, so that
+    // copy_async_wait counts.
     auto next = [&](int kb) {
         if (kb + T::ST - 1 < count) load.fetch(ws);
-        cp_commit();
+        copy_async_commit();
         ws = ws + 1 == T::ST ? 0 : ws + 1;
     };
-    cp_wait<T::ST - 2>();
+    copy_async_wait<T::ST - 2>();
     __syncthreads(); // stage 0 is complete
-    frags(0, 0, 0);
+    load_fragments(0, 0, 0);
     for (int kb = 0; kb < count; kb++) {
 #pragma unroll
         for (int t = 0; t < T::KS; t++) {
             // The next stage is complete after this barrier. All warps have also read the last fragments of the current
             // stage, so next() may overwrite it.
             if (t == T::KS - 1) {
-                cp_wait<T::ST - 2>();
+                copy_async_wait<T::ST - 2>();
                 __syncthreads();
                 rs = rs + 1 == T::ST ? 0 : rs + 1;
-                frags((t + 1) & 1, rs * T::STAGE, 0);
-            } else frags((t + 1) & 1, rs * T::STAGE, t + 1);
+                load_fragments((t + 1) & 1, rs * T::STAGE, 0);
+            } else load_fragments((t + 1) & 1, rs * T::STAGE, t + 1);
             if (t == 0) next(kb);
             products(t & 1);
         }
     }
-    cp_wait<0>(); // no copy is in flight: the caller may use the shared memory after its next barrier
+    copy_async_wait<0>(); // no copy is in flight: the caller may use the shared memory after its next barrier
 }
 
-// Finishes and stores the warp's tile, from row m0 and column n0 of the product on, with the epilogue T::EPI. It works
-// on four groups of 8 columns at a time, transposed within quads so that each lane stores 16 bytes.
+// Finishes and stores the warp's tile, from row m0 and column n0 of the product on, with the epilogue T::EPILOGUE. It
+// works on four groups of 8 columns at a time, transposed within quads so that each lane stores 16 bytes.
 template <class T>
-SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::MT][T::NT][4], int m0, int n0)
+SUMI_DEVICE void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::MT][T::NT][4], int m0, int n0)
 {
     // W: accumulator groups per output group; G: output groups per round
-    constexpr int W = T::EPI & SUMI_EPI_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4 : T::NT / W % 2 == 0 ? 2 : 1;
+    constexpr int W = T::EPILOGUE & SUMI_EPI_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4 : T::NT / W % 2 == 0 ? 2 : 1;
     const int l = threadIdx.x & 31, q = l & 3;
 #pragma unroll
     for (int g = 0; g < T::NT; g += G * W) {
@@ -194,9 +195,10 @@ SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::M
         for (int j = 0; j < G * W; j++) {
             const int c = n0 + (g + j) * 8 + q * 2;
             const bool ok = c < a.n;
-            if (T::EPI & SUMI_EPI_BIAS) b[j][0] = ok ? a.bias[c] : 0.f, b[j][1] = ok ? a.bias[c + 1] : 0.f;
-            if (T::EPI & SUMI_EPI_GATE) ga[j][0] = ok ? a.gate[c] : 0.f, ga[j][1] = ok ? a.gate[c + 1] : 0.f;
-            if (T::EPI & SUMI_EPI_SCALE) cs[j][0] = ok ? a.col_scale[c] : 0.f, cs[j][1] = ok ? a.col_scale[c + 1] : 0.f;
+            if (T::EPILOGUE & SUMI_EPI_BIAS) b[j][0] = ok ? a.bias[c] : 0.f, b[j][1] = ok ? a.bias[c + 1] : 0.f;
+            if (T::EPILOGUE & SUMI_EPI_GATE) ga[j][0] = ok ? a.gate[c] : 0.f, ga[j][1] = ok ? a.gate[c + 1] : 0.f;
+            if (T::EPILOGUE & SUMI_EPI_SCALE)
+                cs[j][0] = ok ? a.col_scale[c] : 0.f, cs[j][1] = ok ? a.col_scale[c + 1] : 0.f;
         }
         long long rows[T::MT][2]; // the lane's rows of y, -1 past the end
 #pragma unroll
@@ -206,11 +208,11 @@ SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::M
                 const int m = m0 + i * 16 + h * 8 + (l >> 2);
                 const long long p = m;
                 rows[i][h] = m < a.m ? p : -1;
-                if (T::EPI & SUMI_EPI_RESID)
+                if (T::EPILOGUE & SUMI_EPI_RESID)
 #pragma unroll
                     for (int j = 0; j < G; j++) {
                         const int c = n0 + (g + j) * 8 + q * 2;
-                        r[i][h][j] = m < a.m && c < a.n ? *(const u32*)(a.resid + p * a.ldr + c) : 0u;
+                        r[i][h][j] = m < a.m && c < a.n ? *(const u32*)(a.residual + p * a.ldr + c) : 0u;
                     }
             }
 #pragma unroll
@@ -220,7 +222,7 @@ SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::M
                 u32 o[G];
                 const int m = m0 + i * 16 + h * 8 + (l >> 2);
                 float rs = 1.f;
-                if (T::EPI & SUMI_EPI_SCALE) rs = m < a.m ? a.row_scale[m] : 0.f;
+                if (T::EPILOGUE & SUMI_EPI_SCALE) rs = m < a.m ? a.row_scale[m] : 0.f;
 #pragma unroll
                 for (int j = 0; j < G; j++) {
                     float v[W][2];
@@ -229,17 +231,17 @@ SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::M
 #pragma unroll
                         for (int e = 0; e < 2; e++) {
                             float s = (float)acc[i][g + j * W + z][h * 2 + e];
-                            if (T::EPI & SUMI_EPI_SCALE) s *= rs * cs[j * W + z][e];
-                            if (T::EPI & SUMI_EPI_BIAS) s += b[j * W + z][e];
-                            if (T::EPI & SUMI_EPI_GELU) s = gelu_tanh(s);
-                            if (T::EPI & SUMI_EPI_RESID) {
-                                const float base = e ? hi2(r[i][h][j]) : lo2(r[i][h][j]);
-                                s = T::EPI & SUMI_EPI_GATE ? fmaf(ga[j * W + z][e], s, base) : base + s;
+                            if (T::EPILOGUE & SUMI_EPI_SCALE) s *= rs * cs[j * W + z][e];
+                            if (T::EPILOGUE & SUMI_EPI_BIAS) s += b[j * W + z][e];
+                            if (T::EPILOGUE & SUMI_EPI_GELU) s = gelu_tanh(s);
+                            if (T::EPILOGUE & SUMI_EPI_RESID) {
+                                const float base = e ? bf16_high(r[i][h][j]) : bf16_low(r[i][h][j]);
+                                s = T::EPILOGUE & SUMI_EPI_GATE ? fmaf(ga[j * W + z][e], s, base) : base + s;
                             }
                             v[z][e] = s;
                         }
-                    o[j] = W == 2 ? pack2(silu(v[0][0]) * v[W - 1][0], silu(v[0][1]) * v[W - 1][1])
-                                  : pack2(v[0][0], v[0][1]);
+                    o[j] = W == 2 ? pack_bf16(silu(v[0][0]) * v[W - 1][0], silu(v[0][1]) * v[W - 1][1])
+                                  : pack_bf16(v[0][0], v[0][1]);
                 }
                 const int nout = a.n / W, c0 = n0 / W + g / W * 8;
                 if (G == 4) {
@@ -259,7 +261,7 @@ SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::M
 
 // The kernel. Tiles are numbered in groups of `group` tile rows: within a group all rows of a column come first, then
 // the next column, so that the rows of x of a group stay in L2 while all of w is read.
-template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const sumi_gemm_finish* finish = nullptr)
+template <class T> SUMI_DEVICE void sumi_gemm_body(const sumi_gemm_args& a, const sumi_gemm_finish* finish = nullptr)
 {
     extern __shared__ __align__(128) u8 shared[];
     const u32 smem = (u32)__cvta_generic_to_shared(shared);
@@ -315,13 +317,13 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
                 }
             if (threadIdx.x == 0) a.arrivals[blockIdx.x] = 0;
         }
-    if constexpr ((T::EPI & SUMI_EPI_ANY) != 0)
-        finish_tile<T::MT, T::NT, (T::EPI & SUMI_EPI_SWIGLU) != 0, T::OP != SUMI_OPERANDS_BF16>(
+    if constexpr ((T::EPILOGUE & SUMI_EPI_ANY) != 0)
+        epilogue_tile<T::MT, T::NT, (T::EPILOGUE & SUMI_EPI_SWIGLU) != 0, T::OP != SUMI_OPERANDS_BF16>(
             *finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return (float)acc[i][j][e]; });
     else sumi_epilogue<T>(a, acc, m0 + wm, n0 + wn);
 }
 // Defines a kernel `name`; the arguments are those of sumi_ptile.
-#define SUMI_PGEMM(name, ...)                                                                                          \
+#define SUMI_GEMM_PORTABLE(name, ...)                                                                                  \
     namespace {                                                                                                        \
     typedef sumi_ptile<__VA_ARGS__> t_##name;                                                                          \
     }                                                                                                                  \
@@ -331,7 +333,7 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
         sumi_gemm_body<t_##name>(a);                                                                                   \
     }
 // The same for SUMI_EPI_ANY: the epilogue is read from the launch's sumi_gemm_finish.
-#define SUMI_PGEMM_ANY(name, ...)                                                                                      \
+#define SUMI_GEMM_PORTABLE_ANY(name, ...)                                                                              \
     namespace {                                                                                                        \
     typedef sumi_ptile<__VA_ARGS__> t_##name;                                                                          \
     }                                                                                                                  \

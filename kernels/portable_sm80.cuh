@@ -19,29 +19,25 @@
 //     so row r of D     columns      0   1   | 2   3   | 4   5   | 6   7
 //                       in lane      4 r     | 4 r + 1 | 4 r + 2 | 4 r + 3
 //
-// ldmatrix.x4 (ldm4) reads four 8x8 matrices of 16-bit elements, that is 8 rows of 16 bytes each. Lanes 8 i .. 8 i + 7
-// give the row addresses of matrix i, and register i receives bytes 4 q .. 4 q + 3 of row r of matrix i.
+// ldmatrix.x4 (load_matrix_x4) reads four 8x8 matrices of 16-bit elements, that is 8 rows of 16 bytes each. Lanes 8 i
+// .. 8 i + 7 give the row addresses of matrix i, and register i receives bytes 4 q .. 4 q + 3 of row r of matrix i.
 #pragma once
+#include "device.cuh"
 #include "operands.cuh"
 #include "quads.cuh"
-typedef unsigned int u32;
-typedef unsigned short u16;
-typedef unsigned char u8;
-typedef unsigned long long u64;
-#define SUMI_DEV __device__ __forceinline__
 
 // Copies 16 bytes from global memory `s` to shared memory `d`, asynchronously. bytes = 0 writes zeros and reads
 // nothing. .cg bypasses L1, since the block keeps its copy in shared memory. L2::128B prefetches the surrounding 128
 // bytes into L2: neighbouring lanes and the next k-blocks read them.
-SUMI_DEV void cp16(u32 d, const void* s, int bytes)
+SUMI_DEVICE void copy_async_16(u32 d, const void* s, int bytes)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(d), "l"(s), "r"(bytes) : "memory");
 }
-// cp_commit closes a group of copies. cp_wait<N> waits until at most N groups of this thread are in flight; a
-// __syncthreads() after it makes the other threads' copies visible too.
-SUMI_DEV void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> SUMI_DEV void cp_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-SUMI_DEV void ldm4(u32 (&r)[4], u32 p)
+// copy_async_commit closes a group of copies. copy_async_wait<N> waits until at most N groups of this thread are in
+// flight; a __syncthreads() after it makes the other threads' copies visible too.
+SUMI_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> SUMI_DEVICE void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+SUMI_DEVICE void load_matrix_x4(u32 (&r)[4], u32 p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -49,7 +45,7 @@ SUMI_DEV void ldm4(u32 (&r)[4], u32 p)
                  : "memory");
 }
 // ldmatrix with each 8x8 matrix transposed.
-SUMI_DEV void ldm4t(u32 (&r)[4], u32 p)
+SUMI_DEVICE void load_matrix_x4_transposed(u32 (&r)[4], u32 p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -57,7 +53,7 @@ SUMI_DEV void ldm4t(u32 (&r)[4], u32 p)
                  : "memory");
 }
 // d[16][8] += a[16][32 bytes of k] b[8][32 bytes of k]^T; the fragments are drawn at the top of this file.
-template <int OPERANDS> SUMI_DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+template <int OPERANDS> SUMI_DEVICE void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {
     if (OPERANDS == SUMI_OPERANDS_E4M3)
         asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -68,45 +64,18 @@ template <int OPERANDS> SUMI_DEV void mma(float (&d)[4], const u32 (&a)[4], u32 
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-template <int OPERANDS> SUMI_DEV void mma(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+template <int OPERANDS> SUMI_DEVICE void mma(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 // 2^x, approximate; subnormal numbers are flushed to zero.
-SUMI_DEV float ex2(float x)
+SUMI_DEVICE float ex2(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
-}
-SUMI_DEV float tanh_fast(float x)
-{
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-// Two floats to two bf16, rounded to nearest even, `lo` in the lower half; and back.
-SUMI_DEV u32 pack2(float lo, float hi)
-{
-    u32 r;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
-    return r;
-}
-SUMI_DEV float lo2(u32 v) { return __uint_as_float(v << 16); }
-SUMI_DEV float hi2(u32 v) { return __uint_as_float(v & 0xffff0000u); }
-// GELU in its tanh form: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
-SUMI_DEV float gelu_tanh(float x)
-{
-    float h = 0.5f * x;
-    return fmaf(h, tanh_fast(x * fmaf(0.0356774081f, x * x, 0.7978845608f)), h);
-}
-// x * sigmoid(x), by sigmoid(x) = (1 + tanh(x / 2)) / 2.
-SUMI_DEV float silu(float x)
-{
-    float h = 0.5f * x;
-    return fmaf(h, tanh_fast(h), h);
 }
 
 // The swizzle of tiles in shared memory. A row has RB bytes (64, 128, 160, 192, 256 or 512), in 16-byte chunks. Chunk c
@@ -121,14 +90,14 @@ SUMI_DEV float silu(float x)
 //     row 1             1 0 3 2 5 4 7 6
 //     row 2             2 3 0 1 6 7 4 5
 //     row 7             7 6 5 4 3 2 1 0
-template <int RB> SUMI_DEV int swizzle_key(int row)
+template <int RB> SUMI_DEVICE int swizzle_key(int row)
 {
     return RB % 64 ? (row >> 2) & 1 : RB % 128 ? (row >> 1) & 3 : row & 7;
 }
 // The byte offset of chunk c of a row in a tile.
-template <int RB> SUMI_DEV u32 at(int row, int c) { return row * RB + ((c ^ swizzle_key<RB>(row)) << 4); }
+template <int RB> SUMI_DEVICE u32 at(int row, int c) { return row * RB + ((c ^ swizzle_key<RB>(row)) << 4); }
 // The address of k-step t of a row (32 bytes, two chunks), given the address `a` of k-step 0 of the same row.
-template <int RB> SUMI_DEV u32 step(u32 a, int t)
+template <int RB> SUMI_DEVICE u32 step(u32 a, int t)
 {
     return RB % 64 ? a + t * 32 : RB % 128 ? (a ^ ((t & 1) << 5)) + (t >> 1) * 64 : a ^ (t << 5);
 }

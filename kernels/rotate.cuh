@@ -43,7 +43,7 @@ struct sumi_rotation {
     // Signs applied after the products: after[0] to v[0..2], after[1] to v[4..6]. v[3] and v[7] get the opposite sign.
     float after[2];
     u32 lane;
-    SUMI_DEV sumi_rotation() : lane(threadIdx.x & 31)
+    SUMI_DEVICE sumi_rotation() : lane(threadIdx.x & 31)
     {
         const u32 l = lane, l0 = l & 1, l1 = l >> 1 & 1, l2 = l >> 2 & 1, l3 = l >> 3 & 1, l4 = l >> 4;
         // plus: two bf16 of 1.0. low: 1 where S16[r][2 q] is -1.
@@ -54,30 +54,30 @@ struct sumi_rotation {
         after[1] = l4 ? -after[0] : after[0];
     }
     // v = 16 R v, up to the signs that pack() applies, in the column order given above. All lanes of the warp call it.
-    SUMI_DEV void rotate(float (&v)[8]) const
+    SUMI_DEVICE void rotate(float (&v)[8]) const
     {
         const u32 a[4] = {matrix, matrix, matrix, matrix ^ 0x80008000u};
         u32 x[4]; // x[c]: columns c and c + 4 of the lane's eight
 #pragma unroll
-        for (int c = 0; c < 4; c++) x[c] = pack2(v[c], v[c + 4]) ^ before;
+        for (int c = 0; c < 4; c++) x[c] = pack_bf16(v[c], v[c + 4]) ^ before;
         x[3] ^= 0x80008000u;
         // d = S16 X, d[p]: columns n = 8 p .. 8 p + 7. y = d S16, y[p]: columns 8 p .. 8 p + 7. The accumulators d have
         // the layout of the A operand b of the second product, so no exchange between lanes is needed.
         float d[2][4] = {}, y[2][4] = {};
         mma<SUMI_OPERANDS_BF16>(d[0], a, x[0], x[2]);
         mma<SUMI_OPERANDS_BF16>(d[1], a, x[1], x[3]);
-        const u32 b[4] = {pack2(d[0][0], d[0][1]), pack2(d[0][2], d[0][3]), pack2(d[1][0], d[1][1]),
-                          pack2(d[1][2], d[1][3])};
+        const u32 b[4] = {pack_bf16(d[0][0], d[0][1]), pack_bf16(d[0][2], d[0][3]), pack_bf16(d[1][0], d[1][1]),
+                          pack_bf16(d[1][2], d[1][3])};
         mma<SUMI_OPERANDS_BF16>(y[0], b, matrix, matrix);
         mma<SUMI_OPERANDS_BF16>(y[1], b, matrix, matrix ^ 0x80008000u);
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = y[i >> 1 & 1][(i & 1) * 2 + (i >> 2)];
     }
     // The column, in the block, of the first of the eight values that pack() returns. A multiple of 8.
-    SUMI_DEV int column() const { return (int)((lane & 0x1cu) << 1 | (lane & 2u) << 5 | (lane & 1u) << 7); }
+    SUMI_DEVICE int column() const { return (int)((lane & 0x1cu) << 1 | (lane & 2u) << 5 | (lane & 1u) << 7); }
     // v * factor with the signs applied, rounded to nearest even, as eight int8: columns column() .. column() + 7. The
     // caller's factor keeps the results in -127 .. 127. All lanes of the warp call it.
-    SUMI_DEV uint2 pack(const float (&v)[8], float factor) const
+    SUMI_DEVICE uint2 pack(const float (&v)[8], float factor) const
     {
         u32 word[2];
 #pragma unroll
@@ -96,14 +96,14 @@ struct sumi_rotation {
     }
 };
 
-// The maximum of `most` and |v[i]|. NaN and infinity propagate: the scale of such a row is NaN or infinite, and so are
-// the products of the row, instead of looking like valid numbers.
-SUMI_DEV float max_of(float most, const float (&v)[8])
+// The maximum of `largest` and |v[i]|. NaN and infinity propagate: the scale of such a row is NaN or infinite, and so
+// are the products of the row, instead of looking like valid numbers.
+SUMI_DEVICE float max_of(float largest, const float (&v)[8])
 {
 #pragma unroll
-    for (int i = 0; i < 8; i++) asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(fabsf(v[i])));
-    return most;
+    for (int i = 0; i < 8; i++) asm("max.NaN.f32 %0, %0, %1;" : "+f"(largest) : "f"(fabsf(v[i])));
+    return largest;
 }
-// The scale of a row whose values 16 R v have the largest magnitude `most`. A row of zeros gets a tiny scale instead of
-// 0, so that its inverse is finite and 0 * inverse is 0.
-SUMI_DEV float rotated_scale(float most) { return (most < 1e-30f ? 1e-30f : most) / (16.0f * 127.0f); }
+// The scale of a row whose values 16 R v have the largest magnitude `largest`. A row of zeros gets a tiny scale instead
+// of 0, so that its inverse is finite and 0 * inverse is 0.
+SUMI_DEVICE float rotated_scale(float largest) { return (largest < 1e-30f ? 1e-30f : largest) / (16.0f * 127.0f); }

@@ -19,17 +19,17 @@
 #include <cuda_fp16.h>
 
 enum stored_type {
-#define TYPE(name, number, bytes) STORED_##name = number,
-    SUMI_STORED_TYPES(TYPE)
-#undef TYPE
+#define ENUMERATOR(name, number, bytes) STORED_##name = number,
+    SUMI_STORED_TYPES(ENUMERATOR)
+#undef ENUMERATOR
 };
 template <int TYPE> struct stored_layout;
-#define TYPE(name, number, bytes)                                                                                      \
+#define DEFINE_LAYOUT(name, number, bytes)                                                                             \
     template <> struct stored_layout<number> {                                                                         \
         enum { BYTES = bytes, ALIGN = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2 };            \
     };
-SUMI_STORED_TYPES(TYPE)
-#undef TYPE
+SUMI_STORED_TYPES(DEFINE_LAYOUT)
+#undef DEFINE_LAYOUT
 template <int TYPE, bool IS_SPREAD = false> struct stored;
 
 // ---- Reading bytes --------------------------------------------------------------------------------------------------
@@ -134,9 +134,10 @@ template <int ALIGN, bool IS_SPREAD> SUMI_DEVICE void stored_nibbles(const uint8
 // The codebook values of the IQ4 types for four codes in the low 16 bits, each as a byte with 128 added.
 SUMI_DEVICE uint32_t stored_iq4(uint32_t codes)
 {
-    const uint32_t at = codes & 0x7777u, high = codes >> 1 & 0x4444u;
+    const uint32_t indices = codes & 0x7777u, high = codes >> 1 & 0x4444u;
     // -127 -104 -83 -65   -49 -35 -22 -10   1 13 25 38   53 69 89 113
-    const uint32_t a = __byte_perm(0x3f2d1801u, 0x766a5d4fu, at), b = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, at);
+    const uint32_t a = __byte_perm(0x3f2d1801u, 0x766a5d4fu, indices),
+                   b = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, indices);
     return __byte_perm(a, b, 0x3210u | high);
 }
 // stored_nibbles() for the IQ4 types: q has the codebook values, with 128 added.
@@ -308,8 +309,8 @@ struct stored_k_scales {
         // them once.
         const uint32_t scales = group < 4 ? s[0] & 0x3f3f3f3fu : (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u),
                        minima = group < 4 ? s[1] & 0x3f3f3f3fu : (s[2] >> 4 & 0x0f0f0f0fu) | (s[1] >> 2 & 0x30303030u);
-        const int at = group % 4; // the byte of both words; one goes into each half
-        const float2 both = stored_floats<0>(__byte_perm(scales, minima, at + (at + 4) * 256) & 0x00ff00ffu);
+        const int byte = group % 4; // of both words; one goes into each half
+        const float2 both = stored_floats<0>(__byte_perm(scales, minima, byte + (byte + 4) * 256) & 0x00ff00ffu);
         *factor = (shift == 0 ? d * STORED_ONE : d * (STORED_ONE / 16)) * both.x;
         *offset = minimum * both.y;
     }

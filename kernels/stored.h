@@ -43,17 +43,17 @@ typedef struct sumi_unpack_args {
     uint64_t to;      // the whole weight, bf16 [stack_rows][cols], 16-byte aligned
     int64_t elements; // of the tensor
     // row_begin: the tensor's first row in the stack. is_gated: rows of `to` are interleaved as SUMI_CUDA_FORM_GATED
-    // says (src/cuda/launch.h)
+    // says (src/cuda/form.h)
     int32_t cols, row_begin, stack_rows, is_gated;
     float scale; // of the tensor, in fp8 files; otherwise 1
     int32_t reserved;
 } sumi_unpack_args;
 
-// y = finish(x w^T) for few rows of x: sumi_gemm_stored_<type>_<rows> (gemm_stored.cu).
+// y = epilogue(x w^T) for few rows of x: sumi_gemm_stored_<type>_<rows> (gemm_stored.cu).
 #define SUMI_GEMM_STORED_COLS 64     // rows of w (columns of the product) of a block
 #define SUMI_GEMM_STORED_THREADS 128 // four warps; each has 16 rows of w and all rows of x of the block
 #define SUMI_GEMM_STORED_PARTS 4     // most stacked tensors of a weight
-// X(rows, x stages, w stages): rows of x in a block's tile; ring slots for k-blocks of x (64 elements of k) and for
+// X(rows, x slots, w slots): rows of x in a block's tile; ring slots for k-blocks of x (64 elements of k) and for
 // chunks of w (256 elements of k).
 #define SUMI_GEMM_STORED_TILES(X) X(16, 4, 3) X(64, 4, 3)
 // NEED: bytes of shared memory for one row's chunk of w. Copies are whole 16-byte units. When the chunk's length is no
@@ -68,35 +68,36 @@ typedef struct sumi_unpack_args {
         : SUMI_GEMM_STORED_NEED(BYTES) % 64 == 0  ? 32                                                                 \
                                                   : 48))
 // Dynamic shared memory in bytes: the ring buffers, or the block's sums, which replace them at the end.
-#define SUMI_GEMM_STORED_RING(BYTES, ROWS, XS, WS)                                                                     \
-    ((XS) * (ROWS)*128 + (WS)*SUMI_GEMM_STORED_COLS * SUMI_GEMM_STORED_PITCH(BYTES))
+#define SUMI_GEMM_STORED_RING(BYTES, ROWS, X_SLOTS, W_SLOTS)                                                           \
+    ((X_SLOTS) * (ROWS)*128 + (W_SLOTS)*SUMI_GEMM_STORED_COLS * SUMI_GEMM_STORED_PITCH(BYTES))
 #define SUMI_GEMM_STORED_SUMS(ROWS) ((ROWS) * (SUMI_GEMM_STORED_COLS + 4) * 4)
-#define SUMI_GEMM_STORED_SHARED(BYTES, ROWS, XS, WS)                                                                   \
-    (SUMI_GEMM_STORED_RING(BYTES, ROWS, XS, WS) > SUMI_GEMM_STORED_SUMS(ROWS)                                          \
-         ? SUMI_GEMM_STORED_RING(BYTES, ROWS, XS, WS)                                                                  \
+#define SUMI_GEMM_STORED_SHARED(BYTES, ROWS, X_SLOTS, W_SLOTS)                                                         \
+    (SUMI_GEMM_STORED_RING(BYTES, ROWS, X_SLOTS, W_SLOTS) > SUMI_GEMM_STORED_SUMS(ROWS)                                \
+         ? SUMI_GEMM_STORED_RING(BYTES, ROWS, X_SLOTS, W_SLOTS)                                                        \
          : SUMI_GEMM_STORED_SUMS(ROWS))
 
 // On Hopper: sumi_gemm_stored_sm90_<type>_<rows> (gemm_stored_sm90.cu), whose first parameter is a tensor map of x.
-// X(rows, groups, x stages): rows of x in a tile; warpgroups, each of which has 64 rows of w; ring slots for k-blocks
+// X(rows, groups, x slots): rows of x in a tile; warpgroups, each of which has 64 rows of w; ring slots for k-blocks
 // of x. The ring buffer of w has three slots if all ring buffers then fit into 196 KiB, else two. The rest of the 227
 // KiB that a block may have is for static shared memory (30 KiB with three warpgroups) and barriers.
 #define SUMI_GEMM_STORED_SM90_TILES(X) X(64, 3, 5) X(128, 3, 5) X(256, 2, 3)
 #define SUMI_GEMM_STORED_SM90_THREADS(GROUPS) (128 * (GROUPS) + 128)
 // Bytes from row to row of w in shared memory: an odd multiple of 16, so that eight rows begin at different banks.
 #define SUMI_GEMM_STORED_SM90_PITCH(BYTES) (SUMI_GEMM_STORED_NEED(BYTES) | 16)
-#define SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, WS)                                                      \
-    ((XS) * (ROWS)*128 + (WS)*64 * (GROUPS)*SUMI_GEMM_STORED_SM90_PITCH(BYTES))
-#define SUMI_GEMM_STORED_SM90_W_STAGES(BYTES, ROWS, GROUPS, XS)                                                        \
-    (SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, 3) <= 196 * 1024 ? 3 : 2)
-#define SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, XS)                                                            \
-    SUMI_GEMM_STORED_SM90_STAGES(BYTES, ROWS, GROUPS, XS, SUMI_GEMM_STORED_SM90_W_STAGES(BYTES, ROWS, GROUPS, XS))
+#define SUMI_GEMM_STORED_SM90_SLOT_BYTES(BYTES, ROWS, GROUPS, X_SLOTS, W_SLOTS)                                        \
+    ((X_SLOTS) * (ROWS)*128 + (W_SLOTS)*64 * (GROUPS)*SUMI_GEMM_STORED_SM90_PITCH(BYTES))
+#define SUMI_GEMM_STORED_SM90_W_SLOTS(BYTES, ROWS, GROUPS, X_SLOTS)                                                    \
+    (SUMI_GEMM_STORED_SM90_SLOT_BYTES(BYTES, ROWS, GROUPS, X_SLOTS, 3) <= 196 * 1024 ? 3 : 2)
+#define SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, X_SLOTS)                                                       \
+    SUMI_GEMM_STORED_SM90_SLOT_BYTES(BYTES, ROWS, GROUPS, X_SLOTS,                                                     \
+                                     SUMI_GEMM_STORED_SM90_W_SLOTS(BYTES, ROWS, GROUPS, X_SLOTS))
 #define SUMI_GEMM_STORED_SM90_CLUSTER 8 // most blocks of a cluster
 // Bytes of the partial sums that a block of a cluster receives. They replace the ring buffers.
 #define SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS) (((ROWS) / 8 + SUMI_GEMM_STORED_SM90_CLUSTER - 1) * (GROUPS)*128 * 16)
-#define SUMI_GEMM_STORED_SM90_SHARED(BYTES, ROWS, GROUPS, XS)                                                          \
-    (16 * (XS) + 8 * 4 * (GROUPS)*3                                                                                    \
-     + (SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, XS) > SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS)                 \
-            ? SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, XS)                                                      \
+#define SUMI_GEMM_STORED_SM90_SHARED(BYTES, ROWS, GROUPS, X_SLOTS)                                                     \
+    (16 * (X_SLOTS) + 8 * 4 * (GROUPS)*3                                                                               \
+     + (SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, X_SLOTS) > SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS)            \
+            ? SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, X_SLOTS)                                                 \
             : SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS)))
 
 typedef struct sumi_gemm_stored_args {

@@ -13,16 +13,16 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
 {
     __shared__ float shared[SUMI_UPLOAD_THREADS / 32];
     const int64_t from = (int64_t)blockIdx.x * a.cols, row = upload_row(a, a.row_begin + (int)blockIdx.x);
-    float most = 0.0f;
+    float largest = 0.0f;
     for (int c = (int)threadIdx.x; c < a.cols; c += SUMI_UPLOAD_THREADS)
-        most = fmaxf(most, fabsf(upload_at(a, from + c)));
-    most = warp_max(most);
-    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = most;
+        largest = fmaxf(largest, fabsf(upload_at(a, from + c)));
+    largest = warp_max(largest);
+    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = largest;
     __syncthreads(); // the maxima of all warps are written
-    most = shared[0];
-    for (int w = 1; w < SUMI_UPLOAD_THREADS / 32; w++) most = fmaxf(most, shared[w]);
-    const bool is_zero = !(most > 1e-30f); // also a row so small that the inverse would overflow
-    const float scale = is_zero ? 1.0f : most / 448.0f, inverse = is_zero ? 0.0f : 448.0f / most;
+    largest = shared[0];
+    for (int w = 1; w < SUMI_UPLOAD_THREADS / 32; w++) largest = fmaxf(largest, shared[w]);
+    const bool is_zero = !(largest > 1e-30f); // also a row so small that the inverse would overflow
+    const float scale = is_zero ? 1.0f : largest / 448.0f, inverse = is_zero ? 0.0f : 448.0f / largest;
     if (threadIdx.x == 0) ((float*)a.scales)[row] = scale;
     uint8_t* to = (uint8_t*)a.to + row * a.pitch;
     for (int c = (int)threadIdx.x; c < a.pitch; c += SUMI_UPLOAD_THREADS)

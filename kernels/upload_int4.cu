@@ -34,16 +34,16 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
     const int blocks = a.cols / 32;
     for (int b = (int)threadIdx.x; b < blocks; b += SUMI_UPLOAD_THREADS) {
         const int64_t from = (int64_t)blockIdx.x * a.cols + 32 * b;
-        float v[32], most = 0.0f, gain = 0.0f, d = 0.0f;
+        float v[32], largest = 0.0f, gain = 0.0f, d = 0.0f;
 #pragma unroll
         for (int i = 0; i < 32; i++) {
             v[i] = upload_at(a, from + i);
-            most = fabsf(v[i]) > fabsf(most) ? v[i] : most;
+            largest = fabsf(v[i]) > fabsf(largest) ? v[i] : largest;
         }
         // All zero, or so small that the scale would be no half-precision number above zero.
-        const bool is_zero = !(fabsf(most) > 1e-7f);
+        const bool is_zero = !(fabsf(largest) > 1e-7f);
         for (int step = -STEPS; step <= STEPS && !is_zero; step++) {
-            const float inverse = (step - 127.0f) / most;
+            const float inverse = (step - 127.0f) / largest;
             float products = 0.0f, squares = 0.0f;
 #pragma unroll
             for (int i = 0; i < 32; i++) {

@@ -47,19 +47,19 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
     __shared__ float blocks[WARPS][256], partial[WARPS];
     const int warp = (int)threadIdx.x >> 5, lane = (int)threadIdx.x & 31;
     const int64_t from = (int64_t)blockIdx.x * a.cols, row = upload_row(a, a.row_begin + (int)blockIdx.x);
-    float most = 0.0f, v[8];
+    float largest = 0.0f, v[8];
     for (int c = 256 * warp; c < a.pitch; c += 256 * WARPS) {
         rotated_block(a, from, c, blocks[warp], v);
 #pragma unroll
-        for (int i = 0; i < 8; i++) most = fmaxf(most, fabsf(v[i]));
+        for (int i = 0; i < 8; i++) largest = fmaxf(largest, fabsf(v[i]));
     }
-    most = warp_max(most);
-    if (lane == 0) partial[warp] = most;
+    largest = warp_max(largest);
+    if (lane == 0) partial[warp] = largest;
     __syncthreads(); // the maxima of all warps are written
-    most = partial[0];
-    for (int w = 1; w < WARPS; w++) most = fmaxf(most, partial[w]);
-    const bool is_zero = !(most > 1e-30f); // also a row so small that the inverse would overflow
-    const float scale = is_zero ? 1.0f : most / 127.0f, inverse = is_zero ? 0.0f : 127.0f / most;
+    largest = partial[0];
+    for (int w = 1; w < WARPS; w++) largest = fmaxf(largest, partial[w]);
+    const bool is_zero = !(largest > 1e-30f); // also a row so small that the inverse would overflow
+    const float scale = is_zero ? 1.0f : largest / 127.0f, inverse = is_zero ? 0.0f : 127.0f / largest;
     if (threadIdx.x == 0) ((float*)a.scales)[row] = scale;
     int8_t* to = (int8_t*)a.to + row * a.pitch;
     for (int c = 256 * warp; c < a.pitch; c += 256 * WARPS) {

@@ -8,7 +8,7 @@
 #include "quads.cuh"
 
 // The column of y for column c of the product. With f.half: columns of [gate | up], interleaved by 8.
-SUMI_DEVICE int finish_column(const sumi_gemm_finish& f, int c)
+SUMI_DEVICE int epilogue_column(const sumi_gemm_finish& f, int c)
 {
     c += f.column;
     if (f.half > 0) {
@@ -21,13 +21,13 @@ SUMI_DEVICE int finish_column(const sumi_gemm_finish& f, int c)
 // An activation as two coefficients, instead of a branch for each: SiLU, GELU (tanh form) and QuickGELU are
 // x * sigmoid(x (a + b x^2)); tanh is 2 * sigmoid(2 x) - 1; only GELU with erf is computed differently. The parameter
 // `activation` is a sumi_activation (src/plan/ops.h). 1.59576912 is 2 sqrt(2 / pi).
-struct finish_activation {
+struct epilogue_activation {
     float a, b;
     int kind;
 }; // kind 0: none, 1: x * sigmoid, 2: 2 * sigmoid - 1, 3: erf
-SUMI_DEVICE finish_activation finish_activation_of(int activation)
+SUMI_DEVICE epilogue_activation epilogue_activation_of(int activation)
 {
-    finish_activation r = {1.0f, 0.0f, 1};
+    epilogue_activation r = {1.0f, 0.0f, 1};
     if (activation == 0) r.kind = 0;
     if (activation == 2) r.a = 1.59576912f, r.b = 0.044715f * 1.59576912f;
     if (activation == 3) r.kind = 3;
@@ -35,9 +35,9 @@ SUMI_DEVICE finish_activation finish_activation_of(int activation)
     if (activation == 5) r.a = 2.0f, r.kind = 2;
     return r;
 }
-SUMI_DEVICE float finish_sigmoid(float u) { return __fdividef(1.0f, 1.0f + __expf(-u)); }
+SUMI_DEVICE float epilogue_sigmoid(float u) { return __fdividef(1.0f, 1.0f + __expf(-u)); }
 // x * Phi(x), with erfc by Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, a fifth of erff's instructions.
-SUMI_DEVICE float finish_gelu_erf(float x)
+SUMI_DEVICE float epilogue_gelu_erf(float x)
 {
     const float z = fabsf(x) * 0.707106781f, t = __fdividef(1.0f, fmaf(0.3275911f, z, 1.0f));
     const float p =
@@ -45,23 +45,24 @@ SUMI_DEVICE float finish_gelu_erf(float x)
     const float tail = 0.5f * p * __expf(-z * z);
     return x * (x < 0.0f ? tail : 1.0f - tail);
 }
-SUMI_DEVICE float finish_by_sigmoid(const finish_activation& act, float x) // kinds 1 and 2
+SUMI_DEVICE float epilogue_by_sigmoid(const epilogue_activation& act, float x) // kinds 1 and 2
 {
-    const float s = finish_sigmoid(x * fmaf(act.b * x, x, act.a));
+    const float s = epilogue_sigmoid(x * fmaf(act.b * x, x, act.a));
     return act.kind == 2 ? fmaf(2.0f, s, -1.0f) : x * s;
 }
-SUMI_DEVICE float finish_activate(const finish_activation& act, float x)
+SUMI_DEVICE float epilogue_activate(const epilogue_activation& act, float x)
 {
     if (act.kind == 0) return x;
-    return act.kind == 3 ? finish_gelu_erf(x) : finish_by_sigmoid(act, x);
+    return act.kind == 3 ? epilogue_gelu_erf(x) : epilogue_by_sigmoid(act, x);
 }
-// The gate of column c. gate_row is finish_gate_row()'s result: the index of the row's first element in the step table.
-SUMI_DEVICE float finish_gate(const sumi_gemm_finish& f, int64_t gate_row, int c)
+// The gate of column c. gate_row is epilogue_gate_row()'s result: the index of the row's first element in the step
+// table.
+SUMI_DEVICE float epilogue_gate(const sumi_gemm_finish& f, int64_t gate_row, int c)
 {
-    const int64_t at = gate_row + c;
-    return f.gate_is_float ? ((const float*)f.gate)[at] : __bfloat162float(((const bf16*)f.gate)[at]);
+    const int64_t index = gate_row + c;
+    return f.gate_is_float ? ((const float*)f.gate)[index] : __bfloat162float(((const bf16*)f.gate)[index]);
 }
-SUMI_DEVICE int64_t finish_gate_row(const sumi_gemm_finish& f)
+SUMI_DEVICE int64_t epilogue_gate_row(const sumi_gemm_finish& f)
 {
     return f.gate == 0 ? 0 : (int64_t) * (const int32_t*)f.counter * f.gate_stride + f.gate_column;
 }
@@ -70,22 +71,22 @@ SUMI_DEVICE int64_t finish_gate_row(const sumi_gemm_finish& f)
 // groups of 8 columns; c is its first. All gates are read before one is used. With the branch on their type inside the
 // loop the kernel waited for every read: 32 round trips one after another for a tile of 128 columns.
 template <int N>
-SUMI_DEVICE void finish_factors(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, float (&factor)[N][2])
+SUMI_DEVICE void epilogue_factors(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, float (&factor)[N][2])
 {
 #pragma unroll
     for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] = 1.0f;
     if (f.gate && f.gate_is_float) {
 #pragma unroll
         for (int i = 0; i < N * 2; i++) {
-            const int at = c + i / 2 * 8 + i % 2;
-            if (at < n) factor[i / 2][i % 2] = ((const float*)f.gate)[gate_row + at];
+            const int column = c + i / 2 * 8 + i % 2;
+            if (column < n) factor[i / 2][i % 2] = ((const float*)f.gate)[gate_row + column];
         }
     } else if (f.gate) {
         bf16 gate[N * 2] = {};
 #pragma unroll
         for (int i = 0; i < N * 2; i++) {
-            const int at = c + i / 2 * 8 + i % 2;
-            if (at < n) gate[i] = ((const bf16*)f.gate)[gate_row + at];
+            const int column = c + i / 2 * 8 + i % 2;
+            if (column < n) gate[i] = ((const bf16*)f.gate)[gate_row + column];
         }
 #pragma unroll
         for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] = __bfloat162float(gate[i]);
@@ -94,10 +95,10 @@ SUMI_DEVICE void finish_factors(const sumi_gemm_finish& f, int64_t gate_row, int
     for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] *= f.scale;
 }
 
-// Adds the residual to one finished value v, rounds the sum and stores it in column `at` of y.
-SUMI_DEVICE void finish_store(const sumi_gemm_finish& f, int row, int at, float v)
+// Adds the residual to one finished value v, rounds the sum and stores it in column `column` of y.
+SUMI_DEVICE void epilogue_store(const sumi_gemm_finish& f, int row, int column, float v)
 {
-    const int64_t i = (int64_t)row * f.ldy + at;
+    const int64_t i = (int64_t)row * f.ldy + column;
     if (f.is_float) {
         ((float*)f.y)[i] = f.residual ? ((const float*)f.residual)[i] + v : v;
     } else {
@@ -106,34 +107,34 @@ SUMI_DEVICE void finish_store(const sumi_gemm_finish& f, int row, int at, float 
 }
 
 // Finishes one sum v of column c of the product. For kernels that do not finish whole tensor-core tiles. act and
-// gate_row come from finish_activation_of() and finish_gate_row(), once per launch.
-SUMI_DEVICE void finish_one(const sumi_gemm_finish& f, const finish_activation& act, int64_t gate_row, int row, int c,
-                            float v)
+// gate_row come from epilogue_activation_of() and epilogue_gate_row(), once per launch.
+SUMI_DEVICE void epilogue_one(const sumi_gemm_finish& f, const epilogue_activation& act, int64_t gate_row, int row,
+                              int c, float v)
 {
     if (f.bias) v += ((const float*)f.bias)[c];
-    v = finish_activate(act, v) * f.scale;
-    if (f.gate) v *= finish_gate(f, gate_row, c);
-    finish_store(f, row, finish_column(f, c), v);
+    v = epilogue_activate(act, v) * f.scale;
+    if (f.gate) v *= epilogue_gate(f, gate_row, c);
+    epilogue_store(f, row, epilogue_column(f, c), v);
 }
 // SwiGLU: silu(a) * b, a from a gate row of w and b from the matching up row. c: the column among the n / 2 results.
-SUMI_DEVICE float finish_swiglu(float a, float b) { return a * finish_sigmoid(a) * b; }
-SUMI_DEVICE void finish_one_swiglu(const sumi_gemm_finish& f, int row, int c, float a, float b)
+SUMI_DEVICE float epilogue_swiglu(float a, float b) { return a * epilogue_sigmoid(a) * b; }
+SUMI_DEVICE void epilogue_one_swiglu(const sumi_gemm_finish& f, int row, int c, float a, float b)
 {
-    finish_store(f, row, f.column + c, finish_swiglu(a, b));
+    epilogue_store(f, row, f.column + c, epilogue_swiglu(a, b));
 }
 
-// finish_tile (below) for the most frequent case: aligned bf16, no activation, no row or column scales. It is separate
-// because the general case is long and full of branches: on an H200 a tile of 128 x 128 took 10 us longer with the
-// general case than with a compiled epilogue.
+// epilogue_tile (below) for the most frequent case: aligned bf16, no activation, no row or column scales. It is
+// separate because the general case is long and full of branches: on an H200 a tile of 128 x 128 took 10 us longer with
+// the general case than with a compiled epilogue.
 template <int MT, int NT, class F>
-SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
+SUMI_DEVICE void epilogue_plain_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
 {
     // Counts of 8-column groups. G: groups stored together, with 4 as 16 bytes per lane. AHEAD: groups whose residual
     // is read before the first of them is finished.
     constexpr int G = NT % 4 == 0 ? 4 : 2, AHEAD = MT * NT <= 16 ? NT : G;
     static_assert(NT % G == 0, "whole rounds");
     const int lane = threadIdx.x & 31, q = lane & 3;
-    const int64_t gate_row = finish_gate_row(f);
+    const int64_t gate_row = epilogue_gate_row(f);
 #pragma unroll
     for (int first = 0; first < NT; first += AHEAD) {
         uint32_t residual[MT][2][AHEAD];
@@ -147,7 +148,7 @@ SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int 
                 for (int j = 0; j < AHEAD; j++) {
                     const int c = n0 + (first + j) * 8 + q * 2;
                     residual[i][h][j] =
-                        f.residual && row < m && c < n ? *(const uint32_t*)(from + finish_column(f, c)) : 0u;
+                        f.residual && row < m && c < n ? *(const uint32_t*)(from + epilogue_column(f, c)) : 0u;
                 }
             }
 #pragma unroll
@@ -160,7 +161,7 @@ SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int 
                     const int c = n0 + (first + g + j) * 8 + q * 2 + e;
                     bias[j][e] = f.bias && c < n ? ((const float*)f.bias)[c] : 0.0f;
                 }
-            finish_factors(f, gate_row, n, n0 + (first + g) * 8 + q * 2, factor);
+            epilogue_factors(f, gate_row, n, n0 + (first + g) * 8 + q * 2, factor);
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -180,12 +181,12 @@ SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int 
                         quad_transpose(o[0], o[1], o[2 % G], o[3 % G], lane);
                         const int c = c0 + q * 8;
                         if (row < m && c < n)
-                            store16(to + finish_column(f, c), make_uint4(o[0], o[1], o[2 % G], o[3 % G]));
+                            store16(to + epilogue_column(f, c), make_uint4(o[0], o[1], o[2 % G], o[3 % G]));
                     } else {
 #pragma unroll
                         for (int j = 0; j < G; j++) {
                             const int c = c0 + j * 8 + q * 2;
-                            if (row < m && c < n) *(uint32_t*)(to + finish_column(f, c)) = o[j];
+                            if (row < m && c < n) *(uint32_t*)(to + epilogue_column(f, c)) = o[j];
                         }
                     }
                 }
@@ -193,10 +194,10 @@ SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int 
     }
 }
 
-// finish_activate() of all of v, with one branch on the kind. Four values at a time: eight need more registers than the
-// main loop. The loop always works on v[0..3] and then rotates the array by four, because a loop that is not unrolled
-// cannot index registers.
-template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& act, float (&v)[N])
+// epilogue_activate() of all of v, with one branch on the kind. Four values at a time: eight need more registers than
+// the main loop. The loop always works on v[0..3] and then rotates the array by four, because a loop that is not
+// unrolled cannot index registers.
+template <int N> SUMI_DEVICE void epilogue_activate_all(const epilogue_activation& act, float (&v)[N])
 {
     constexpr int PART = N < 4 ? N : 4;
     if (act.kind == 0) return;
@@ -207,10 +208,10 @@ template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& a
         for (int i = 0; i < PART; i++) now[i] = v[i];
         if (act.kind == 3) {
 #pragma unroll
-            for (int i = 0; i < PART; i++) now[i] = finish_gelu_erf(now[i]);
+            for (int i = 0; i < PART; i++) now[i] = epilogue_gelu_erf(now[i]);
         } else {
 #pragma unroll
-            for (int i = 0; i < PART; i++) now[i] = finish_by_sigmoid(act, now[i]);
+            for (int i = 0; i < PART; i++) now[i] = epilogue_by_sigmoid(act, now[i]);
         }
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = i + PART < N ? v[(i + PART) % N] : now[i + PART - N];
@@ -221,7 +222,7 @@ template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& a
 // T: the type of y. All residuals are read before the first store, since a read between two stores waits for a round
 // trip.
 template <int G, class T>
-SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
+SUMI_DEVICE void epilogue_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
 {
     const int64_t from = (int64_t)row * f.ldy;
     if (f.residual) {
@@ -229,7 +230,7 @@ SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, i
 #pragma unroll
         for (int i = 0; i < G * 2; i++) {
             const int c = c0 + i / 2 * 8 + i % 2;
-            if (c < outputs) r[i] = ((const T*)f.residual)[from + finish_column(f, c)];
+            if (c < outputs) r[i] = ((const T*)f.residual)[from + epilogue_column(f, c)];
         }
 #pragma unroll
         for (int i = 0; i < G * 2; i++) v[i] = value_of(r[i]) + v[i];
@@ -237,7 +238,7 @@ SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, i
 #pragma unroll
     for (int i = 0; i < G * 2; i++) {
         const int c = c0 + i / 2 * 8 + i % 2;
-        if (c < outputs) set(((T*)f.y)[from + finish_column(f, c)], v[i]);
+        if (c < outputs) set(((T*)f.y)[from + epilogue_column(f, c)], v[i]);
     }
 }
 
@@ -258,7 +259,7 @@ SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, i
 // unrolled by 2; empty asm statements keep the compiler from computing cheap values of a round early and holding them
 // in registers.
 template <int MT, int NT, bool SWIGLU, bool SCALED, class F>
-SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
+SUMI_DEVICE void epilogue_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
 {
     // W: accumulator groups per output group; G: output groups per round
     constexpr int W = SWIGLU ? 2 : 1, G = NT / W % 4 == 0 ? 4 : NT / W % 2 == 0 ? 2 : 1;
@@ -268,12 +269,12 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
     constexpr bool AHEAD = SCALED && !SWIGLU;
     static_assert(ROUNDS <= 16, "the switch");
     if (!SWIGLU && f.is_aligned && f.activation == 0 && (!SCALED || (f.row_scale == 0 && f.col_scale == 0)))
-        return finish_plain_tile<MT, NT>(f, m, n, m0, n0, sum);
+        return epilogue_plain_tile<MT, NT>(f, m, n, m0, n0, sum);
     int lane = threadIdx.x & 31;
     asm volatile("" : "+r"(lane)); // values derived from lane are not computed before the main loop
     const int q = lane & 3, outputs = n / W;
-    const finish_activation act = finish_activation_of(f.activation);
-    const int64_t gate_row = SWIGLU ? 0 : finish_gate_row(f);
+    const epilogue_activation act = epilogue_activation_of(f.activation);
+    const int64_t gate_row = SWIGLU ? 0 : epilogue_gate_row(f);
     const bool has_aligned_residual = !SWIGLU && f.is_aligned && f.residual;
     const auto read = [&](uint32_t(&to)[G], int h, int n1) { // two bf16 of the residual per group of a round, or 0
         const int row = m0 + h * 8 + (lane >> 2);
@@ -284,7 +285,7 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
             for (int j = 0; j < G; j++) {
                 const int c = n1 + j * 8 + q * 2;
                 if (c < n)
-                    to[j] = *(const uint32_t*)((const bf16*)f.residual + (int64_t)row * f.ldy + finish_column(f, c));
+                    to[j] = *(const uint32_t*)((const bf16*)f.residual + (int64_t)row * f.ldy + epilogue_column(f, c));
             }
         }
     };
@@ -302,7 +303,7 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
                 if (!SWIGLU) bias[j][e] = f.bias && c < n ? ((const float*)f.bias)[c] : 0.0f;
             }
         }
-        if (!SWIGLU) finish_factors(f, gate_row, n, n1 + q * 2, factor);
+        if (!SWIGLU) epilogue_factors(f, gate_row, n, n1 + q * 2, factor);
         if (AHEAD) {
 #pragma unroll
             for (int h = 0; h < MT * 2; h++) read(residual[h], h, n1);
@@ -329,7 +330,7 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
             }
 // clang-format on
 #undef TAKE
-            const int row = m0 + h * 8 + (lane >> 2), c0 = n1 / W; // c0: column of y, before finish_column
+            const int row = m0 + h * 8 + (lane >> 2), c0 = n1 / W; // c0: column of y, before epilogue_column
             const float row_scale = SCALED && f.row_scale && row < m ? ((const float*)f.row_scale)[row] : 1.0f;
             if (SCALED) {
 #pragma unroll
@@ -338,16 +339,16 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
             if (SWIGLU) {
 #pragma unroll
                 for (int j = 0; j < G * 2; j++) {
-                    const int at = j / 2 * W * 2 + j % 2; // the gate column's index in s
-                    const float a = SCALED ? s[at] * scale[at / 2][j % 2] : s[at],
-                                b = SCALED ? s[at + W * 2 - 2] * scale[at / 2 + W - 1][j % 2] : s[at + W * 2 - 2];
-                    v[j] = __fmul_rn(a * finish_sigmoid(a), b);
+                    const int gate = j / 2 * W * 2 + j % 2; // the gate column's index in s
+                    const float a = SCALED ? s[gate] * scale[gate / 2][j % 2] : s[gate],
+                                b = SCALED ? s[gate + W * 2 - 2] * scale[gate / 2 + W - 1][j % 2] : s[gate + W * 2 - 2];
+                    v[j] = __fmul_rn(a * epilogue_sigmoid(a), b);
                 }
             } else {
 #pragma unroll
                 for (int j = 0; j < G * 2; j++)
                     v[j] = SCALED ? fmaf(s[j], scale[j / 2][j % 2], bias[j / 2][j % 2]) : s[j] + bias[j / 2][j % 2];
-                finish_activate_all(act, v);
+                epilogue_activate_all(act, v);
 #pragma unroll
                 // __fmul_rn: the product is rounded and not contracted with the residual's addition
                 for (int j = 0; j < G * 2; j++) v[j] = __fmul_rn(v[j], factor[j / 2][j % 2]);
@@ -362,21 +363,21 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
                     quad_transpose(o[0], o[1 % G], o[2 % G], o[3 % G], lane);
                     const int c = c0 + q * 8;
                     if (row < m && c < outputs)
-                        store16((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c),
+                        store16((bf16*)f.y + (int64_t)row * f.ldy + epilogue_column(f, c),
                                 make_uint4(o[0], o[1 % G], o[2 % G], o[3 % G]));
                 } else {
 #pragma unroll
                     for (int j = 0; j < G; j++) {
                         const int c = c0 + j * 8 + q * 2;
                         if (row < m && c < outputs)
-                            *(uint32_t*)((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c)) = o[j];
+                            *(uint32_t*)((bf16*)f.y + (int64_t)row * f.ldy + epilogue_column(f, c)) = o[j];
                     }
                 }
             } else if (row < m) {
                 int c = c0 + q * 2;
                 asm volatile("" : "+r"(c)); // the eight addresses in y are not computed before the loop
-                if (f.is_float) finish_store_each<G, float>(f, row, c, outputs, v);
-                else finish_store_each<G, bf16>(f, row, c, outputs, v);
+                if (f.is_float) epilogue_store_each<G, float>(f, row, c, outputs, v);
+                else epilogue_store_each<G, bf16>(f, row, c, outputs, v);
             }
         }
     }
