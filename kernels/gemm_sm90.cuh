@@ -78,7 +78,7 @@ struct sumi_tile {
 
 // The address of the dynamic shared memory. The swizzles are functions of address bits, so it must be 1024-byte
 // aligned. It is when the kernel has no static shared memory.
-__device__ __forceinline__ u32 smem_base()
+SUMI_DEVICE u32 smem_base()
 {
     extern __shared__ __align__(1024) unsigned char raw[];
     u32 b = smem_addr(raw);
@@ -87,7 +87,7 @@ __device__ __forceinline__ u32 smem_base()
 }
 
 // Initialises the mbarriers. All threads of both blocks call it.
-template <class T> __device__ __forceinline__ void barriers_init(u32 base)
+template <class T> SUMI_DEVICE void barriers_init(u32 base)
 {
     if (threadIdx.x == 0) {
         for (int s = 0; s < T::ST; s++) {
@@ -107,8 +107,8 @@ template <class T> __device__ __forceinline__ void barriers_init(u32 base)
 // fetches the residual: by then the stores of the previous tile have read the staging memory (to wait for them at the
 // start of the loop cost 1-2 %). The divisions for the tile's coordinates are hidden there too.
 template <class T, class F>
-__device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks,
-                                         int& stage, u32& phase, F&& halfway)
+SUMI_DEVICE void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks, int& stage,
+                          u32& phase, F&& halfway)
 {
     const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
     const u32 a0 = wg_desc_lo(base + (T::PP ? 0 : wg * 64 * T::WM * 128)), b0 = wg_desc_lo(base + T::A_BYTES);
@@ -157,14 +157,13 @@ __device__ __forceinline__ void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2
 // again, for tile i + 2, it waits for a stage of tile i + 1 to be released, and by then all consumers have finished
 // tile i. In ping-pong the epilogue of tile i overlaps the main loop of tile i + 1; there three buffers would be
 // enough, and four are used, a power of two.
-template <class T> __device__ __forceinline__ u32 vecs_bytes(int cols, int rows)
+template <class T> SUMI_DEVICE u32 vecs_bytes(int cols, int rows)
 {
     return T::VECS * cols * 4 + ((T::EPILOGUE & SUMI_EPI_SCALE) ? rows * 4 : 0);
 }
 template <class T>
-__device__ __forceinline__ void vecs_load(u32 dst, u32 bar, const float* bias, const float* gate,
-                                          const float* col_scale, const float* row_scale, int col0, int cols, int row0,
-                                          int rows)
+SUMI_DEVICE void vecs_load(u32 dst, u32 bar, const float* bias, const float* gate, const float* col_scale,
+                           const float* row_scale, int col0, int cols, int row0, int rows)
 {
     u32 d = dst;
     if (T::EPILOGUE & SUMI_EPI_BIAS) {
@@ -183,19 +182,19 @@ __device__ __forceinline__ void vecs_load(u32 dst, u32 bar, const float* bias, c
 }
 // Loads from shared memory. They are not volatile, so that the compiler may issue them early. after_sync() keeps them
 // behind the barrier that makes the data visible: it is volatile, and the address of the loads depends on its result.
-__device__ __forceinline__ float2 lds2(u32 a)
+SUMI_DEVICE float2 lds2(u32 a)
 {
     float2 v;
     asm("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(a));
     return v;
 }
-__device__ __forceinline__ float lds1(u32 a)
+SUMI_DEVICE float lds1(u32 a)
 {
     float v;
     asm("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(a));
     return v;
 }
-__device__ __forceinline__ u32 after_sync(u32 a)
+SUMI_DEVICE u32 after_sync(u32 a)
 {
     u32 r;
     asm volatile("mov.b32 %0, %1;" : "=r"(r) : "r"(a) : "memory");
@@ -209,8 +208,8 @@ __device__ __forceinline__ u32 after_sync(u32 a)
 //   fetch        fetch(phase) copies a phase's residual to the staging memory; phase 0 was fetched in the main loop
 // A thread's accumulators: acc[i][4 j .. 4 j + 3] are group j of 8 columns (drawn in hopper.cuh).
 template <class T, class S, class E, class F>
-__device__ __forceinline__ void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int vbuf,
-                                         int count, S&& store, E&& each, F&& fetch)
+SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, int wg, int vbuf, int count, S&& store,
+                          E&& each, F&& fetch)
 {
     const int t = threadIdx.x & 127, lane = t & 31, warp = uniform(t >> 5);
     const u32 stg = base + T::OFF_C + wg * T::STAGING;
@@ -334,7 +333,7 @@ struct sumi_pair {
 // divided into pairs side by side (sharing A). If tn is odd too, both blocks compute the last tile of that row and one
 // stores it. Each side-by-side pair comes directly after the last group's pairs of the same two columns, because its
 // weights would otherwise be read from memory again.
-__device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, int rank)
+SUMI_DEVICE sumi_pair pair_of(int p, int tm, int tn, int group, int rank)
 {
     // pm: pairs of rows. last: the index of the last group. whole: the number of items before the last group.
     sumi_pair r;
@@ -366,8 +365,8 @@ __device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, i
 // The kernel. Tensor maps: mx of x, mw of w, my of y, mr of the residual. The grid is even and may be
 // smaller than twice the number of items: cluster c computes items c, c + grid / 2, c + grid, ...
 template <class T>
-__device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
-                                     const sumi_gemm_sm90_args& ar)
+SUMI_DEVICE void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
+                      const sumi_gemm_sm90_args& ar)
 {
     const u32 base = smem_base(), rank = cluster_rank();
     const int wg = uniform(threadIdx.x >> 7) - 1;

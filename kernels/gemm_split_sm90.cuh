@@ -29,8 +29,8 @@ template <int OP_, int BN_, int ST_> struct sumi_split_tile { // what barriers_i
 // Gives this warpgroup's part away; true for the last to arrive, whose acc then holds the sum of all parts. All 128
 // threads call it.
 template <class T>
-__device__ __forceinline__ bool join(typename T::sum (&acc)[1][T::VALUES], u32 base, int wg,
-                                     const sumi_gemm_split_args& ar, long long tile, int part)
+SUMI_DEVICE bool join(typename T::sum (&acc)[1][T::VALUES], u32 base, int wg, const sumi_gemm_split_args& ar,
+                      long long tile, int part)
 {
     typedef sumi_four<typename T::sum> four;
     typedef typename four::type vector;
@@ -86,7 +86,7 @@ __device__ __forceinline__ bool join(typename T::sum (&acc)[1][T::VALUES], u32 b
 }
 
 template <class T, bool SWIGLU>
-__device__ __forceinline__ void gemm_split(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_gemm_split_args& ar)
+SUMI_DEVICE void gemm_split(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_gemm_split_args& ar)
 {
     const u32 base = smem_base(), rank = cluster_rank();
     const int wg = uniform(threadIdx.x >> 7) - 1;

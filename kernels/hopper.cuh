@@ -14,22 +14,21 @@
 // Here d0 .. d3 stand for d[4 j] .. d[4 j + 3]. In (row, column): d0 is (r, 2 q), d1 (r, 2 q + 1), d2 (r + 8, 2 q) and
 // d3 (r + 8, 2 q + 1).
 #pragma once
-#include "device.cuh"
 #include "operands.cuh"
 // The 128 bytes of a CUtensorMap (a TMA descriptor), passed to kernels by value as __grid_constant__.
 struct __align__(64) sumi_tmap { u64 opaque[16]; };
 
-__device__ __forceinline__ u32 smem_addr(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+SUMI_DEVICE u32 smem_addr(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // ---- mbarriers (64-bit objects in shared memory) --------------------------------------------------------------------
 // A phase of an mbarrier ends when `count` arrivals have happened and all announced bytes have been copied. Phases are
 // numbered from 0; waiters name the parity (0 or 1) of the phase for whose end they wait.
-__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count)
+SUMI_DEVICE void mbarrier_init(u32 bar, u32 count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
 // Arrives once and announces `bytes` of copies that signal this barrier.
-__device__ __forceinline__ void mbarrier_expect(u32 bar, u32 bytes)
+SUMI_DEVICE void mbarrier_expect(u32 bar, u32 bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
@@ -37,7 +36,7 @@ __device__ __forceinline__ void mbarrier_expect(u32 bar, u32 bytes)
 // own block. The .release.cluster form is left out on purpose: it costs a GPU-wide memory barrier per arrival
 // (MEMBAR.ALL.GPU in SASS), a fifth of the GEMM's speed. The release is not needed: the arrival orders finished wgmma
 // reads before later TMA writes, and both belong to the async proxy.
-__device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 rank)
+SUMI_DEVICE void mbarrier_arrive_cluster(u32 bar, u32 rank)
 {
     asm volatile(
         "{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [r];}" ::"r"(bar),
@@ -46,7 +45,7 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 rank)
 }
 // Blocks the thread until the phase of this parity is complete. try_wait suspends the thread in hardware, so the loop
 // needs no sleep.
-__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity)
+SUMI_DEVICE void mbarrier_wait(u32 bar, u32 parity)
 {
     u32 ok;
     do
@@ -60,7 +59,7 @@ __device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity)
 // ---- TMA: global <-> shared tiles described by a tensor map ---------------------------------------------------------
 // x, y, ... are the element coordinates of the box's first element, innermost dimension first. Loads write zeros for
 // elements outside the tensor and still count their bytes; stores drop them. A load signals `bar` with the box's bytes.
-__device__ __forceinline__ void tma_load_2d(u32 dst, const sumi_tmap* map, u32 bar, int x, int y)
+SUMI_DEVICE void tma_load_2d(u32 dst, const sumi_tmap* map, u32 bar, int x, int y)
 {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4}], [%2];" ::
@@ -70,8 +69,7 @@ __device__ __forceinline__ void tma_load_2d(u32 dst, const sumi_tmap* map, u32 b
 }
 // Loads one box into the same shared-memory offset of every block of the cluster whose bit is set in `mask` (bit =
 // rank), and signals the barrier at the same offset in each of these blocks.
-__device__ __forceinline__ void tma_load_2d_multicast(u32 dst, const sumi_tmap* map, u32 bar, int x, int y,
-                                                      unsigned short mask)
+SUMI_DEVICE void tma_load_2d_multicast(u32 dst, const sumi_tmap* map, u32 bar, int x, int y, unsigned short mask)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%3,%4}], [%2], %5;" ::"r"(dst),
@@ -80,33 +78,33 @@ __device__ __forceinline__ void tma_load_2d_multicast(u32 dst, const sumi_tmap* 
 }
 // Copies `bytes` consecutive bytes from global to shared memory without a tensor map. `bytes` is a multiple of 16; both
 // addresses are 16-byte aligned.
-__device__ __forceinline__ void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar)
+SUMI_DEVICE void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
                  "l"(src), "r"(bytes), "r"(bar)
                  : "memory");
 }
-__device__ __forceinline__ void tma_load_4d(u32 dst, const sumi_tmap* map, u32 bar, int c, int x, int y, int n)
+SUMI_DEVICE void tma_load_4d(u32 dst, const sumi_tmap* map, u32 bar, int c, int x, int y, int n)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
                  "{%3,%4,%5,%6}], [%2];" ::"r"(dst),
                  "l"(map), "r"(bar), "r"(c), "r"(x), "r"(y), "r"(n)
                  : "memory");
 }
-__device__ __forceinline__ void tma_load_5d(u32 dst, const sumi_tmap* map, u32 bar, int c, int px, int x, int py, int y)
+SUMI_DEVICE void tma_load_5d(u32 dst, const sumi_tmap* map, u32 bar, int c, int px, int x, int py, int y)
 {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
                  "{%3,%4,%5,%6,%7}], [%2];" ::"r"(dst),
                  "l"(map), "r"(bar), "r"(c), "r"(px), "r"(x), "r"(py), "r"(y)
                  : "memory");
 }
-__device__ __forceinline__ void tma_store_2d(const sumi_tmap* map, u32 src, int x, int y)
+SUMI_DEVICE void tma_store_2d(const sumi_tmap* map, u32 src, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(map), "r"(src),
                  "r"(x), "r"(y)
                  : "memory");
 }
-__device__ __forceinline__ void tma_store_5d(const sumi_tmap* map, u32 src, int c, int px, int x, int py, int y)
+SUMI_DEVICE void tma_store_5d(const sumi_tmap* map, u32 src, int c, int px, int x, int py, int y)
 {
     asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5,%6}], [%1];" ::"l"(map),
                  "r"(src), "r"(c), "r"(px), "r"(x), "r"(py), "r"(y)
@@ -117,34 +115,28 @@ __device__ __forceinline__ void tma_store_5d(const sumi_tmap* map, u32 src, int 
 #define TMA_STORE_WAIT_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")
 // Waits until all committed stores have written their data.
 #define TMA_STORE_WAIT() asm volatile("cp.async.bulk.wait_group 0;" ::: "memory")
-__device__ __forceinline__ void prefetch_tmap(const sumi_tmap* map)
-{
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
+SUMI_DEVICE void prefetch_tmap(const sumi_tmap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
 // True in one lane of a converged warp. ptxas knows that a branch on elect.sync leaves one thread; it does not know
 // this of `lane == 0`, and then wraps every TMA instruction in a loop over possibly different operands, which makes the
 // producer the bottleneck.
-__device__ __forceinline__ bool elect_one()
+SUMI_DEVICE bool elect_one()
 {
     u32 p;
     asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0,1,0,p;}" : "=r"(p));
     return p;
 }
 // Returns v of lane 0. It tells ptxas that the value is the same in all lanes of the warp.
-__device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
+SUMI_DEVICE int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 
 // ---- clusters, named barriers, registers ----------------------------------------------------------------------------
-__device__ __forceinline__ u32 cluster_rank()
+SUMI_DEVICE u32 cluster_rank()
 {
     u32 r;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-__device__ __forceinline__ void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
-}
+SUMI_DEVICE void cluster_sync() { asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory"); }
 // Makes initialised mbarriers visible to the other blocks of the cluster. A cluster_sync() must follow.
 #define FENCE_MBARRIER_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
 // Orders ordinary stores to shared memory before later reads by TMA or wgmma (the async proxy).
@@ -153,7 +145,7 @@ __device__ __forceinline__ void cluster_sync()
 // in a register makes ptxas reserve all sixteen barriers. NC: the number of consumer warpgroups of the kernel.
 // Ping-pong kernels use barriers 3 and 4 for another purpose (mainloop in gemm_sm90.cuh); they have NC == 2, so barrier
 // 3 is free for the third consumer elsewhere.
-template <int NC = 2> __device__ __forceinline__ void wg_sync(int wg)
+template <int NC = 2> SUMI_DEVICE void wg_sync(int wg)
 {
     if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
     else if (NC == 2 || wg == 1) asm volatile("bar.sync 2, 128;" ::: "memory");
@@ -164,13 +156,13 @@ template <int NC = 2> __device__ __forceinline__ void wg_sync(int wg)
 // A word holds two bf16; the lower column is in the lower half. store_matrix_x4 and load_matrix_x4 move four 8x8
 // matrices of 16-bit elements: lanes 8 i .. 8 i + 7 give the addresses of the eight 16-byte rows of matrix i, and
 // register i of lane 4 r + q holds elements 2 q and 2 q + 1 of row r of matrix i.
-__device__ __forceinline__ void store_matrix_x4(u32 addr, u32 a, u32 b, u32 c, u32 d)
+SUMI_DEVICE void store_matrix_x4(u32 addr, u32 a, u32 b, u32 c, u32 d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c),
                  "r"(d)
                  : "memory");
 }
-__device__ __forceinline__ void load_matrix_x4(u32 addr, u32& a, u32& b, u32& c, u32& d)
+SUMI_DEVICE void load_matrix_x4(u32 addr, u32& a, u32& b, u32& c, u32& d)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
@@ -186,8 +178,8 @@ __device__ __forceinline__ void load_matrix_x4(u32 addr, u32& a, u32& b, u32& c,
 //
 // The low word holds address / 16 in bits 0..13. Shared memory ends below 2^18, so adding an offset inside shared
 // memory to the low word never carries into bit 16.
-__device__ __forceinline__ u32 wg_desc_lo(u32 addr) { return (addr & 0x3FFFF) >> 4 | 1 << 16; }
-__device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >> 4) << 32 | lo; }
+SUMI_DEVICE u32 wg_desc_lo(u32 addr) { return (addr & 0x3FFFF) >> 4 | 1 << 16; }
+SUMI_DEVICE u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >> 4) << 32 | lo; }
 // WG_FENCE orders register accesses before the wgmma that follow; WG_COMMIT closes a group of wgmma; WG_WAIT(n) waits
 // until at most n groups are in flight.
 #define WG_FENCE() asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
@@ -227,7 +219,7 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
 template <int N, int OPERANDS> struct wgmma_t;
 #define SUMI_WGMMA_OF(N, R, IA, IB, IP, OPERANDS, SUM, C, TYPES, SIGNS)                                                \
     template <> struct wgmma_t<N, OPERANDS> {                                                                          \
-        static __device__ __forceinline__ void mma(SUM (&d)[R], u64 a, u64 b, int acc)                                 \
+        static SUMI_DEVICE void mma(SUM (&d)[R], u64 a, u64 b, int acc)                                                \
         {                                                                                                              \
             asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N TYPES         \
                          " {" SUMI_R##R "},%" #IA ",%" #IB ",p" SIGNS ";}"                                             \

@@ -22,7 +22,6 @@
 // ldmatrix.x4 (load_matrix_x4) reads four 8x8 matrices of 16-bit elements, that is 8 rows of 16 bytes each. Lanes 8 i
 // .. 8 i + 7 give the row addresses of matrix i, and register i receives bytes 4 q .. 4 q + 3 of row r of matrix i.
 #pragma once
-#include "device.cuh"
 #include "operands.cuh"
 #include "quads.cuh"
 

@@ -1,6 +1,7 @@
 // Exchange of values within a quad (four consecutive lanes). In an m16n8 or m64nN accumulator the lanes of a quad hold
 // the same row, and two neighbouring columns each of every 8-column group.
 #pragma once
+#include "device.cuh"
 #include <stdint.h>
 
 // Transposes a 4x4 matrix of 32-bit words across the quad: word j of lane i becomes word i of lane j. A word holds two
@@ -15,7 +16,7 @@
 //
 // (g1.23: columns 2 and 3 of group 1.) Each lane then holds the 16 consecutive bytes of one group and can store them at
 // once.
-__device__ __forceinline__ void quad_transpose(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d, int lane)
+SUMI_DEVICE void quad_transpose(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d, int lane)
 {
     const bool odd = lane & 1, high = lane & 2;
     uint32_t x = __shfl_xor_sync(~0u, odd ? a : b, 1), y = __shfl_xor_sync(~0u, odd ? c : d, 1);
