@@ -33,11 +33,6 @@ SUMI_DEVICE void load8(const bf16* from, float (&v)[8])
         v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
     }
 }
-SUMI_DEVICE uint32_t pack2_bf16(float low, float high)
-{
-    const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *(const uint32_t*)&v;
-}
 // Stores 16 bytes to global memory with one instruction. The compiler may split an assignment through a uint4*: in some
 // kernels it emitted four 4-byte stores, whose addresses in neighbouring lanes are 16 bytes apart.
 SUMI_DEVICE void store16(void* to, const uint4& v)
@@ -49,8 +44,7 @@ SUMI_DEVICE void store16(void* to, const uint4& v)
 }
 SUMI_DEVICE void store8(bf16* to, const float (&v)[8])
 {
-    store16(to,
-            make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7])));
+    store16(to, make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7])));
 }
 
 SUMI_DEVICE float warp_sum(float v)

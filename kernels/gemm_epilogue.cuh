@@ -171,7 +171,7 @@ SUMI_DEVICE void epilogue_plain_tile(const sumi_gemm_finish& f, int m, int n, in
 #pragma unroll
                     for (int j = 0; j < G; j++) {
                         const uint32_t r = residual[i][h][g + j];
-                        o[j] = pack2_bf16(
+                        o[j] = pack_bf16(
                             fmaf(sum(i, first + g + j, h * 2) + bias[j][0], factor[j][0], __uint_as_float(r << 16)),
                             fmaf(sum(i, first + g + j, h * 2 + 1) + bias[j][1], factor[j][1],
                                  __uint_as_float(r & 0xffff0000u)));
@@ -357,8 +357,8 @@ SUMI_DEVICE void epilogue_tile(const sumi_gemm_finish& f, int m, int n, int m0, 
                 uint32_t o[G];
 #pragma unroll
                 for (int j = 0; j < G; j++)
-                    o[j] = pack2_bf16(v[j * 2] + __uint_as_float(base[j] << 16),
-                                      v[j * 2 + 1] + __uint_as_float(base[j] & 0xffff0000u));
+                    o[j] = pack_bf16(v[j * 2] + __uint_as_float(base[j] << 16),
+                                     v[j * 2 + 1] + __uint_as_float(base[j] & 0xffff0000u));
                 if (G == 4) {
                     quad_transpose(o[0], o[1 % G], o[2 % G], o[3 % G], lane);
                     const int c = c0 + q * 8;

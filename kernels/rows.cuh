@@ -73,7 +73,7 @@ SUMI_DEVICE void unpack8(const uint4& raw, float (&v)[8])
 
 SUMI_DEVICE uint4 pack8(const float (&v)[8])
 {
-    return make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7]));
+    return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
 }
 
 // Stores 16 bytes to global memory if is_stored, without a branch. A branch for each of several stores, with its own

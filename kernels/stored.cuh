@@ -467,5 +467,5 @@ SUMI_DEVICE uint4 stored_bf16(const stored<TYPE, IS_SPREAD>& chunk, int group, f
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] *= scale;
     }
-    return make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7]));
+    return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
 }
