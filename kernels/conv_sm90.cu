@@ -125,7 +125,7 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                     tma_load_5d(stg + sl * T::SLAB_BYTES, &mr, bar, n0 + (ph * T::SLABS + sl) * T::SW, pb, x0, pa, yw);
             };
             mainloop<T>(acc, base, wg, kblocks, stage, phase, [&] {
-                if ((T::EPILOGUE & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
+                if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch(0);
             });
             // v: this lane's sums and sums of squares, in pairs, per group. GC = 4: a lane's two columns of an 8-column
             // block belong to one of the block's two groups, so v has one pair per block.
@@ -185,8 +185,8 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
         conv<sumi_tile<1, BN, ST, 1, 64, EPILOGUE, 0>, GC>(mx, mw, my, mr, ar);                                        \
     }
 
-#define B SUMI_EPI_BIAS
-#define R (SUMI_EPI_BIAS | SUMI_EPI_RESID)
+#define B SUMI_EPILOGUE_BIAS
+#define R (SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_RESIDUAL)
 //                                                 columns, stages, epilogue, channels per group
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, B, 0)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, B, 16)

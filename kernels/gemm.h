@@ -3,21 +3,22 @@
 // src/cuda/choose_linear.c decides which kernel computes which product.
 //
 // Split k: when a product has fewer tiles than the GPU has multiprocessors, `split` blocks share the k of one tile.
-// Each computes a partial sum over its range of k and writes it to `parts`, as float. The block that increments the
-// tile's counter in `arrivals` last adds the partial sums in the order of k, finishes the tile and resets the counter
-// to zero. So the result does not depend on the order of arrival, and no block waits for another.
+// Each computes a partial sum over its range of k and writes it to `partial_sums`, as float. The block that increments
+// the tile's counter in `arrivals` last adds the partial sums in the order of k, finishes the tile and resets the
+// counter to zero. So the result does not depend on the order of arrival, and no block waits for another.
 #ifndef SUMI_KERNELS_GEMM_H
 #define SUMI_KERNELS_GEMM_H
 #include <stdint.h>
 
-// What a kernel's epilogue computes, fixed when the kernel is compiled.
-#define SUMI_EPI_BIAS 1   // + bias[n]
-#define SUMI_EPI_GELU 2   // gelu, tanh form
-#define SUMI_EPI_SWIGLU 4 // y [m][n / 2] = silu(gate) * up; rows of w interleaved by 8: 8 gate rows, 8 up rows, ...
-#define SUMI_EPI_RESID 8  // y = resid + value
-#define SUMI_EPI_GATE 16  // with RESID: y = resid + gate[n] * value
-#define SUMI_EPI_SCALE 32 // value = sum * row_scale[m] * col_scale[n]      (e4m3, int8)
-#define SUMI_EPI_ANY 64   // portable kernels: the epilogue is chosen at run time by sumi_gemm_finish
+// What a kernel's epilogue computes, fixed when the kernel is compiled. SWIGLU: y is [m][n / 2]; the rows of w are
+// interleaved by 8: 8 gate rows, 8 up rows, ...
+#define SUMI_EPILOGUE_BIAS 1     // + bias[n]
+#define SUMI_EPILOGUE_GELU 2     // gelu, tanh form
+#define SUMI_EPILOGUE_SWIGLU 4   // y = silu(gate) * up
+#define SUMI_EPILOGUE_RESIDUAL 8 // y = residual + value
+#define SUMI_EPILOGUE_GATE 16    // with RESIDUAL: y = residual + gate[n] * value
+#define SUMI_EPILOGUE_SCALE 32   // value = sum * row_scale[m] * col_scale[n]      (e4m3, int8)
+#define SUMI_EPILOGUE_ANY 64     // portable kernels: the epilogue is chosen at run time by sumi_gemm_epilogue
 
 // The epilogue of a product, chosen at run time. Every factor and term is optional; y is stored as bf16 or float:
 //
@@ -26,7 +27,7 @@
 // Column c of the product is column `column` + c of y. half > 0: y is the input of a gated activation, whose two halves
 // of `half` columns each, [gate | up], are interleaved by 8. Then `column` + c counts columns of [gate | up], and the
 // epilogue finds the interleaved column (epilogue_column in gemm_epilogue.cuh).
-typedef struct sumi_gemm_finish {
+typedef struct sumi_gemm_epilogue {
     uint64_t y, residual;          // [m][ldy], both of the type that is_float names; residual may be y; 0: none
     uint64_t bias;                 // float [n]
     uint64_t row_scale, col_scale; // float [m], [n]: for e4m3 and int8 operands only
@@ -37,7 +38,7 @@ typedef struct sumi_gemm_finish {
     int32_t is_float;   // y and residual are float; otherwise bf16
     int32_t is_aligned; // bf16, and y, residual, ldy, column, half and n allow 16-byte accesses
     float scale;
-} sumi_gemm_finish;
+} sumi_gemm_epilogue;
 
 // ---- Hopper ---------------------------------------------------------------------------------------------------------
 // These kernels take tensor maps (TMA descriptors) as further parameters, in front of the struct.
@@ -56,92 +57,95 @@ typedef struct sumi_gemm_sm90_args {
 typedef struct sumi_gemm_split_args {
     // split > 1: float (int8: int32) [tiles][split][128 * bn] partial sums; uint32 [tiles][2] counters (one for each
     // consumer warpgroup), zero before and after the launch
-    uint64_t parts, arrivals;
+    uint64_t partial_sums, arrivals;
     int32_t m, n, k, group, split, reserved;
-    sumi_gemm_finish finish;
+    sumi_gemm_epilogue epilogue;
 } sumi_gemm_split_args;
 
 // X(epilogue, tile, EPILOGUE, WM, BN, ST, PH, SW, PP): the kernels sumi_gemm_bf16_<epilogue>_<tile>. The numbers are
 // template arguments of sumi_tile in gemm_sm90.cuh; the launcher reads the same list.
-//   EPILOGUE  SUMI_EPI_* flags         WM  64-row wgmma tiles of a consumer warpgroup     BN  columns of a tile
-//   ST   pipeline stages          PH  phases in which a tile is stored               SW  columns of one store slab
-//   PP   1: ping-pong, a tile of 64 * WM rows for each consumer; 0: two consumers share a tile of 128 * WM rows
+//   EPILOGUE  SUMI_EPILOGUE_* flags      WM  64-row wgmma tiles of a consumer warpgroup    BN  columns of a tile
+//   ST        pipeline stages            PH  phases in which a tile is stored              SW  columns of one store slab
+//   PP        1: ping-pong, a tile of 64 * WM rows for each consumer; 0: two consumers share a tile of 128 * WM rows
 #define SUMI_GEMM_SM90_BF16(X)                                                                                         \
     X(plain, 256, 0, 1, 256, 4, 2, 64, 0)                                                                              \
-    X(bias, 256, SUMI_EPI_BIAS, 1, 256, 4, 2, 64, 0)                                                                   \
-    X(gelu, 256, SUMI_EPI_BIAS | SUMI_EPI_GELU, 1, 256, 4, 2, 64, 0)                                                   \
-    X(swiglu, 256, SUMI_EPI_SWIGLU, 1, 256, 4, 1, 64, 0)                                                               \
-    X(resid, 256, SUMI_EPI_RESID, 1, 256, 4, 2, 64, 0)                                                                 \
-    X(gate, 256, SUMI_EPI_RESID | SUMI_EPI_GATE, 1, 256, 4, 2, 64, 0)                                                  \
+    X(bias, 256, SUMI_EPILOGUE_BIAS, 1, 256, 4, 2, 64, 0)                                                              \
+    X(gelu, 256, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 256, 4, 2, 64, 0)                                         \
+    X(swiglu, 256, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 1, 64, 0)                                                          \
+    X(resid, 256, SUMI_EPILOGUE_RESIDUAL, 1, 256, 4, 2, 64, 0)                                                         \
+    X(gate, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 256, 4, 2, 64, 0)                                     \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
-    X(bias, 208, SUMI_EPI_BIAS, 1, 208, 4, 1, 208, 0)                                                                  \
-    X(gelu, 208, SUMI_EPI_BIAS | SUMI_EPI_GELU, 1, 208, 4, 1, 208, 0)                                                  \
-    X(resid, 208, SUMI_EPI_RESID, 1, 208, 4, 1, 208, 0)                                                                \
-    X(gate, 208, SUMI_EPI_RESID | SUMI_EPI_GATE, 1, 208, 4, 1, 208, 0)                                                 \
-    X(gate_bias, 208, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 1, 208, 4, 1, 208, 0)                            \
+    X(bias, 208, SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)                                                             \
+    X(gelu, 208, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 208, 4, 1, 208, 0)                                        \
+    X(resid, 208, SUMI_EPILOGUE_RESIDUAL, 1, 208, 4, 1, 208, 0)                                                        \
+    X(gate, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 208, 4, 1, 208, 0)                                    \
+    X(gate_bias, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)          \
     X(plain, 192, 0, 1, 192, 4, 1, 64, 0)                                                                              \
-    X(bias, 192, SUMI_EPI_BIAS, 1, 192, 4, 1, 64, 0)                                                                   \
-    X(gelu, 192, SUMI_EPI_BIAS | SUMI_EPI_GELU, 1, 192, 4, 1, 64, 0)                                                   \
-    X(swiglu, 192, SUMI_EPI_SWIGLU, 1, 192, 4, 1, 96, 0)                                                               \
-    X(resid, 192, SUMI_EPI_RESID, 1, 192, 4, 1, 64, 0)                                                                 \
-    X(resid_bias, 192, SUMI_EPI_RESID | SUMI_EPI_BIAS, 1, 192, 4, 1, 64, 0)                                            \
-    X(gate, 192, SUMI_EPI_RESID | SUMI_EPI_GATE, 1, 192, 4, 1, 64, 0)                                                  \
-    X(gate_bias, 192, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 1, 192, 4, 1, 64, 0)                             \
+    X(bias, 192, SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                                                              \
+    X(gelu, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 192, 4, 1, 64, 0)                                         \
+    X(swiglu, 192, SUMI_EPILOGUE_SWIGLU, 1, 192, 4, 1, 96, 0)                                                          \
+    X(resid, 192, SUMI_EPILOGUE_RESIDUAL, 1, 192, 4, 1, 64, 0)                                                         \
+    X(resid_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                               \
+    X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
+    X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
     X(plain, pp, 0, 2, 128, 6, 2, 64, 1)                                                                               \
-    X(bias, pp, SUMI_EPI_BIAS, 2, 128, 6, 2, 64, 1)                                                                    \
-    X(gelu, pp, SUMI_EPI_BIAS | SUMI_EPI_GELU, 2, 128, 6, 2, 64, 1)                                                    \
-    X(swiglu, pp, SUMI_EPI_SWIGLU, 2, 128, 6, 1, 64, 1)                                                                \
-    X(resid, pp, SUMI_EPI_RESID, 2, 128, 6, 2, 64, 1)                                                                  \
-    X(resid_bias, pp, SUMI_EPI_RESID | SUMI_EPI_BIAS, 2, 128, 6, 2, 64, 1)                                             \
-    X(gate, pp, SUMI_EPI_RESID | SUMI_EPI_GATE, 2, 128, 6, 2, 64, 1)                                                   \
-    X(gate_bias, pp, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)
+    X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 6, 2, 64, 1)                                                               \
+    X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 6, 2, 64, 1)                                          \
+    X(swiglu, pp, SUMI_EPILOGUE_SWIGLU, 2, 128, 6, 1, 64, 1)                                                           \
+    X(resid, pp, SUMI_EPILOGUE_RESIDUAL, 2, 128, 6, 2, 64, 1)                                                          \
+    X(resid_bias, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_BIAS, 2, 128, 6, 2, 64, 1)                                \
+    X(gate, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 2, 128, 6, 2, 64, 1)                                      \
+    X(gate_bias, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)
 
-// The same for e4m3 and int8 operands: sumi_gemm_<fp8|int8>_<epilogue>_<tile>, with SUMI_EPI_SCALE added to EPILOGUE.
-// The row and column scales take shared memory, so ping-pong has five stages instead of six, and a tile of 256 columns
-// is stored in two phases. At the card's power limit the tiles win that read the fewest bytes for a product, most of
-// all with int8, which leaves the most power: 256 columns for SwiGLU, 208 for n = 3072, 192 for the rest.
+// The same for e4m3 and int8 operands: sumi_gemm_<fp8|int8>_<epilogue>_<tile>, with SUMI_EPILOGUE_SCALE added to
+// EPILOGUE. The row and column scales take shared memory, so ping-pong has five stages instead of six, and a tile of
+// 256 columns is stored in two phases. At the card's power limit the tiles win that read the fewest bytes for a
+// product, most of all with int8, which leaves the most power: 256 columns for SwiGLU, 208 for n = 3072, 192 for the
+// rest.
 #define SUMI_GEMM_SM90_8BIT(X)                                                                                         \
-    X(swiglu, 256, SUMI_EPI_SWIGLU, 1, 256, 4, 2, 64, 0)                                                               \
+    X(swiglu, 256, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 2, 64, 0)                                                          \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
-    X(bias, 208, SUMI_EPI_BIAS, 1, 208, 4, 1, 208, 0)                                                                  \
-    X(gate_bias, 208, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 1, 208, 4, 1, 208, 0)                            \
+    X(bias, 208, SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)                                                             \
+    X(gate_bias, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)          \
     X(plain, 192, 0, 1, 192, 4, 1, 64, 0)                                                                              \
-    X(bias, 192, SUMI_EPI_BIAS, 1, 192, 4, 1, 64, 0)                                                                   \
-    X(gelu, 192, SUMI_EPI_BIAS | SUMI_EPI_GELU, 1, 192, 4, 1, 64, 0)                                                   \
-    X(swiglu, 192, SUMI_EPI_SWIGLU, 1, 192, 4, 1, 96, 0)                                                               \
-    X(resid, 192, SUMI_EPI_RESID, 1, 192, 4, 1, 64, 0)                                                                 \
-    X(gate, 192, SUMI_EPI_RESID | SUMI_EPI_GATE, 1, 192, 4, 1, 64, 0)                                                  \
-    X(gate_bias, 192, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 1, 192, 4, 1, 64, 0)                             \
+    X(bias, 192, SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                                                              \
+    X(gelu, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 192, 4, 1, 64, 0)                                         \
+    X(swiglu, 192, SUMI_EPILOGUE_SWIGLU, 1, 192, 4, 1, 96, 0)                                                          \
+    X(resid, 192, SUMI_EPILOGUE_RESIDUAL, 1, 192, 4, 1, 64, 0)                                                         \
+    X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
+    X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
     X(plain, pp, 0, 2, 128, 5, 2, 64, 1)                                                                               \
-    X(bias, pp, SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)                                                                    \
-    X(gelu, pp, SUMI_EPI_BIAS | SUMI_EPI_GELU, 2, 128, 5, 2, 64, 1)                                                    \
-    X(swiglu, pp, SUMI_EPI_SWIGLU, 2, 128, 5, 1, 64, 1)                                                                \
-    X(resid, pp, SUMI_EPI_RESID, 2, 128, 5, 2, 64, 1)                                                                  \
-    X(gate, pp, SUMI_EPI_RESID | SUMI_EPI_GATE, 2, 128, 5, 2, 64, 1)                                                   \
-    X(gate_bias, pp, SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2, 64, 1)
+    X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)                                                               \
+    X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 5, 2, 64, 1)                                          \
+    X(swiglu, pp, SUMI_EPILOGUE_SWIGLU, 2, 128, 5, 1, 64, 1)                                                           \
+    X(resid, pp, SUMI_EPILOGUE_RESIDUAL, 2, 128, 5, 2, 64, 1)                                                          \
+    X(gate, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 2, 128, 5, 2, 64, 1)                                      \
+    X(gate_bias, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)
 
 // X(epilogue, tile, EPILOGUE, BN, ST, PH, SW): kernels in which three consumer warpgroups share a tile of 192 rows. For
 // an image of 512x512 pixels (m = 1152) tiles of 192 x 176 cut n = 3840 into 132 tiles, one for each multiprocessor of
 // an H200, and tiles of 192 x 160 cut the gate and up product into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
-    X(swiglu, 192x160, SUMI_EPI_SWIGLU, 160, 4, 1, 80)
+    X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)
 #define SUMI_GEMM_SM90_8BIT_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
 #define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, BN, ST, SW)                                                                  \
     ((ST) * (192 + (BN)) * 128 + 3 * (SW)*128                                                                          \
-     + 2 * (SUMI_GEMM_SM90_VECS(EPILOGUE) * (BN)*4 + ((EPILOGUE)&SUMI_EPI_SCALE ? 192 * 4 : 0)) + (2 * (ST) + 3) * 8)
+     + 2 * (SUMI_GEMM_SM90_VECS(EPILOGUE) * (BN)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))                   \
+     + (2 * (ST) + 3) * 8)
 
 // SUMI_GEMM_SM90_SHARED: dynamic shared memory of a two-consumer kernel, in bytes. SUMI_GEMM_SM90_SHARED_3 above: of a
 // three-consumer kernel. gemm_sm90.cuh asserts that both equal sumi_tile::SMEM.
 #define SUMI_GEMM_SM90_ROWS(WM, PP) (((PP) ? 64 : 128) * (WM))
 #define SUMI_GEMM_SM90_VECS(EPILOGUE)                                                                                  \
-    (((EPILOGUE)&SUMI_EPI_BIAS ? 1 : 0) + ((EPILOGUE)&SUMI_EPI_GATE ? 1 : 0) + ((EPILOGUE)&SUMI_EPI_SCALE ? 1 : 0))
+    (((EPILOGUE)&SUMI_EPILOGUE_BIAS ? 1 : 0) + ((EPILOGUE)&SUMI_EPILOGUE_GATE ? 1 : 0)                                 \
+     + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 1 : 0))
 #define SUMI_GEMM_SM90_SHARED(EPILOGUE, WM, BN, ST, PH, PP)                                                            \
     ((ST) * (SUMI_GEMM_SM90_ROWS(WM, PP) + (BN)) * 128                                                                 \
-     + 2 * (((EPILOGUE)&SUMI_EPI_SWIGLU ? (BN) / 2 : (BN)) / (PH)) * (WM)*128                                          \
+     + 2 * (((EPILOGUE)&SUMI_EPILOGUE_SWIGLU ? (BN) / 2 : (BN)) / (PH)) * (WM)*128                                     \
      + ((PP) ? 4 : 2)                                                                                                  \
            * (SUMI_GEMM_SM90_VECS(EPILOGUE) * (BN)*4                                                                   \
-              + ((EPILOGUE)&SUMI_EPI_SCALE ? SUMI_GEMM_SM90_ROWS(WM, PP) * 4 : 0))                                     \
+              + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? SUMI_GEMM_SM90_ROWS(WM, PP) * 4 : 0))                                \
      + (2 * (ST) + 2) * 8)
 
 // X(BN, ST): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<BN>. Tiles have 128 rows and BN columns; ST
@@ -152,59 +156,59 @@ typedef struct sumi_gemm_split_args {
 
 // ---- Portable -------------------------------------------------------------------------------------------------------
 // The first 128 bytes have the layout of sumi_gemm_args in portable_gemm.cuh. Kernels whose epilogue is fixed take only
-// these bytes; the `any` kernels take `finish` too.
-typedef struct sumi_pgemm_args {
-    uint64_t x, w, y, resid, bias, gate, row_scale, col_scale;
+// these bytes; the `any` kernels take `epilogue` too.
+typedef struct sumi_gemm_portable_args {
+    uint64_t x, w, y, residual, bias, gate, row_scale, col_scale;
     // split > 1: float (int8: int32) [tiles][split][bm * bn] partial sums; uint32 [tiles] counters, zero before and
     // after the launch
-    uint64_t parts, arrivals;
-    // ldr: pitch of resid; group: tile rows that are walked together
+    uint64_t partial_sums, arrivals;
+    // ldr: pitch of residual; group: tile rows that are walked together
     int32_t m, n, k, ldx, ldw, ldy, ldr, group, split, reserved[3];
-    sumi_gemm_finish finish;
-} sumi_pgemm_args;
+    sumi_gemm_epilogue epilogue;
+} sumi_gemm_portable_args;
 
 // X(tile, BM, BN, RB, ST, WM, WN, MINB): the kernels sumi_pgemm_<bf16|fp8|int8>_<plain|swiglu|any>_<tile>. A block
 // computes BM x BN, a warp WM x WN; k-blocks have RB bytes; ST stages; MINB blocks are to fit on a multiprocessor.
 // Dynamic shared memory: ST * (BM + BN) * RB bytes, noted at each tile. Only some tiles have an `any` kernel; for bf16,
 // 128 x 128 has one among the split-k tiles. Numbers such as 8.0 are compute capabilities. "Contexts limited to 47 KiB"
 // are CUDA contexts in which a block has at most 47 KiB of shared memory.
-#define SUMI_PGEMM_TILES(X)                   /* kernels: plain, swiglu */                                             \
+#define SUMI_GEMM_PORTABLE_TILES(X)           /* kernels: plain, swiglu */                                             \
     X(128x256w, 128, 256, 128, 3, 64, 64, 1)  /* 144 KiB: for 8.0, 9.0 */                                              \
     X(128x256, 128, 256, 64, 4, 64, 64, 1)    /* 96 KiB */                                                             \
     X(128x128w, 128, 128, 128, 3, 64, 64, 2)  /* 96 KiB: two blocks fit on 9.0 */                                      \
     X(128x128, 128, 128, 64, 3, 64, 64, 2)    /* 48 KiB: two blocks fit in 100 KiB */
-#define SUMI_PGEMM_TILES_ANY(X)               /* kernels: plain, swiglu, any */                                        \
+#define SUMI_GEMM_PORTABLE_TILES_ANY(X)       /* kernels: plain, swiglu, any */                                        \
     X(96x128, 96, 128, 64, 3, 48, 64, 2)      /* 42 KiB: for contexts limited to 47 KiB */
-#define SUMI_PGEMM_SPLIT_TILES(X)             /* kernels: swiglu, any; split k */                                      \
+#define SUMI_GEMM_PORTABLE_SPLIT_TILES(X)     /* kernels: swiglu, any; split k */                                      \
     X(128x128sw, 128, 128, 128, 3, 64, 64, 2) /* 96 KiB */                                                             \
     X(128x128s, 128, 128, 64, 3, 64, 64, 2)   /* 48 KiB */                                                             \
     X(64x64sw, 64, 64, 128, 6, 32, 32, 2)     /* 96 KiB */                                                             \
     X(64x64s, 64, 64, 128, 3, 32, 32, 2)      /* 48 KiB */                                                             \
     X(64x64st, 64, 64, 64, 5, 32, 32, 2)      /* 40 KiB: for contexts limited to 47 KiB */                             \
     X(32x32s, 32, 32, 128, 5, 32, 16, 4)      /* 40 KiB, two warps */
-#define SUMI_PGEMM_FP8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1)
-#define SUMI_PGEMM_FP8_TILES_ANY(X) X(128x128, 128, 128, 64, 3, 64, 64, 2) X(96x128, 96, 128, 64, 3, 48, 64, 2)
-#define SUMI_PGEMM_INT8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1) X(128x128w, 128, 128, 128, 3, 64, 64, 2)
-#define SUMI_PGEMM_INT8_TILES_ANY(X) SUMI_PGEMM_FP8_TILES_ANY(X)
-#define SUMI_PGEMM_INT8_SPLIT_TILES(X)      /* swiglu, any; k can be shared */                                         \
-    X(128x128s, 128, 128, 64, 3, 64, 64, 2) /* 48 KiB */                                                               \
-    X(64x64s, 64, 64, 128, 3, 32, 32, 2)    /* 48 KiB */                                                               \
-    X(64x64st, 64, 64, 64, 5, 32, 32, 2)    /* 40 KiB: contexts limited to 47 KiB */                                   \
-    X(32x32s, 32, 32, 128, 5, 32, 16, 4)    /* 40 KiB, two warps */
+#define SUMI_GEMM_PORTABLE_FP8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1)
+#define SUMI_GEMM_PORTABLE_FP8_TILES_ANY(X) X(128x128, 128, 128, 64, 3, 64, 64, 2) X(96x128, 96, 128, 64, 3, 48, 64, 2)
+#define SUMI_GEMM_PORTABLE_INT8_TILES(X) X(128x256, 128, 256, 64, 4, 64, 64, 1) X(128x128w, 128, 128, 128, 3, 64, 64, 2)
+#define SUMI_GEMM_PORTABLE_INT8_TILES_ANY(X) SUMI_GEMM_PORTABLE_FP8_TILES_ANY(X)
+#define SUMI_GEMM_PORTABLE_INT8_SPLIT_TILES(X) /* swiglu, any; k can be shared */                                      \
+    X(128x128s, 128, 128, 64, 3, 64, 64, 2)    /* 48 KiB */                                                            \
+    X(64x64s, 64, 64, 128, 3, 32, 32, 2)       /* 48 KiB */                                                            \
+    X(64x64st, 64, 64, 64, 5, 32, 32, 2)       /* 40 KiB: contexts limited to 47 KiB */                                \
+    X(32x32s, 32, 32, 128, 5, 32, 16, 4)       /* 40 KiB, two warps */
 
 // ---- Up to 16 rows (gemv.cu), and any shape (gemm_any.cu) -----------------------------------------------------------
 // swiglu: 1: y = silu(gate) * up, with rows of w interleaved by 8.
 typedef struct sumi_gemv_args {
     // split > 1: float [ceil(n / 16)][split][128 or 256] partial sums (256: the kernel for 16 rows of x);
     // uint32 [ceil(n / 16)] counters, zero before and after the launch
-    uint64_t x, w, parts, arrivals;
+    uint64_t x, w, partial_sums, arrivals;
     int32_t m, n, k, ldx, ldw, split, swiglu, reserved;
-    sumi_gemm_finish finish;
+    sumi_gemm_epilogue epilogue;
 } sumi_gemv_args;
 
 typedef struct sumi_gemm_any_args {
     uint64_t x, w;
     int32_t m, n, k, ldx, ldw, x_is_float, swiglu, reserved;
-    sumi_gemm_finish finish;
+    sumi_gemm_epilogue epilogue;
 } sumi_gemm_any_args;
 #endif

@@ -1,4 +1,4 @@
-// y[m][n] = epilogue(x[m][k] w[n][k]^T) for any m, n, k and pitch. epilogue: sumi_gemm_finish in gemm.h.
+// y[m][n] = epilogue(x[m][k] w[n][k]^T) for any m, n, k and pitch. epilogue: sumi_gemm_epilogue in gemm.h.
 //   x     [m][ldx] bf16 or float, row-major      w  [n][ldw] bf16, row-major      no alignment beyond the element's own
 //   y     [m][ldy] bf16 or float                 swiglu: n a multiple of 16, rows of w interleaved by 8, y [m][n / 2]
 //   grid  (ceil(n / 64), min(ceil(m / 64), 65535))      block 256
@@ -13,8 +13,8 @@ extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_con
     __shared__ __align__(16) float shared[TILE * (TILE + 1)];
     float(*xs)[PITCH] = (float(*)[PITCH])shared, (*ws)[PITCH] = xs + K; // [k][row of x or w]
     const int t = threadIdx.x, column = t & 15, row = t >> 4, n0 = blockIdx.x * TILE;
-    const epilogue_activation act = epilogue_activation_of(a.finish.activation);
-    const int64_t gate_row = epilogue_gate_row(a.finish);
+    const epilogue_activation act = epilogue_activation_of(a.epilogue.activation);
+    const int64_t gate_row = epilogue_gate_row(a.epilogue);
     for (int m0 = blockIdx.y * TILE; m0 < a.m; m0 += gridDim.y * TILE) {
         float sums[4][4] = {};
         for (int k0 = 0; k0 < a.k; k0 += K) {
@@ -57,9 +57,10 @@ extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_con
             if (m0 + r >= a.m) continue;
             if (a.swiglu) {
                 const int gate = (c >> 3) * 16 + (c & 7);
-                if (n0 + gate + 8 < a.n) epilogue_one_swiglu(a.finish, m0 + r, n0 / 2 + c, from[gate], from[gate + 8]);
+                if (n0 + gate + 8 < a.n)
+                    epilogue_one_swiglu(a.epilogue, m0 + r, n0 / 2 + c, from[gate], from[gate + 8]);
             } else if (n0 + c < a.n) {
-                epilogue_one(a.finish, act, gate_row, m0 + r, n0 + c, from[c]);
+                epilogue_one(a.epilogue, act, gate_row, m0 + r, n0 + c, from[c]);
             }
         }
         __syncthreads(); // all sums are read: the next tile's k-blocks may overwrite them

@@ -1,11 +1,11 @@
 // y[m][n] = epilogue(x[m][k] w[n][k]^T) on Hopper: bf16 operands and result, float accumulators. The pipeline is in
 // gemm_sm90.cuh, the list of tiles in gemm.h.
-//   x  [m][k], w [n][k], y and resid [m][n] (SwiGLU: y [m][n / 2]), row-major, rows 16-byte aligned; resid may be y
-//   any m; k and n multiples of 8 (SwiGLU: n of 16)      bias  float [n]      gate  a float row of a step table
+//   x  [m][k], w [n][k], y and residual [m][n] (SwiGLU: y [m][n / 2]), row-major, rows 16-byte aligned; residual may be
+//   y; any m; k and n multiples of 8 (SwiGLU: n of 16)      bias  float [n]      gate  a float row of a step table
 //   grid    the number of multiprocessors, even, at most 2 * pairs of tiles (pair_of)
 //   block   384 (three consumers: 512)      cluster  2 blocks, fixed in the kernel
 //   shared  dynamic, SUMI_GEMM_SM90_SHARED or SUMI_GEMM_SM90_SHARED_3
-//   boxes of the tensor maps   x {64, BM / 2}, w {64, BN / 2}, 128-byte swizzle; y and resid {SW, 64 * WM}, 128-byte
+//   boxes of the tensor maps   x {64, BM / 2}, w {64, BN / 2}, 128-byte swizzle; y and residual {SW, 64 * WM}, 128-byte
 //                              swizzle when SW is 64, otherwise none
 // Bound by the card's power on an H200 (700 W, about 1.4-1.5 GHz under load); by L2 latency below the power limit.
 //

@@ -1,6 +1,6 @@
-// The epilogue that sumi_gemm_finish (gemm.h) describes: bias, activation, scale, gate and residual chosen at run time,
-// bf16 or float results, any alignment. It serves the products for which no epilogue is compiled. All branches on the
-// struct go the same direction in a whole launch. The accumulator layout of a tile is drawn in portable_sm80.cuh
+// The epilogue that sumi_gemm_epilogue (gemm.h) describes: bias, activation, scale, gate and residual chosen at run
+// time, bf16 or float results, any alignment. It serves the products for which no epilogue is compiled. All branches on
+// the struct go the same direction in a whole launch. The accumulator layout of a tile is drawn in portable_sm80.cuh
 // (mma.sync m16n8) and hopper.cuh (wgmma m64nN).
 #pragma once
 #include "common.cuh"
@@ -8,7 +8,7 @@
 #include "quads.cuh"
 
 // The column of y for column c of the product. With f.half: columns of [gate | up], interleaved by 8.
-SUMI_DEVICE int epilogue_column(const sumi_gemm_finish& f, int c)
+SUMI_DEVICE int epilogue_column(const sumi_gemm_epilogue& f, int c)
 {
     c += f.column;
     if (f.half > 0) {
@@ -57,12 +57,12 @@ SUMI_DEVICE float epilogue_activate(const epilogue_activation& act, float x)
 }
 // The gate of column c. gate_row is epilogue_gate_row()'s result: the index of the row's first element in the step
 // table.
-SUMI_DEVICE float epilogue_gate(const sumi_gemm_finish& f, int64_t gate_row, int c)
+SUMI_DEVICE float epilogue_gate(const sumi_gemm_epilogue& f, int64_t gate_row, int c)
 {
     const int64_t index = gate_row + c;
     return f.gate_is_float ? ((const float*)f.gate)[index] : __bfloat162float(((const bf16*)f.gate)[index]);
 }
-SUMI_DEVICE int64_t epilogue_gate_row(const sumi_gemm_finish& f)
+SUMI_DEVICE int64_t epilogue_gate_row(const sumi_gemm_epilogue& f)
 {
     return f.gate == 0 ? 0 : (int64_t) * (const int32_t*)f.counter * f.gate_stride + f.gate_column;
 }
@@ -71,7 +71,7 @@ SUMI_DEVICE int64_t epilogue_gate_row(const sumi_gemm_finish& f)
 // groups of 8 columns; c is its first. All gates are read before one is used. With the branch on their type inside the
 // loop the kernel waited for every read: 32 round trips one after another for a tile of 128 columns.
 template <int N>
-SUMI_DEVICE void epilogue_factors(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, float (&factor)[N][2])
+SUMI_DEVICE void epilogue_factors(const sumi_gemm_epilogue& f, int64_t gate_row, int n, int c, float (&factor)[N][2])
 {
 #pragma unroll
     for (int i = 0; i < N * 2; i++) factor[i / 2][i % 2] = 1.0f;
@@ -96,7 +96,7 @@ SUMI_DEVICE void epilogue_factors(const sumi_gemm_finish& f, int64_t gate_row, i
 }
 
 // Adds the residual to one finished value v, rounds the sum and stores it in column `column` of y.
-SUMI_DEVICE void epilogue_store(const sumi_gemm_finish& f, int row, int column, float v)
+SUMI_DEVICE void epilogue_store(const sumi_gemm_epilogue& f, int row, int column, float v)
 {
     const int64_t i = (int64_t)row * f.ldy + column;
     if (f.is_float) {
@@ -108,7 +108,7 @@ SUMI_DEVICE void epilogue_store(const sumi_gemm_finish& f, int row, int column, 
 
 // Finishes one sum v of column c of the product. For kernels that do not finish whole tensor-core tiles. act and
 // gate_row come from epilogue_activation_of() and epilogue_gate_row(), once per launch.
-SUMI_DEVICE void epilogue_one(const sumi_gemm_finish& f, const epilogue_activation& act, int64_t gate_row, int row,
+SUMI_DEVICE void epilogue_one(const sumi_gemm_epilogue& f, const epilogue_activation& act, int64_t gate_row, int row,
                               int c, float v)
 {
     if (f.bias) v += ((const float*)f.bias)[c];
@@ -118,7 +118,7 @@ SUMI_DEVICE void epilogue_one(const sumi_gemm_finish& f, const epilogue_activati
 }
 // SwiGLU: silu(a) * b, a from a gate row of w and b from the matching up row. c: the column among the n / 2 results.
 SUMI_DEVICE float epilogue_swiglu(float a, float b) { return a * epilogue_sigmoid(a) * b; }
-SUMI_DEVICE void epilogue_one_swiglu(const sumi_gemm_finish& f, int row, int c, float a, float b)
+SUMI_DEVICE void epilogue_one_swiglu(const sumi_gemm_epilogue& f, int row, int c, float a, float b)
 {
     epilogue_store(f, row, f.column + c, epilogue_swiglu(a, b));
 }
@@ -127,7 +127,7 @@ SUMI_DEVICE void epilogue_one_swiglu(const sumi_gemm_finish& f, int row, int c, 
 // separate because the general case is long and full of branches: on an H200 a tile of 128 x 128 took 10 us longer with
 // the general case than with a compiled epilogue.
 template <int MT, int NT, class F>
-SUMI_DEVICE void epilogue_plain_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
+SUMI_DEVICE void epilogue_plain_tile(const sumi_gemm_epilogue& f, int m, int n, int m0, int n0, F&& sum)
 {
     // Counts of 8-column groups. G: groups stored together, with 4 as 16 bytes per lane. AHEAD: groups whose residual
     // is read before the first of them is finished.
@@ -222,7 +222,7 @@ template <int N> SUMI_DEVICE void epilogue_activate_all(const epilogue_activatio
 // T: the type of y. All residuals are read before the first store, since a read between two stores waits for a round
 // trip.
 template <int G, class T>
-SUMI_DEVICE void epilogue_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
+SUMI_DEVICE void epilogue_store_each(const sumi_gemm_epilogue& f, int row, int c0, int outputs, float (&v)[G * 2])
 {
     const int64_t from = (int64_t)row * f.ldy;
     if (f.residual) {
@@ -259,7 +259,7 @@ SUMI_DEVICE void epilogue_store_each(const sumi_gemm_finish& f, int row, int c0,
 // unrolled by 2; empty asm statements keep the compiler from computing cheap values of a round early and holding them
 // in registers.
 template <int MT, int NT, bool SWIGLU, bool SCALED, class F>
-SUMI_DEVICE void epilogue_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
+SUMI_DEVICE void epilogue_tile(const sumi_gemm_epilogue& f, int m, int n, int m0, int n0, F&& sum)
 {
     // W: accumulator groups per output group; G: output groups per round
     constexpr int W = SWIGLU ? 2 : 1, G = NT / W % 4 == 0 ? 4 : NT / W % 2 == 0 ? 2 : 1;

@@ -38,14 +38,14 @@ template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPILOGUE_, int OP_, i
 struct sumi_tile {
     static constexpr int PP = PP_, VBUFS = PP ? 4 : 2, NC = NC_;
     static constexpr int WM = WM_, BN = BN_, ST = ST_;
-    static constexpr int EPILOGUE = EPILOGUE_, OP = OP_; // EPILOGUE: SUMI_EPI_*, OP: SUMI_OPERANDS_*
+    static constexpr int EPILOGUE = EPILOGUE_, OP = OP_; // EPILOGUE: SUMI_EPILOGUE_*, OP: SUMI_OPERANDS_*
     typedef typename sumi_sum<OP>::type sum;
     static constexpr int PH = PH_; // how often a tile fills the staging memory
     // Columns of a slab. 64 columns (128 bytes) use the 128-byte swizzle; other widths are not swizzled.
     static constexpr int SW = SW_;
     static constexpr int BM = (PP ? 1 : NC) * 64 * WM;
     static constexpr u32 A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE = A_BYTES + B_BYTES;
-    static constexpr int OUT_N = (EPILOGUE & SUMI_EPI_SWIGLU) ? BN / 2 : BN;
+    static constexpr int OUT_N = (EPILOGUE & SUMI_EPILOGUE_SWIGLU) ? BN / 2 : BN;
     static constexpr int SLABS = OUT_N < SW * PH ? 1 : OUT_N / SW / PH; // slabs per phase
     // Columns from the start of one phase to the start of the next. Where PH phases do not divide the columns evenly,
     // the phases overlap, and the columns in the overlap are stored twice.
@@ -54,16 +54,16 @@ struct sumi_tile {
     static constexpr u32 SLAB_BYTES = WM * 64 * SW * 2, STAGING = SLABS * SLAB_BYTES;
     static constexpr bool SWZ = SW == 64;
     // float vectors of BN columns that the epilogue reads: bias, gate, column scales
-    static constexpr int VECS = ((EPILOGUE & SUMI_EPI_BIAS) ? 1 : 0) + ((EPILOGUE & SUMI_EPI_GATE) ? 1 : 0)
-                              + ((EPILOGUE & SUMI_EPI_SCALE) ? 1 : 0);
+    static constexpr int VECS = ((EPILOGUE & SUMI_EPILOGUE_BIAS) ? 1 : 0) + ((EPILOGUE & SUMI_EPILOGUE_GATE) ? 1 : 0)
+                              + ((EPILOGUE & SUMI_EPILOGUE_SCALE) ? 1 : 0);
     static constexpr u32 OFF_C = ST * STAGE, OFF_VEC = OFF_C + NC * STAGING,
-                         VEC_BYTES = VECS * BN * 4 + ((EPILOGUE & SUMI_EPI_SCALE) ? BM * 4 : 0),
+                         VEC_BYTES = VECS * BN * 4 + ((EPILOGUE & SUMI_EPILOGUE_SCALE) ? BM * 4 : 0),
                          OFF_BAR = OFF_VEC + VBUFS * VEC_BYTES;
     static constexpr u32 SMEM = OFF_BAR + (2 * ST + NC) * 8; // dynamic shared memory of the launch, in bytes
     static_assert(OUT_N == SLABS * SW + STEP * (PH - 1) && STEP <= SLABS * SW && STEP % 16 == 0 && SW % 16 == 0
                       && BN % 16 == 0,
                   "slabs");
-    static_assert(!(OVERLAPS && (EPILOGUE & SUMI_EPI_RESID)),
+    static_assert(!(OVERLAPS && (EPILOGUE & SUMI_EPILOGUE_RESIDUAL)),
                   "a residual that y overwrites would be read after its first store");
     static_assert(!PP || NC == 2, "two take turns");
     static_assert(SMEM <= 232448, "shared memory"); // 227 KiB, the most that a block may have on 9.0
@@ -159,22 +159,22 @@ SUMI_DEVICE void mainloop(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, in
 // enough, and four are used, a power of two.
 template <class T> SUMI_DEVICE u32 vecs_bytes(int cols, int rows)
 {
-    return T::VECS * cols * 4 + ((T::EPILOGUE & SUMI_EPI_SCALE) ? rows * 4 : 0);
+    return T::VECS * cols * 4 + ((T::EPILOGUE & SUMI_EPILOGUE_SCALE) ? rows * 4 : 0);
 }
 template <class T>
 SUMI_DEVICE void vecs_load(u32 dst, u32 bar, const float* bias, const float* gate, const float* col_scale,
                            const float* row_scale, int col0, int cols, int row0, int rows)
 {
     u32 d = dst;
-    if (T::EPILOGUE & SUMI_EPI_BIAS) {
+    if (T::EPILOGUE & SUMI_EPILOGUE_BIAS) {
         bulk_load(d, bias + col0, cols * 4, bar);
         d += T::BN * 4;
     }
-    if (T::EPILOGUE & SUMI_EPI_GATE) {
+    if (T::EPILOGUE & SUMI_EPILOGUE_GATE) {
         bulk_load(d, gate + col0, cols * 4, bar);
         d += T::BN * 4;
     }
-    if (T::EPILOGUE & SUMI_EPI_SCALE) {
+    if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) {
         bulk_load(d, col_scale + col0, cols * 4, bar);
         d += T::BN * 4;
         bulk_load(d, row_scale + row0, rows * 4, bar);
@@ -216,16 +216,17 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, in
     // CH: chunks of 16 columns in a phase; CG: chunks of the residual that are read ahead. KG, KS: the place of the
     // gate and of the column scales among the vectors.
     constexpr int CH = T::SLABS * T::SW / 16, CG = 4;
-    constexpr int KG = (T::EPILOGUE & SUMI_EPI_BIAS) ? 1 : 0, KS = KG + ((T::EPILOGUE & SUMI_EPI_GATE) ? 1 : 0);
+    constexpr int KG = (T::EPILOGUE & SUMI_EPILOGUE_BIAS) ? 1 : 0,
+                  KS = KG + ((T::EPILOGUE & SUMI_EPILOGUE_GATE) ? 1 : 0);
 #pragma unroll
     for (int ph = 0; ph < T::PH; ph++) {
         if (warp == 0 && elect_one()) {
-            if (!(T::EPILOGUE & SUMI_EPI_RESID)) TMA_STORE_WAIT_READ();
+            if (!(T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL)) TMA_STORE_WAIT_READ();
             else if (ph) fetch(ph);
         }
         // The stores of the phase before have read the staging memory: all warps may write it.
         wg_sync<T::NC>(wg);
-        if (T::EPILOGUE & SUMI_EPI_RESID)
+        if (T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL)
             mbarrier_wait(base + T::OFF_BAR + 16 * T::ST + 8 * wg, (count * T::PH + ph) & 1);
         const u32 vec = after_sync(base + T::OFF_VEC + vbuf * T::VEC_BYTES), vb = vec + (lane & 3) * 8,
                   sb = after_sync(stg);
@@ -240,7 +241,7 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, in
                      + (T::SWZ ? ((in * 2) ^ ((row & 7) << 4)) : in * 2);
             };
             float rs[2]; // the scales of the lane's rows r and r + 8
-            if (T::EPILOGUE & SUMI_EPI_SCALE) {
+            if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) {
                 const u32 r =
                     vec + T::VECS * T::BN * 4 + ((T::PP ? 0 : wg * 64 * T::WM) + i * 64 + warp * 16 + (lane >> 2)) * 4;
                 rs[0] = lds1(r);
@@ -250,13 +251,13 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, in
             u32 ahead[CG][4];
 #pragma unroll
             for (int c = 0; c < CG && c < CH; c++)
-                if (T::EPILOGUE & SUMI_EPI_RESID)
+                if (T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL)
                     load_matrix_x4(at(c), ahead[c][0], ahead[c][1], ahead[c][2], ahead[c][3]);
 #pragma unroll
             for (int c = 0; c < CH; c++) { // 16 output columns, one stmatrix.x4
                 const u32 ad = at(c);
                 u32 out[4], res[4];
-                if (T::EPILOGUE & SUMI_EPI_RESID) {
+                if (T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) {
 #pragma unroll
                     for (int e = 0; e < 4; e++) res[e] = ahead[c % CG][e];
                     if (c + CG < CH)
@@ -268,18 +269,18 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, in
                     const int o = ph * T::STEP / 8 + c * 2 + b; // output group in the tile
                     float x[2][4];
 #pragma unroll
-                    for (int g = 0; g < ((T::EPILOGUE & SUMI_EPI_SWIGLU) ? 2 : 1); g++) {
-                        const int j = (T::EPILOGUE & SUMI_EPI_SWIGLU) ? 2 * o + g : o;
+                    for (int g = 0; g < ((T::EPILOGUE & SUMI_EPILOGUE_SWIGLU) ? 2 : 1); g++) {
+                        const int j = (T::EPILOGUE & SUMI_EPILOGUE_SWIGLU) ? 2 * o + g : o;
 #pragma unroll
                         for (int e = 0; e < 4; e++) x[g][e] = (float)acc[i][4 * j + e];
-                        if (T::EPILOGUE & SUMI_EPI_SCALE) {
+                        if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) {
                             const float2 s = lds2(vb + (KS * T::BN + j * 8) * 4);
                             x[g][0] *= s.x * rs[0];
                             x[g][1] *= s.y * rs[0];
                             x[g][2] *= s.x * rs[1];
                             x[g][3] *= s.y * rs[1];
                         }
-                        if (T::EPILOGUE & SUMI_EPI_BIAS) {
+                        if (T::EPILOGUE & SUMI_EPILOGUE_BIAS) {
                             const float2 s = lds2(vb + j * 32);
                             x[g][0] += s.x;
                             x[g][1] += s.y;
@@ -287,15 +288,15 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::WM][T::BN / 2], u32 base, in
                             x[g][3] += s.y;
                         }
                     }
-                    if (T::EPILOGUE & SUMI_EPI_GELU)
+                    if (T::EPILOGUE & SUMI_EPILOGUE_GELU)
 #pragma unroll
                         for (int e = 0; e < 4; e++) x[0][e] = gelu_tanh(x[0][e]);
-                    if (T::EPILOGUE & SUMI_EPI_SWIGLU)
+                    if (T::EPILOGUE & SUMI_EPILOGUE_SWIGLU)
 #pragma unroll
                         for (int e = 0; e < 4; e++) x[0][e] = silu(x[0][e]) * x[1][e];
-                    if (T::EPILOGUE & SUMI_EPI_RESID) {
-                        const float2 g =
-                            (T::EPILOGUE & SUMI_EPI_GATE) ? lds2(vb + (KG * T::BN + o * 8) * 4) : make_float2(1.f, 1.f);
+                    if (T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) {
+                        const float2 g = (T::EPILOGUE & SUMI_EPILOGUE_GATE) ? lds2(vb + (KG * T::BN + o * 8) * 4)
+                                                                            : make_float2(1.f, 1.f);
                         x[0][0] = fmaf(g.x, x[0][0], bf16_low(res[2 * b]));
                         x[0][1] = fmaf(g.y, x[0][1], bf16_high(res[2 * b]));
                         x[0][2] = fmaf(g.x, x[0][2], bf16_low(res[2 * b + 1]));
@@ -386,7 +387,7 @@ SUMI_DEVICE void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap&
             // The gate is a row of a step table. The kernel reads the counter itself, so that a launch captured in a
             // CUDA graph is right for every step.
             const float* gate =
-                (T::EPILOGUE & SUMI_EPI_GATE)
+                (T::EPILOGUE & SUMI_EPILOGUE_GATE)
                     ? (const float*)ar.gate + (long long)*(const int*)ar.counter * ar.gate_stride + ar.gate_column
                     : nullptr;
             sumi_pair next = pair_of(blockIdx.x >> 1, tm, tn, ar.group, rank);
@@ -458,7 +459,7 @@ SUMI_DEVICE void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap&
                 // its uniform register.)
                 row_store = w.idle ? 1 << 30 : row0;
                 asm volatile("" : "+r"(row0), "+r"(out0), "+r"(row_store));
-                if ((T::EPILOGUE & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
+                if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch(0);
             });
             epilogue<T>(
                 acc, base, wg, tile & (T::VBUFS - 1), count,

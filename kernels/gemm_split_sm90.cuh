@@ -1,22 +1,26 @@
-// y[m, n] = epilogue(x[m, k] w[n, k]^T) for few rows (text encoders, adapters) on the pipeline of gemm_sm90.cuh: k can
-// be shared among blocks, and the epilogue is chosen at run time.
-//   x [m][k], w [n][k] bf16 or int8, rows 16-byte aligned (k a multiple of 8, of 16); any m, n; y as sumi_gemm_finish says; swiglu: n a multiple of 16, y [m][n/2]
-//   grid: multiprocessors (even, at most 2 * pairs * split)      block 384      cluster 2 (in the kernel)      boxes x {128 bytes, 64}, w {128 bytes, BN/2}, 128-byte swizzle
+// y[m][n] = epilogue(x[m][k] w[n][k]^T) for few rows (text encoders, adapters) on the pipeline of gemm_sm90.cuh. Blocks
+// can share the k of a tile, and the epilogue is chosen at run time.
+//   x [m][k], w [n][k]  bf16 or int8, rows 16-byte aligned: k a multiple of 8 for bf16, of 16 for int8; any m, n
+//   y                   as sumi_gemm_epilogue says; swiglu: n a multiple of 16, y [m][n / 2]
+//   grid                a number of multiprocessors, even, at most 2 * pairs * split
+//   block               384, in clusters of 2 (a property of the kernel)
+//   boxes of the maps   x {128 bytes, 64}, w {128 bytes, BN / 2}, 128-byte swizzle
 //
-// Rows past m cost no memory traffic (TMA writes zeros), and a tile of 128 rows multiplies a k-block of weights faster
-// than memory delivers it: below about 150 rows the weights' bytes are what counts, so there is no smaller tile;
-// split-k spreads those bytes over all multiprocessors.
+// TMA writes zeros for rows past m, which cost no memory traffic. A tile of 128 rows multiplies a k-block of weights
+// faster than memory delivers it. So below about 150 rows only the bytes of the weights count, and there is no smaller
+// tile. Split k spreads these bytes over all multiprocessors.
 //
-// Split k: work item = pair of tiles x part of k. Each consumer warpgroup writes its sums, four per thread at a time;
-// those of int8 are integers, exact, and get their scales when all parts are in. The warpgroup that arrives last at a
-// tile's counter adds all parts in the order of k (deterministic, whoever is last) and finishes. Nobody waits, so
-// blocks need not run at the same time. The block that repeats a leftover tile (see pair_of) takes part in the copies
-// only: a second arrival would end the count early.
+// Split k: a work item is a pair of tiles and a range of k. Each consumer warpgroup writes its sums, four per thread at
+// a time. The sums of int8 are exact integers, which are scaled when all partial sums have been added. The warpgroup
+// that arrives last at a tile's counter adds all partial sums in the order of k, so the result does not depend on which
+// one is last, and computes the epilogue. No block waits for another, so blocks need not run at the same time. Of a
+// tile that both blocks compute (see pair_of), the idle block takes part in the copies only: a second arrival would end
+// the count early.
 #pragma once
 #include "gemm_epilogue.cuh"
 #include "gemm_sm90.cuh"
 
-template <int OP_, int BN_, int ST_> struct sumi_split_tile { // what barriers_init and mainloop ask of a tile
+template <int OP_, int BN_, int ST_> struct sumi_split_tile { // the members that barriers_init and mainloop read
     static constexpr int PP = 0, NC = 2, WM = 1, OP = OP_, BM = 128, BN = BN_, ST = ST_;
     static constexpr int BK = OP == SUMI_OPERANDS_BF16 ? 64 : 128; // elements of a k-block
     static constexpr u32 A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE = A_BYTES + B_BYTES, OFF_BAR = ST * STAGE,
@@ -26,23 +30,23 @@ template <int OP_, int BN_, int ST_> struct sumi_split_tile { // what barriers_i
     static_assert(SMEM <= 232448, "shared memory");
 };
 
-// Gives this warpgroup's part away; true for the last to arrive, whose acc then holds the sum of all parts. All 128
-// threads call it.
+// Writes this warpgroup's partial sum, number `index` of its tile. True for the last to arrive, whose acc then holds
+// the sum of all. All 128 threads call it.
 template <class T>
 SUMI_DEVICE bool join(typename T::sum (&acc)[1][T::VALUES], u32 base, int wg, const sumi_gemm_split_args& ar,
-                      long long tile, int part)
+                      long long tile, int index)
 {
     typedef sumi_four<typename T::sum> four;
     typedef typename four::type vector;
     const int t = threadIdx.x & 127;
-    const long long pitch = 2 * 128 * (T::VALUES / 4); // vectors of a part of a tile
-    vector* parts = (vector*)ar.parts + tile * ar.split * pitch + wg * 128 * (T::VALUES / 4) + t;
+    const long long pitch = 2 * 128 * (T::VALUES / 4); // vectors of a partial sum
+    vector* partial_sums = (vector*)ar.partial_sums + tile * ar.split * pitch + wg * 128 * (T::VALUES / 4) + t;
 #pragma unroll
     for (int v = 0; v < T::VALUES / 4; v++)
-        __stcg(parts + part * pitch + v * 128,
+        __stcg(partial_sums + index * pitch + v * 128,
                four::of(acc[0][4 * v], acc[0][4 * v + 1], acc[0][4 * v + 2], acc[0][4 * v + 3]));
     __threadfence();
-    // every thread's part is visible before the arrival
+    // Every thread's sums are visible before the arrival.
     wg_sync(wg);
     const u32 flag = base + T::OFF_FLAG + 4 * wg;
     u32* arrivals = (u32*)ar.arrivals + tile * 2 + wg;
@@ -53,24 +57,24 @@ SUMI_DEVICE bool join(typename T::sum (&acc)[1][T::VALUES], u32 base, int wg, co
     wg_sync(wg);
     u32 before;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(before) : "r"(flag) : "memory");
-    // all have read the flag before the next item writes it
+    // All have read the flag before the next item writes it.
     wg_sync(wg);
     if (before != (u32)ar.split - 1) return false;
     __threadfence();
 #pragma unroll
     for (int v = 0; v < T::VALUES; v++) acc[0][v] = 0;
-    // Two parts at a time where registers allow: what this waits for is one round trip after another.
-    constexpr int BATCH = T::VALUES <= 64 ? 16 : 4; // vectors of a part on their way
+    // Two partial sums at a time, as far as registers allow: each read that waits for another costs a round trip.
+    constexpr int BATCH = T::VALUES <= 64 ? 16 : 4; // vectors of a partial sum whose reads are in flight
     for (int s = 0; s < ar.split; s += 2) {
         const bool has_second = s + 1 < ar.split;
 #pragma unroll
         for (int b = 0; b < T::VALUES / 4; b += BATCH) {
             vector p[2][BATCH];
 #pragma unroll
-            for (int v = 0; v < BATCH; v++) p[0][v] = __ldcg(parts + s * pitch + (b + v) * 128);
+            for (int v = 0; v < BATCH; v++) p[0][v] = __ldcg(partial_sums + s * pitch + (b + v) * 128);
 #pragma unroll
             for (int v = 0; v < BATCH; v++)
-                p[1][v] = has_second ? __ldcg(parts + (s + 1) * pitch + (b + v) * 128) : four::of(0, 0, 0, 0);
+                p[1][v] = has_second ? __ldcg(partial_sums + (s + 1) * pitch + (b + v) * 128) : four::of(0, 0, 0, 0);
 #pragma unroll
             for (int v = 0; v < BATCH; v++) {
                 const int e = 4 * (b + v);
@@ -92,7 +96,7 @@ SUMI_DEVICE void gemm_split(const sumi_tmap& mx, const sumi_tmap& mw, const sumi
     const int wg = uniform(threadIdx.x >> 7) - 1;
     const int tm = (ar.m + T::BM - 1) / T::BM, tn = (ar.n + T::BN - 1) / T::BN,
               items = ((tm >> 1) * tn + ((tm & 1) ? (tn + 1) / 2 : 0)) * ar.split;
-    const int kblocks = (ar.k + T::BK - 1) / T::BK, step = gridDim.x >> 1; // split <= kblocks: no part is empty
+    const int kblocks = (ar.k + T::BK - 1) / T::BK, step = gridDim.x >> 1; // split <= kblocks: no range of k is empty
     int stage = 0;
     u32 phase = 0;
     barriers_init<T>(base);
@@ -137,11 +141,11 @@ SUMI_DEVICE void gemm_split(const sumi_tmap& mx, const sumi_tmap& mw, const sumi
             if (ar.split > 1 && !join<T>(acc, base, wg, ar, (long long)w.m * tn + w.n, s)) continue;
             const int warp = (threadIdx.x & 127) >> 5;
             epilogue_tile<1, T::BN / 8, SWIGLU, T::OP != SUMI_OPERANDS_BF16>(
-                ar.finish, ar.m, ar.n, w.m * T::BM + wg * 64 + warp * 16, w.n * T::BN,
+                ar.epilogue, ar.m, ar.n, w.m * T::BM + wg * 64 + warp * 16, w.n * T::BN,
                 [&](int, int j, int e) { return (float)acc[0][4 * j + e]; });
         }
     }
-    // the peer's shared memory is a target of copies and arrivals until it is done
+    // The peer no longer writes to this block's shared memory or arrives at its barriers.
     cluster_sync();
 }
 

@@ -1,5 +1,5 @@
 // y[m][n] = epilogue(x[m][k] w[n][k]^T) for few rows of x, with w in its file's own type:
-// sumi_gemm_stored_<type>_<rows>. epilogue: sumi_gemm_finish in gemm.h. The types and struct are in stored.h.
+// sumi_gemm_stored_<type>_<rows>. epilogue: sumi_gemm_epilogue in gemm.h. The types and struct are in stored.h.
 //   x   [m][ldx] bf16, row-major, rows 16-byte aligned; k a multiple of 64
 //   w   [n][row_bytes], up to four stacked tensors of one type      y  [m][ldy] bf16 or float; swiglu: [m][n / 2]
 //   grid (ceil(n / 64), ceil(m / rows), split)      block 128      shared dynamic, SUMI_GEMM_STORED_SHARED
@@ -62,7 +62,7 @@ SUMI_DEVICE stored_row stored_row_of(const sumi_gemm_stored_args& a, int v)
     int row = min(v, a.n - 1);
     if (a.is_gated) row = (row >> 4) * 8 + (row & 7) + (row & 8 ? a.n / 2 : 0);
     int tensor_begin = 0, tensor = 0;
-    while (tensor < SUMI_GEMM_STORED_PARTS - 1 && row >= a.end[tensor]) tensor_begin = a.end[tensor++];
+    while (tensor < SUMI_GEMM_STORED_TENSORS - 1 && row >= a.end[tensor]) tensor_begin = a.end[tensor++];
     return {(const uint8_t*)a.from[tensor] + (int64_t)(row - tensor_begin) * a.row_bytes, a.scale[tensor], 0};
 }
 
@@ -185,7 +185,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
         const int tile = (int)(blockIdx.x + gridDim.x * blockIdx.y);
         constexpr int COUNT = T::X_ROWS * T::W_ROWS / 4; // float4 of a partial sum
         // __stcg and __ldcg bypass L1, which is not coherent between multiprocessors.
-        float4* const partial_sums = (float4*)a.parts + (int64_t)tile * a.split * COUNT;
+        float4* const partial_sums = (float4*)a.partial_sums + (int64_t)tile * a.split * COUNT;
         for (int i = (int)threadIdx.x; i < COUNT; i += T::THREADS)
             __stcg(partial_sums + (int64_t)blockIdx.z * COUNT + i,
                    *(const float4*)(sums + i / (T::W_ROWS / 4) * T::SUMS_PITCH + i % (T::W_ROWS / 4) * 4));
@@ -211,23 +211,25 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored(const sumi_gemm_stored
     // column n1 of the result. threads_per_row: threads with columns of one row; row_step: rows that the block finishes
     // at once. Each call below finishes AT_ONCE rows of the thread. epilogue_tile() instead made these kernels twice as
     // large, and few rows leave little to write.
-    const epilogue_activation act = epilogue_activation_of(a.swiglu ? 0 : a.finish.activation);
+    const epilogue_activation act = epilogue_activation_of(a.swiglu ? 0 : a.epilogue.activation);
     const int threads_per_row = T::W_ROWS / (a.swiglu ? 4 : 2), row_step = T::THREADS / threads_per_row,
               out_n = a.swiglu ? a.n / 2 : a.n, c = (int)threadIdx.x % threads_per_row * 2, n1 = a.swiglu ? n0 / 2 : n0;
     if (n1 + c >= out_n) return;
     const stored_columns columns =
-        stored_columns_of(a.finish, epilogue_gate_row(a.finish), out_n, n1 + c, a.swiglu != 0);
+        stored_columns_of(a.epilogue, epilogue_gate_row(a.epilogue), out_n, n1 + c, a.swiglu != 0);
     constexpr int AT_ONCE = 4;
     const int row_end = min(T::X_ROWS, a.m - m0);
 #pragma unroll 1
     for (int row = (int)threadIdx.x / threads_per_row; row < row_end; row += AT_ONCE * row_step)
-        stored_epilogue<AT_ONCE>(a.finish, act, columns, out_n - n1 - c, m0 + row_end, m0 + row, row_step, [&](int i) {
-            // with SwiGLU 8 columns of the gate, then 8 columns of up
-            const float* sums_of_row =
-                sums + min(row + i * row_step, T::X_ROWS - 1) * T::SUMS_PITCH + (a.swiglu ? c / 8 * 16 + c % 8 : c);
-            const float2 gate = *(const float2*)sums_of_row, up = *(const float2*)(sums_of_row + (a.swiglu ? 8 : 0));
-            return a.swiglu ? make_float2(epilogue_swiglu(gate.x, up.x), epilogue_swiglu(gate.y, up.y)) : gate;
-        });
+        stored_epilogue<AT_ONCE>(
+            a.epilogue, act, columns, out_n - n1 - c, m0 + row_end, m0 + row, row_step, [&](int i) {
+                // with SwiGLU 8 columns of the gate, then 8 columns of up
+                const float* sums_of_row =
+                    sums + min(row + i * row_step, T::X_ROWS - 1) * T::SUMS_PITCH + (a.swiglu ? c / 8 * 16 + c % 8 : c);
+                const float2 gate = *(const float2*)sums_of_row,
+                             up = *(const float2*)(sums_of_row + (a.swiglu ? 8 : 0));
+                return a.swiglu ? make_float2(epilogue_swiglu(gate.x, up.x), epilogue_swiglu(gate.y, up.y)) : gate;
+            });
 }
 
 #define DEFINE_KERNEL(name, number, ROWS, X_SLOTS, W_SLOTS)                                                            \

@@ -1,6 +1,6 @@
 // y[m][n] = epilogue(sum over k of x[m][k] * w[n][k]), as gemm_stored.cu computes it, on Hopper and for up to a few
 // hundred rows of x, with w in its file's own type: sumi_gemm_stored_sm90_<type>_<rows>. The epilogue is described at
-// sumi_gemm_finish in gemm.h: bias, activation or SwiGLU, scale, gate, residual.
+// sumi_gemm_epilogue in gemm.h: bias, activation or SwiGLU, scale, gate, residual.
 //   x, w, y  as in gemm_stored.cu; map_x: a tensor map of x, boxes {64, rows}, 128-byte swizzle
 //   grid     (blocks, ceil(m / rows)); blocks: 1 .. the number of chunks (below), or a.cluster * ceil(n / W_ROWS) in
 //            clusters
@@ -163,7 +163,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         int row = min(tile * T::W_ROWS + warp * 16 + row_of_warp, a.n - 1);
         if (a.is_gated) row = (row >> 4) * 8 + (row & 7) + (row & 8 ? a.n / 2 : 0);
         int tensor_begin = 0, tensor = 0;
-        while (tensor < SUMI_GEMM_STORED_PARTS - 1 && row >= a.end[tensor]) tensor_begin = a.end[tensor++];
+        while (tensor < SUMI_GEMM_STORED_TENSORS - 1 && row >= a.end[tensor]) tensor_begin = a.end[tensor++];
         *scale = a.scale[tensor];
         return (const uint8_t*)a.from[tensor] + (int64_t)(row - tensor_begin) * a.row_bytes;
     };
@@ -269,11 +269,11 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         // its own memory `transposed`: then a lane has two neighbouring columns of y, which are two rows of w.
         // lanes_per_row: lanes with columns of one row of x; row_step: rows that the warp's lanes finish at once.
         // c: the lane's first column, counted from the warp's first, n0. n: columns of the result.
-        const epilogue_activation act = epilogue_activation_of(a.swiglu ? 0 : a.finish.activation);
+        const epilogue_activation act = epilogue_activation_of(a.swiglu ? 0 : a.epilogue.activation);
         const int lanes_per_row = a.swiglu ? 4 : 8, row_step = 32 / lanes_per_row, c = lane % lanes_per_row * 2,
                   n = a.swiglu ? a.n / 2 : a.n, n0 = (tile * T::W_ROWS + warp * 16) / (a.swiglu ? 2 : 1);
         const stored_columns columns =
-            stored_columns_of(a.finish, epilogue_gate_row(a.finish), n, n0 + c, a.swiglu != 0);
+            stored_columns_of(a.epilogue, epilogue_gate_row(a.epilogue), n, n0 + c, a.swiglu != 0);
         // Writes value i & 3 of one accumulator group (8 rows of x) to group `group` of the 32 rows.
         const auto transpose_value = [&](int i, int group, float value) {
             transposed[warp][group * 8 + 2 * q + (i & 1)][r + (i >> 1 & 1) * 8] = value;
@@ -305,7 +305,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
             // its first tile and 1 of its last. It does all chunks of the tiles between them.
             const auto partial_sum_of = [&](int other_block) {
                 const int which = (int)((int64_t)chunk_total * other_block / blocks) / chunks == tile ? 0 : 1;
-                return (float4*)a.parts
+                return (float4*)a.partial_sums
                      + (((int64_t)blockIdx.y * blocks + other_block) * 2 + which) * X_GROUPS * threads + threadIdx.x;
             };
             // The block that does a chunk of the list. Block b begins at chunk floor(chunk_total * b / blocks).
@@ -375,12 +375,14 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
 #pragma unroll 1
             for (int local_row = lane / lanes_per_row; local_row < 32 && row + local_row < row_end && n0 + c < n;
                  local_row += 4 * row_step)
-                stored_epilogue<4>(a.finish, act, columns, n - n0 - c, row_end, row + local_row, row_step, [&](int j) {
-                    const float* sums = transposed[warp][local_row + j * row_step] + c;
-                    // with SwiGLU 8 rows of the gate, then 8 rows of up
-                    const float2 gate = *(const float2*)sums, up = *(const float2*)(sums + (a.swiglu ? 8 : 0));
-                    return a.swiglu ? make_float2(epilogue_swiglu(gate.x, up.x), epilogue_swiglu(gate.y, up.y)) : gate;
-                });
+                stored_epilogue<4>(
+                    a.epilogue, act, columns, n - n0 - c, row_end, row + local_row, row_step, [&](int j) {
+                        const float* sums = transposed[warp][local_row + j * row_step] + c;
+                        // with SwiGLU 8 rows of the gate, then 8 rows of up
+                        const float2 gate = *(const float2*)sums, up = *(const float2*)(sums + (a.swiglu ? 8 : 0));
+                        return a.swiglu ? make_float2(epilogue_swiglu(gate.x, up.x), epilogue_swiglu(gate.y, up.y))
+                                        : gate;
+                    });
             __syncwarp(); // `transposed` is read and may be overwritten
         }
     }

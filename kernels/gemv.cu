@@ -1,5 +1,5 @@
 // y[m][n] = epilogue(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (sumi_gemv_bf16_16): modulation, time
-// embeddings. epilogue: sumi_gemm_finish in gemm.h.
+// embeddings. epilogue: sumi_gemm_epilogue in gemm.h.
 //   x  [m][ldx] bf16, w [n][ldw] bf16, row-major, rows 16-byte aligned; k, ldx and ldw multiples of 8; any n
 //   y  [m][ldy] bf16 or float; swiglu: y [m][n / 2], and a block's 16 rows of w are 8 gate rows and 8 up rows
 //   grid (ceil(n / 16), split)      block 256      shared static, 4 KiB for each 8 rows of x
@@ -86,7 +86,7 @@ template <int NB, int U> SUMI_DEVICE void gemv(const sumi_gemv_args& a)
     // Split k: the block that arrives last adds the partial sums in the order of k. __stcg and __ldcg bypass L1, which
     // is not coherent between multiprocessors.
     if (a.split > 1) {
-        float* p = (float*)a.parts + (u64)blockIdx.x * a.split * NB * 128 + t;
+        float* p = (float*)a.partial_sums + (u64)blockIdx.x * a.split * NB * 128 + t;
         u32* arrivals = (u32*)a.arrivals + blockIdx.x;
         if (t < NB * 128) __stcg(p + blockIdx.y * NB * 128, s);
         __threadfence(); // this thread's partial sum is visible to all blocks
@@ -105,8 +105,9 @@ template <int NB, int U> SUMI_DEVICE void gemv(const sumi_gemv_args& a)
     const float pair = __shfl_down_sync(~0u, s, 8);
     if (t >= NB * 128 || m >= a.m || n >= a.n) return;
     if (a.swiglu) {
-        if ((t & 15) < 8) epilogue_one_swiglu(a.finish, m, n0 / 2 + (t & 7), s, pair);
-    } else epilogue_one(a.finish, epilogue_activation_of(a.finish.activation), epilogue_gate_row(a.finish), m, n, s);
+        if ((t & 15) < 8) epilogue_one_swiglu(a.epilogue, m, n0 / 2 + (t & 7), s, pair);
+    } else
+        epilogue_one(a.epilogue, epilogue_activation_of(a.epilogue.activation), epilogue_gate_row(a.epilogue), m, n, s);
 }
 extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_8(const __grid_constant__ sumi_gemv_args a)
 {

@@ -11,23 +11,23 @@
 #include "gemm_epilogue.cuh"
 #include "portable_sm80.cuh"
 
-// 128 bytes, passed by value: the beginning of sumi_pgemm_args (gemm.h).
+// 128 bytes, passed by value: the beginning of sumi_gemm_portable_args (gemm.h).
 struct sumi_gemm_args {
     const void *x, *w;
     u16* y;
     const u16* residual;
     const float *bias, *gate, *row_scale, *col_scale;
     // Split k: partial sums [tiles][split][BM * BN]; counters [tiles], zero before and after the launch.
-    void* parts;
+    void* partial_sums;
     u32* arrivals;
     int m, n, k, ldx, ldw, ldy, ldr, group; // pitches in elements; group: tile rows walked together
     int split, reserved[3];                 // split: blocks that share a tile's k (grid.y)
 };
 struct sumi_gemm_any_epilogue_args {
     sumi_gemm_args gemm;
-    sumi_gemm_finish finish;
+    sumi_gemm_epilogue epilogue;
 };
-static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_args) == sizeof(sumi_pgemm_args),
+static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_args) == sizeof(sumi_gemm_portable_args),
               "the launcher's struct");
 
 // The constants of a kernel. OP: SUMI_OPERANDS_*. MT, NT: m16n8 accumulators of a warp in rows and columns. KS: k-steps
@@ -181,7 +181,9 @@ template <class T>
 SUMI_DEVICE void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T::MT][T::NT][4], int m0, int n0)
 {
     // W: accumulator groups per output group; G: output groups per round
-    constexpr int W = T::EPILOGUE & SUMI_EPI_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4 : T::NT / W % 2 == 0 ? 2 : 1;
+    constexpr int W = T::EPILOGUE & SUMI_EPILOGUE_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4
+                                                                    : T::NT / W % 2 == 0 ? 2
+                                                                                         : 1;
     const int l = threadIdx.x & 31, q = l & 3;
 #pragma unroll
     for (int g = 0; g < T::NT; g += G * W) {
@@ -195,9 +197,9 @@ SUMI_DEVICE void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T
         for (int j = 0; j < G * W; j++) {
             const int c = n0 + (g + j) * 8 + q * 2;
             const bool ok = c < a.n;
-            if (T::EPILOGUE & SUMI_EPI_BIAS) b[j][0] = ok ? a.bias[c] : 0.f, b[j][1] = ok ? a.bias[c + 1] : 0.f;
-            if (T::EPILOGUE & SUMI_EPI_GATE) ga[j][0] = ok ? a.gate[c] : 0.f, ga[j][1] = ok ? a.gate[c + 1] : 0.f;
-            if (T::EPILOGUE & SUMI_EPI_SCALE)
+            if (T::EPILOGUE & SUMI_EPILOGUE_BIAS) b[j][0] = ok ? a.bias[c] : 0.f, b[j][1] = ok ? a.bias[c + 1] : 0.f;
+            if (T::EPILOGUE & SUMI_EPILOGUE_GATE) ga[j][0] = ok ? a.gate[c] : 0.f, ga[j][1] = ok ? a.gate[c + 1] : 0.f;
+            if (T::EPILOGUE & SUMI_EPILOGUE_SCALE)
                 cs[j][0] = ok ? a.col_scale[c] : 0.f, cs[j][1] = ok ? a.col_scale[c + 1] : 0.f;
         }
         long long rows[T::MT][2]; // the lane's rows of y, -1 past the end
@@ -208,7 +210,7 @@ SUMI_DEVICE void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T
                 const int m = m0 + i * 16 + h * 8 + (l >> 2);
                 const long long p = m;
                 rows[i][h] = m < a.m ? p : -1;
-                if (T::EPILOGUE & SUMI_EPI_RESID)
+                if (T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL)
 #pragma unroll
                     for (int j = 0; j < G; j++) {
                         const int c = n0 + (g + j) * 8 + q * 2;
@@ -222,7 +224,7 @@ SUMI_DEVICE void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T
                 u32 o[G];
                 const int m = m0 + i * 16 + h * 8 + (l >> 2);
                 float rs = 1.f;
-                if (T::EPILOGUE & SUMI_EPI_SCALE) rs = m < a.m ? a.row_scale[m] : 0.f;
+                if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) rs = m < a.m ? a.row_scale[m] : 0.f;
 #pragma unroll
                 for (int j = 0; j < G; j++) {
                     float v[W][2];
@@ -231,12 +233,12 @@ SUMI_DEVICE void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T
 #pragma unroll
                         for (int e = 0; e < 2; e++) {
                             float s = (float)acc[i][g + j * W + z][h * 2 + e];
-                            if (T::EPILOGUE & SUMI_EPI_SCALE) s *= rs * cs[j * W + z][e];
-                            if (T::EPILOGUE & SUMI_EPI_BIAS) s += b[j * W + z][e];
-                            if (T::EPILOGUE & SUMI_EPI_GELU) s = gelu_tanh(s);
-                            if (T::EPILOGUE & SUMI_EPI_RESID) {
+                            if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) s *= rs * cs[j * W + z][e];
+                            if (T::EPILOGUE & SUMI_EPILOGUE_BIAS) s += b[j * W + z][e];
+                            if (T::EPILOGUE & SUMI_EPILOGUE_GELU) s = gelu_tanh(s);
+                            if (T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) {
                                 const float base = e ? bf16_high(r[i][h][j]) : bf16_low(r[i][h][j]);
-                                s = T::EPILOGUE & SUMI_EPI_GATE ? fmaf(ga[j * W + z][e], s, base) : base + s;
+                                s = T::EPILOGUE & SUMI_EPILOGUE_GATE ? fmaf(ga[j * W + z][e], s, base) : base + s;
                             }
                             v[z][e] = s;
                         }
@@ -261,7 +263,8 @@ SUMI_DEVICE void sumi_epilogue(const sumi_gemm_args& a, typename T::sum (&acc)[T
 
 // The kernel. Tiles are numbered in groups of `group` tile rows: within a group all rows of a column come first, then
 // the next column, so that the rows of x of a group stay in L2 while all of w is read.
-template <class T> SUMI_DEVICE void sumi_gemm_body(const sumi_gemm_args& a, const sumi_gemm_finish* finish = nullptr)
+template <class T>
+SUMI_DEVICE void sumi_gemm_body(const sumi_gemm_args& a, const sumi_gemm_epilogue* epilogue = nullptr)
 {
     extern __shared__ __align__(128) u8 shared[];
     const u32 smem = (u32)__cvta_generic_to_shared(shared);
@@ -286,7 +289,8 @@ template <class T> SUMI_DEVICE void sumi_gemm_body(const sumi_gemm_args& a, cons
         if (a.split > 1) {
             typedef sumi_four<typename T::sum> four;
             typedef typename four::type vector;
-            vector* p = (vector*)a.parts + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x;
+            vector* p =
+                (vector*)a.partial_sums + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x;
             const u64 pitch = (u64)(T::MT * T::NT) * T::THREADS;
 #pragma unroll
             for (int i = 0; i < T::MT * T::NT; i++) {
@@ -317,9 +321,9 @@ template <class T> SUMI_DEVICE void sumi_gemm_body(const sumi_gemm_args& a, cons
                 }
             if (threadIdx.x == 0) a.arrivals[blockIdx.x] = 0;
         }
-    if constexpr ((T::EPILOGUE & SUMI_EPI_ANY) != 0)
-        epilogue_tile<T::MT, T::NT, (T::EPILOGUE & SUMI_EPI_SWIGLU) != 0, T::OP != SUMI_OPERANDS_BF16>(
-            *finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return (float)acc[i][j][e]; });
+    if constexpr ((T::EPILOGUE & SUMI_EPILOGUE_ANY) != 0)
+        epilogue_tile<T::MT, T::NT, (T::EPILOGUE & SUMI_EPILOGUE_SWIGLU) != 0, T::OP != SUMI_OPERANDS_BF16>(
+            *epilogue, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return (float)acc[i][j][e]; });
     else sumi_epilogue<T>(a, acc, m0 + wm, n0 + wn);
 }
 // Defines a kernel `name`; the arguments are those of sumi_ptile.
@@ -332,7 +336,7 @@ template <class T> SUMI_DEVICE void sumi_gemm_body(const sumi_gemm_args& a, cons
     {                                                                                                                  \
         sumi_gemm_body<t_##name>(a);                                                                                   \
     }
-// The same for SUMI_EPI_ANY: the epilogue is read from the launch's sumi_gemm_finish.
+// The same for SUMI_EPILOGUE_ANY: the epilogue is read from the launch's sumi_gemm_epilogue.
 #define SUMI_GEMM_PORTABLE_ANY(name, ...)                                                                              \
     namespace {                                                                                                        \
     typedef sumi_ptile<__VA_ARGS__> t_##name;                                                                          \
@@ -340,5 +344,5 @@ template <class T> SUMI_DEVICE void sumi_gemm_body(const sumi_gemm_args& a, cons
     extern "C" __global__ void __launch_bounds__(t_##name::THREADS, t_##name::MINB)                                    \
         name(const __grid_constant__ sumi_gemm_any_epilogue_args a)                                                    \
     {                                                                                                                  \
-        sumi_gemm_body<t_##name>(a.gemm, &a.finish);                                                                   \
+        sumi_gemm_body<t_##name>(a.gemm, &a.epilogue);                                                                 \
     }

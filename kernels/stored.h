@@ -52,7 +52,7 @@ typedef struct sumi_unpack_args {
 // y = epilogue(x w^T) for few rows of x: sumi_gemm_stored_<type>_<rows> (gemm_stored.cu).
 #define SUMI_GEMM_STORED_COLS 64     // rows of w (columns of the product) of a block
 #define SUMI_GEMM_STORED_THREADS 128 // four warps; each has 16 rows of w and all rows of x of the block
-#define SUMI_GEMM_STORED_PARTS 4     // most stacked tensors of a weight
+#define SUMI_GEMM_STORED_TENSORS 4   // most stacked tensors of a weight
 // X(rows, x slots, w slots): rows of x in a block's tile; ring slots for k-blocks of x (64 elements of k) and for
 // chunks of w (256 elements of k).
 #define SUMI_GEMM_STORED_TILES(X) X(16, 4, 3) X(64, 4, 3)
@@ -105,19 +105,21 @@ typedef struct sumi_gemm_stored_args {
     // The stacked tensors of w, all of the kernel's type. from: the first byte of each, 16-byte aligned. end: the row
     // of the stack after the tensor's last. scale: the scale of fp8 files, otherwise 1. The kernels may read up to 16
     // bytes beyond the last row.
-    uint64_t from[SUMI_GEMM_STORED_PARTS];
-    int32_t end[SUMI_GEMM_STORED_PARTS];
-    float scale[SUMI_GEMM_STORED_PARTS];
-    // parts: partial sums. split > 1: float [tiles][split][rows * 64]. Hopper: float [grid.y][grid.x][2][rows * cols],
-    // where rows and cols are those of a tile.
+    uint64_t from[SUMI_GEMM_STORED_TENSORS];
+    int32_t end[SUMI_GEMM_STORED_TENSORS];
+    float scale[SUMI_GEMM_STORED_TENSORS];
+    // partial_sums: with split > 1 float [tiles][split][rows * 64]; Hopper: float [grid.y][grid.x][2][rows of x * rows
+    // of w], of a tile.
     // arrivals: uint32 [tiles] counters, zero before and after the launch. Hopper: [grid.y][tiles of w].
-    uint64_t parts, arrivals;
-    int32_t m, n, k, ldx, row_bytes; // row_bytes: of a row of w
+    uint64_t partial_sums, arrivals;
+    int32_t m, n, k, ldx, row_bytes; // row_bytes: of a row of w; a multiple of 16 for types whose chunks are
     // Column c of the product is the row of w that SUMI_CUDA_FORM_GATED has at place c: w itself is not interleaved.
     int32_t is_gated;
+    // swiglu: 1: y = silu(gate) * up, only with is_gated. Without it y has the product's columns, interleaved.
     int32_t swiglu, split; // split: blocks that share a tile's k (grid.z); Hopper does not read it
-    // Hopper: blocks of a cluster, which share a tile; 1: no cluster, and partial sums go through `parts`.
+    // Hopper: blocks of a cluster, which share a tile. 1: no cluster; the blocks (grid.x, no more than there are
+    // chunks) share the list of all chunks, and their partial sums go through `partial_sums`.
     int32_t cluster, reserved;
-    sumi_gemm_finish finish;
+    sumi_gemm_epilogue epilogue;
 } sumi_gemm_stored_args;
 #endif

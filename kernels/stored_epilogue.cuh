@@ -11,7 +11,7 @@ struct stored_columns {
 };
 // For columns c and c + 1 of the result (of the n / 2 results with SwiGLU, is_gated). n: the number of columns of the
 // result; c and c + 1 may lie beyond it. c is even.
-SUMI_DEVICE stored_columns stored_columns_of(const sumi_gemm_finish& f, int64_t gate_row, int n, int c, bool is_gated)
+SUMI_DEVICE stored_columns stored_columns_of(const sumi_gemm_epilogue& f, int64_t gate_row, int n, int c, bool is_gated)
 {
     stored_columns r;
 #pragma unroll
@@ -26,7 +26,7 @@ SUMI_DEVICE stored_columns stored_columns_of(const sumi_gemm_finish& f, int64_t 
 // Finishes COUNT rows: row, row + row_step, ...; rows from m on are skipped. width: how many of the two columns exist,
 // 1 or more. value(i): the two sums of row `row + i * row_step`, or with SwiGLU the two gated values.
 template <int COUNT, class F>
-SUMI_DEVICE void stored_epilogue(const sumi_gemm_finish& f, const epilogue_activation& act,
+SUMI_DEVICE void stored_epilogue(const sumi_gemm_epilogue& f, const epilogue_activation& act,
                                  const stored_columns& columns, int width, int m, int row, int row_step, F&& value)
 {
     const int64_t row_index = (int64_t)row * f.ldy, stride = (int64_t)row_step * f.ldy;

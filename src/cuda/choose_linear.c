@@ -14,33 +14,33 @@
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
 const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
-#define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
+#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
     {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,   \
-     SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP)},
+     SUMI_GEMM_SM90_SHARED(EPILOGUE, WM, BN, ST, PH, PP)},
     SUMI_GEMM_SM90_BF16(ROW)
 #undef ROW
-#define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, false, 192, BN, ST, 64, SW, 512, SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW)},
+#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
+    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, false, 192, BN, ST, 64, SW, 512, SUMI_GEMM_SM90_SHARED_3(EPILOGUE, BN, ST, SW)},
     SUMI_GEMM_SM90_BF16_3(ROW)
 #undef ROW
-#define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
+#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
     {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
-     SUMI_GEMM_SM90_SHARED((EPI) | SUMI_EPI_SCALE, WM, BN, ST, PH, PP)},
+     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, WM, BN, ST, PH, PP)},
     SUMI_GEMM_SM90_8BIT(ROW)
 #undef ROW
-#define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
+#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
     {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, false, 192, BN, ST, 64, SW, 512,                                  \
-     SUMI_GEMM_SM90_SHARED_3((EPI) | SUMI_EPI_SCALE, BN, ST, SW)},
+     SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, BN, ST, SW)},
     SUMI_GEMM_SM90_8BIT_3(ROW)
 #undef ROW
-#define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
+#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
     {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
-     SUMI_GEMM_SM90_SHARED((EPI) | SUMI_EPI_SCALE, WM, BN, ST, PH, PP)},
+     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, WM, BN, ST, PH, PP)},
     SUMI_GEMM_SM90_8BIT(ROW)
 #undef ROW
-#define ROW(name, tile, EPI, BN, ST, PH, SW)                                                                                             \
+#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
     {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, false, 192, BN, ST, 64, SW, 512,                                  \
-     SUMI_GEMM_SM90_SHARED_3((EPI) | SUMI_EPI_SCALE, BN, ST, SW)},
+     SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, BN, ST, SW)},
     SUMI_GEMM_SM90_8BIT_3(ROW)
 #undef ROW
 };
@@ -59,28 +59,28 @@ enum { SPLIT_COUNT = sizeof sumi_cuda_split_kernels / sizeof *sumi_cuda_split_ke
 const sumi_cuda_portable sumi_cuda_portable_kernels[] = {
 #define NUMBERS(BM, BN, RB, ST, WM, WN, MINB) BM, BN, RB, (BM) / (WM) * ((BN) / (WN)) * 32, MINB, (ST) * ((BM) + (BN)) * (RB)
 #define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, false},
-    SUMI_PGEMM_TILES(ROW)
+    SUMI_GEMM_PORTABLE_TILES(ROW)
 #undef ROW
 #define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, "sumi_pgemm_bf16_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, false},
-    SUMI_PGEMM_TILES_ANY(ROW)
+    SUMI_GEMM_PORTABLE_TILES_ANY(ROW)
 #undef ROW
 #define ROW(tile, ...) {NULL, "sumi_pgemm_bf16_swiglu_" #tile, "sumi_pgemm_bf16_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, true},
-    SUMI_PGEMM_SPLIT_TILES(ROW)
+    SUMI_GEMM_PORTABLE_SPLIT_TILES(ROW)
 #undef ROW
 #define ROW(tile, ...) {"sumi_pgemm_fp8_plain_" #tile, "sumi_pgemm_fp8_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_E4M3, false},
-    SUMI_PGEMM_FP8_TILES(ROW)
+    SUMI_GEMM_PORTABLE_FP8_TILES(ROW)
 #undef ROW
 #define ROW(tile, ...) {"sumi_pgemm_fp8_plain_" #tile, "sumi_pgemm_fp8_swiglu_" #tile, "sumi_pgemm_fp8_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_E4M3, false},
-    SUMI_PGEMM_FP8_TILES_ANY(ROW)
+    SUMI_GEMM_PORTABLE_FP8_TILES_ANY(ROW)
 #undef ROW
 #define ROW(tile, ...) {"sumi_pgemm_int8_plain_" #tile, "sumi_pgemm_int8_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_INT8, false},
-    SUMI_PGEMM_INT8_TILES(ROW)
+    SUMI_GEMM_PORTABLE_INT8_TILES(ROW)
 #undef ROW
 #define ROW(tile, ...) {"sumi_pgemm_int8_plain_" #tile, "sumi_pgemm_int8_swiglu_" #tile, "sumi_pgemm_int8_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_INT8, false},
-    SUMI_PGEMM_INT8_TILES_ANY(ROW)
+    SUMI_GEMM_PORTABLE_INT8_TILES_ANY(ROW)
 #undef ROW
 #define ROW(tile, ...) {NULL, "sumi_pgemm_int8_swiglu_" #tile, "sumi_pgemm_int8_any_" #tile, NUMBERS(__VA_ARGS__), SUMI_CUDA_INT8, true},
-    SUMI_PGEMM_INT8_SPLIT_TILES(ROW)
+    SUMI_GEMM_PORTABLE_INT8_SPLIT_TILES(ROW)
 #undef ROW
 #undef NUMBERS
 };

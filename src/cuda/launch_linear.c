@@ -17,7 +17,7 @@
 #include "kernels/rows.h"
 #include "kernels/upload.h"
 
-_Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finish) == 128,
+_Static_assert(sizeof(sumi_gemm_epilogue) == 96 && offsetof(sumi_gemm_portable_args, epilogue) == 128,
                "the kernels read these structs");
 
 // ---- Scratch --------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ typedef struct product {
     sumi_cuda_weight weight;
     int32_t ldx;
     bool x_is_float, is_fused;
-    sumi_gemm_finish finish;
+    sumi_gemm_epilogue epilogue;
 } product;
 
 static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, sumi_cuda_operands operands,
@@ -126,10 +126,10 @@ static int32_t group_of(int32_t m, int32_t tile_rows)
 
 static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
-    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_WGMMA && c->split == 1 && p->finish.is_aligned);
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_WGMMA && c->split == 1 && p->epilogue.is_aligned);
     const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
-    const sumi_gemm_finish* f = &p->finish;
+    const sumi_gemm_epilogue* f = &p->epilogue;
     const int32_t k_box = s->operands != SUMI_CUDA_BF16 ? 128 : 64, out_cols = p->is_fused ? s->n / 2 : s->n;
     const CUdeviceptr y = f->y + 2 * (uint64_t)f->column, residual = f->residual + 2 * (uint64_t)f->column;
     const bool is_swizzled = kernel->slab_cols == 64;
@@ -179,14 +179,14 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
     SUMI_TRY(map_matrix(run, &mx, s->operands, p->x, s->k, s->m, p->ldx, k_box, 64, true));
     SUMI_TRY(
         map_matrix(run, &mw, s->operands, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
-    sumi_gemm_split_args args = {.parts = parts_of(run, p, c),
+    sumi_gemm_split_args args = {.partial_sums = parts_of(run, p, c),
                                  .arrivals = run->arrivals,
                                  .m = s->m,
                                  .n = s->n,
                                  .k = s->k,
                                  .group = group_of(s->m, 128),
                                  .split = c->split,
-                                 .finish = p->finish};
+                                 .epilogue = p->epilogue};
     void* params[] = {&mx, &mw, &args};
     const sumi_cuda_grid grid = {
         cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, 128, kernel->cols) * c->split), 1, 1, 384,
@@ -200,24 +200,24 @@ static sumi_result launch_portable_product(const sumi_cuda_run* run, const produ
     SUMI_ASSERT(sumi_cuda_portable_kernels[c->kernel].operands == p->shape.operands);
     const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
-    const sumi_gemm_finish* f = &p->finish;
-    sumi_pgemm_args args = {.x = p->x,
-                            .w = p->weight.data,
-                            .y = f->y + 2 * (uint64_t)f->column,
-                            .row_scale = f->row_scale,
-                            .col_scale = f->col_scale,
-                            .parts = parts_of(run, p, c),
-                            .arrivals = run->arrivals,
-                            .m = s->m,
-                            .n = s->n,
-                            .k = s->k,
-                            .ldx = p->ldx,
-                            .ldw = p->weight.pitch,
-                            .ldy = f->ldy,
-                            .ldr = f->ldy,
-                            .group = 8,
-                            .split = c->split,
-                            .finish = *f};
+    const sumi_gemm_epilogue* f = &p->epilogue;
+    sumi_gemm_portable_args args = {.x = p->x,
+                                    .w = p->weight.data,
+                                    .y = f->y + 2 * (uint64_t)f->column,
+                                    .row_scale = f->row_scale,
+                                    .col_scale = f->col_scale,
+                                    .partial_sums = parts_of(run, p, c),
+                                    .arrivals = run->arrivals,
+                                    .m = s->m,
+                                    .n = s->n,
+                                    .k = s->k,
+                                    .ldx = p->ldx,
+                                    .ldw = p->weight.pitch,
+                                    .ldy = f->ldy,
+                                    .ldr = f->ldy,
+                                    .group = 8,
+                                    .split = c->split,
+                                    .epilogue = *f};
     void* params[] = {&args};
     const sumi_cuda_grid grid = {(uint32_t)sumi_divide_up(s->m, kernel->rows)
                                      * (uint32_t)sumi_divide_up(s->n, kernel->cols),
@@ -231,7 +231,7 @@ static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const
     const sumi_cuda_shape* s = &p->shape;
     sumi_gemv_args args = {.x = p->x,
                            .w = p->weight.data,
-                           .parts = parts_of(run, p, c),
+                           .partial_sums = parts_of(run, p, c),
                            .arrivals = run->arrivals,
                            .m = s->m,
                            .n = s->n,
@@ -240,7 +240,7 @@ static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const
                            .ldw = p->weight.pitch,
                            .split = c->split,
                            .swiglu = p->is_fused,
-                           .finish = p->finish};
+                           .epilogue = p->epilogue};
     void* params[] = {&args};
     const sumi_cuda_grid grid = {(uint32_t)sumi_divide_up(s->n, 16), (uint32_t)c->split, 1, 256, 0};
     return sumi_cuda_launch(run, s->m <= 8 ? "sumi_gemv_bf16_8" : "sumi_gemv_bf16_16", grid, params);
@@ -258,7 +258,7 @@ static sumi_result launch_any_product(const sumi_cuda_run* run, const product* p
                                .ldw = p->weight.pitch,
                                .x_is_float = p->x_is_float,
                                .swiglu = p->is_fused,
-                               .finish = p->finish};
+                               .epilogue = p->epilogue};
     void* params[] = {&args};
     const sumi_cuda_grid grid = {(uint32_t)sumi_divide_up(s->n, 64),
                                  (uint32_t)sumi_min_int(sumi_divide_up(s->m, 64), 65535), 1, 256, 0};
@@ -272,7 +272,7 @@ static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdevi
     int32_t cols = 8; // n is a multiple of 8; a block computes a row
     while (cols < 1024 && p->shape.n % (2 * cols) == 0) cols *= 2;
     const int32_t rows = p->shape.n / cols;
-    sumi_upload_args args = {.from = p->finish.bias,
+    sumi_upload_args args = {.from = p->epilogue.bias,
                              .to = to,
                              .type = SUMI_UPLOAD_F32,
                              .row_count = rows,
@@ -291,7 +291,7 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
 {
     SUMI_ASSERT(unit_rows >= 1 && p->shape.operands == SUMI_CUDA_BF16);
     const sumi_cuda_shape* s = &p->shape;
-    const sumi_gemm_finish* f = &p->finish;
+    const sumi_gemm_epilogue* f = &p->epilogue;
     const int32_t units = sumi_divide_up(s->m, unit_rows);
     const CUdeviceptr bias = run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE,
                       raw = bias + sumi_align(2 * (uint64_t)s->n, 256);
@@ -358,14 +358,15 @@ static sumi_result quantize(const sumi_cuda_run* run, product* p)
     SUMI_TRY(sumi_cuda_launch(run, name, grid, params));
     p->x = y;
     p->ldx = p->shape.k;
-    p->finish.row_scale = scales;
+    p->epilogue.row_scale = scales;
     return SUMI_OK;
 }
 
 // ---- The op ---------------------------------------------------------------------------------------------------------
 static uint64_t element_bytes(sumi_element element) { return element == SUMI_ELEMENT_FLOAT ? 4 : 2; }
 
-static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool is_fused, bool is_weight_gated)
+static sumi_gemm_epilogue epilogue_args_of(const sumi_cuda_run* run, sumi_value out, bool is_fused,
+                                           bool is_weight_gated)
 {
     SUMI_ASSERT(!is_fused || is_weight_gated);
     const sumi_op* op = run->op;
@@ -373,18 +374,18 @@ static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool
     const uint64_t element = element_bytes(sumi_cuda_element(run, out)),
                    first = (uint64_t)op->u.linear.y_row * (uint64_t)cols * element;
     const sumi_step gate = sumi_cuda_step_of(run, op->u.linear.gate);
-    sumi_gemm_finish f = {.y = sumi_cuda_value(run, out) + first,
-                          .bias = sumi_cuda_find_weight(run, op->bias).data,
-                          .counter = run->counter,
-                          .gate = gate.table,
-                          .gate_stride = gate.stride,
-                          .gate_column = gate.column,
-                          .gate_is_float = gate.is_float,
-                          .ldy = cols,
-                          .column = op->u.linear.y_column,
-                          .activation = (int32_t)op->u.linear.activation,
-                          .is_float = element == 4,
-                          .scale = op->u.linear.accumulates ? op->u.linear.scale : 1.0f};
+    sumi_gemm_epilogue f = {.y = sumi_cuda_value(run, out) + first,
+                            .bias = sumi_cuda_find_weight(run, op->bias).data,
+                            .counter = run->counter,
+                            .gate = gate.table,
+                            .gate_stride = gate.stride,
+                            .gate_column = gate.column,
+                            .gate_is_float = gate.is_float,
+                            .ldy = cols,
+                            .column = op->u.linear.y_column,
+                            .activation = (int32_t)op->u.linear.activation,
+                            .is_float = element == 4,
+                            .scale = op->u.linear.accumulates ? op->u.linear.scale : 1.0f};
     f.residual = op->in[1].id != 0 ? sumi_cuda_value(run, op->in[1]) + first : 0;
     // The output is interleaved but the weight (an adapter's) is not: the epilogue computes the columns.
     f.half = !is_fused && !is_weight_gated && sumi_cuda_is_gated(run, out) ? cols / 2 : 0;
@@ -393,7 +394,7 @@ static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool
 }
 
 // The compiled epilogue for what the op needs, or `any`.
-static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
+static sumi_cuda_epilogue epilogue_of(const sumi_gemm_epilogue* f, bool is_fused)
 {
     if (!f->is_aligned) return SUMI_CUDA_EPILOGUE_any;
     if (is_fused) return SUMI_CUDA_EPILOGUE_swiglu;
@@ -418,18 +419,22 @@ static bool take_slice(const sumi_cuda_run* run, product* p, int32_t unit_rows, 
     SUMI_ASSERT(row < run->op->rows);
     p->shape.m = sumi_min_int(run->op->rows, end * unit_rows) - row;
     p->x += (uint64_t)row * (uint64_t)p->ldx * x_bytes;
-    const uint64_t y_first = (uint64_t)row * (uint64_t)p->finish.ldy * (p->finish.is_float ? 4 : 2);
-    p->finish.y += y_first;
-    if (p->finish.residual != 0) p->finish.residual += y_first;
-    if (p->finish.row_scale != 0) p->finish.row_scale += 4 * (uint64_t)row;
+    const uint64_t y_first = (uint64_t)row * (uint64_t)p->epilogue.ldy * (p->epilogue.is_float ? 4 : 2);
+    p->epilogue.y += y_first;
+    if (p->epilogue.residual != 0) p->epilogue.residual += y_first;
+    if (p->epilogue.row_scale != 0) p->epilogue.row_scale += 4 * (uint64_t)row;
     return true;
 }
 
 static sumi_result launch_stored(const sumi_cuda_run* run, product* p, const sumi_cuda_stored_choice* c, bool is_gated)
 {
     if (!take_slice(run, p, c->unit_rows, 2)) return SUMI_OK;
-    sumi_gemm_stored_args args = {
-        .x = p->x, .m = p->shape.m, .ldx = p->ldx, .is_gated = is_gated, .swiglu = p->is_fused, .finish = p->finish};
+    sumi_gemm_stored_args args = {.x = p->x,
+                                  .m = p->shape.m,
+                                  .ldx = p->ldx,
+                                  .is_gated = is_gated,
+                                  .swiglu = p->is_fused,
+                                  .epilogue = p->epilogue};
     return sumi_cuda_launch_stored(run, run->op->weight, sumi_cuda_stored_form(run->plan, run->op), p->weight.data, c,
                                    &args);
 }
@@ -465,14 +470,14 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     // weight_forms.c never stores the weights of adapters in 8 bits
     SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_8bit));
     SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
-    p.finish = finish_of(run, out, is_fused, is_weight_gated);
-    p.finish.col_scale = is_8bit ? p.weight.scales : 0;
+    p.epilogue = epilogue_args_of(run, out, is_fused, is_weight_gated);
+    p.epilogue.col_scale = is_8bit ? p.weight.scales : 0;
 
     const uint64_t x_bytes = has_8bit_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])),
                    x_row = (uint64_t)op->u.linear.x_row;
     p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
-    p.finish.row_scale = has_8bit_input ? sumi_cuda_8bit_scales(run, op->in[0]) + 4 * x_row : 0;
-    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, false, epilogue_of(&p.finish, is_fused)};
+    p.epilogue.row_scale = has_8bit_input ? sumi_cuda_8bit_scales(run, op->in[0]) + 4 * x_row : 0;
+    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, operands, false, epilogue_of(&p.epilogue, is_fused)};
     if (is_stored) {
         const sumi_cuda_stored_choice c = stored_choice(run->device, run->allows_hopper, run->plan, op);
         if (c.tile >= 0) return launch_stored(run, &p, &c, is_weight_gated);
@@ -487,8 +492,8 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     p.shape.reads_aligned =
         is_8bit || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
     if (is_8bit
-        && (((depth | p.weight.pitch) & 15) != 0 || !p.finish.is_aligned
-            || ((p.finish.row_scale | p.finish.col_scale) & 15) != 0)) {
+        && (((depth | p.weight.pitch) & 15) != 0 || !p.epilogue.is_aligned
+            || ((p.epilogue.row_scale | p.epilogue.col_scale) & 15) != 0)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: 8-bit rows that are not aligned to 16 bytes", op->label);
     }
 

@@ -165,13 +165,13 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
     sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
     const int32_t count = sumi_cuda_stored_tensors(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
     int32_t end = 0;
-    for (int32_t p = 0; p < SUMI_GEMM_STORED_PARTS; p++) {
+    for (int32_t p = 0; p < SUMI_GEMM_STORED_TENSORS; p++) {
         if (p < count) end += parts[p].rows;
         args->from[p] = p < count ? from + parts[p].offset : 0;
         args->end[p] = end;
         args->scale[p] = p < count ? parts[p].scale : 1.0f;
     }
-    args->parts = run->scratch;
+    args->partial_sums = run->scratch;
     args->arrivals = run->arrivals;
     args->n = weight->rows;
     args->k = weight->cols;

@@ -1,7 +1,7 @@
 // Matrix products: what choose_linear.c, which chooses a kernel, and launch_linear.c, which launches it, have in
 // common.
 //
-//   y[m, n] = finish(x[m, k] w[n, k]^T)      finish: bias, activation, gate, scale, residual (kernels/gemm.h)
+//   y[m, n] = epilogue(x[m, k] w[n, k]^T)      epilogue: bias, activation, gate, scale, residual (kernels/gemm.h)
 //
 //   method     source                        takes                                              tiles
 //   ANY        gemm_any.cu                   float x, or k no multiple of 8                     64 x 64, ordinary arithmetic
