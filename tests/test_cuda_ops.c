@@ -35,8 +35,8 @@
     X(fp8)                                                                                                             \
     X(int8)                                                                                                            \
     X(balanced)                                                                                                        \
-    X(stored) X(norms) X(rotary_and_tables) X(attention) X(latents) X(conv) X(strips) X(group_norm) X(pictures)        \
-        X(autoencoder)
+    X(stored)                                                                                                          \
+    X(norms) X(rotary_and_tables) X(attention) X(latents) X(conv) X(strips) X(group_norm) X(pictures) X(autoencoder)
 
 #define RUN_TABLE(name)                                                                                                \
     TEST(name)                                                                                                         \

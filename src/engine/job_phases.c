@@ -188,7 +188,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_st
         return SUMI_OK;
     case SUMI_PHASE_RUN:
         SUMI_TRY(
-            sumi_plan_job_run_one(engine, slot, yield == SUMI_YIELD_HOLDS_BACK, out_stage, out_end, &is_over, error));
+            sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_HOLDS_BACK, out_stage, out_end, &is_over, error));
         if (is_over) {
             job->is_publishing = false;
             sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);

@@ -1,3 +1,10 @@
+// Phase RUN, step by step. What happens to the slices of a job:
+//
+//   sumi_run_next (looks) -> sumi_run_submit -> in flight -> sumi_run_collect -> update_job: progress, previews, profile
+//
+// A "step" in names of jobs (job step, sumi_step_end) is one turn of the pump; a denoising step is one step of the
+// solver. A job drains when all its slices were submitted and the last ones are still in flight; the next job may then
+// begin.
 #include "engine/job_slices.h"
 #include "base/assert.h"
 #include "engine/deadline.h"
@@ -13,20 +20,22 @@
 
 // Fills in which denoising step a slice belongs to, whether it ends the step, and whether a preview follows. This
 // happens before the slice is submitted: when it ends, the tables in the workspace may be those of the next job.
-static void note_denoising_step(const sumi_plan_job* job, sumi_run_slice* step)
+static void fill_in_denoising_step(const sumi_plan_job* job, sumi_run_slice* slice)
 {
-    step->denoising_step = -1;
-    if (step->section != SUMI_SECTION_DENOISE) return;
-    const int32_t e = step->counter, of = job->rows[e].step;
-    SUMI_ASSERT(e >= 0 && e < job->evaluation_count && of >= 0 && of < job->run_steps);
-    step->denoising_step = of;
-    if (!step->ends_iteration) return;
-    // The first of two evaluations of a step does not end the step.
-    if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return;
-    step->ends_step = true;
+    slice->denoising_step = -1;
+    if (slice->section != SUMI_SECTION_DENOISE) return;
+    const int32_t evaluation = slice->counter, denoising_step = job->rows[evaluation].step;
+    SUMI_ASSERT(evaluation >= 0 && evaluation < job->evaluation_count && denoising_step >= 0
+                && denoising_step < job->run_steps);
+    slice->denoising_step = denoising_step;
+    if (!slice->ends_iteration) return; // of the section that repeats: one evaluation
+    // An evaluation does not end the step if others of the same step follow.
+    if (evaluation + 1 < job->evaluation_count && job->rows[evaluation + 1].step == denoising_step) return;
+    slice->ends_step = true;
     // A preview follows if a multiple of preview_every lies among the steps that end here, those left out included.
-    step->has_preview =
-        job->preview_every > 0 && (of + 1 + step->skip_count) / job->preview_every > of / job->preview_every;
+    slice->has_preview =
+        job->preview_every > 0
+        && (denoising_step + 1 + slice->skip_count) / job->preview_every > denoising_step / job->preview_every;
 }
 
 static sumi_run* run_of(sumi_engine* engine, const sumi_job_slot* slot)
@@ -35,18 +44,19 @@ static sumi_run* run_of(sumi_engine* engine, const sumi_job_slot* slot)
 }
 
 // Updates the job after a slice has ended: profile, step, preview, progress, time left.
-static sumi_result note_slice(sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run, const sumi_run_slice* step,
-                              sumi_error* error)
+static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run,
+                              const sumi_run_slice* slice, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    if (job->profiles && step->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, step, error));
-    if (step->ends_step) slot->live.step = step->denoising_step + 1 + step->skip_count;
-    if (step->has_preview) {
+    if (job->profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
+    if (slice->ends_step) slot->live.step = slice->denoising_step + 1 + slice->skip_count;
+    if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
         job->preview_is_pending = false;
     }
     // Progress over all batches: `share` is this batch's share of the items, `later` that of the batches after it.
-    // Prompt jobs have no items: item_count is 0.
+    // Prompt jobs have no items: item_count is 0. 0.99 leaves the last hundredth to the outputs, and + 1 us keeps the
+    // quotient finite. The pump publishes the progress, and never a smaller one than before (pump.c).
     const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1;
     const double share = job->batch_count > 0 ? job->batch_count / all : 1.0,
                  later = 1.0 - share - job->batch_begin / all;
@@ -67,37 +77,37 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run* run = run_of(engine, slot);
-    sumi_run_slice step;
-    while (sumi_run_collect(engine, run, &step)) {
+    sumi_run_slice slice;
+    while (sumi_run_collect(engine, run, &slice)) {
         *out_end = SUMI_STEP_MORE;
-        *out_stage = sumi_stage_of_section(step.section);
-        slot->device_seconds += step.us * 1e-6;
-        sumi_deadline_note(engine, step.unwaited_us);
+        *out_stage = sumi_stage_of_section(slice.section);
+        slot->device_seconds += slice.us * 1e-6;
+        sumi_deadline_note(engine, slice.unwaited_us);
         if (engine->runner->functions->collect != NULL) {
-            slot->live.device_us += step.us;
-            slot->stage_seconds[*out_stage] += step.us * 1e-6;
-            sumi_trace_slice(engine, slot, &step);
+            slot->live.device_us += slice.us;
+            slot->stage_seconds[*out_stage] += slice.us * 1e-6;
+            sumi_trace_slice(engine, slot, &slice);
         } else {
-            slot->live.trace_name = sumi_run_slice_name(&step);
-            slot->live.trace_step = step.denoising_step;
+            slot->live.trace_name = sumi_run_slice_name(&slice);
+            slot->live.trace_step = slice.denoising_step;
         }
-        SUMI_TRY(note_slice(engine, slot, run, &step, error));
-        if (step.ends_run) *out_over = true;
+        SUMI_TRY(update_job(engine, slot, run, &slice, error));
+        if (slice.ends_run) *out_over = true;
     }
     return SUMI_OK;
 }
 
 // Submits a slice. If a preview follows, also submits the preview's copy to host memory; after the last slice, the
 // copies of the products.
-static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_slice* step, sumi_error* error)
+static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_slice* slice, sumi_error* error)
 {
-    SUMI_ASSERT(!job->preview_is_pending || !step->has_preview);
-    SUMI_TRY(sumi_run_submit(engine, step, error));
-    if (step->has_preview) {
+    SUMI_ASSERT(!job->preview_is_pending || !slice->has_preview);
+    SUMI_TRY(sumi_run_submit(engine, slice, error));
+    if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->entry->pipeline.preview, error));
         job->preview_is_pending = true;
     }
-    if (!step->ends_run) return SUMI_OK;
+    if (!slice->ends_run) return SUMI_OK;
     if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(sumi_plan_job_publish_pictures(engine, job, error));
     // Submitted last, so that publications have ended when these copies have.
     return sumi_plan_job_fetch_products(engine, job, error);
@@ -112,7 +122,7 @@ static bool lacks_noise(const sumi_plan_job* job)
 
 // The most pieces of noise that are written while slices are in flight. Writes wait in the runner's ring buffer for
 // inputs until earlier slices have ended; a write that finds the ring buffer full would block.
-#define MAX_BESIDE 16
+#define MAX_PIECES_IN_FLIGHT 16
 
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* slot)
 {
@@ -121,12 +131,13 @@ bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* sl
     const sumi_run* run = &engine->runs.current;
     if (job->phase != SUMI_PHASE_RUN || slot != engine->jobs.running || !lacks_noise(job)) return false;
     const bool is_busy = run->pending_count + engine->runs.draining.pending_count > 0;
-    if (is_busy && job->pieces_in_flight >= MAX_BESIDE) return false;
+    if (is_busy && job->pieces_in_flight >= MAX_PIECES_IN_FLIGHT) return false;
+    // Now, if the next slice needs the noise, or if no slice can be submitted anyway.
     return run->section >= run->entry->noise_section || !sumi_run_has_room(engine);
 }
 
 // Draws a piece of noise on this thread, usually while slices are in flight.
-static sumi_result draw_beside(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
+static sumi_result draw_noise(sumi_engine* engine, sumi_job_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(lacks_noise(job));
@@ -137,8 +148,8 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_job_slot* slot, sumi_er
     SUMI_TRY(sumi_plan_job_write_noise(engine, job, &is_over, error));
     const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
     engine->overhead_us[SUMI_OVERHEAD_NOISE] = 0.5 * (engine->overhead_us[SUMI_OVERHEAD_NOISE] + us);
-    // With a device, only device time is counted for this job step, so the time of this thread is added here. On the
-    // processor the time of the whole job step is counted (pump.c).
+    // With a device (device_us is then not negative), only device time is counted for this turn of the pump, so the
+    // time of this thread is added here. On the CPU the time of the whole turn is counted (pump.c).
     if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
     else sumi_deadline_note(engine, us);
     slot->live.trace_name = "noise";
@@ -149,7 +160,7 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_job_slot* slot, sumi_er
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool holds, sumi_stage* out_stage,
+sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_stage* out_stage,
                                   sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
@@ -164,26 +175,28 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
     }
     if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
-        SUMI_TRY(draw_beside(engine, slot, error));
+        SUMI_TRY(draw_noise(engine, slot, error));
         *out_end = SUMI_STEP_MORE;
         return is_device ? runner->health(engine->runner, error) : SUMI_OK;
     }
     const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->entry->noise_section;
-    // A job that goes on after a pause writes its kept states back before its first evaluation (pause.h).
+    // A job that goes on after a pause copies its saved state back before its first evaluation (pause.h).
     const bool restores = slot != engine->jobs.draining && !needs_noise && sumi_plan_job_restores(engine, job);
     if (!*out_over && restores && run->pending_count == 0) {
         sumi_plan_job_restore(engine, job);
         *out_stage = SUMI_STAGE_PREPARE;
         *out_end = SUMI_STEP_MORE;
-    } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && !holds
+    } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
                && sumi_run_has_room(engine)) {
         sumi_deadline_adapt(engine, slot);
         sumi_run_slice next = sumi_run_next(engine);
-        note_denoising_step(job, &next);
-        // Copies to host memory use the same staging memory as the results of the job that drains, so none may be
-        // submitted until that job has ended.
-        const bool may_fetch = engine->jobs.draining == NULL && !job->preview_is_pending;
-        if (may_fetch || (!next.has_preview && !(next.ends_run && engine->jobs.draining != NULL))) {
+        fill_in_denoising_step(job, &next);
+        // Copies to host memory use the staging memory of the draining job's results, so none may be submitted until
+        // that job has ended. A preview has one copy, which must have been published before the next one.
+        const bool copies = next.has_preview || next.ends_run;
+        const bool is_blocked =
+            (copies && engine->jobs.draining != NULL) || (next.has_preview && job->preview_is_pending);
+        if (!is_blocked) {
             if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0)
                 *out_stage = sumi_stage_of_section(next.section);
             SUMI_TRY(submit_slice(engine, job, &next, error));
@@ -194,12 +207,13 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
     return collect_slices(engine, slot, out_stage, out_end, out_over, error);
 }
 
+// is_ready exists only in runners of devices that can have a second plan ready while the first one runs.
 bool sumi_plan_job_can_drain(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_plan_job* job = &slot->u.plan;
-    const sumi_run *run = &engine->runs.current, *before = &engine->runs.draining;
+    const sumi_run *run = &engine->runs.current, *older = &engine->runs.draining;
     const bool is_last_batch = job->goal != SUMI_GOAL_IMAGES || job->batch_begin + job->batch_count >= job->item_count;
     return engine->runner->functions->is_ready != NULL && job->phase == SUMI_PHASE_RUN && run->is_submitted
-        && run->pending_count > 0 && before->pending_count == 0 && is_last_batch;
+        && run->pending_count > 0 && older->pending_count == 0 && is_last_batch;
 }

@@ -1,13 +1,18 @@
 // Opening a checkpoint runs through four stages. Each call of sumi_checkpoint_step does the smallest possible piece:
 //
-//     LOCATE    source i: list the files that its path means (an index is read here)       } once per source
-//     OPEN      one file of source i                                                       }
-//     RESOLVE   find the source of component i and its config.json                         } once per component
+//     LOCATE    for each source: list the files that its path means (an index is read here)
+//     OPEN      for each source: its files, one per step
+//     RESOLVE   for each component: find its source and its config.json
 //     REST      tokenizers, preprocessor_config.json, scheduler_config.json
 //
 // A source is one path with its own tensor set. The sources are in order of preference: first the paths that the caller
 // gave for components, then the folders below `path`, then `path` itself. A component is taken from its own source if
-// that has it, otherwise from the first other source that does.
+// that has weights: a path that was given must have the component's tensors, while a component's folder is used even if
+// no signature knows its tensors. Without a source of its own, the component is taken from the first other source that
+// has its tensors.
+//
+// With the files of a sumi_file_cache a step may end with SUMI_TIMEOUT, which means that a file has to be read first
+// (base/file.h). The step is undone and repeated later.
 #include "files/checkpoint.h"
 #include "base/assert.h"
 #include "files/checkpoint_files.h"
@@ -16,7 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SOURCES (2 * SUMI_COMPONENT_COUNT + 1)
+#define MAX_SOURCES                                                                                                    \
+    (SUMI_COMPONENT_COUNT + 1) // a component has a given path or a folder, never both; and `path` itself
 
 enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_REST, STAGE_DONE };
 
@@ -38,9 +44,9 @@ static bool is_for_prompts(int32_t kind)
         || kind == SUMI_COMPONENT_VISION;
 }
 
-// ---- Identification by tensors
-// ----------------------------------------------------------------------------------------
+// ---- Identification by tensors --------------------------------------------------------------------------------------
 
+// '*' in the pattern stands for one word: at least one character, no dots.
 static bool prefix_matches(const char* pattern, const char* text, size_t bytes)
 {
     const char* end = text + bytes;
@@ -82,18 +88,18 @@ typedef struct match {
     const sumi_signature* signature; // NULL: none
     const char* prefix;              // not terminated: has prefix_bytes bytes
     size_t prefix_bytes;
-    int32_t rank; // index of the prefix in the signature's list
+    int32_t preference; // index of the prefix in the signature's list: less is better
 } match;
 
 // Finds a prefix among the set's names that matches the pattern (which contains '*') and is followed by all of the
 // signature's tensors.
 static bool find_prefix(const sumi_tensor_set* set, const sumi_signature* signature, const char* pattern, match* out)
 {
-    const size_t fixed = strcspn(pattern, "*"), wanted = strlen(signature->tensors[0]);
+    const size_t fixed_bytes = strcspn(pattern, "*"), tensor_bytes = strlen(signature->tensors[0]);
     for (size_t i = 0; i < set->count; i++) {
         const char* name = set->tensors[i].name;
-        if (strncmp(name, pattern, fixed) != 0) { continue; }
-        const size_t bytes = strlen(name), prefix_bytes = bytes > wanted ? bytes - wanted : 0;
+        if (strncmp(name, pattern, fixed_bytes) != 0) { continue; }
+        const size_t bytes = strlen(name), prefix_bytes = bytes > tensor_bytes ? bytes - tensor_bytes : 0;
         if (strcmp(name + prefix_bytes, signature->tensors[0]) == 0 && prefix_matches(pattern, name, prefix_bytes)
             && holds_all(set, signature, name, prefix_bytes)) {
             out->prefix = name;
@@ -106,22 +112,22 @@ static bool find_prefix(const sumi_tensor_set* set, const sumi_signature* signat
 
 // Returns the best match for the component: the signature whose prefix comes earliest in its own list, and among equals
 // the signature that comes first in the table.
-static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set, int32_t component)
+static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set, int32_t kind)
 {
     static const char* const s_no_prefix[] = {"", NULL};
-    SUMI_ASSERT(component == SUMI_ANY_COMPONENT || (component >= 0 && component < SUMI_COMPONENT_COUNT));
-    match best = {.rank = INT32_MAX};
+    SUMI_ASSERT(kind == SUMI_ANY_COMPONENT || (kind >= 0 && kind < SUMI_COMPONENT_COUNT));
+    match best = {.preference = INT32_MAX};
     for (size_t k = 0; k < checkpoint->signature_count; k++) {
         const sumi_signature* signature = &checkpoint->signatures[k];
-        if (signature->tensors[0] == NULL
-            || (component != SUMI_ANY_COMPONENT && (int32_t)signature->component != component)) {
+        if (signature->tensors[0] == NULL || (kind != SUMI_ANY_COMPONENT && (int32_t)signature->component != kind)) {
             continue;
         }
         const char* const* prefixes = signature->prefixes != NULL ? signature->prefixes : s_no_prefix;
-        for (int32_t rank = 0; prefixes[rank] != NULL && rank < best.rank; rank++) {
-            match found = {signature, prefixes[rank], strlen(prefixes[rank]), rank};
-            if (strchr(prefixes[rank], '*') != NULL ? find_prefix(set, signature, prefixes[rank], &found)
-                                                    : holds_all(set, signature, found.prefix, found.prefix_bytes)) {
+        for (int32_t preference = 0; prefixes[preference] != NULL && preference < best.preference; preference++) {
+            match found = {signature, prefixes[preference], strlen(prefixes[preference]), preference};
+            if (strchr(prefixes[preference], '*') != NULL
+                    ? find_prefix(set, signature, prefixes[preference], &found)
+                    : holds_all(set, signature, found.prefix, found.prefix_bytes)) {
                 best = found;
             }
         }
@@ -131,16 +137,15 @@ static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set
 
 // ---- Begin ----------------------------------------------------------------------------------------------------------
 
-static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int32_t component, bool given, bool folder,
-                              sumi_error* error)
+static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int32_t kind, bool must_exist,
+                              bool is_no_file, sumi_error* error)
 {
-    SUMI_ASSERT(checkpoint->source_count < MAX_SOURCES && component >= SUMI_ANY_COMPONENT
-                && component < SUMI_COMPONENT_COUNT);
+    SUMI_ASSERT(checkpoint->source_count < MAX_SOURCES && kind >= SUMI_ANY_COMPONENT && kind < SUMI_COMPONENT_COUNT);
     source* s = &checkpoint->sources[checkpoint->source_count++];
     sumi_tensor_set_init(&s->set, checkpoint->heap, checkpoint->files);
-    s->component = component;
-    s->given = given;
-    s->is_folder = folder;
+    s->kind = kind;
+    s->must_exist = must_exist;
+    s->is_no_file = is_no_file;
     return sumi_checkpoint_copy_text(checkpoint->heap, path, error, &s->path);
 }
 
@@ -170,12 +175,13 @@ static sumi_result add_folders(sumi_checkpoint* checkpoint, const sumi_checkpoin
             continue;
         }
         char* folder;
+        // The name of the first of the component's possible folders; locate_below() tries the others too.
         SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, desc->path, s_folders[kind][0], error, &folder));
         const sumi_result result = add_source(checkpoint, folder, kind, false, true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
-    // a component's own folder has its weights at the top
+    // `path` may also be the folder of a single component, with weights at its top
     return add_source(checkpoint, desc->path, SUMI_ANY_COMPONENT, false, true, error);
 }
 
@@ -218,12 +224,12 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
 // Looks for weights in `folder` under the file names of diffusers and transformers.
 static sumi_result locate_in(sumi_checkpoint* checkpoint, source* s, const char* folder, sumi_error* error)
 {
-    SUMI_ASSERT(!s->found);
+    SUMI_ASSERT(!s->is_located);
     static const char* const s_stems[] = {"diffusion_pytorch_model", "model"};
-    const bool text_first = is_for_prompts(s->component);
-    for (int32_t i = 0; i < 2 && !s->found; i++) {
+    const bool text_first = is_for_prompts(s->kind);
+    for (int32_t i = 0; i < 2 && !s->is_located; i++) {
         SUMI_TRY(sumi_tensor_opening_locate_folder(&s->opening, checkpoint->heap, checkpoint->files, folder,
-                                                   s_stems[text_first ? 1 - i : i], error, &s->found));
+                                                   s_stems[text_first ? 1 - i : i], error, &s->is_located));
     }
     return SUMI_OK;
 }
@@ -231,12 +237,12 @@ static sumi_result locate_in(sumi_checkpoint* checkpoint, source* s, const char*
 // Looks in the component's possible folders below the model's folder. If one has weights, it becomes the source's path.
 static sumi_result locate_below(sumi_checkpoint* checkpoint, source* s, const char* model, sumi_error* error)
 {
-    SUMI_ASSERT(s->component != SUMI_ANY_COMPONENT);
-    for (int32_t i = 0; i < 2 && s_folders[s->component][i] != NULL && !s->found; i++) {
+    SUMI_ASSERT(s->kind != SUMI_ANY_COMPONENT);
+    for (int32_t i = 0; i < 2 && s_folders[s->kind][i] != NULL && !s->is_located; i++) {
         char* folder;
-        SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, model, s_folders[s->component][i], error, &folder));
+        SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, model, s_folders[s->kind][i], error, &folder));
         const sumi_result result = locate_in(checkpoint, s, folder, error);
-        if (result == SUMI_OK && s->found) {
+        if (result == SUMI_OK && s->is_located) {
             sumi_free(checkpoint->heap, s->path);
             s->path = folder;
         } else {
@@ -249,21 +255,22 @@ static sumi_result locate_below(sumi_checkpoint* checkpoint, source* s, const ch
 
 static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* error)
 {
-    if (!s->is_folder) {
-        s->found = true;
+    if (!s->is_no_file) {
+        s->is_located = true;
         return sumi_tensor_opening_locate_file(&s->opening, checkpoint->heap, s->path, error);
     }
-    if (s->component != SUMI_ANY_COMPONENT && !s->given) {
+    if (s->kind != SUMI_ANY_COMPONENT && !s->must_exist) {
         return locate_below(checkpoint, s, checkpoint->path, error);
     }
     SUMI_TRY(locate_in(checkpoint, s, s->path, error));
-    if (!s->found && s->given) { // the folder of a whole model was given for one component: look in its subfolder
+    if (!s->is_located
+        && s->must_exist) { // the folder of a whole model was given for one component: look in its subfolder
         SUMI_TRY(locate_below(checkpoint, s, s->path, error));
-        if (!s->found) {
+        if (!s->is_located) {
             return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                              "%s: no such file, and no folder that holds the weights of a %s (model.safetensors, "
                              "diffusion_pytorch_model.safetensors, their index, or .gguf)",
-                             s->path, s_kind_names[s->component]);
+                             s->path, s_kind_names[s->kind]);
         }
     }
     return SUMI_OK;
@@ -273,12 +280,15 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     SUMI_ASSERT(checkpoint->current >= 0 && checkpoint->current < checkpoint->source_count);
     source* s = &checkpoint->sources[checkpoint->current];
-    bool below = false;
+    bool has_component_folder = false;
     for (int32_t i = 0; i < checkpoint->current; i++) {
-        below = below || (!checkpoint->sources[i].given && checkpoint->sources[i].found);
+        has_component_folder =
+            has_component_folder || (!checkpoint->sources[i].must_exist && checkpoint->sources[i].is_located);
     }
     // if component folders with weights were found, files at the top of `path` are not the model's components
-    if (!(s->component == SUMI_ANY_COMPONENT && s->is_folder && below)) { SUMI_TRY(locate(checkpoint, s, error)); }
+    if (!(s->kind == SUMI_ANY_COMPONENT && s->is_no_file && has_component_folder)) {
+        SUMI_TRY(locate(checkpoint, s, error));
+    }
     checkpoint->file_count += s->opening.count;
     checkpoint->current++;
     return SUMI_OK;
@@ -290,7 +300,7 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* component, const source* s,
                               const match* found, sumi_error* error)
 {
-    SUMI_ASSERT(!component->present && component->prefix == NULL && s->found);
+    SUMI_ASSERT(!component->present && component->prefix == NULL && s->is_located);
     component->prefix = sumi_alloc(checkpoint->heap, found->prefix_bytes + 1);
     if (component->prefix == NULL) { return sumi_out_of_memory(error, found->prefix_bytes + 1, "a prefix of names"); }
     if (found->prefix_bytes > 0) { memcpy(component->prefix, found->prefix, found->prefix_bytes); }
@@ -309,7 +319,7 @@ static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source
     const sumi_signature* looks = other.signature;
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s: its %zu tensors are not those of a known %s%s%s%s%s%s; check which component the file is",
-                     s->path, s->set.count, s_kind_names[s->component], looks != NULL ? ", they look like the " : "",
+                     s->path, s->set.count, s_kind_names[s->kind], looks != NULL ? ", they look like the " : "",
                      looks != NULL ? s_kind_names[looks->component] : "", looks != NULL ? " \"" : "",
                      looks != NULL ? looks->network : "", looks != NULL ? "\"" : "");
 }
@@ -321,12 +331,14 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
     for (int32_t pass = 0; pass < 2; pass++) { // pass 0: the component's own source; pass 1: all others
         for (int32_t i = 0; i < checkpoint->source_count; i++) {
             const source* s = &checkpoint->sources[i];
-            if ((s->component == kind) != (pass == 0)) { continue; }
-            component->path = component->path == NULL && s->component == kind ? s->path : component->path;
-            if (!s->found) { continue; }
+            if ((s->kind == kind) != (pass == 0)) { continue; }
+            if (component->path == NULL && s->kind == kind) {
+                component->path = s->path;
+            } // for messages, also if absent
+            if (!s->is_located) { continue; }
             const match found = find_match(checkpoint, &s->set, kind);
             if (found.signature != NULL) { return use_source(checkpoint, component, s, &found, error); }
-            if (pass == 0 && s->given) { return refuse_source(checkpoint, s, error); }
+            if (pass == 0 && s->must_exist) { return refuse_source(checkpoint, s, error); }
             if (pass == 0) { // no signature knows the network, but its folder says which component it is
                 return use_source(checkpoint, component, s, &found, error);
             }
@@ -341,8 +353,8 @@ static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* 
     bool any = false;
     for (int32_t i = 0; i < checkpoint->source_count; i++) {
         const source* s = &checkpoint->sources[i];
-        any = any || s->found;
-        if (s->component == SUMI_ANY_COMPONENT && s->found
+        any = any || s->is_located;
+        if (s->kind == SUMI_ANY_COMPONENT && s->is_located
             && find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT).signature == NULL) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                              "%s: its %zu tensors are neither a known transformer, text encoder nor VAE", s->path,
@@ -413,7 +425,7 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
     sumi_component* component = &checkpoint->components[kind];
     const source* s = sumi_checkpoint_source_of(checkpoint, component);
     if (s == NULL) { return SUMI_OK; }
-    if (s->is_folder) {
+    if (s->is_no_file) {
         SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &component->config, s->path, "config.json", true, error));
     } else {
         char* folder;
@@ -423,7 +435,7 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
-    if (component->config.data != NULL && (!s->is_folder || s->component != kind)
+    if (component->config.data != NULL && (!s->is_no_file || s->kind != kind)
         && !config_suits(checkpoint, &component->config, kind)) {
         sumi_file_close(&component->config);
     }
@@ -504,7 +516,7 @@ static sumi_result resolve_processor(sumi_checkpoint* checkpoint, sumi_error* er
         return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", given, s_name);
     }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_VISION]);
-    return file->data == NULL && s != NULL && s->is_folder
+    return file->data == NULL && s != NULL && s->is_no_file
              ? sumi_checkpoint_open_if_there(checkpoint, file, s->path, s_name, true, error)
              : SUMI_OK;
 }
@@ -517,7 +529,7 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
     }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
     // in the folder that contains the transformer's folder
-    if (checkpoint->scheduler.data == NULL && s != NULL && s->is_folder) {
+    if (checkpoint->scheduler.data == NULL && s != NULL && s->is_no_file) {
         char* folder;
         SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
         const sumi_result result = sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, folder,
@@ -558,7 +570,7 @@ static sumi_result open_next(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     source* s = &checkpoint->sources[checkpoint->current];
     bool done = true;
-    if (s->found) {
+    if (s->is_located) {
         const size_t before = s->opening.next;
         SUMI_TRY(sumi_tensor_opening_step(&s->opening, &s->set, error, &done));
         checkpoint->opened_count += s->opening.next - before;
@@ -585,7 +597,7 @@ static void undo_step(sumi_checkpoint* checkpoint)
     switch (checkpoint->stage) {
     case STAGE_LOCATE:
         sumi_tensor_opening_end(&checkpoint->sources[current].opening);
-        checkpoint->sources[current].found = false;
+        checkpoint->sources[current].is_located = false;
         break;
     case STAGE_RESOLVE: close_component(checkpoint, current); break;
     case STAGE_REST:
@@ -616,10 +628,10 @@ sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, su
     const sumi_result result = run_step(checkpoint, error);
     if (result == SUMI_TIMEOUT) { undo_step(checkpoint); }
     SUMI_TRY(result);
-    const int32_t last = checkpoint->stage < STAGE_RESOLVE  ? checkpoint->source_count
-                       : checkpoint->stage == STAGE_RESOLVE ? SUMI_COMPONENT_COUNT
-                                                            : 0;
-    if (checkpoint->stage < STAGE_DONE && checkpoint->current == last) {
+    const int32_t count = checkpoint->stage < STAGE_RESOLVE  ? checkpoint->source_count
+                        : checkpoint->stage == STAGE_RESOLVE ? SUMI_COMPONENT_COUNT
+                                                             : 0;
+    if (checkpoint->stage < STAGE_DONE && checkpoint->current == count) {
         checkpoint->stage++;
         checkpoint->current = 0;
     }
@@ -627,6 +639,7 @@ sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, su
     return SUMI_OK;
 }
 
+// Opening the files is nearly all of the work: 0.9. `read`: the fraction of the file that is being read.
 float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read)
 {
     SUMI_ASSERT(read >= 0.0f && read <= 1.0f);

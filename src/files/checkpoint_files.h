@@ -7,10 +7,10 @@
 
 struct sumi_source {
     char* path;
-    int32_t component; // the component that the path was given for, or SUMI_ANY_COMPONENT
-    bool given;        // the caller named the path, so it must exist
-    bool is_folder;
-    bool found; // the path has weights
+    int32_t kind;    // of the component that the path is for, or SUMI_ANY_COMPONENT
+    bool must_exist; // the caller gave the path for this component, or it is a single file
+    bool is_no_file; // cannot be opened as a file: a folder, or it does not exist
+    bool is_located; // weights were found at the path
     sumi_tensor_set set;
     sumi_tensor_opening opening;
 };

@@ -155,11 +155,11 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
         return SUMI_OK;
     }
     char* folder;
-    if (s->is_folder) { SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error)); }
+    if (s->is_no_file) { SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error)); }
     SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
     // a tokenizer beside single weight files is taken for the first encoder only
     sumi_result result =
-        s->is_folder || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
+        s->is_no_file || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
     if (result == SUMI_OK) { result = try_tokenizer(checkpoint, tokenizer, folder, name, error); }
     sumi_free(checkpoint->heap, folder);
     return result;
