@@ -1,6 +1,7 @@
-// softmax(q k^T * scale) v with mma.sync, for compute capability 8.0 and newer: bf16, float sums, head dims 64, 80, 96,
-// 128 and 256, grouped-query heads, optionally causal, sequences of one or two spans whose queries may begin later than
-// their keys. attention.h has the shapes and launches. There is no e4m3 attention yet.
+// softmax(q k^T * scale) v with mma.sync, without the score matrix (FlashAttention-2, Dao 2023), for compute capability
+// 8.0 and newer: bf16, float sums, head dims 64, 80, 96, 128 and 256, grouped-query heads, optionally causal, sequences
+// of one or two spans whose queries may begin later than their keys. attention.h has the shapes and launches. There is
+// no e4m3 attention yet.
 //
 // A block computes NW * MT * 16 queries of one head. It goes through the keys from the last tile of BN keys to the
 // first, so only its first iterations need masks. K and V have two buffers each, filled by cp.async, and an iteration

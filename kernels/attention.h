@@ -38,6 +38,8 @@
 //   sumi_attention_sm90_d64, _d64_causal  192     128       512     181248           64   one or two spans *
 //   sumi_attention_sm90_d384              128      64       384     148480          384   one span, cluster of 2
 //   sumi_attention_sm90_d512              128      64       384     197632          512   one span, cluster of 2
+//
+// The same on the CPU, in float32, which tests compare with: src/cpu/attention.c.
 #ifndef SUMI_KERNELS_ATTENTION_H
 #define SUMI_KERNELS_ATTENTION_H
 #include <stdint.h>

@@ -2,6 +2,8 @@
 // device addresses; sizes are in pixels and channels. Images are bf16 [height][width][channels] (NHWC). A bias is float
 // [out_channels], padded with zeros to a multiple of 8. Sums are float. A strip is a range of rows of an image that is
 // convolved alone. Its x holds the neighbouring rows too: `above` rows before its first output row.
+//
+// The same on the CPU, in float32, which tests compare with: src/cpu/conv.c.
 #ifndef SUMI_KERNELS_CONV_H
 #define SUMI_KERNELS_CONV_H
 #include <stdint.h>

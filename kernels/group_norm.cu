@@ -1,5 +1,6 @@
-// GroupNorm of an image in two launches: first the moments of each row block (the means and squared deviations of a
-// number of rows), then (x - mean) * rstd * w + b, optionally with SiLU. Arguments and grids: group_norm.h.
+// GroupNorm (Wu and He 2018) of an image in two launches: first the moments of each row block (the means and squared
+// deviations of a number of rows), then (x - mean) * rstd * w + b, optionally with SiLU. Arguments and grids:
+// group_norm.h.
 //
 //   x, y [rows][channels] bf16, x_pitch and y_pitch elements from row to row; a group is `size` = channels / groups
 //   neighbouring channels

@@ -3,6 +3,8 @@
 // channels is. The rows are divided into blocks of block_rows rows ("row blocks"). sums [row blocks][groups][2] float
 // holds, for each row block and group, the mean and the sum of squared deviations from this mean. All kernels have
 // blocks of 256 threads and are bound by bytes.
+//
+// The same on the CPU, in float32, which tests compare with: src/cpu/pictures.c.
 #ifndef SUMI_KERNELS_GROUP_NORM_H
 #define SUMI_KERNELS_GROUP_NORM_H
 #include <stdint.h>

@@ -2,6 +2,8 @@
 // SUMI_LATENTS_THREADS, no dynamic shared memory, any grid unless a struct says otherwise ("any": grid-stride loop).
 // Latents are always float, 4-byte aligned, one row per channel plane: [latents][channels][height * width]. The kernels
 // are short: a latent is a few MB in L2.
+//
+// The same on the CPU, in float32, which tests compare with: src/cpu/latents.c.
 #ifndef SUMI_KERNELS_LATENTS_H
 #define SUMI_KERNELS_LATENTS_H
 #include "step.h"

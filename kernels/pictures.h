@@ -1,6 +1,8 @@
 // Launch contracts of pictures.cu: tiles of images and 8-bit pixels. All kernels: block 256, grid as stated,
 // grid-stride loops, no dynamic shared memory, bound by bytes. Images are NHWC, their pixels are rows of 3 values.
 // Alignment is that of an element unless stated.
+//
+// The same on the CPU, in float32, which tests compare with: src/cpu/pictures.c.
 #ifndef SUMI_KERNELS_PICTURES_H
 #define SUMI_KERNELS_PICTURES_H
 #include <stdint.h>

@@ -3,6 +3,8 @@
 // registers (sumi_norm_*_rows) instead have SUMI_ROW_THREADS_OF(cols) threads and SUMI_ROW_SHARED_BYTES of dynamic
 // shared memory. The grid may have any number of blocks, unless a struct says otherwise: it only distributes the rows
 // and never changes the result. All kernels are bound by bytes.
+//
+// The same on the CPU, in float32, which tests compare with: src/cpu/rows.c.
 #ifndef SUMI_KERNELS_ROWS_H
 #define SUMI_KERNELS_ROWS_H
 #include "step.h"

@@ -2,6 +2,8 @@
 // for each product: types and launch parameters, shared by the kernels and src/cuda. A chunk is 256 elements of a row,
 // or the rest of a row after its last whole chunk. A weight may be a stack of several tensors of the file, one above
 // the other (stacked tensors), each with its own address and scale.
+//
+// The same on the CPU, in float32, which tests compare with: src/cpu/product.c, which unpacks to float32.
 #ifndef SUMI_KERNELS_STORED_H
 #define SUMI_KERNELS_STORED_H
 #include "gemm.h"

@@ -29,7 +29,8 @@ struct sumi_workers {
     own_thread* threads;
     int32_t thread_count; // threads that were started; the caller is not counted
     sumi_mutex mutex;
-    sumi_condition wake, done;
+    sumi_condition wake; // threads wait: a new loop is published, or the workers are destroyed
+    sumi_condition done; // the caller waits: the last thread has left the loop
     bool has_locks, closing;
     uint64_t generation;
     int32_t joined; // threads inside the current loop

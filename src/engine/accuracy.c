@@ -1,7 +1,7 @@
 #include "engine/accuracy.h"
 #include "base/assert.h"
 
-// The largest factor that sumi_accuracy_most_times() returns. It is below 2, so that a job whose deadline is twice its
+// The largest factor that sumi_accuracy_largest_factor() returns. It is below 2, so that a job whose deadline is twice its
 // time runs all its steps, whatever was noted before.
 #define MAX_TIMES 1.75
 // The moving averages cover about this many predictions: each new one has a weight of at least 1 / LATELY.
@@ -30,7 +30,7 @@ double sumi_accuracy_deviation(const sumi_accuracy* accuracy, float first_deviat
     return (double)(accuracy->count > 0 ? accuracy->deviation : first_deviation);
 }
 
-double sumi_accuracy_most_times(const sumi_accuracy* accuracy, float first_deviation)
+double sumi_accuracy_largest_factor(const sumi_accuracy* accuracy, float first_deviation)
 {
     const double most = (accuracy->count > 0 ? (double)accuracy->mean : 1.0)
                       + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(accuracy, first_deviation);

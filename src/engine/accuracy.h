@@ -19,7 +19,7 @@ typedef struct sumi_accuracy {
 void sumi_accuracy_note(sumi_accuracy* accuracy, float first_deviation, double came, double predicted);
 double sumi_accuracy_deviation(const sumi_accuracy* accuracy, float first_deviation);
 // Returns the factor by which a prediction must be multiplied to get a time that is hardly ever exceeded.
-double sumi_accuracy_most_times(const sumi_accuracy* accuracy, float first_deviation);
+double sumi_accuracy_largest_factor(const sumi_accuracy* accuracy, float first_deviation);
 
 // How many mean deviations the deadline code adds to the mean. Of a normal distribution 98 in 100 values lie below
 // that: 2.5 mean absolute deviations are 2 standard deviations.

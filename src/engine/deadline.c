@@ -171,7 +171,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
         else fixed_us += us;
     }
     // The step count is not changed later, so the margin covers the whole job.
-    const double most = sumi_accuracy_most_times(&engine->deadline.job_accuracy, FIRST_GUESS_DEVIATION);
+    const double most = sumi_accuracy_largest_factor(&engine->deadline.job_accuracy, FIRST_GUESS_DEVIATION);
     const double left = sumi_deadline_left(slot) * share / batches_left(job) / most;
     int32_t allowed =
         sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6, left > 1e-6 ? left : 1e-6,
@@ -226,9 +226,10 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_job_slo
     } else {
         // The margin (deadline.h): the end takes as long as it hardly ever exceeds, and this step and the next one may
         // each take longer than predicted.
-        end_us = work->end.known * sumi_accuracy_most_times(&engine->deadline.end_accuracy, FIRST_DEVIATION)
-               + work->end.guessed * sumi_accuracy_most_times(&engine->deadline.guess_accuracy, FIRST_GUESS_DEVIATION)
-               + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
+        end_us =
+            work->end.known * sumi_accuracy_largest_factor(&engine->deadline.end_accuracy, FIRST_DEVIATION)
+            + work->end.guessed * sumi_accuracy_largest_factor(&engine->deadline.guess_accuracy, FIRST_GUESS_DEVIATION)
+            + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
     }
     const double seconds = sumi_deadline_left(slot) * share / batches_left(job);
     return sumi_deadline_steps(step_us * 1e-6, end_us * 1e-6, seconds > 1e-6 ? seconds : 1e-6,

@@ -1,5 +1,6 @@
-// Two generators that must give the numbers of PyTorch's generators, so the order of all operations matters and none
-// may be "simplified".
+// Two generators (MT19937, Matsumoto and Nishimura 1998; Philox, Salmon et al. 2011) and the transform of Box and
+// Muller 1958. They must give the numbers of PyTorch's generators, so the order of all operations matters and none may
+// be "simplified".
 //
 //  CPU    MT19937 words -> 24-bit uniforms u -> groups of 16; elements j and j + 8 of a group are one Box-Muller pair:
 //

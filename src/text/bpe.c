@@ -1,5 +1,5 @@
 // Byte pair encoding of one piece: start with its characters and merge the adjacent pair of lowest rank (the leftmost
-// of equals) until no pair has a rank.
+// of equals) until no pair has a rank (Sennrich, Haddow and Birch 2016).
 //
 // Two algorithms give the same ids. Pieces of up to SHORT symbols, which are nearly all pieces of a byte-level
 // tokenizer, keep the ranks of their pairs in an array and search it for the smallest before each merge: quadratic, but

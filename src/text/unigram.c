@@ -1,5 +1,5 @@
-// Unigram: of all segmentations of a piece into vocabulary pieces, the one with the highest sum of scores (Viterbi,
-// from left to right).
+// Unigram: of all segmentations of a piece into vocabulary pieces, the one with the highest sum of scores, found
+// from left to right by the Viterbi algorithm (Kudo 2018).
 //
 //     position   0   1   2   3   4           node[e]: the best segmentation up to e, by its last piece [start, e)
 //     "▁cat"     |---▁c--|-a-|-t-|           starts are visited in rising order and only a strictly better score
