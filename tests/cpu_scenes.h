@@ -280,7 +280,7 @@ static inline void build_linear(bench* b, scene* s)
                                                         .y = s->values[0],
                                                         .y_row = pad > 0 ? 1 : 0});
     if (b->plan.op_count > 0) {
-        b->plan.ops[0].u.linear.accumulates = c->accumulates;
+        b->plan.ops[0].u.linear.is_adapter_product = c->accumulates;
         if (c->accumulates) { // an adapter's second product, as the verb does not write it
             b->plan.ops[0].in[1] = b->plan.ops[0].out;
             b->plan.ops[0].in[2] = c->has_gate ? s->values[2] : SUMI_NO_VALUE;

@@ -93,7 +93,7 @@ static sumi_value edit_evaluation(const void* model, sumi_plan* plan, sumi_denoi
 // or none, and the picture follows the last one.
 static const sumi_reference_rule s_several = {.max_count = 3,
                                               .autoencoder_area = 32 * 32,
-                                              .first_area = 16 * 16,
+                                              .vision_area = 16 * 16,
                                               .multiple = 16,
                                               .max_ratio = 10,
                                               .size_follows_last = true};
@@ -101,7 +101,7 @@ static const sumi_reference_rule s_several = {.max_count = 3,
 static const sumi_reference_rule s_needed = {.min_count = 1,
                                              .max_count = 2,
                                              .autoencoder_area = 32 * 32,
-                                             .first_area = 32 * 32,
+                                             .vision_area = 32 * 32,
                                              .multiple = 16,
                                              .max_ratio = 10};
 static const sumi_vision_facts s_cells = {.width = EDIT_WIDTH, .cell = 5, .min_pixels = 50, .max_pixels = 2000};

@@ -123,7 +123,7 @@ bool open_component(golden_case* c, sumi_component_kind kind, const char* what, 
         case_fails(c, "%s has no %s", path, what);
         return false;
     }
-    out->binder = (sumi_binder){.list = &out->list, .part = part, .what = what};
+    out->binder = (sumi_binder){.list = &out->list, .component = part, .what = what};
     out->config = (sumi_module_config){.data = part->config.data,
                                        .bytes = (size_t)part->config.bytes,
                                        .path = part->config.path != NULL ? part->config.path : part->path};

@@ -256,7 +256,8 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
     sumi_pipeline_item items[MAX_PROMPTS];
     const int32_t rank = job->latents.rank;
     for (int32_t i = 0; i < job->count; i++) {
-        prompts[i] = (sumi_pipeline_prompt){.token_count = {(int32_t)job->captions[i].shape[0], 1}, .given = true};
+        prompts[i] =
+            (sumi_pipeline_prompt){.token_count = {(int32_t)job->captions[i].shape[0], 1}, .has_features = true};
         items[i] = (sumi_pipeline_item){i, -1};
     }
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,

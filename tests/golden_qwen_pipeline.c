@@ -129,7 +129,7 @@ static void write_forward(plan_run* run)
 static void run_forward(golden_case* c, const sumi_network* network, forward_job* job, sumi_size size,
                         const sumi_adapter_use* use, const char* expected)
 {
-    const sumi_pipeline_prompt prompt = {.token_count = {(int32_t)job->text.shape[0]}, .given = true};
+    const sumi_pipeline_prompt prompt = {.token_count = {(int32_t)job->text.shape[0]}, .has_features = true};
     const sumi_pipeline_item item = {0, -1};
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
                                            .prompts = &prompt,
@@ -417,7 +417,7 @@ static void run_pipe(golden_case* c, pipe_job* j, const char* kind, bool rounds,
     sumi_pipeline_prompt placed[2];
     for (int p = 0; p < 2; p++) {
         placed[p] = prompts[p];
-        memcpy(placed[p].picture_row, j->prompts[p].picture_rows, sizeof placed[p].picture_row);
+        memcpy(placed[p].reference_row, j->prompts[p].picture_rows, sizeof placed[p].reference_row);
     }
     const sumi_pipeline_item item = {0, j->prompt_count == 2 ? 1 : -1};
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,

@@ -80,11 +80,11 @@ void encode_prompts(golden_case* c, const sumi_network* network, encode_job* job
     sumi_plan plan;
     sumi_pipeline pipeline;
     sumi_error error = {0};
-    sumi_pipeline_prompt prompts[4] = {{.given = false}};
+    sumi_pipeline_prompt prompts[4] = {{.has_features = false}};
     const int32_t pictures = job->pictures != NULL ? job->pictures->count : 0;
     for (int32_t p = 0; p < job->prompt_count; p++) {
         prompts[p].token_count[0] = job->prompts[p].count;
-        memcpy(prompts[p].picture_row, job->prompts[p].picture_rows, sizeof prompts[p].picture_row);
+        memcpy(prompts[p].reference_row, job->prompts[p].picture_rows, sizeof prompts[p].reference_row);
     }
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_PROMPTS,
                                            .prompts = prompts,
@@ -326,7 +326,7 @@ static void compare_prefix(golden_case* c, const sumi_network* network, const ch
     (void)sumi_tokenizer_encode(network->encoders[0].tokenizer, around->before, strlen(around->before), false, ids, 256,
                                 &count, NULL);
     const double want = json_number(json_get(c->json, "prefix_tokens"), key, -1);
-    report(c, key, (double)count, want, (double)count == want && around->dropped_rows == (int32_t)count);
+    report(c, key, (double)count, want, (double)count == want && around->dropped_feature_rows == (int32_t)count);
 }
 
 static sumi_tokenizer* open_json_tokenizer(golden_case* c, sumi_file* file)

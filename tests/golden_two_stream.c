@@ -145,7 +145,7 @@ static bool run_dit(golden_case* c, dit_run* r)
                           .reference_count = in->picture_count - 1,
                           .evaluation_count = r->time_count,
                           .times = r->times_value,
-                          .every_row = r->whole,
+                          .computes_unused_rows = r->whole,
                           .state = calloc(1, part->state_bytes)};
     part->write_prepare(r->model, &plan, &job);
     part->write_layout(r->model, &plan, &job, 1, r->list, r->list_count);

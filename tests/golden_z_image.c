@@ -100,7 +100,7 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
             case_fails(c, "latents or features have another shape than the model's");
             return false;
         }
-        prompts[i] = (sumi_pipeline_prompt){.token_count = {(int32_t)job->features[i].shape[0]}, .given = true};
+        prompts[i] = (sumi_pipeline_prompt){.token_count = {(int32_t)job->features[i].shape[0]}, .has_features = true};
         items[i] = (sumi_pipeline_item){i, -1};
     }
     sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,

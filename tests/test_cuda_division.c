@@ -396,7 +396,7 @@ static sumi_model* load_edit(sumi_engine* engine)
     if (model == NULL) return NULL;
     static sumi_recipe recipe; // small references, as its golden cases have them
     recipe = *model->network->recipe;
-    recipe.references.autoencoder_area = recipe.references.first_area = 96 * 96;
+    recipe.references.autoencoder_area = recipe.references.vision_area = 96 * 96;
     model->network->recipe = &recipe;
     return model;
 }

@@ -481,7 +481,7 @@ static void check_arena(bench* b, const sumi_network* network, const sumi_pipeli
 static void check_two_stream_arena(bench* b, const sumi_network* network, int32_t side, int32_t reference_count)
 {
     const sumi_pipeline_reference reference = {1036, 1036, 1024, 1024};
-    const sumi_pipeline_prompt prompt = {.token_count = {reference_count > 0 ? 1627 : 256}, .given = true};
+    const sumi_pipeline_prompt prompt = {.token_count = {reference_count > 0 ? 1627 : 256}, .has_features = true};
     const sumi_pipeline_item item = {0, -1};
     check_arena(b, network,
                 &(sumi_pipeline_request){.goal = SUMI_GOAL_IMAGES,
@@ -579,8 +579,8 @@ static void check_pooled_ops(bench* b, const sumi_network* network, const sumi_p
 TEST(the_arena_of_the_released_newbie_image_has_no_gaps)
 {
     static const int32_t sides[] = {512, 1024, 1536};
-    const sumi_pipeline_prompt prompts[] = {{.token_count = {256, 1}, .given = true},
-                                            {.token_count = {1, 1}, .given = true}};
+    const sumi_pipeline_prompt prompts[] = {{.token_count = {256, 1}, .has_features = true},
+                                            {.token_count = {1, 1}, .has_features = true}};
     const sumi_pipeline_prompt texts[] = {{.token_count = {512, 512}}};
     bool guided[28];
     for (int32_t i = 0; i < 28; i++) guided[i] = true;

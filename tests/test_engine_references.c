@@ -26,7 +26,7 @@ TEST(sizes_are_those_of_the_published_pipelines)
         OPEN(engine, model);
         const sumi_reference_rule rule = {.max_count = 3,
                                           .autoencoder_area = 1024 * 1024,
-                                          .first_area = small ? 384 * 384 : 1024 * 1024,
+                                          .vision_area = small ? 384 * 384 : 1024 * 1024,
                                           .multiple = 32,
                                           .max_ratio = 200};
         make_edit_model(model, &rule, &facts);
@@ -231,7 +231,7 @@ TEST(a_large_reference_is_resized_in_pieces)
 {
     OPEN(engine, model);
     const sumi_reference_rule rule = {
-        .max_count = 1, .autoencoder_area = 32 * 32, .first_area = 448 * 448, .multiple = 16, .max_ratio = 10};
+        .max_count = 1, .autoencoder_area = 32 * 32, .vision_area = 448 * 448, .multiple = 16, .max_ratio = 10};
     const sumi_vision_facts facts = {.width = EDIT_WIDTH, .cell = 100, .min_pixels = 10000, .max_pixels = 250000};
     make_edit_model(model, &rule, &facts);
     uint8_t* data = malloc(1600 * 1200 * 4);
@@ -424,7 +424,7 @@ TEST(a_reference_larger_than_the_picture_is_read_in_tiles)
 {
     OPEN(engine, model);
     const sumi_reference_rule rule = {
-        .max_count = 1, .autoencoder_area = 512 * 512, .first_area = 16 * 16, .multiple = 16, .max_ratio = 10};
+        .max_count = 1, .autoencoder_area = 512 * 512, .vision_area = 16 * 16, .multiple = 16, .max_ratio = 10};
     make_edit_model(model, &rule, &s_cells);
     const sumi_image_item item = {.text = "make it red", .seed = 7};
     sumi_image_desc desc = edit_image(model, &item, 1);

@@ -213,7 +213,7 @@ TEST(network_opens_a_transformer_alone_and_refuses_what_it_lacks)
     error = (sumi_error){0};
     CHECK_NUMBER(sumi_pipeline_write(network, &r, &plan, &p, &error), SUMI_NOT_SUPPORTED);
     CHECK(strstr(error.text, "text encoder") != NULL);
-    prompt.given = true;
+    prompt.has_features = true;
     error = (sumi_error){0};
     CHECK_NUMBER(sumi_pipeline_write(network, &r, &plan, &p, &error), SUMI_NOT_SUPPORTED);
     CHECK(strstr(error.text, "VAE decoder") != NULL);

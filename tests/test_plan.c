@@ -212,7 +212,8 @@ static void arrange_pairs(const struct sumi_runner* runner, sumi_plan* plan)
         sumi_value_info* between = &plan->values[op->out.id - 1];
         CHECK(!op->is_first_of_pair && op->marks == 0 && !between->is_unstored && between->marks == 0);
         if (next->in[0].id != op->out.id || next->section != op->section) continue;
-        const bool is_gate = op->kind == SUMI_OP_LINEAR && !op->u.linear.accumulates && next->kind == SUMI_OP_GATED;
+        const bool is_gate =
+            op->kind == SUMI_OP_LINEAR && !op->u.linear.is_adapter_product && next->kind == SUMI_OP_GATED;
         op->is_first_of_pair = is_gate || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
         between->is_unstored = is_gate && !between->bound && between->last_use == (int32_t)i + 1;
         op->marks = between->marks = 7;
@@ -548,7 +549,7 @@ TEST(plan_applies_adapters_to_their_weight_only)
     check_finish(&plan);
     CHECK_NUMBER(plan.op_count, 5); // a | b, down, up, silu
     CHECK(plan.ops[1].u.linear.activation == SUMI_ACT_NONE);
-    CHECK(plan.ops[3].u.linear.accumulates && plan.ops[3].u.linear.y_column == 16
+    CHECK(plan.ops[3].u.linear.is_adapter_product && plan.ops[3].u.linear.y_column == 16
           && plan.ops[3].u.linear.scale == 1.0f);
     CHECK_NUMBER(plan.ops[4].kind, SUMI_OP_ACTIVATE);
     sumi_plan_end(&plan);
@@ -582,7 +583,7 @@ static void check_added(const sumi_plan* plan, const sumi_plan_linear_args* args
     for (int i = 0; i < 2; i++) {
         const sumi_op *low = &plan->ops[1 + 2 * i], *op = low + 1;
         const int begin = i == 0 ? 16 : 0;
-        CHECK(op->u.linear.accumulates && op->in[1].id == op->out.id && op->out.id == product->out.id);
+        CHECK(op->u.linear.is_adapter_product && op->in[1].id == op->out.id && op->out.id == product->out.id);
         CHECK(low->in[0].id == product->in[0].id && low->out.id == op->in[0].id);
         CHECK_NUMBER(low->u.linear.x_row, args->x_row);
         CHECK_NUMBER(low->rows, product->rows);

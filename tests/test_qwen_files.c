@@ -114,7 +114,7 @@ static void shrink_references(sumi_model* model)
     static sumi_recipe recipe;
     recipe = *model->network->recipe;
     recipe.references.autoencoder_area = 4096;
-    recipe.references.first_area = 12544;
+    recipe.references.vision_area = 12544;
     model->network->recipe = &recipe;
 }
 

@@ -206,7 +206,7 @@ static sumi_result bind(bound* b, const maker* m, const char* config, sumi_error
                                      .bytes = config != NULL ? strlen(config) : 0,
                                      .path = config != NULL ? "config.json" : "made-up"};
     sumi_weight_list_init(&b->list, &t_heap);
-    sumi_binder binder = {.list = &b->list, .part = &component, .what = "the VAE", .error = error};
+    sumi_binder binder = {.list = &b->list, .component = &component, .what = "the VAE", .error = error};
     b->vae = calloc(1, sizeof *b->vae);
     return sumi_qwen_vae_module.bind(b->vae, NULL, &binder, &text, false);
 }

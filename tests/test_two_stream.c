@@ -34,7 +34,7 @@ static bound* bind(sumi_heap* heap, const sumi_tensor_set* set, const char* more
     sumi_weight_list_init(&b->list, heap);
     const sumi_component part = {.present = true, .set = set, .prefix = "", .path = "the-file"};
     sumi_binder binder = {
-        .list = &b->list, .part = &part, .what = "the transformer", .adaptable = true, .error = &b->error};
+        .list = &b->list, .component = &part, .what = "the transformer", .adaptable = true, .error = &b->error};
     snprintf(text, sizeof text, "%s%s}", s_config, more != NULL ? more : "");
     const sumi_module_config config = {.data = more != NULL ? text : NULL, .bytes = strlen(text), .path = "the-config"};
     b->result = PART->bind(&b->model, settings, &binder, &config);
@@ -144,7 +144,7 @@ TEST(every_missing_or_misshapen_tensor_is_named_but_for_those_that_nothing_reads
         if (b->result != (is_dead ? SUMI_OK : SUMI_TENSOR_MISSING)) printf("  %s: \"%s\"\n", name, b->error.text);
         CHECK_NUMBER(b->result, is_dead ? SUMI_OK : SUMI_TENSOR_MISSING);
         CHECK(is_dead || strstr(b->error.text, name) != NULL);
-        if (is_dead) CHECK(!b->model.blocks[1].side[SUMI_TWO_STREAM_TEXT].is_whole);
+        if (is_dead) CHECK(!b->model.blocks[1].side[SUMI_TWO_STREAM_TEXT].has_output_weights);
         end(b);
         sumi_tensor_set_close(&broken);
         copy_set(&broken, NULL, name, NULL);
@@ -257,7 +257,7 @@ static void make_model(sumi_two_stream* m, sumi_two_stream_block* blocks, bool z
         }
         shape(&w->q_norm, 1, 128);
         shape(&w->k_norm, 1, 128);
-        w->is_whole = true;
+        w->has_output_weights = true;
     }
 }
 
@@ -294,7 +294,7 @@ static void write_big(const sumi_two_stream* model, const big_job* b, sumi_plan*
                           .reference_count = b->reference_count,
                           .evaluation_count = b->evaluation_count,
                           .times = sumi_plan_bound(plan, "times", SUMI_ELEMENT_FLOAT, b->evaluation_count, 1),
-                          .every_row = b->whole,
+                          .computes_unused_rows = b->whole,
                           .state = calloc(1, PART->state_bytes)};
     PART->write_prepare(model, plan, &job);
     PART->write_layout(model, plan, &job, 0, list, count);

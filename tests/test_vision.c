@@ -355,7 +355,7 @@ static bool open_tower(tower* t)
     const sumi_component* part = &t->checkpoint.components[SUMI_COMPONENT_VISION];
     CHECK_TEXT(t->error.text, "");
     CHECK(good && part->present);
-    t->binder = (sumi_binder){.list = &t->list, .part = part, .what = "the vision tower", .error = &t->error};
+    t->binder = (sumi_binder){.list = &t->list, .component = part, .what = "the vision tower", .error = &t->error};
     t->config = (sumi_module_config){part->config.data, (size_t)part->config.bytes, "config.json"};
     t->processor =
         (sumi_module_config){t->processor_file.data, (size_t)t->processor_file.bytes, "preprocessor_config.json"};
@@ -422,7 +422,7 @@ TEST(names_of_both_styles_bind_the_same_tower)
         part.set = &set;
         static char s_prefix[] = "model.visual.";
         part.prefix = s_prefix;
-        t.binder.part = &part;
+        t.binder.component = &part;
         CHECK_NUMBER(bind_tower(&t, NULL), SUMI_OK);
         CHECK_TEXT(t.error.text, "");
         CHECK_NUMBER(t.model.block_count, 3);
@@ -602,7 +602,8 @@ TEST(every_failing_allocation_is_survived)
             sumi_weight_list_init(&list, &heap);
             sumi_error error = {0};
             sumi_qwen_vision model = {0};
-            sumi_binder binder = {.list = &list, .part = t.binder.part, .what = "the vision tower", .error = &error};
+            sumi_binder binder = {
+                .list = &list, .component = t.binder.component, .what = "the vision tower", .error = &error};
             sumi_result result = sumi_qwen_vision_module.bind(&model, NULL, &binder, &t.config, &t.processor);
             if (result == SUMI_OK) {
                 sumi_plan plan;

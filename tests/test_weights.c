@@ -23,7 +23,7 @@ static void bound_begin(bound* b, const char* path)
     sumi_tensor_set_init(&b->set, &s_heap, NULL);
     sumi_weight_list_init(&b->list, &s_heap);
     b->part = (sumi_component){.present = true, .set = &b->set, .prefix = "", .path = path};
-    b->binder = (sumi_binder){.list = &b->list, .part = &b->part, .what = "the test", .error = &b->error};
+    b->binder = (sumi_binder){.list = &b->list, .component = &b->part, .what = "the test", .error = &b->error};
     CHECK_NUMBER(path[0] == 0 ? SUMI_OK : sumi_tensor_set_open(&b->set, path, &b->error), SUMI_OK);
 }
 

@@ -50,7 +50,8 @@ static sumi_result open_tower(tower* t, sumi_heap* heap)
 
 static sumi_result bind_tower(tower* t)
 {
-    sumi_binder binder = {.list = &t->list, .part = &t->part, .what = "the second text encoder", .error = &t->error};
+    sumi_binder binder = {
+        .list = &t->list, .component = &t->part, .what = "the second text encoder", .error = &t->error};
     return sumi_xlm_roberta_module.bind(&t->model, &s_settings, &binder, &t->config);
 }
 
@@ -395,7 +396,7 @@ TEST(heads_that_do_not_divide_the_width_are_refused)
 {
     tower t;
     CHECK_NUMBER(open_tower(&t, &s_heap), SUMI_OK);
-    sumi_binder binder = {.list = &t.list, .part = &t.part, .what = "the second text encoder", .error = &t.error};
+    sumi_binder binder = {.list = &t.list, .component = &t.part, .what = "the second text encoder", .error = &t.error};
     const sumi_xlm_roberta_settings odd = {.name = "Jina CLIP", .head_dim = 48, .eps = 1e-5f, .theta = 20000.0};
     CHECK_NUMBER(sumi_xlm_roberta_module.bind(&t.model, &odd, &binder, &t.config), SUMI_TENSOR_MISMATCH);
     CHECK(strstr(t.error.text, "heads of 48") != NULL);

@@ -111,7 +111,7 @@ static void find_recipe(inspection* in)
     const sumi_recipe* recipe;
     in->sigmas = sumi_scheduler_defaults();
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && !in->recipe; i++) {
-        if (strcmp(recipe->network, network) == 0 && (!recipe->claims || recipe->claims(checkpoint)))
+        if (strcmp(recipe->network, network) == 0 && (!recipe->is_this_family || recipe->is_this_family(checkpoint)))
             in->recipe = recipe;
     }
 }
@@ -236,7 +236,7 @@ static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_erro
     if (!bytes) return SUMI_OK; // the family does not use this component
     sumi_weight_list list;
     sumi_weight_list_init(&list, &in->heap);
-    sumi_binder binder = {.list = &list, .part = part, .what = "it", .error = error};
+    sumi_binder binder = {.list = &list, .component = part, .what = "it", .error = error};
     const sumi_module_config config = {part->config.data, (size_t)part->config.bytes,
                                        part->config.path ? part->config.path : part->path};
     const sumi_file* file = &in->checkpoint.processor;
@@ -402,7 +402,8 @@ static void print_family(inspection* in)
     // model_index.json distinguishes the families that share a transformer, but not always the variants of a family
     const sumi_recipe* recipe;
     const char* between = "    variants     ";
-    if (!in->recipe->claims && in->recipe->variant_count == 1) return; // there is only one family and one variant
+    if (!in->recipe->is_this_family && in->recipe->variant_count == 1)
+        return; // there is only one family and one variant
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
         if (strcmp(recipe->network, in->recipe->network) != 0) continue;
         if (checkpoint->class_name[0] && recipe != in->recipe) continue;

@@ -305,7 +305,7 @@ sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const 
 sumi_result sumi_cpu_linear(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
-    SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && op->bias == NULL));
+    SUMI_ASSERT(!op->u.linear.is_adapter_product || (op->in[1].id == op->out.id && op->bias == NULL));
     int32_t x_cols = sumi_cpu_cols(run, op->in[0]), y_cols = sumi_cpu_cols(run, op->out);
     sumi_cpu_product product = {
         .run = run, .cols = op->weight->rows, .depth = op->weight->cols, .weight = op->weight, .load = load_matrix};
@@ -317,7 +317,7 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
     const float* residual = sumi_cpu_value(run, op->in[1]);
     product.residual = residual == NULL ? NULL : residual + first;
     product.finish = (sumi_cpu_finish){NULL, sumi_cpu_step(run, op->u.linear.gate), op->u.linear.activation,
-                                       op->u.linear.accumulates, op->u.linear.scale};
+                                       op->u.linear.is_adapter_product, op->u.linear.scale};
     if (op->bias != NULL) {
         sumi_cpu_vector(op->bias, product.cols, run->shared);
         product.finish.bias = run->shared;

@@ -39,7 +39,7 @@ static bool has_rows_apart(const sumi_plan* plan, const sumi_op* op, sumi_value 
 
 static bool adds_change(const sumi_op* op)
 {
-    return op->kind == SUMI_OP_KRONECKER_ADD || (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates);
+    return op->kind == SUMI_OP_KRONECKER_ADD || (op->kind == SUMI_OP_LINEAR && op->u.linear.is_adapter_product);
 }
 
 bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
@@ -187,7 +187,7 @@ static void mark_8bit_values(sumi_plan* plan)
 // Whether a product reads and writes whole values and its gate and up are interleaved by 8 columns.
 static bool is_plain_product(const sumi_plan* plan, const sumi_op* op)
 {
-    if (op->kind != SUMI_OP_LINEAR || op->u.linear.accumulates || op->in[1].id != 0 || op->bias != NULL
+    if (op->kind != SUMI_OP_LINEAR || op->u.linear.is_adapter_product || op->in[1].id != 0 || op->bias != NULL
         || op->u.linear.activation != SUMI_ACT_NONE || op->weight->rows % 16 != 0 || op->u.linear.y_row != 0
         || op->u.linear.y_column != 0)
         return false;

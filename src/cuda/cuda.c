@@ -79,9 +79,9 @@ static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_pro
 
 static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
-    if (record == NULL || !record->is_reserved || !record->has_weights || record->divided_for != cuda->budget)
+    if (record == NULL || !record->is_reserved || !record->has_weights || record->division_budget != cuda->budget)
         return false;
-    if (cuda->budget == 0 ? cuda->stream_ring.address != 0 : !record->is_fit) return false;
+    if (cuda->budget == 0 ? cuda->stream_ring.address != 0 : !record->fits_budget) return false;
     if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->stream_ring.bytes)
         return false;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) return false;
@@ -105,7 +105,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_cuda_make_fit(cuda, record, error));
     SUMI_TRY(sumi_cuda_reserve_ring(cuda, record, error));
     if (cuda->budget == 0) sumi_cuda_release_ring(cuda); // nothing is streamed any more
-    cuda->weights.places_alone = record->division.streams;
+    cuda->weights.uses_single_slabs = record->division.streams;
     bool has_all = false;
     const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
     SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
@@ -294,10 +294,10 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_cuda_scope scope;
     if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return;
-    if (cuda->all_submitted != NULL) {
+    if (cuda->wait_event != NULL) {
         // otherwise the other way to wait for everything finds out whether the device is lost
-        const bool is_recorded = driver->cuEventRecord(cuda->all_submitted, cuda->device.compute) == CUDA_SUCCESS;
-        sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->all_submitted)
+        const bool is_recorded = driver->cuEventRecord(cuda->wait_event, cuda->device.compute) == CUDA_SUCCESS;
+        sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->wait_event)
                                                 : driver->cuStreamSynchronize(cuda->device.compute));
     } else {
         const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
@@ -422,7 +422,7 @@ static void destroy_inside(sumi_cuda* cuda)
         if (cuda->flights[i].begin != NULL) driver->cuEventDestroy(cuda->flights[i].begin);
         if (cuda->flights[i].end != NULL) driver->cuEventDestroy(cuda->flights[i].end);
     }
-    if (cuda->all_submitted != NULL) driver->cuEventDestroy(cuda->all_submitted);
+    if (cuda->wait_event != NULL) driver->cuEventDestroy(cuda->wait_event);
     for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
         if (cuda->writes[i].event != NULL) driver->cuEventDestroy(cuda->writes[i].event);
     }
@@ -524,7 +524,7 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
                 "making an event");
     }
     if (sleeps_for_all)
-        SUMI_CU(driver, cuEventCreate(&cuda->all_submitted, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+        SUMI_CU(driver, cuEventCreate(&cuda->wait_event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
                 "making an event");
     for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
         SUMI_CU(driver, cuEventCreate(&cuda->writes[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),

@@ -43,7 +43,7 @@ sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* pl
 
 sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    if (record->has_weights && record->divided_for == cuda->budget) return SUMI_OK;
+    if (record->has_weights && record->division_budget == cuda->budget) return SUMI_OK;
     sumi_cuda_weights* weights = &cuda->weights;
     sumi_cuda_division* division = &record->division;
     if (record->has_weights) sumi_cuda_settle(cuda);
@@ -75,7 +75,7 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
         return result;
     }
     record->has_weights = true;
-    record->divided_for = cuda->budget;
+    record->division_budget = cuda->budget;
     return SUMI_OK;
 }
 
@@ -114,7 +114,7 @@ static void miss_weights(sumi_cuda* cuda)
             is_hit = cuda->weights.residents[record->weights[i]].on_device.data == 0;
         if (is_hit) sumi_cuda_drop_graphs(cuda, record);
         record->weight_cursor = 0;
-        record->is_fit = false;
+        record->fits_budget = false;
     }
 }
 
@@ -134,7 +134,7 @@ static void release_larger(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t wan
 sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
     SUMI_ASSERT(record->has_weights);
-    if (cuda->budget == 0 || record->is_fit) return SUMI_OK;
+    if (cuda->budget == 0 || record->fits_budget) return SUMI_OK;
     const uint64_t arena = sumi_cuda_block_bytes(record->plan->arena_bytes),
                    scratch = sumi_cuda_block_bytes(record->scratch_bytes), ring = record->division.ring_bytes;
     sumi_cuda_weights* weights = &cuda->weights;
@@ -142,7 +142,7 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     bool has_settled = false, has_evicted = false;
     sumi_result result = SUMI_OK;
     sumi_cuda_weights_settle(weights); // memory for conversions is then counted once only
-    for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
+    for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].list_serial = serial;
     // one slab is evicted each time, at the end the large blocks
     for (size_t tries = weights->slab_count + 2;; tries--) {
         uint64_t missing = record->division.staging_bytes + beyond(arena, &cuda->arena)
@@ -172,8 +172,8 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     }
     if (has_evicted) miss_weights(cuda);
     SUMI_TRY(result);
-    for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->is_fit = false; // this plan takes the memory
-    record->is_fit = true;
+    for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->fits_budget = false; // this plan takes the memory
+    record->fits_budget = true;
     return SUMI_OK;
 }
 
@@ -199,7 +199,7 @@ sumi_result sumi_cuda_reserve_ring(sumi_cuda* cuda, const sumi_cuda_plan* record
 void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    for (size_t p = 0; p < cuda->plan_count && cuda->budget != bytes; p++) cuda->plans[p]->is_fit = false;
+    for (size_t p = 0; p < cuda->plan_count && cuda->budget != bytes; p++) cuda->plans[p]->fits_budget = false;
     cuda->budget = bytes;
 }
 
@@ -302,7 +302,7 @@ bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan)
     sumi_cuda_settle(cuda);
     const uint64_t serial = ++weights->list_serial;
     for (int32_t i = 0; record != NULL && i < record->weight_count; i++)
-        weights->residents[record->weights[i]].listed = serial;
+        weights->residents[record->weights[i]].list_serial = serial;
     const bool takes_all = !sumi_cuda_weights_evict(weights, serial, false);
     const bool is_any = !takes_all || sumi_cuda_weights_evict(weights, serial, true);
     while (is_any && sumi_cuda_weights_evict(weights, serial, takes_all)) continue;

@@ -63,12 +63,12 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
 static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec,
                            bool* out_refused, sumi_error* error)
 {
-    SUMI_ASSERT(!cuda->only_looks_up && cuda->capture != NULL);
+    SUMI_ASSERT(!cuda->is_dry_run && cuda->capture != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     *out_exec = NULL;
-    cuda->only_looks_up = true;
+    cuda->is_dry_run = true;
     sumi_result result = sumi_cuda_launch_slice(cuda, record, slice, cuda->capture, error);
-    cuda->only_looks_up = false;
+    cuda->is_dry_run = false;
     if (result != SUMI_OK) return result;
     *out_refused = driver->cuStreamBeginCapture(cuda->capture, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS;
     if (*out_refused) return SUMI_OK;

@@ -114,7 +114,7 @@ sumi_result sumi_cuda_launch_clusters(const sumi_cuda_run* run, const char* kern
     SUMI_TRY(sumi_cuda_kernel(run->modules, kernel, grid.shared_bytes, &function, run->error));
     const sumi_cuda_driver* driver = &run->device->driver;
     CUresult result;
-    if (run->cuda->only_looks_up) {
+    if (run->cuda->is_dry_run) {
         int registers = 0; // the query makes a driver that loads lazily load the kernel now
         result = driver->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
     } else if (cluster != 0) {

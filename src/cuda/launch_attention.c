@@ -120,22 +120,22 @@ static bool fits_device(const sumi_cuda_run* run, const attention_kernel* kernel
 }
 
 // What an op needs from a kernel.
-typedef struct demands {
+typedef struct requirements {
     bool is_causal, is_aligned, has_one_span; // is_aligned: rows and heads begin at multiples of 16 bytes
-    bool begins_later;                        // the queries of a sequence do not begin at its first token
+    bool has_later_queries;                   // the queries of a sequence do not begin at its first token
     int32_t window;                           // 0: no window, or a window that hides no key
-} demands;
+} requirements;
 
-static demands demands_of(const sumi_cuda_run* run)
+static requirements demands_of(const sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     int32_t longest = 0;
-    demands d = {.is_causal = op->u.attention.causal, .has_one_span = true};
+    requirements d = {.is_causal = op->u.attention.causal, .has_one_span = true};
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
         tokens t = tokens_of(&op->u.attention.sequences[i]);
         longest = sumi_max_int(longest, t.keys[0] + t.keys[1]);
         d.has_one_span = d.has_one_span && t.span_count == 1;
-        d.begins_later = d.begins_later || t.first_query > 0;
+        d.has_later_queries = d.has_later_queries || t.first_query > 0;
     }
     d.window = op->u.attention.window < longest ? sumi_max_int(0, op->u.attention.window) : 0;
     int32_t columns = op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column;
@@ -148,7 +148,7 @@ static demands demands_of(const sumi_cuda_run* run)
 static int32_t slab_of(int32_t dim) { return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : 16; }
 
 // NULL: no kernel with TMA and wgmma fits.
-static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run, const demands* d)
+static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run, const requirements* d)
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors, slab = slab_of(dim);
@@ -156,7 +156,7 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
         op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
     bool has_tensor_maps = run->device->driver.cuTensorMapEncodeTiled != NULL;
     if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0
-        || (d->is_causal && !d->has_one_span) || d->begins_later) {
+        || (d->is_causal && !d->has_one_span) || d->has_later_queries) {
         return NULL;
     }
     if (dim == 80) { // not for windows, because a tile of 192 rows would hold one window of 64
@@ -179,7 +179,7 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
                       : NULL;
 }
 
-static const attention_kernel* choose_portable_attention(const sumi_cuda_run* run, const demands* d)
+static const attention_kernel* choose_portable_attention(const sumi_cuda_run* run, const requirements* d)
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors;
@@ -207,7 +207,7 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
              : &s_d128;
 }
 
-static const attention_kernel* choose_attention(const sumi_cuda_run* run, const demands* d)
+static const attention_kernel* choose_attention(const sumi_cuda_run* run, const requirements* d)
 {
     int32_t dim = run->op->u.attention.dim;
     const attention_kernel* kernel = NULL;
@@ -221,7 +221,7 @@ static const attention_kernel* choose_attention(const sumi_cuda_run* run, const 
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
 
 // Launches tiles [begin, end) of the op with attention.cu or attention_any.cu.
-static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention_kernel* kernel, const demands* d,
+static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention_kernel* kernel, const requirements* d,
                                              int32_t begin, int32_t end)
 {
     const sumi_op* op = run->op;
@@ -406,7 +406,7 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
             "%s: heads of %d channels are wider than the 512 that the GPU backend takes; use the CPU backend",
             op->label == NULL ? "attention" : op->label, op->u.attention.dim);
     }
-    demands d = demands_of(run);
+    requirements d = demands_of(run);
     const attention_kernel* kernel = choose_attention(run, &d);
     int32_t begin, end;
     sumi_cuda_share(run, count_tiles(op, kernel), &begin, &end);

@@ -162,7 +162,7 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
 }
 
 // There is no such scratch if no product of the plan shares k.
-static CUdeviceptr parts_of(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+static CUdeviceptr partial_sums_of(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
     if (c->split <= 1) return 0;
     return run->scratch + (p->shape.operands != SUMI_CUDA_BF16 ? quantised_bytes(run->op->rows, p->shape.k) : 0);
@@ -179,7 +179,7 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
     SUMI_TRY(map_matrix(run, &mx, s->operands, p->x, s->k, s->m, p->ldx, k_box, 64, true));
     SUMI_TRY(
         map_matrix(run, &mw, s->operands, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
-    sumi_gemm_split_args args = {.partial_sums = parts_of(run, p, c),
+    sumi_gemm_split_args args = {.partial_sums = partial_sums_of(run, p, c),
                                  .arrivals = run->arrivals,
                                  .m = s->m,
                                  .n = s->n,
@@ -206,7 +206,7 @@ static sumi_result launch_portable_product(const sumi_cuda_run* run, const produ
                                     .y = f->y + 2 * (uint64_t)f->column,
                                     .row_scale = f->row_scale,
                                     .col_scale = f->col_scale,
-                                    .partial_sums = parts_of(run, p, c),
+                                    .partial_sums = partial_sums_of(run, p, c),
                                     .arrivals = run->arrivals,
                                     .m = s->m,
                                     .n = s->n,
@@ -231,7 +231,7 @@ static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const
     const sumi_cuda_shape* s = &p->shape;
     sumi_gemv_args args = {.x = p->x,
                            .w = p->weight.data,
-                           .partial_sums = parts_of(run, p, c),
+                           .partial_sums = partial_sums_of(run, p, c),
                            .arrivals = run->arrivals,
                            .m = s->m,
                            .n = s->n,
@@ -308,8 +308,8 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
         call->workspace = run->scratch;
         bool takes = true;
         if (i == 1 || units > 1)
-            SUMI_TRY(sumi_cuda_cublaslt_prepare(run->device->cublaslt, call,
-                                                run->cuda->only_looks_up ? run->stream : NULL, &takes, run->error));
+            SUMI_TRY(sumi_cuda_cublaslt_prepare(run->device->cublaslt, call, run->cuda->is_dry_run ? run->stream : NULL,
+                                                &takes, run->error));
         if (!takes) return SUMI_OK;
     }
     *out_takes = true;
@@ -322,7 +322,7 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
         call.x += 2 * row * (uint64_t)call.ldx;
         if (!p->is_fused) call.y += y;
         if (call.residual != 0) call.residual += y;
-        if (!run->cuda->only_looks_up)
+        if (!run->cuda->is_dry_run)
             SUMI_TRY(sumi_cuda_cublaslt_launch(run->device->cublaslt, &call, run->stream, run->error));
         if (p->is_fused)
             SUMI_TRY(sumi_cuda_gate_rows(run, raw, f->y + y, call.m, s->n / 2, (run->op + 1)->u.gated.activation));
@@ -385,7 +385,7 @@ static sumi_gemm_epilogue epilogue_args_of(const sumi_cuda_run* run, sumi_value 
                             .column = op->u.linear.y_column,
                             .activation = (int32_t)op->u.linear.activation,
                             .is_float = element == 4,
-                            .scale = op->u.linear.accumulates ? op->u.linear.scale : 1.0f};
+                            .scale = op->u.linear.is_adapter_product ? op->u.linear.scale : 1.0f};
     f.residual = op->in[1].id != 0 ? sumi_cuda_value(run, op->in[1]) + first : 0;
     // The output is interleaved but the weight (an adapter's) is not: the epilogue computes the columns.
     f.half = !is_fused && !is_weight_gated && sumi_cuda_is_gated(run, out) ? cols / 2 : 0;
@@ -444,15 +444,16 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
     const sumi_op* op = run->op;
     const sumi_cuda_form form = sumi_cuda_weight_form(run, op->weight);
-    const sumi_cuda_operands operands = sumi_cuda_form_operands(form), its = sumi_cuda_operands_of(run, op->in[0]);
-    const bool is_8bit = operands != SUMI_CUDA_BF16, has_8bit_input = its != SUMI_CUDA_BF16,
+    const sumi_cuda_operands operands = sumi_cuda_form_operands(form),
+                             input_operands = sumi_cuda_operands_of(run, op->in[0]);
+    const bool is_8bit = operands != SUMI_CUDA_BF16, has_8bit_input = input_operands != SUMI_CUDA_BF16,
                is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
                is_weight_gated = (op->marks & SUMI_CUDA_OP_GATED) != 0,
                is_stored = (op->marks & SUMI_CUDA_OP_STORED) != 0;
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
     // The columns of the weight, rounded up to 8: both operands have zeros there. For int8 rounded up to 256.
     const int32_t cols = sumi_cuda_cols(run, op->in[0]), depth = is_8bit ? sumi_cuda_8bit_pitch(operands, cols) : cols;
-    sumi_cuda_run behind; // its scratch begins after the unpacked weight
+    sumi_cuda_run shifted_run; // its scratch begins after the unpacked weight
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
                  .ldx = has_8bit_input ? depth : cols,
                  .is_fused = is_fused,
@@ -468,7 +469,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     }
     // weight_forms.c never stores the weights of adapters in 8 bits
-    SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_8bit));
+    SUMI_ASSERT(!op->u.linear.is_adapter_product || (op->in[1].id == op->out.id && !is_8bit));
     SUMI_ASSERT(!has_8bit_input || (p.weight.balance != 0) == sumi_cuda_is_balanced(run, op->in[0]));
     p.epilogue = epilogue_args_of(run, out, is_fused, is_weight_gated);
     p.epilogue.col_scale = is_8bit ? p.weight.scales : 0;
@@ -485,9 +486,9 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         // scratch.
         SUMI_TRY(sumi_cuda_unpack(run, op->weight, form, p.weight.data, is_weight_gated, run->scratch));
         p.weight = (sumi_cuda_weight){.data = run->scratch, .pitch = op->weight->cols};
-        behind = *run;
-        behind.scratch += unpacked_bytes(op->weight);
-        run = &behind;
+        shifted_run = *run;
+        shifted_run.scratch += unpacked_bytes(op->weight);
+        run = &shifted_run;
     }
     p.shape.reads_aligned =
         is_8bit || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);

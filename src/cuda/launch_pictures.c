@@ -75,7 +75,7 @@ static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
 typedef enum conv_kind { CONV_NARROW, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
 
 // Whether a view begins at a multiple of 16 bytes.
-static bool begins_even(const sumi_plan* plan, sumi_value value)
+static bool begins_aligned(const sumi_plan* plan, sumi_value value)
 {
     return sumi_plan_info(plan, value)->base_element % 8 == 0;
 }
@@ -93,7 +93,7 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, 
     // a padded copy can be made only of tightly packed pixels
     bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0
                 && (s->in % 8 == 0 ? s->x_pitch % 8 == 0 : s->x_pitch == s->in && !is_strip);
-    if (!is_even || s->upsamples_plain || !begins_even(plan, op->in[0]) || !begins_even(plan, op->out)) {
+    if (!is_even || s->upsamples_plain || !begins_aligned(plan, op->in[0]) || !begins_aligned(plan, op->out)) {
         return CONV_ANY;
     }
     // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are computed by the
@@ -116,7 +116,7 @@ static int32_t hopper_columns(const conv_shape* s)
 // ---- Convolutions that leave sums -----------------------------------------------------------------------------------
 
 // Whether the convolution writes all of `picture` or a strip of it.
-static bool makes(const sumi_plan* plan, const sumi_op* op, sumi_value picture)
+static bool writes_picture(const sumi_plan* plan, const sumi_op* op, sumi_value picture)
 {
     return op->kind == SUMI_OP_CONV
         && (op->out.id == picture.id || sumi_plan_info(plan, op->out)->cut_from.id == picture.id);
@@ -147,7 +147,7 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
     const sumi_op* linear = NULL;
     for (int32_t i = op_index - 1; i >= 0 && plan->ops[i].section == sums->section; i--) {
         const sumi_op* op = &plan->ops[i];
-        if (makes(plan, op, picture)) {
+        if (writes_picture(plan, op, picture)) {
             conv_shape s = shape_of(plan, op);
             bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->cut_from_row + op->rows == rows;
             if (!can_leave_sums(device, plan, op, allows_hopper)) { return false; }
@@ -176,7 +176,7 @@ static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, in
     for (int32_t i = op_index + 1; (size_t)i < plan->op_count && plan->ops[i].section == op->section; i++) {
         const sumi_op* next = &plan->ops[i];
         if (next->kind == SUMI_OP_GROUP_SUMS) {
-            return makes(plan, op, next->in[0]) && finds_sums(device, plan, i, allows_hopper) ? i : -1;
+            return writes_picture(plan, op, next->in[0]) && finds_sums(device, plan, i, allows_hopper) ? i : -1;
         }
         if (next->kind != SUMI_OP_CONV && next->kind != SUMI_OP_GROUP_NORM && next->kind != SUMI_OP_LINEAR) { break; }
     }
@@ -432,7 +432,7 @@ static int32_t groups_of_eight(int32_t channels, int32_t groups)
 
 static bool is_even(const sumi_plan* plan, sumi_value value)
 {
-    return sumi_plan_info(plan, value)->pitch % 8 == 0 && begins_even(plan, value);
+    return sumi_plan_info(plan, value)->pitch % 8 == 0 && begins_aligned(plan, value);
 }
 
 static int32_t sums_groups(const sumi_plan* plan, const sumi_op* op)

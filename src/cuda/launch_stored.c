@@ -18,7 +18,7 @@ static const char* const s_hopper[SUMI_STORED_TYPE_COUNT][3] = {
     SUMI_STORED_SM90_TYPES(ROW)
 #undef ROW
 };
-static const struct tile { int32_t rows, groups, x_stages, w_stages; } s_tiles[] = {
+static const struct tile { int32_t rows, groups, x_slots, w_slots; } s_tiles[] = {
 #define ROW(rows, x, w) {rows, 0, x, w},
     SUMI_GEMM_STORED_TILES(ROW)
 #undef ROW
@@ -40,7 +40,7 @@ enum {
     MAX_SPLIT = 16,
     // Blocks that share a tile must add up partial sums, which takes as long as this many chunks. Tiles are shared if
     // that is less than what the longest block would have more than its equal share.
-    SHARING_STAGES = 3,
+    SHARING_CHUNKS = 3,
     ARRIVALS = 65536 // length of run->arrivals
 };
 
@@ -82,8 +82,8 @@ static uint32_t shared_of(int32_t type, int32_t tile)
 {
     const int32_t bytes = s_types[type].bytes;
     const struct tile* t = &s_tiles[tile];
-    return (uint32_t)(t->groups > 0 ? SUMI_GEMM_STORED_SM90_SHARED(bytes, t->rows, t->groups, t->x_stages)
-                                    : SUMI_GEMM_STORED_SHARED(bytes, t->rows, t->x_stages, t->w_stages));
+    return (uint32_t)(t->groups > 0 ? SUMI_GEMM_STORED_SM90_SHARED(bytes, t->rows, t->groups, t->x_slots)
+                                    : SUMI_GEMM_STORED_SHARED(bytes, t->rows, t->x_slots, t->w_slots));
 }
 
 // The smallest tile of a kind that holds the rows, or the largest that fits into shared memory; -1: none.
@@ -101,14 +101,14 @@ static int32_t choose_tile(const sumi_cuda_device* device, int32_t type, bool is
 // How many blocks of a cluster share the chunks of a tile: the fewest that make the longest block's work shortest. All
 // clusters run at once. The blocks of a cluster run on one group of 16 or 18 multiprocessors, some of which may be
 // missing, so only a limited number of large clusters fits.
-static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t stages)
+static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t chunks)
 {
     enum { GROUP = 18, SURE = 16 };
     int32_t most = 1;
-    for (int32_t c = 2; c <= sumi_min_int(stages, SUMI_GEMM_STORED_SM90_CLUSTER); c++) {
+    for (int32_t c = 2; c <= sumi_min_int(chunks, SUMI_GEMM_STORED_SM90_CLUSTER); c++) {
         if (processors / GROUP * (SURE / c) >= tiles) most = c;
     }
-    return sumi_divide_up(stages, sumi_divide_up(stages, most));
+    return sumi_divide_up(chunks, sumi_divide_up(chunks, most));
 }
 
 sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,
@@ -118,8 +118,8 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
     const int32_t count = sumi_cuda_stored_tensors(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
     // If chunks of 256 elements are multiples of 16 bytes, the kernels assume that rows are too.
-    const bool is_even = type >= 0 && (s_types[type].bytes % 16 != 0 || parts[0].row_bytes % 16 == 0);
-    bool takes = weight->cols % 64 == 0 && is_even && device->forced_linear == NULL;
+    const bool is_aligned = type >= 0 && (s_types[type].bytes % 16 != 0 || parts[0].row_bytes % 16 == 0);
+    bool takes = weight->cols % 64 == 0 && is_aligned && device->forced_linear == NULL;
     for (int32_t p = 1; p < count; p++) takes = takes && parts[p].dtype == parts[0].dtype;
     const int64_t values = (int64_t)weight->rows * weight->cols;
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper) && rows > FEW_ROWS && values >= HOPPER_VALUES
@@ -134,11 +134,11 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     if ((int64_t)tiles * across > ARRIVALS) return none;
     int32_t blocks, cluster = 1; // Hopper: number of blocks; otherwise: splits of k
     if (is_hopper) {
-        const int32_t stages = sumi_divide_up(weight->cols, 256),
-                      available = processors / across < 1 ? 1 : processors / across, work = tiles * stages;
-        cluster = choose_cluster(available, tiles, stages);
+        const int32_t chunks = sumi_divide_up(weight->cols, 256),
+                      available = processors / across < 1 ? 1 : processors / across, work = tiles * chunks;
+        cluster = choose_cluster(available, tiles, chunks);
         blocks = cluster * tiles;
-        if (cluster == 1 && (blocks > available || stages - work / available > SHARING_STAGES))
+        if (cluster == 1 && (blocks > available || chunks - work / available > SHARING_CHUNKS))
             blocks = sumi_min_int(available, work / 2); // an equal share of all chunks, two at least
     } else { // as many as fill the multiprocessors, at least 512 elements of k each
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024),
@@ -147,14 +147,14 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
     }
     blocks = blocks < 1 ? 1 : blocks;
     const bool has_parts = is_hopper ? cluster == 1 && blocks != tiles : blocks > 1;
-    const uint64_t places =
+    const uint64_t part_tiles =
         is_hopper ? 2 * (uint64_t)blocks * (uint64_t)across : (uint64_t)tiles * (uint64_t)across * (uint64_t)blocks;
-    return (sumi_cuda_stored_choice){.tile = tile,
-                                     .blocks = blocks,
-                                     .cluster = cluster,
-                                     .unit_rows = tile_rows,
-                                     .partial_sum_bytes =
-                                         has_parts ? places * (uint64_t)tile_rows * (uint64_t)cols * sizeof(float) : 0};
+    return (sumi_cuda_stored_choice){
+        .tile = tile,
+        .blocks = blocks,
+        .cluster = cluster,
+        .unit_rows = tile_rows,
+        .partial_sum_bytes = has_parts ? part_tiles * (uint64_t)tile_rows * (uint64_t)cols * sizeof(float) : 0};
 }
 
 sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,

@@ -39,7 +39,7 @@ void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
     sumi_free(cuda->heap, record->weights);
     record->weights = NULL;
     record->weight_count = record->weight_cursor = record->unpinned_count = 0;
-    record->has_weights = record->is_fit = false;
+    record->has_weights = record->fits_budget = false;
 }
 
 void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)

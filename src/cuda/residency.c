@@ -147,7 +147,7 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
 // ---- Room -----------------------------------------------------------------------------------------------------------
 
 // Collects in one pass what the choice of a slab depends on. There may be a thousand slabs.
-static void look_at_slabs(sumi_cuda_weights* weights, uint64_t serial)
+static void survey_slabs(sumi_cuda_weights* weights, uint64_t serial)
 {
     for (size_t s = 0; s < weights->slab_count; s++) {
         weights->slabs[s].has_listed = weights->slabs[s].has_others = false;
@@ -158,13 +158,13 @@ static void look_at_slabs(sumi_cuda_weights* weights, uint64_t serial)
         if (resident->weight == NULL || resident->slab < 0) continue;
         SUMI_ASSERT((size_t)resident->slab < weights->slab_count);
         sumi_cuda_slab* slab = &weights->slabs[resident->slab];
-        if (resident->listed == serial) slab->has_listed = true;
+        if (resident->list_serial == serial) slab->has_listed = true;
         else slab->has_others = true;
-        slab->newest = resident->listed > slab->newest ? resident->listed : slab->newest;
+        slab->newest = resident->list_serial > slab->newest ? resident->list_serial : slab->newest;
     }
 }
 
-static bool goes_first(const sumi_cuda_slab* a, const sumi_cuda_slab* b)
+static bool is_evicted_before(const sumi_cuda_slab* a, const sumi_cuda_slab* b)
 {
     if (a->has_listed != b->has_listed) return !a->has_listed;
     if (a->in_steps != b->in_steps) return !a->in_steps;
@@ -175,12 +175,12 @@ static bool goes_first(const sumi_cuda_slab* a, const sumi_cuda_slab* b)
 bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool takes_all)
 {
     int32_t victim = -1;
-    look_at_slabs(weights, serial);
+    survey_slabs(weights, serial);
     for (size_t s = 0; s < weights->slab_count; s++) {
         const sumi_cuda_slab* slab = &weights->slabs[s];
         if (slab->block.address == 0 || !slab->has_others) continue;
         if (!takes_all && (slab->has_listed || slab->in_steps)) continue;
-        if (victim < 0 || goes_first(slab, &weights->slabs[victim])) victim = (int32_t)s;
+        if (victim < 0 || is_evicted_before(slab, &weights->slabs[victim])) victim = (int32_t)s;
     }
     if (victim < 0) return false;
     for (size_t i = 0; i < weights->resident_count; i++) {
@@ -195,18 +195,18 @@ bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool t
     return true;
 }
 
-static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident)
+static bool has_own_slab(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident)
 {
-    return weights->places_alone && !sumi_cuda_is_vector(resident->form);
+    return weights->uses_single_slabs && !sumi_cuda_is_vector(resident->form);
 }
 
 // Whether a weight can be placed in the same slab as `first`: both are weights of models or both are of adapters, and
 // steps read both or neither.
-static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_resident* first,
-                       const sumi_cuda_resident* other)
+static bool shares_slab(const sumi_cuda_weights* weights, const sumi_cuda_resident* first,
+                        const sumi_cuda_resident* other)
 {
     return other->on_device.data == 0 && other->is_adapter == first->is_adapter && other->in_steps == first->in_steps
-        && goes_alone(weights, other) == goes_alone(weights, first);
+        && has_own_slab(weights, other) == has_own_slab(weights, first);
 }
 
 sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
@@ -221,11 +221,11 @@ sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* l
     const sumi_cuda_resident first = weights->residents[list[from]];
     sumi_cuda_slab slab = {.in_steps = first.in_steps};
     int32_t end = from;
-    for (uint64_t limit = goes_alone(weights, &first) ? first.bytes : SLAB_BYTES;;) {
+    for (uint64_t limit = has_own_slab(weights, &first) ? first.bytes : SLAB_BYTES;;) {
         uint64_t bytes = 0;
         for (end = from; end < count; end++) {
             const sumi_cuda_resident* resident = &weights->residents[list[end]];
-            if (!goes_along(weights, &first, resident)) continue;
+            if (!shares_slab(weights, &first, resident)) continue;
             if (bytes > 0 && bytes + resident->bytes > limit) break;
             bytes += resident->bytes;
         }
@@ -240,7 +240,7 @@ sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* l
     SUMI_ASSERT(at % 512 == 0);
     for (int32_t i = from; i < end; i++) {
         sumi_cuda_resident* resident = &weights->residents[list[i]];
-        if (!goes_along(weights, &first, resident)) continue;
+        if (!shares_slab(weights, &first, resident)) continue;
         resident->on_device = sumi_cuda_place_at(at, resident->weight, resident->form);
         resident->slab = (int32_t)index;
         at += resident->bytes;

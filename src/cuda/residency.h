@@ -27,8 +27,8 @@ typedef struct sumi_cuda_resident {
     int32_t chunks; // chunks of the mapping that the weight uses (mapped.h)
     sumi_cuda_pinned pinned_copy;
     bool has_pinned_copy;
-    uint64_t listed; // serial of the newest list that contains the weight
-    bool in_steps;   // a plan reads it in every step
+    uint64_t list_serial; // serial of the newest list that contains the weight
+    bool in_steps;        // a plan reads it in every step
 } sumi_cuda_resident;
 
 // in_steps: of all weights in the slab.
@@ -58,7 +58,7 @@ typedef struct sumi_cuda_weights {
     uint64_t list_serial;
     sumi_cuda_slab* slabs;
     size_t slab_count, slab_capacity;
-    bool places_alone; // from now on matrices get blocks of their own
+    bool uses_single_slabs; // from now on matrices get blocks of their own
     sumi_cuda_mapped mapped;
     struct sumi_cuda_upload* upload;
 } sumi_cuda_weights;

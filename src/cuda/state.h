@@ -34,11 +34,11 @@ typedef struct sumi_cuda_plan {
     int32_t weight_count; // resident weights, in the order of their first use
     int32_t weight_cursor;
     int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
-    bool has_weights;       // the list is complete; it was made for the budget `divided_for`
-    uint64_t divided_for;
+    bool has_weights;       // the list is complete; it was made for the budget `division_budget`
+    uint64_t division_budget;
     sumi_cuda_division division; // without its shares, which were freed
     sumi_cuda_stream* stream;    // NULL: all weights are resident
-    bool is_fit;                 // the budget holds what this plan needs beside everything else that is held
+    bool fits_budget;            // the budget holds what this plan needs beside everything else that is held
     bool is_reserved;
     uint64_t scratch_bytes, mirror_end; // mirror_end: end of its mirrors in `pages`
     sumi_cuda_block constants;          // pinned memory with all constants, each at a multiple of 64 bytes
@@ -89,7 +89,7 @@ typedef struct sumi_cuda {
     CUstream capture;
     // sumi_cuda_launch looks up the kernel and launches nothing. The first use of a kernel inside a capture could break
     // it.
-    bool only_looks_up;
+    bool is_dry_run;
     sumi_cuda_plan** plans;
     size_t plan_count, plan_capacity;
     sumi_cuda_plan* current; // the plan of the launchers, and the plan that was found last
@@ -99,7 +99,7 @@ typedef struct sumi_cuda {
     sumi_cuda_flight flights[SUMI_RUNNER_DEPTH];
     uint32_t flight_first, flight_count; // slices in flight that were not reported yet
     // Recorded if somebody waits for everything. NULL: the ends of the slices can be waited for.
-    CUevent all_submitted;
+    CUevent wait_event;
     sumi_cuda_write writes[SUMI_CUDA_WRITES];
     uint32_t write_first, write_count;
     uint64_t ring_offset;

@@ -74,7 +74,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
 // free. Multiples of the golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
-static bool goes_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_share* b)
+static bool is_kept_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_share* b)
 {
     if (a->uses > b->uses) return true;
     if (a->uses < b->uses) return false;
@@ -144,7 +144,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
             of->largest = share->bytes > of->largest ? share->bytes : of->largest;
             of->bytes += share->bytes;
             int32_t at = count++;
-            for (; at > 0 && goes_before(share, &division->shares[order[at - 1]]); at--) order[at] = order[at - 1];
+            for (; at > 0 && is_kept_before(share, &division->shares[order[at - 1]]); at--) order[at] = order[at - 1];
             order[at] = i;
         }
     }
@@ -239,7 +239,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                     *newest = (sumi_cuda_load){.resident = index, .offset = at, .bytes = share->bytes};
                     int32_t listed = 0;
                     while (listed + 1 < stream->list_count && stream->list[listed] != index) listed++;
-                    newest->listed_at = listed;
+                    newest->list_index = listed;
                     at += share->bytes;
                 }
                 newest->op_last = i;
@@ -323,8 +323,8 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
 // ---- Images ---------------------------------------------------------------------------------------------------------
 
 // Makes a pinned copy through the ring buffer: what the device has to convert is copied back from there.
-static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident,
-                                    sumi_error* error)
+static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident,
+                                       sumi_error* error)
 {
     SUMI_ASSERT(cuda->stream_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -343,7 +343,7 @@ static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* str
 }
 
 // Whether the weight is copied to the ring buffer; tables are not.
-static bool is_loaded(const sumi_cuda_stream* stream, int32_t resident)
+static bool is_streamed(const sumi_cuda_stream* stream, int32_t resident)
 {
     bool is_any = false;
     for (int32_t i = 0; i < stream->load_count && !is_any; i++) is_any = stream->loads[i].resident == resident;
@@ -352,11 +352,11 @@ static bool is_loaded(const sumi_cuda_stream* stream, int32_t resident)
 
 // Makes the next piece of a weight's pinned copy. *out_done also if there is no pinned memory; the weight is then read
 // from its file at each use.
-static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, bool is_table,
-                              uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, bool is_table,
+                                    uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
-    const bool is_made_here = sumi_cuda_host_makes(resident->weight, resident->form);
+    const bool is_made_on_cpu = sumi_cuda_host_makes(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
         const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
         sumi_error none = {0};
@@ -374,9 +374,9 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
         *out_done = result != SUMI_OK;
         if (!is_pinned) return SUMI_OK;
     }
-    if (!resident->has_pinned_copy && is_made_here)
+    if (!resident->has_pinned_copy && is_made_on_cpu)
         sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &stream->image_row, budget_us);
-    else if (!resident->has_pinned_copy) SUMI_TRY(make_image_there(cuda, stream, resident, error));
+    else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(cuda, stream, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
@@ -387,7 +387,7 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_
 {
     sumi_cuda_weights* weights = &cuda->weights;
     sumi_cuda_resident* resident = &weights->residents[index];
-    const bool is_table = !is_loaded(stream, index);
+    const bool is_table = !is_streamed(stream, index);
     *out_done = resident->has_pinned_copy && (!is_table || sumi_cuda_has_pinned(&resident->pinned_copy, true));
     if (*out_done) return SUMI_OK;
     if (!is_table && resident->pinned_copy.pieces == NULL
@@ -399,7 +399,7 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_
     }
     // the driver refused to lock all of them, or single rows must be readable
     if (resident->chunks > 0) sumi_cuda_weights_drop_pinned_copy(weights, resident);
-    return make_image(cuda, stream, index, is_table, until_ns, budget_us, out_done, error);
+    return make_pinned_copy(cuda, stream, index, is_table, until_ns, budget_us, out_done, error);
 }
 
 sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
@@ -460,7 +460,7 @@ static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, 
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
-static void step_on(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_cuda_place_in_run* at)
+static void advance(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_cuda_load_position* at)
 {
     SUMI_ASSERT(at->load >= 0 && at->load < stream->load_count && (size_t)at->section < plan->section_count);
     if (++at->load < stream->section_loads[at->section + 1]) return;
@@ -473,13 +473,13 @@ static void step_on(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_
     at->load = stream->section_loads[at->section];
 }
 
-static bool is_same_place(sumi_cuda_place_in_run a, sumi_cuda_place_in_run b)
+static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
 {
     return a.section == b.section && a.iteration == b.iteration && a.load == b.load;
 }
 
 // Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
-static sumi_result begin_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda_place_in_run at, sumi_error* error)
+static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda_load_position at, sumi_error* error)
 {
     SUMI_ASSERT(stream->begun != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -528,10 +528,11 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     const CUdeviceptr to = cuda->stream_ring.address + load->offset;
     SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % 512 == 0);
     if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
-    else SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->listed_at, to, error));
+    else
+        SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->list_index, to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
     stream->history[stream->issued++ % (uint64_t)stream->history_size] = stream->next_issued.load;
-    step_on(stream, record->plan, &stream->next_issued);
+    advance(stream, record->plan, &stream->next_issued);
     *out_started = true;
     return SUMI_OK;
 }
@@ -554,10 +555,10 @@ sumi_result sumi_cuda_stream_begin(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
 {
     sumi_cuda_stream* stream = record->stream;
     if (stream == NULL) return SUMI_OK;
-    sumi_cuda_place_in_run first = {0, 0, 0};
+    sumi_cuda_load_position first = {0, 0, 0};
     while ((size_t)first.section < record->plan->section_count && stream->section_loads[first.section + 1] == 0)
         first.section++;
-    SUMI_TRY(begin_at(cuda, stream, first, error));
+    SUMI_TRY(restart_at(cuda, stream, first, error));
     return sumi_cuda_stream_ahead(cuda, record, error);
 }
 
@@ -570,10 +571,10 @@ sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, con
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
     const sumi_section* section = &record->plan->sections[record->plan->ops[segment->op_begin].section];
     const int32_t iteration = counter - section->first_counter;
-    const sumi_cuda_place_in_run here = {(int32_t)(section - record->plan->sections),
-                                         iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
+    const sumi_cuda_load_position here = {(int32_t)(section - record->plan->sections),
+                                          iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
     // slices are run in another order than the engine's
-    if (!is_same_place(here, stream->next_used)) SUMI_TRY(begin_at(cuda, stream, here, error));
+    if (!is_same_place(here, stream->next_used)) SUMI_TRY(restart_at(cuda, stream, here, error));
     for (const uint64_t needed = stream->used + (uint64_t)(last - first) + 1; stream->issued < needed;) {
         bool is_started = false;
         SUMI_TRY(issue(cuda, record, &is_started, error));
@@ -605,7 +606,7 @@ sumi_result sumi_cuda_stream_after(sumi_cuda* cuda, sumi_cuda_plan* record, cons
     for (int32_t i = first; i <= last; i++) {
         stream->loads[i].freed_with = last;
         stream->used++;
-        step_on(stream, record->plan, &stream->next_used);
+        advance(stream, record->plan, &stream->next_used);
     }
     return SUMI_OK;
 }

@@ -54,16 +54,16 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 
 typedef struct sumi_cuda_load {
     int32_t resident, op_last; // op_last: the last op that uses the weight before the next load may take its memory
-    int32_t listed_at;         // index in the stream's list
+    int32_t list_index;        // index in the stream's list
     uint64_t offset, bytes;    // in the ring buffer
     CUevent filled, freed;     // filled: recorded on the copy stream; freed: on the compute stream
     int32_t freed_with;        // the load whose `freed` is recorded after the last op that uses this load
 } sumi_cuda_load;
 
 // A position in a run, before a load. section: section_count at the end.
-typedef struct sumi_cuda_place_in_run {
+typedef struct sumi_cuda_load_position {
     int32_t section, iteration, load;
-} sumi_cuda_place_in_run;
+} sumi_cuda_load_position;
 
 // What is kept of a plan that streams weights.
 typedef struct sumi_cuda_stream {
@@ -80,7 +80,7 @@ typedef struct sumi_cuda_stream {
     // Numbers of loads since `begun`, in the order of the run. Loads [used, issued) are in the ring buffer or in flight
     // and are still needed.
     uint64_t issued, used;
-    sumi_cuda_place_in_run next_issued, next_used;
+    sumi_cuda_load_position next_issued, next_used;
     int32_t* history;
     int32_t history_size; // of load indices, by their number modulo history_size
 } sumi_cuda_stream;

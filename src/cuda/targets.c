@@ -58,7 +58,7 @@ static bool has_graphics(const sumi_cuda_driver* driver)
 
 // Whether this thread has no OpenGL context, or the context of another GPU. Drivers then report various errors (invalid
 // texture, invalid device, unknown), but the device is not lost.
-static bool is_elsewhere(const sumi_cuda* cuda)
+static bool lacks_gl_context(const sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const CUresult health = driver->cuStreamQuery(cuda->graphics);
@@ -70,7 +70,7 @@ static bool is_elsewhere(const sumi_cuda* cuda)
 
 static sumi_result graphics_failure(const sumi_cuda* cuda, CUresult failure, const char* what, sumi_error* error)
 {
-    if (!is_elsewhere(cuda)) return sumi_cuda_failure(&cuda->device.driver, failure, what, error);
+    if (!lacks_gl_context(cuda)) return sumi_cuda_failure(&cuda->device.driver, failure, what, error);
     return sumi_fail(
         error, SUMI_WRONG_STATE,
         "%s failed (CUDA's error %d): make the OpenGL context current on the calling thread, one of this GPU", what,
@@ -141,7 +141,7 @@ sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t targ
         driver->cuGraphicsGLRegisterImage(&resource, texture, target, CU_GRAPHICS_REGISTER_FLAGS_NONE);
     if (result != CUDA_SUCCESS) {
         sumi_cuda_release(&cuda->memory, &block);
-        if ((result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE) && !is_elsewhere(cuda))
+        if ((result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE) && !lacks_gl_context(cuda))
             return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                              "texture %u (target %#x) cannot be shared: it must be GL_RGBA8 with its storage made",
                              (unsigned)texture, (unsigned)target);

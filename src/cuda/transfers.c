@@ -139,7 +139,7 @@ void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
 }
 
 // Waits for the oldest copy out of the ring buffer.
-static void take_write(sumi_cuda* cuda)
+static void wait_for_oldest_write(sumi_cuda* cuda)
 {
     SUMI_ASSERT(cuda->write_count > 0);
     sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
@@ -152,13 +152,13 @@ static void take_write(sumi_cuda* cuda)
 
 // Frees memory for the next piece of an input: [ring_offset, ring_offset + *io_bytes) in one page, without copies in
 // flight. The CPU copies one piece of a large input while the bus transfers another.
-static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
+static unsigned char* reserve_in_ring(sumi_cuda* cuda, uint64_t* io_bytes)
 {
     if (cuda->ring_offset >= RING_BYTES) cuda->ring_offset = 0;
     SUMI_ASSERT(cuda->ring_offset % ALIGN == 0 && cuda->page_count >= RING_PAGES);
     unsigned char* room = page_at(cuda, cuda->ring_offset, io_bytes);
     const uint64_t bytes = *io_bytes;
-    while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
+    while (cuda->write_count == SUMI_CUDA_WRITES) wait_for_oldest_write(cuda);
     // Copies end in order, so it waits for all up to the newest one that overlaps.
     for (bool meets = true; meets && cuda->write_count > 0;) {
         meets = false;
@@ -166,7 +166,7 @@ static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
             const sumi_cuda_write* w = &cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES];
             meets = w->begin < cuda->ring_offset + bytes && cuda->ring_offset < w->end;
         }
-        if (meets) take_write(cuda);
+        if (meets) wait_for_oldest_write(cuda);
     }
     return room;
 }
@@ -183,7 +183,7 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
     const CUdeviceptr to = value_address(cuda, plan, value) + offset;
     for (uint64_t done = 0; done < bytes && cuda->failure.result == SUMI_OK;) {
         uint64_t piece = bytes - done;
-        unsigned char* pinned = make_ring_room(cuda, &piece);
+        unsigned char* pinned = reserve_in_ring(cuda, &piece);
         if (cuda->failure.result != SUMI_OK) break;
         memcpy(pinned, from + done, (size_t)piece);
         SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_offset + piece <= RING_BYTES);
@@ -254,7 +254,7 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
-    const bool is_there = mirror != NULL && sumi_cuda_has_pages(cuda, record);
+    const bool has_mirror = mirror != NULL && sumi_cuda_has_pages(cuda, record);
     if (mirror != NULL && mirror->is_pending && cuda->failure.result != SUMI_DEVICE_LOST
         && sumi_cuda_enter_quietly(cuda, &scope)) {
         // Usually the event has passed. A copy without a slice before it has no other event.
@@ -263,8 +263,8 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
         mirror->is_pending = false;
         sumi_cuda_leave(&cuda->device, &scope);
     }
-    if (!is_there) memset(into, 0, (size_t)bytes);
-    for (uint64_t done = 0, piece; is_there && done < bytes; done += piece) {
+    if (!has_mirror) memset(into, 0, (size_t)bytes);
+    for (uint64_t done = 0, piece; has_mirror && done < bytes; done += piece) {
         piece = bytes - done;
         const unsigned char* from = page_at(cuda, mirror->offset + offset + done, &piece);
         memcpy((unsigned char*)into + done, from, (size_t)piece);

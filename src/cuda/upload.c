@@ -344,7 +344,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
 }
 
 // Where the bytes of a piece that needs no conversion are copied to.
-static CUdeviceptr direct_place(const sumi_cuda_resident* resident, const piece* p)
+static CUdeviceptr direct_address(const sumi_cuda_resident* resident, const piece* p)
 {
     const sumi_cuda_weight* place = &resident->on_device;
     if (resident->form != SUMI_CUDA_FORM_STORED)
@@ -367,7 +367,7 @@ static sumi_result send_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error
         const piece* p = &upload->pieces[i];
         if (p->is_direct) {
             SUMI_CU(driver,
-                    cuMemcpyHtoDAsync(direct_place(&weights->residents[p->resident], p), pinned + p->offset,
+                    cuMemcpyHtoDAsync(direct_address(&weights->residents[p->resident], p), pinned + p->offset,
                                       (size_t)p->bytes, stream),
                     "copying weights to the device");
             i++;

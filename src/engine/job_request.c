@@ -205,7 +205,7 @@ static int32_t shared_tokens(const sumi_workspace* workspace, const sumi_model* 
     const int32_t shared = sumi_pipeline_shared(model->network, request, encoder);
     const int32_t* first = NULL;
     for (int32_t i = 0; i < job->plan_prompt_count && shared > 0; i++) {
-        if (request->prompts[i].given) continue;
+        if (request->prompts[i].has_features) continue;
         const int32_t* ids = sumi_plan_job_ids(workspace, model, job, job->plan_prompts[i], encoder);
         if (first == NULL) first = ids;
         else if (memcmp(first, ids, (size_t)shared * sizeof *ids) != 0) return 0;
@@ -249,10 +249,10 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     bool encodes_text = false;
     for (int32_t i = 0; i < job->plan_prompt_count; i++) {
         const sumi_job_prompt* prompt = &job->prompts[tables.plan_prompts[i]];
-        tables.prompts[i] = (sumi_pipeline_prompt){.given = prompt->text == NULL};
+        tables.prompts[i] = (sumi_pipeline_prompt){.has_features = prompt->text == NULL};
         encodes_text = encodes_text || prompt->text != NULL;
         memcpy(tables.prompts[i].token_count, prompt->token_count, sizeof tables.prompts[i].token_count);
-        memcpy(tables.prompts[i].picture_row, prompt->picture_row, sizeof tables.prompts[i].picture_row);
+        memcpy(tables.prompts[i].reference_row, prompt->picture_row, sizeof tables.prompts[i].reference_row);
     }
     list_references(job, encodes_text, p, tables.references);
     SUMI_ASSERT(p->prompt_count == job->plan_prompt_count);

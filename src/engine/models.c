@@ -98,9 +98,9 @@ static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_
     const int32_t side =
         is_short ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
     SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
-    sumi_pipeline_prompt prompt = {.given = !info->has_text_encoder};
+    sumi_pipeline_prompt prompt = {.has_features = !info->has_text_encoder};
     for (int32_t e = 0; e < info->text_encoder_count; e++)
-        prompt.token_count[e] = prompt.given ? 1 : info->min_prompt_tokens[e];
+        prompt.token_count[e] = prompt.has_features ? 1 : info->min_prompt_tokens[e];
     const sumi_pipeline_item item = {0, -1};
     const sumi_plan_request request = {.model = model,
                                        .pipeline = {.goal = SUMI_GOAL_IMAGES,

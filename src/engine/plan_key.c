@@ -44,7 +44,8 @@
                                                  (int32_t)(sizeof name##_members / sizeof *name##_members)}
 
 #define T sumi_pipeline_prompt
-#define PROMPT(ONE, PART, LIST) ONE(NUMBER, token_count) ONE(NUMBER, picture_row) ONE(NUMBER, given) ONE(UNUSED, unused)
+#define PROMPT(ONE, PART, LIST)                                                                                        \
+    ONE(NUMBER, token_count) ONE(NUMBER, reference_row) ONE(NUMBER, has_features) ONE(UNUSED, unused)
 TABLE(static, prompt, PROMPT);
 #undef T
 

@@ -102,7 +102,7 @@ static void bind_flux_middle(sumi_binder* b, sumi_vae_half* half, const char* si
         snprintf(name, sizeof name, "%s.mid_block.resnets.%d", side, (int)i);
         if (bind_flux_block(b, &half->middle[i], name, channels) != channels) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels",
-                           b->part->path);
+                           b->component->path);
         }
     }
     snprintf(name, sizeof name, "%s.mid_block.attentions.0.group_norm", side);
@@ -132,7 +132,7 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
     half->stage_count = sumi_bind_count(b, prefix);
     if (half->stage_count < 1 || half->stage_count > SUMI_VAE_MAX_STAGES) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d stages called %sN; 1 to %d are supported",
-                       b->part->path, (int)half->stage_count, prefix, SUMI_VAE_MAX_STAGES);
+                       b->component->path, (int)half->stage_count, prefix, SUMI_VAE_MAX_STAGES);
         half->stage_count = 0;
     }
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -143,7 +143,7 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
         stage->block_count = sumi_bind_count(b, prefix);
         if (stage->block_count < 1 || stage->block_count > SUMI_VAE_MAX_BLOCKS) {
             sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d blocks called %sN; 1 to %d are supported",
-                           b->part->path, (int)stage->block_count, prefix, SUMI_VAE_MAX_BLOCKS);
+                           b->component->path, (int)stage->block_count, prefix, SUMI_VAE_MAX_BLOCKS);
             stage->block_count = 0;
         }
         for (int32_t i = 0; i < stage->block_count; i++) {
@@ -205,7 +205,7 @@ static void check_groups(const sumi_flux_vae* vae, sumi_binder* b, const sumi_va
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                        "%s: the VAE's channels are not multiples of its %d norm groups; put the config.json that "
                        "belongs to it beside it",
-                       b->part->path, (int)vae->groups);
+                       b->component->path, (int)vae->groups);
     }
 }
 
@@ -274,7 +274,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
         sumi_bind_fail(
             b, SUMI_NOT_SUPPORTED,
             "%s: this is not a Flux VAE (no quantisation convolutions, attention in the middle, positive scaling)",
-            config != NULL ? config_path : b->part->path);
+            config != NULL ? config_path : b->component->path);
     }
     vae->scaling = (float)scaling;
     vae->shift = (float)shift;
@@ -288,7 +288,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
         bind_flux_encoder(vae, b);
         if (b->result == SUMI_OK && flux_factor_of(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                           "%s: the VAE's encoder shrinks images by %d, its decoder grows them by %d", b->part->path,
+                           "%s: the VAE's encoder downsamples by %d, its decoder upsamples by %d", b->component->path,
                            (int)flux_factor_of(&vae->encoder), (int)vae->factor);
         }
     }

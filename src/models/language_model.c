@@ -54,7 +54,7 @@ static const char* language_name_in(char* out, int32_t layer, const char* rest)
 static bool holds_factors(const sumi_binder* b, const char* name)
 {
     const sumi_tensor* tensor = sumi_bind_find(b, name);
-    const char* own = tensor != NULL ? sumi_component_tensor_name(b->part, tensor) : NULL;
+    const char* own = tensor != NULL ? sumi_component_tensor_name(b->component, tensor) : NULL;
     return own != NULL && (strncmp(own, "blk.", 4) == 0 || strcmp(own, "output_norm.weight") == 0);
 }
 
@@ -208,7 +208,7 @@ static void find_language_sizes(sumi_language_model* model, sumi_binder* b, cons
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                        "%s: the text encoder's q_proj has %d rows and k_proj %d for heads of %d; that is not what its "
                        "config.json says or no grouping of heads",
-                       b->part->path, (int)q_rows, (int)kv_rows, (int)model->head_dim);
+                       b->component->path, (int)q_rows, (int)kv_rows, (int)model->head_dim);
     }
     sumi_bind_check(b, config_path, "head_dim", c->head_dim, model->head_dim);
     sumi_bind_check(b, config_path, "hidden_size", c->width, model->width);
@@ -228,7 +228,7 @@ static void find_sections(sumi_language_model* model, sumi_binder* b, const conf
         || model->sections[2] < 1 || (int64_t)model->sections[0] + model->sections[1] + model->sections[2] != pairs) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                        "%s: mrope_section must be three positive numbers whose sum is %d, half the head size",
-                       b->part->path, (int)pairs);
+                       b->component->path, (int)pairs);
     }
 }
 
@@ -254,7 +254,8 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
     if (c->layers > 0 && found > c->layers) { sumi_bind_check(b, config_path, "num_hidden_layers", c->layers, found); }
     if (layers < 1 + unused || layers > SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the text encoder has %d layers; between %d and %d are supported",
-                       b->part->path, (int)layers, (int)(1 + unused), (int)(SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused));
+                       b->component->path, (int)layers, (int)(1 + unused),
+                       (int)(SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused));
         return;
     }
     model->layer_count = layers - unused;

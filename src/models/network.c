@@ -102,7 +102,8 @@ static sumi_result choose_recipe(sumi_network* network, const char* transformer,
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && network->recipe == NULL; i++) {
         if (strcmp(transformer, recipe->network) != 0) { continue; }
         const sumi_variant* variant = find_variant(recipe, network->asked_for_variant);
-        if (is_asked ? variant != NULL : recipe->claims == NULL || recipe->claims(&network->checkpoint)) {
+        if (is_asked ? variant != NULL
+                     : recipe->is_this_family == NULL || recipe->is_this_family(&network->checkpoint)) {
             network->recipe = recipe;
             network->variant = variant;
         }
@@ -167,7 +168,7 @@ static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, s
     *out_model = sumi_alloc_zero(network->heap, model_bytes);
     if (*out_model == NULL) { return sumi_out_of_memory(error, model_bytes, "a model"); }
     *out_binder = (sumi_binder){.list = &network->weights,
-                                .part = component,
+                                .component = component,
                                 .what = names[kind],
                                 .adaptable = kind == SUMI_COMPONENT_TRANSFORMER,
                                 .error = error};
@@ -184,7 +185,7 @@ static void scale_presets(sumi_network* network)
     const sumi_variant* variant = network->variant;
     SUMI_ASSERT(variant->size_count >= 0 && variant->size_count <= SUMI_MAX_SIZES);
     sumi_network_info* info = &network->info;
-    const sumi_size_scale scale = {variant->made_for, info->sample_size, info->size_multiple, info->max_side};
+    const sumi_size_scale scale = {variant->sample_size, info->sample_size, info->size_multiple, info->max_side};
     sumi_presets_scaled(variant->presets, &scale, network->presets);
     for (int32_t i = 0; i < variant->size_count; i++) {
         network->sizes[i] = sumi_size_scaled(variant->sizes[i], &scale);
@@ -211,7 +212,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     *info = (sumi_network_info){.family = recipe->family,
                                 .variant = variant->name,
                                 .sigmas = sigmas,
-                                .sample_size = variant->made_for,
+                                .sample_size = variant->sample_size,
                                 .latent_channels = facts.channels,
                                 .vae_factor = 8, // until the autoencoder gives its own factor
                                 .max_side = recipe->max_side,
@@ -225,7 +226,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
         const sumi_prompt_template* prompt = &recipe->encoders[e].prompt;
         if (prompt->max_tokens > info->max_prompt_tokens) { info->max_prompt_tokens = prompt->max_tokens; }
-        info->min_prompt_tokens[e] = prompt->dropped_rows + 1;
+        info->min_prompt_tokens[e] = prompt->dropped_feature_rows + 1;
     }
     const sumi_preview_factors* preview = recipe->preview();
     info->preview = preview->channel_count == facts.channels ? preview : NULL;
@@ -550,9 +551,9 @@ static void append_opened(char* into, size_t* used, const sumi_prompt_template* 
         append(into, used, text, bytes);
         return;
     }
-    const size_t mark = strlen(opening->mark);
+    const size_t mark = strlen(opening->end_mark);
     for (size_t at = 0; at + mark <= bytes; at++) {
-        if (memcmp(text + at, opening->mark, mark) != 0) { continue; }
+        if (memcmp(text + at, opening->end_mark, mark) != 0) { continue; }
         const size_t skipped = at == 0 || around->skips_opening ? at + mark : 0;
         append(into, used, text + skipped, bytes - skipped);
         return;
@@ -653,7 +654,7 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
     int32_t kept = (int32_t)(count < most ? count : most);
     const size_t cut = count - (size_t)kept;
-    if (count > most && around->keeps_last) { // of an empty text only the tokens remain that are always there
+    if (count > most && around->keeps_end_token) { // of an empty text only the tokens remain that are always there
         int32_t special[4];
         SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, "", 0, true, special,
                                        sizeof special / sizeof *special, &count, error));
@@ -663,7 +664,7 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
         SUMI_TRY(expand_pictures(network, encoder, &placed, ids, capacity, &kept, out_picture_rows, error));
     }
     if (prompt->out_cut != NULL) {
-        const int32_t rows = kept - around->dropped_rows, max_rows = around->max_rows;
+        const int32_t rows = kept - around->dropped_feature_rows, max_rows = around->max_feature_rows;
         const size_t unread = max_rows > 0 && rows > max_rows ? (size_t)(rows - max_rows) : 0;
         *prompt->out_cut = cut + unread < INT32_MAX ? (int32_t)(cut + unread) : INT32_MAX;
     }
@@ -689,7 +690,7 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
     if (network->vision != NULL) {
         const sumi_vision_facts facts = network->recipe->vision->facts(network->vision);
         const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, rule->max_ratio};
-        SUMI_TRY(sumi_picture_size_of_area(picture, rule->first_area, rule->multiple, &sizes.first, error));
+        SUMI_TRY(sumi_picture_size_of_area(picture, rule->vision_area, rule->multiple, &sizes.first, error));
         SUMI_TRY(sumi_picture_size_within(sizes.first, &limits, &sizes.vision, error));
     }
     const sumi_picture_size *read = &sizes.autoencoder, *seen = &sizes.vision;
@@ -713,7 +714,7 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
     const sumi_recipe_encoder* from = &network->recipe->encoders[encoder];
     SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
     if (network->info.is_pooled[encoder]) { return 1; }
-    const int32_t rows = token_count - from->prompt.dropped_rows, most = from->prompt.max_rows;
+    const int32_t rows = token_count - from->prompt.dropped_feature_rows, most = from->prompt.max_feature_rows;
     return rows < 1 ? 0 : most > 0 && rows > most ? most : rows;
 }
 

@@ -110,9 +110,9 @@ typedef struct sumi_denoising {
     int32_t prompt_count;
     const sumi_reference_latents* references; // all items read all of them
     int32_t reference_count;
-    int32_t evaluation_count; // rows of times
-    sumi_value times;         // [evaluations, 1]
-    bool every_row;           // also computes rows that nothing reads, as the reference does
+    int32_t evaluation_count;  // rows of times
+    sumi_value times;          // [evaluations, 1]
+    bool computes_unused_rows; // also computes rows that nothing reads, as the reference does
     void* state;
 } sumi_denoising;
 

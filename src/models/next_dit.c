@@ -183,7 +183,7 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_va
         || model->kv_heads > model->heads || model->heads % model->kv_heads != 0 || model->time_width % 2 != 0) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                        "%s: a transformer of width %d cannot have %d heads of %d and patches of %d values",
-                       b->part->path, (int)model->dim, (int)model->heads, (int)model->head_dim, (int)patch);
+                       b->component->path, (int)model->dim, (int)model->heads, (int)model->head_dim, (int)patch);
         return;
     }
     // single files: the released split of a head over frame, row and column, in proportion
@@ -215,7 +215,8 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_va
         || model->layer_count > SUMI_NEXT_DIT_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: %d layers and %d refiner layers; at least one layer and at most %d blocks are supported",
-                       b->part->path, (int)model->layer_count, (int)model->refiner_count, SUMI_NEXT_DIT_MAX_BLOCKS);
+                       b->component->path, (int)model->layer_count, (int)model->refiner_count,
+                       SUMI_NEXT_DIT_MAX_BLOCKS);
     }
 }
 
@@ -708,7 +709,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
         row_begin[s] = s * l.image_rows;
     }
     sumi_row_band bands[3][2 * MAX_EVALUATIONS];
-    const int32_t final_rows = job->every_row ? l.rows : image_rows;
+    const int32_t final_rows = job->computes_unused_rows ? l.rows : image_rows;
     const modulated_rows of_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
                          of_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
                          of_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
@@ -734,7 +735,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
     }
     for (int32_t i = 0; i < model->layer_count; i++) {
         const sumi_next_dit_block* w = &model->layers[i];
-        bool is_last = i == model->layer_count - 1 && !job->every_row;
+        bool is_last = i == model->layer_count - 1 && !job->computes_unused_rows;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
         write_dit_block(model, plan, w, x, of_all, is_last ? of_images : of_all, is_last ? &from_images : &over_all,
                         state->rope[slot], state->modulation[w->slot]);

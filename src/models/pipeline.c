@@ -38,7 +38,7 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
     }
     for (int32_t p = 0; p < r->prompt_count; p++) {
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
-            const bool given = r->prompts[p].given;
+            const bool given = r->prompts[p].has_features;
             const int32_t count = r->prompts[p].token_count[e], least = given ? 1 : info->min_prompt_tokens[e],
                           most = given && info->is_pooled[e] ? 1 : MAX_FEATURE_ROWS;
             if (count < least || count > most) {
@@ -46,7 +46,7 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
                                  (int)count, (int)least, (int)most);
             }
         }
-        if (!r->prompts[p].given && !info->has_text_encoder) {
+        if (!r->prompts[p].has_features && !info->has_text_encoder) {
             return sumi_fail(error, SUMI_NOT_SUPPORTED,
                              "the model was opened without a text encoder; open it with text_encoder_path and "
                              "tokenizer_path, or use prompts encoded before");
@@ -94,28 +94,30 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
     for (int32_t i = 0; i < r->item_count; i++) {
         if (r->items[i].positive < 0 || r->items[i].positive >= r->prompt_count
             || r->items[i].negative >= r->prompt_count || (guides && r->items[i].negative < 0)) {
-            return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                             "image %d names a prompt that is not there, or none to guide away from", (int)i);
+            return sumi_fail(
+                error, SUMI_INVALID_ARGUMENT,
+                "image %d refers to a prompt that does not exist, or has no negative prompt although guidance is on",
+                (int)i);
         }
     }
     if (r->inpaints && !r->starts_from_image && !r->starts_from_latents) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "inpainting needs a start image");
     }
     if (r->composites && !r->starts_from_image) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "images are put over a start image, and there is none");
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "compositing needs a start image");
     }
     if (r->starts_from_image && r->starts_from_latents) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a start is either an image or latents, not both");
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a job starts from an image or from latents, not from both");
     }
     if (r->previews && info->preview == NULL) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "no preview is known for latents of %d channels",
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "previews are not supported for latents of %d channels",
                          (int)info->latent_channels);
     }
     return SUMI_OK;
 }
 
 // Sharing pays only if it saves at least one in this many rows of a text encoder, because it needs ops of its own.
-#define LEAST_SHARE 5
+#define MAX_ROWS_PER_SAVED_ROW 5
 
 // ---- Sections -------------------------------------------------------------------------------------------------------
 
@@ -123,21 +125,21 @@ static sumi_result check_request_items(const sumi_network_info* info, const sumi
 static bool encodes_text(const sumi_pipeline_request* r)
 {
     bool encodes = false;
-    for (int32_t p = 0; p < r->prompt_count; p++) { encodes = encodes || !r->prompts[p].given; }
+    for (int32_t p = 0; p < r->prompt_count; p++) { encodes = encodes || !r->prompts[p].has_features; }
     return encodes;
 }
 
 int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder)
 {
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[encoder];
-    int32_t shared = recipe->prompt.dropped_rows, prompts = 0;
+    int32_t shared = recipe->prompt.dropped_feature_rows, prompts = 0;
     int64_t rows = 0;
     if (!recipe->part->facts(network->encoders[encoder].model).shares_beginning) { return 0; }
     if (request->reference_count > 0 && network->vision == NULL) { return 0; } // refused in any case
     const sumi_pipeline_prompt* first = NULL;
     for (int32_t p = 0; p < request->prompt_count; p++) {
         const sumi_pipeline_prompt* prompt = &request->prompts[p];
-        if (prompt->given) { continue; }
+        if (prompt->has_features) { continue; }
         first = first == NULL ? prompt : first;
         prompts++;
         rows += prompt->token_count[encoder];
@@ -145,18 +147,18 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     for (int32_t i = 0; i < request->reference_count && encoder == 0 && first != NULL; i++) {
         const int32_t cell = network->recipe->vision->facts(network->vision).cell;
         const sumi_pipeline_reference* one = &request->references[i];
-        const int32_t end = first->picture_row[i] + one->vision_height / cell * (one->vision_width / cell);
+        const int32_t end = first->reference_row[i] + one->vision_height / cell * (one->vision_width / cell);
         shared = end > shared ? end : shared;
     }
     for (int32_t p = 0; p < request->prompt_count; p++) {
         const sumi_pipeline_prompt* prompt = &request->prompts[p];
-        if (prompt->given) { continue; }
+        if (prompt->has_features) { continue; }
         if (prompt->token_count[encoder] <= shared) { return 0; }
         for (int32_t i = 0; i < request->reference_count && encoder == 0; i++) {
-            if (prompt->picture_row[i] != first->picture_row[i]) { return 0; }
+            if (prompt->reference_row[i] != first->reference_row[i]) { return 0; }
         }
     }
-    return prompts > 1 && (int64_t)shared * (prompts - 1) * LEAST_SHARE >= rows ? shared : 0;
+    return prompts > 1 && (int64_t)shared * (prompts - 1) * MAX_ROWS_PER_SAVED_ROW >= rows ? shared : 0;
 }
 
 static bool is_size_good(int32_t width, int32_t height, int32_t multiple, int32_t most)
@@ -221,15 +223,15 @@ typedef struct writer {
     sumi_pipeline* out;
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
     sumi_text_picture pictures[SUMI_MAX_PROMPTS * SUMI_MAX_REFERENCES];
-    sumi_value seen[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
+    sumi_value vision_rows[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
     sumi_reference_latents references[SUMI_MAX_REFERENCES];
     sumi_denoising denoising;
-    sumi_evaluation lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
+    sumi_evaluation evaluation_lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
 } writer;
 
 // Makes the result of an op readable after the run.
-static void keep_value(sumi_plan* plan, sumi_value value)
+static void make_bound(sumi_plan* plan, sumi_value value)
 {
     if (value.id > 0 && (size_t)value.id <= plan->value_count) { plan->values[value.id - 1].bound = true; }
 }
@@ -250,8 +252,8 @@ static void write_vision(writer* w)
         const sumi_pipeline_reference* one = &r->references[i];
         w->out->vision_pixels[i] =
             sumi_plan_bound(w->plan, "vision_pixels", SUMI_ELEMENT_BYTE, one->vision_height * one->vision_width, 3);
-        w->seen[i] = w->network->recipe->vision->write(w->network->vision, w->plan, w->out->vision_pixels[i],
-                                                       one->vision_height, one->vision_width);
+        w->vision_rows[i] = w->network->recipe->vision->write(w->network->vision, w->plan, w->out->vision_pixels[i],
+                                                              one->vision_height, one->vision_width);
     }
 }
 
@@ -263,11 +265,11 @@ static int32_t place_pictures(writer* w, const int32_t* first_id)
     if (r->reference_count == 0) { return 0; }
     const int32_t cell = w->network->recipe->vision->facts(w->network->vision).cell;
     for (int32_t p = 0; p < r->prompt_count && (count == 0 || r->shared_tokens[0] == 0); p++) {
-        for (int32_t i = 0; i < r->reference_count && !r->prompts[p].given; i++) {
-            w->pictures[count++] = (sumi_text_picture){.row = first_id[p] + r->prompts[p].picture_row[i],
+        for (int32_t i = 0; i < r->reference_count && !r->prompts[p].has_features; i++) {
+            w->pictures[count++] = (sumi_text_picture){.row = first_id[p] + r->prompts[p].reference_row[i],
                                                        .grid_height = r->references[i].vision_height / cell,
                                                        .grid_width = r->references[i].vision_width / cell,
-                                                       .value = w->seen[i]};
+                                                       .value = w->vision_rows[i]};
         }
     }
     return count;
@@ -276,7 +278,7 @@ static int32_t place_pictures(writer* w, const int32_t* first_id)
 // Joins the features of a prompt whose beginning is another prompt's.
 static sumi_value join_features(const writer* w, int32_t encoder, sumi_value features, int32_t own, int32_t count)
 {
-    const int32_t dropped = w->network->recipe->encoders[encoder].prompt.dropped_rows,
+    const int32_t dropped = w->network->recipe->encoders[encoder].prompt.dropped_feature_rows,
                   kept = w->r->shared_tokens[encoder] - dropped;
     SUMI_ASSERT(kept > 0 && kept < count);
     sumi_value joined =
@@ -297,7 +299,7 @@ static void write_text(writer* w)
         for (int32_t p = 0; p < r->prompt_count; p++) {
             int32_t count = r->prompts[p].token_count[e];
             w->features[p].row[e] = 0;
-            if (r->prompts[p].given) {
+            if (r->prompts[p].has_features) {
                 w->features[p].count[e] = count;
                 w->features[p].value[e] =
                     sumi_plan_bound(w->plan, "features", SUMI_ELEMENT_ACTIVATION, count, w->info->feature_width[e]);
@@ -305,8 +307,9 @@ static void write_text(writer* w)
             } else {
                 // features of the template's beginning are not passed on
                 w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
-                w->features[p].row[e] =
-                    w->info->is_pooled[e] ? encoded : rows + w->network->recipe->encoders[e].prompt.dropped_rows;
+                w->features[p].row[e] = w->info->is_pooled[e]
+                                          ? encoded
+                                          : rows + w->network->recipe->encoders[e].prompt.dropped_feature_rows;
                 first_id[p] = rows;
                 skipped[p] = encoded > 0 ? r->shared_tokens[e] : 0;
                 w->features[p].row[e] -= skipped[p];
@@ -325,9 +328,9 @@ static void write_text(writer* w)
                                .shared = encoded > 1 ? r->shared_tokens[e] : 0,
                                .pictures = w->pictures,
                                .picture_count = e == 0 ? place_pictures(w, first_id) : 0});
-        if (r->goal == SUMI_GOAL_PROMPTS) { keep_value(w->plan, features); }
+        if (r->goal == SUMI_GOAL_PROMPTS) { make_bound(w->plan, features); }
         for (int32_t p = 0; p < r->prompt_count; p++) {
-            if (!r->prompts[p].given) {
+            if (!r->prompts[p].has_features) {
                 const int32_t own = r->prompts[p].token_count[e] - skipped[p];
                 w->features[p].value[e] = features;
                 w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], own};
@@ -335,7 +338,7 @@ static void write_text(writer* w)
                 if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) {
                     w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
                     w->features[p].row[e] = 0;
-                    if (r->goal == SUMI_GOAL_PROMPTS) { keep_value(w->plan, w->features[p].value[e]); }
+                    if (r->goal == SUMI_GOAL_PROMPTS) { make_bound(w->plan, w->features[p].value[e]); }
                 }
                 if (r->goal == SUMI_GOAL_PROMPTS) {
                     w->out->features[p][e] =
@@ -446,7 +449,7 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     SUMI_ASSERT(repeat >= 1 && first >= 0 && first <= r->evaluation_count - repeat);
     int32_t channels = w->info->latent_channels;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
-    const sumi_evaluation* list = w->lists[guides];
+    const sumi_evaluation* list = w->evaluation_lists[guides];
     sumi_value v = w->network->recipe->denoiser->write_evaluation(w->network->denoiser, w->plan, &w->denoising, guides,
                                                                   w->out->x, list, r->item_count * (guides ? 2 : 1));
     if (guides) {
@@ -482,8 +485,8 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
 {
     const sumi_pipeline_request* r = w->r;
     for (int32_t i = 0; i < r->item_count; i++) {
-        w->lists[0][i] = w->lists[1][i] = (sumi_evaluation){i, r->items[i].positive};
-        w->lists[1][r->item_count + i] = (sumi_evaluation){i, r->items[i].negative};
+        w->evaluation_lists[0][i] = w->evaluation_lists[1][i] = (sumi_evaluation){i, r->items[i].positive};
+        w->evaluation_lists[1][r->item_count + i] = (sumi_evaluation){i, r->items[i].negative};
         w->positive[i] = i;
         w->negative[i] = r->item_count + i;
     }
@@ -496,7 +499,7 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         bool guides = r->guided != NULL && r->guided[e];
         if (!laid_out[guides]) { // still in the section before the first evaluation
             w->network->recipe->denoiser->write_layout(w->network->denoiser, w->plan, &w->denoising, guides,
-                                                       w->lists[guides], r->item_count * (guides ? 2 : 1));
+                                                       w->evaluation_lists[guides], r->item_count * (guides ? 2 : 1));
             laid_out[guides] = true;
         }
     }
@@ -595,7 +598,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     w->plan = plan;
     w->out = out_pipeline;
     w->denoising.state = w + 1;
-    w->denoising.every_row = every_row;
+    w->denoising.computes_unused_rows = every_row;
     sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);

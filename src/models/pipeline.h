@@ -30,8 +30,8 @@ typedef struct sumi_pipeline_prompt {
     // Number of ids, or of rows of given features: sumi_network_feature_rows of the ids.
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS];
     // The first token of each reference among the ids for text encoder 0, in the request's order.
-    int32_t picture_row[SUMI_MAX_REFERENCES];
-    bool given; // the features were encoded before: write these instead of ids
+    int32_t reference_row[SUMI_MAX_REFERENCES];
+    bool has_features; // the features were encoded before: write these instead of ids
     bool unused[3];
 } sumi_pipeline_prompt;
 

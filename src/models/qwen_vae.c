@@ -17,7 +17,7 @@ typedef struct renaming {
 } renaming;
 
 // The rest of a canonical name after `begins`; NULL if it begins otherwise.
-static const char* behind(const char* name, const char* begins)
+static const char* after_prefix(const char* name, const char* begins)
 {
     size_t length = strlen(begins);
     return strncmp(name, begins, length) == 0 ? name + length : NULL;
@@ -32,7 +32,7 @@ static const char* block_module(const char* rest, const char** out_begin)
                                        {"conv2.", "residual.6."},
                                        {"conv_shortcut.", "shortcut."}};
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        const char* end = behind(rest, modules[i].from);
+        const char* end = after_prefix(rest, modules[i].from);
         if (end != NULL) {
             *out_begin = modules[i].to;
             return end;
@@ -61,11 +61,11 @@ static bool wan_other_name(const void* context, const char* canonical, int32_t w
     char place[64];
     int stage = 0, block = 0, used = 0;
     for (size_t i = 0; i < sizeof modules / sizeof *modules && rest == NULL; i++) {
-        rest = behind(canonical, modules[i].from);
+        rest = after_prefix(canonical, modules[i].from);
         if (rest != NULL) { snprintf(place, sizeof place, "%s", modules[i].to); }
     }
     if (rest == NULL) {
-        const char* side = behind(canonical, "encoder.") != NULL ? "encoder" : "decoder";
+        const char* side = after_prefix(canonical, "encoder.") != NULL ? "encoder" : "decoder";
         const char* inner = canonical + strlen("encoder.");
         if (strncmp(canonical, side, strlen(side)) != 0) { return false; }
         if (sscanf(inner, "mid_block.resnets.%1d.%n", &block, &used) == 1 && used > 0) {
@@ -130,7 +130,7 @@ static void bind_wan_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char
         snprintf(module, sizeof module, "%s.mid_block.resnets.%d", side, (int)i);
         if (bind_wan_block(b, &half->middle[i], module, channels) != channels) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels",
-                           b->part->path);
+                           b->component->path);
         }
     }
     snprintf(module, sizeof module, "%s.mid_block.attentions.0", side);
@@ -143,8 +143,8 @@ static void bind_wan_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char
 
 static void refuse_count(sumi_binder* b, const char* what, int32_t count, int32_t most)
 {
-    sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d %s; 1 to %d are supported", b->part->path, (int)count,
-                   what, (int)most);
+    sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d %s; 1 to %d are supported", b->component->path,
+                   (int)count, what, (int)most);
 }
 
 // The encoder's blocks have one continuous numbering, which includes the blocks that resample; such a block ends a
@@ -253,7 +253,7 @@ static void count_flat_blocks(sumi_qwen_vae* vae, sumi_binder* b)
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                        "%s: the VAE's %d blocks called decoder.upsamples.N are not stages of equally many; the file is "
                        "incomplete or of another model",
-                       b->part->path, (int)count);
+                       b->component->path, (int)count);
     }
 }
 
@@ -314,7 +314,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: this is the VAE of Qwen-Image-Layered, whose images have an alpha channel, which is not "
                        "supported; use the VAE of Qwen-Image",
-                       b->part->path);
+                       b->component->path);
     }
     if (attention_count > 0 || patch > 1 || is_residual) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
@@ -325,16 +325,17 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
     vae->channels = sumi_bind_size(b, "post_quant_conv.weight", 0);
     sumi_bind_check(b, config->path, "z_dim", said->channels, vae->channels);
     if (b->result != SUMI_OK) { return; }
-    bool is_told = mean_count > 0 || deviation_count > 0, is_good = true;
-    const double *from_mean = is_told ? mean : s_mean, *from_deviation = is_told ? deviation : s_deviation;
+    bool has_statistics = mean_count > 0 || deviation_count > 0, is_good = true;
+    const double *from_mean = has_statistics ? mean : s_mean,
+                 *from_deviation = has_statistics ? deviation : s_deviation;
     if (vae->channels > SUMI_QWEN_VAE_MAX_CHANNELS
-        || (is_told ? mean_count != vae->channels || deviation_count != vae->channels : vae->channels != 16)) {
+        || (has_statistics ? mean_count != vae->channels || deviation_count != vae->channels : vae->channels != 16)) {
         sumi_bind_fail(
             b, SUMI_TENSOR_MISMATCH,
             "%s: the VAE has %d channels of latents, and %s latents_mean and latents_std; put the config.json "
             "that belongs to it beside it",
-            config->data != NULL ? config->path : b->part->path, (int)vae->channels,
-            is_told ? "its config.json has another number of" : "no config.json tells their");
+            config->data != NULL ? config->path : b->component->path, (int)vae->channels,
+            has_statistics ? "its config.json has another number of" : "no config.json tells their");
         return;
     }
     for (int32_t c = 0; c < vae->channels; c++) {
@@ -343,8 +344,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         is_good = is_good && isfinite(vae->shift[c]) && from_deviation[c] > 0 && isfinite(vae->scale[c]);
     }
     if (!is_good) {
-        sumi_bind_fail(b, SUMI_FILE_MALFORMED, "%s: latents_mean are numbers, and latents_std are above 0",
-                       config->path);
+        sumi_bind_fail(b, SUMI_FILE_MALFORMED, "%s: latents_mean must be finite and latents_std above 0", config->path);
     }
 }
 
@@ -368,7 +368,7 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
         bind_wan_encoder(vae, b);
         if (b->result == SUMI_OK && wan_factor_of(&vae->encoder) != vae->factor) {
             sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                           "%s: the VAE's encoder shrinks images by %d, its decoder grows them by %d", b->part->path,
+                           "%s: the VAE's encoder downsamples by %d, its decoder upsamples by %d", b->component->path,
                            (int)wan_factor_of(&vae->encoder), (int)vae->factor);
         }
     }
@@ -411,12 +411,12 @@ typedef struct picture {
     int32_t height, width;
     // the value whose memory it fills completely; otherwise none
     sumi_value base;
-    uint64_t least; // wan_least_bytes of the half
+    uint64_t min_bytes; // wan_least_bytes of the half
 } picture;
 
-static picture new_picture(sumi_value value, int32_t height, int32_t width, uint64_t least)
+static picture new_picture(sumi_value value, int32_t height, int32_t width, uint64_t min_bytes)
 {
-    return (picture){.value = value, .height = height, .width = width, .base = value, .least = least};
+    return (picture){.value = value, .height = height, .width = width, .base = value, .min_bytes = min_bytes};
 }
 
 // A view of rows [begin, end) of a picture, or of a strip of the same width.
@@ -457,7 +457,7 @@ static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, p
     uint64_t column = (uint64_t)x.width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
     uint64_t fit = vae->strip_bytes / (column * (uint64_t)sumi_max_int(in, out)); // rows
     if (fit >= (uint64_t)x.height
-        || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.least) {
+        || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.min_bytes) {
         return x.height;
     }
     int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
@@ -574,27 +574,27 @@ static sumi_value write_wan_end(sumi_plan* plan, const sumi_qwen_vae_half* half,
 
 // A small picture that is upsampled in the same memory: bytes of a small row and of a large row, and the rows of the
 // memory before the large picture.
-typedef struct growth {
+typedef struct upsample_in_place {
     int32_t height; // of the small picture
     uint64_t small_row, large_row;
-    int32_t room_rows;
-} growth;
+    int32_t spare_rows;
+} upsample_in_place;
 
 // The first small row of the strip before `end` that can be upsampled: its output must lie after every small row that
 // this strip and earlier strips read. Returns `end` if there is none.
-static int32_t grown_strip(const growth* g, int32_t end)
+static int32_t strip_begin(const upsample_in_place* g, int32_t end)
 {
     uint64_t read = (uint64_t)(end < g->height ? end + 1 : g->height) * g->small_row;
     for (int32_t row = 0; row < end; row += STRIP_MULTIPLE) {
-        if (read <= (uint64_t)(g->room_rows + 2 * row) * g->large_row) { return row; }
+        if (read <= (uint64_t)(g->spare_rows + 2 * row) * g->large_row) { return row; }
     }
     return end;
 }
 
-static bool can_grow(const growth* g)
+static bool can_upsample_in_place(const upsample_in_place* g)
 {
     for (int32_t end = g->height, row; end > 0; end = row) {
-        row = grown_strip(g, end);
+        row = strip_begin(g, end);
         if (row == end) { return false; }
     }
     return true;
@@ -605,14 +605,14 @@ static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* st
 {
     uint64_t element = sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
     int32_t in = stage->resample.cols / 9, out = stage->resample.rows;
-    picture y = {.height = 2 * x.height, .width = 2 * x.width, .least = x.least};
-    growth g = {.height = x.height,
-                .small_row = (uint64_t)x.width * (uint64_t)in * element,
-                .large_row = (uint64_t)y.width * (uint64_t)out * element};
-    g.room_rows = (int32_t)(((STRIP_MULTIPLE + 1) * g.small_row + g.large_row - 1) / g.large_row);
+    picture y = {.height = 2 * x.height, .width = 2 * x.width, .min_bytes = x.min_bytes};
+    upsample_in_place g = {.height = x.height,
+                           .small_row = (uint64_t)x.width * (uint64_t)in * element,
+                           .large_row = (uint64_t)y.width * (uint64_t)out * element};
+    g.spare_rows = (int32_t)(((STRIP_MULTIPLE + 1) * g.small_row + g.large_row - 1) / g.large_row);
     sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
-    bool grows = (uint64_t)x.height * g.small_row + (uint64_t)y.height * g.large_row > x.least && x.base.id != 0
-              && x.height > STRIP_MULTIPLE && can_grow(&g);
+    bool grows = (uint64_t)x.height * g.small_row + (uint64_t)y.height * g.large_row > x.min_bytes && x.base.id != 0
+              && x.height > STRIP_MULTIPLE && can_upsample_in_place(&g);
     if (!grows) {
         y.base = y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
                                                                        .x = x.value,
@@ -621,11 +621,11 @@ static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* st
                                                                        .shape = up});
         return y;
     }
-    sumi_value room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (g.room_rows + y.height) * y.width, out);
+    sumi_value room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (g.spare_rows + y.height) * y.width, out);
     sumi_plan_share(plan, x.base, room);
-    y.value = view_rows(plan, room, y.width, g.room_rows, g.room_rows + y.height);
+    y.value = view_rows(plan, room, y.width, g.spare_rows, g.spare_rows + y.height);
     for (int32_t end = x.height, row; end > 0; end = row) {
-        row = grown_strip(&g, end);
+        row = strip_begin(&g, end);
         up.above = row > 0;
         up.below = end < x.height;
         up.height = up.above + end - row + up.below;
@@ -699,7 +699,7 @@ static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi
                                        .weight = &stage->resample,
                                        .bias = &stage->resample_bias,
                                        .shape = {.height = x.height, .width = x.width, .stride = 2, .pads_end = true}});
-            x = new_picture(half_size, x.height / 2, x.width / 2, x.least);
+            x = new_picture(half_size, x.height / 2, x.width / 2, x.min_bytes);
         }
     }
     x = write_wan_middle(vae, plan, half, x, "encoder");

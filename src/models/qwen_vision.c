@@ -10,7 +10,7 @@
 // ---- What the files say ---------------------------------------------------------------------------------------------
 
 // Values from the files. 0 for an int32_t: not given. Values of the configs replace those of the settings.
-typedef struct told {
+typedef struct file_values {
     int32_t depth, width, hidden, out_width, channels, heads, patch, frames, merge, window;
     int32_t full_blocks[SUMI_QWEN_VISION_MAX_BLOCKS], full_block_count;
     int32_t processor_patch, processor_frames, processor_merge;
@@ -18,9 +18,9 @@ typedef struct told {
     double mean[3], deviation[3], rescale;
     int32_t mean_count, deviation_count;
     bool rescales, normalises;
-} told;
+} file_values;
 
-static void take_settings(told* t, const sumi_qwen_vision_settings* settings)
+static void take_settings(file_values* t, const sumi_qwen_vision_settings* settings)
 {
     t->rescale = 1.0 / 255.0;
     t->rescales = t->normalises = true;
@@ -38,7 +38,7 @@ static void take_settings(told* t, const sumi_qwen_vision_settings* settings)
 
 // Chooses the limits of the area: min_pixels and max_pixels; otherwise `size`, of newer files; otherwise those of the
 // settings.
-static void choose_areas(told* t, const sumi_qwen_vision_settings* settings)
+static void choose_areas(file_values* t, const sumi_qwen_vision_settings* settings)
 {
     if (t->min_pixels == 0) { t->min_pixels = t->shortest; }
     if (t->max_pixels == 0) { t->max_pixels = t->longest; }
@@ -46,7 +46,8 @@ static void choose_areas(told* t, const sumi_qwen_vision_settings* settings)
     if (t->max_pixels == 0 && settings != NULL) { t->max_pixels = settings->max_pixels; }
 }
 
-static void read_configs(told* t, sumi_binder* b, const sumi_module_config* config, const sumi_module_config* processor)
+static void read_configs(file_values* t, sumi_binder* b, const sumi_module_config* config,
+                         const sumi_module_config* processor)
 {
     const sumi_config_field fields[] = {{"vision_config.depth", SUMI_CONFIG_INTEGER, &t->depth, 0, NULL},
                                         {"vision_config.hidden_size", SUMI_CONFIG_INTEGER, &t->width, 0, NULL},
@@ -83,7 +84,7 @@ static void read_configs(told* t, sumi_binder* b, const sumi_module_config* conf
 }
 
 // Whether the processor's file describes what this code does. Members that are missing do not matter.
-static bool is_known_processor(const told* t, const sumi_qwen_vision* model)
+static bool is_known_processor(const file_values* t, const sumi_qwen_vision* model)
 {
     return t->rescales && t->normalises && fabs(t->rescale * 255.0 - 1.0) < 1e-6 && t->mean_count == 3
         && t->deviation_count == 3 && t->deviation[0] > 0 && t->deviation[1] > 0 && t->deviation[2] > 0
@@ -92,7 +93,7 @@ static bool is_known_processor(const told* t, const sumi_qwen_vision* model)
         && (t->processor_merge == 0 || t->processor_merge == model->merge);
 }
 
-static bool is_said_otherwise(int32_t told_size, int32_t size) { return told_size != 0 && told_size != size; }
+static bool contradicts(int32_t told_size, int32_t size) { return told_size != 0 && told_size != size; }
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ static void bind_vision_block(sumi_qwen_vision* model, sumi_binder* b, int32_t i
 }
 
 // Widths follow from the tensors. The configs give what shapes do not show, and must not contradict them.
-static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t, const char* config_path)
+static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_values* t, const char* config_path)
 {
     static const char patch_embed[] = "patch_embed.proj.weight", merger[] = "merger.mlp.0.weight";
     model->width = sumi_bind_size(b, patch_embed, 0);
@@ -141,33 +142,33 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t, 
     model->window = t->window / (model->patch * model->merge);
     const bool has_cells = channels == 3 && across == model->patch && model->patch <= 64 && model->frames <= 16
                         && (int64_t)model->merge * model->merge * model->width == merged;
-    if (!has_cells || is_said_otherwise(t->width, model->width) || is_said_otherwise(t->patch, model->patch)
-        || is_said_otherwise(t->frames, model->frames) || is_said_otherwise(t->merge, model->merge)) {
+    if (!has_cells || contradicts(t->width, model->width) || contradicts(t->patch, model->patch)
+        || contradicts(t->frames, model->frames) || contradicts(t->merge, model->merge)) {
         sumi_bind_fail(
             b, SUMI_TENSOR_MISMATCH,
             "%s: the vision tower's patches of %d x %d pixels, or the %d columns of its merger, are not what "
             "its config.json says or no squares; the file is of another model",
-            b->part->path, (int)model->patch, (int)across, (int)merged);
+            b->component->path, (int)model->patch, (int)across, (int)merged);
     } else if (model->heads < 1 || model->width % model->heads != 0 || model->width / model->heads % 4 != 0
                || model->window < 1) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: the vision tower's config.json says %d heads for a width of %d and windows of %d pixels; "
                        "heads of a multiple of 4 channels and windows of a cell at least are supported",
-                       b->part->path, (int)model->heads, (int)model->width, (int)t->window);
+                       b->component->path, (int)model->heads, (int)model->width, (int)t->window);
     }
     sumi_bind_check(b, config_path, "vision_config.in_channels", t->channels, channels);
     sumi_bind_check(b, config_path, "vision_config.intermediate_size", t->hidden, model->hidden);
     sumi_bind_check(b, config_path, "vision_config.out_hidden_size", t->out_width, model->out_width);
 }
 
-static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t, const char* config_path)
+static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const file_values* t, const char* config_path)
 {
     const int32_t found = sumi_bind_count(b, "blocks."), count = t->depth != 0 ? t->depth : found;
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name
     if (t->depth > 0 && found > t->depth) { sumi_bind_check(b, config_path, "vision_config.depth", count, found); }
     if (count < 1 || count > SUMI_QWEN_VISION_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the vision tower has %d blocks; between 1 and %d are supported",
-                       b->part->path, (int)count, SUMI_QWEN_VISION_MAX_BLOCKS);
+                       b->component->path, (int)count, SUMI_QWEN_VISION_MAX_BLOCKS);
         return;
     }
     model->block_count = count;
@@ -180,7 +181,7 @@ static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t, 
     for (int32_t i = 0; i < t->full_block_count; i++) {
         if (t->full_blocks[i] < 0 || t->full_blocks[i] >= count) {
             sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: fullatt_block_indexes names block %d, the vision tower has %d",
-                           b->part->path, (int)t->full_blocks[i], (int)count);
+                           b->component->path, (int)t->full_blocks[i], (int)count);
             return;
         }
         model->blocks[t->full_blocks[i]].attends_to_all = true;
@@ -192,7 +193,7 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
                                      const sumi_module_config* config, const sumi_module_config* processor)
 {
     sumi_qwen_vision* model = memory;
-    told t = {0};
+    file_values t = {0};
     model->merge = 1;
     take_settings(&t, settings);
     read_configs(&t, b, config, processor);
@@ -208,7 +209,7 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
             "%s: the images that a preprocessor_config.json asks for are not those that the vision tower "
             "takes here: mean and deviation of three channels, 8 bits scaled by 1/255, patches of %d pixels, "
             "cells of %d patches, and an area of at least a cell",
-            processor != NULL && processor->path != NULL ? processor->path : b->part->path, (int)model->patch,
+            processor != NULL && processor->path != NULL ? processor->path : b->component->path, (int)model->patch,
             (int)model->merge);
         return b->result;
     }
@@ -381,8 +382,8 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
     if (height < cell || width < cell || height % cell != 0 || width % cell != 0
         || sumi_plan_info(plan, pixels)->rows != (int64_t)height * width) {
         sumi_fail(&plan->error, SUMI_INTERNAL,
-                  "the plan cannot be written: an image of %d x %d pixels is not one of whole cells of %d", (int)width,
-                  (int)height, (int)cell);
+                  "the plan cannot be written: an image of %d x %d pixels is not a multiple of the cell size %d",
+                  (int)width, (int)height, (int)cell);
         return SUMI_NO_VALUE;
     }
     layout at = {0};

@@ -13,7 +13,7 @@ typedef struct sumi_prompt_opening {
     const char* markup; // for a text whose first character, blanks aside, is '<'
     // The end of these words. A text that contains it has its own opening, and nothing is put in front. If a text
     // begins with it, the text has no opening, and the mark is removed.
-    const char* mark;
+    const char* end_mark;
 } sumi_prompt_opening;
 
 // The template that a prompt's text is put into before it becomes tokens.
@@ -21,7 +21,7 @@ typedef struct sumi_prompt_template {
     const char *before, *after;         // NULL: nothing
     const sumi_prompt_opening* opening; // NULL: none
     bool skips_opening;                 // this encoder reads only the text after the opening words
-    bool keeps_last;                    // a text that is cut off keeps its last token, the one that adds_special adds
+    bool keeps_end_token;               // a text that is cut off keeps its last token, the one that adds_special adds
     // Put before the text once for each reference, with the reference's number, from 1 on, in place of '#'. NULL:
     // references are not part of prompts. picture_token is the token in it that stands for the picture; it is repeated
     // once for each row of the picture.
@@ -29,8 +29,8 @@ typedef struct sumi_prompt_template {
     int32_t max_tokens; // tokens beyond this number are cut off, the end of the template included, as in the references
     bool adds_special;  // adds the tokens that the tokenizer's own rules put around a text (BOS, EOS)
     // The features of this many tokens at the beginning, which are the template's, are not passed on.
-    int32_t dropped_rows;
-    int32_t max_rows; // of features that are passed on; 0: all
+    int32_t dropped_feature_rows;
+    int32_t max_feature_rows; // of features that are passed on; 0: all
 } sumi_prompt_template;
 
 typedef struct sumi_recipe_encoder {
@@ -49,7 +49,7 @@ typedef struct sumi_reference_rule {
     int32_t min_count, max_count;
     // Areas in pixels to which a picture is resized: for the autoencoder; and for the vision tower, before that resizes
     // it to whole cells within its own limits. Both keep the aspect ratio, in multiples of `multiple`.
-    int64_t autoencoder_area, first_area;
+    int64_t autoencoder_area, vision_area;
     int32_t multiple;
     // The largest ratio of the longer to the shorter side that the vision tower accepts.
     int32_t max_ratio;
@@ -61,7 +61,7 @@ typedef struct sumi_reference_rule {
 typedef struct sumi_variant {
     const char* name;
     // side in pixels of the pictures that presets and sizes are for; for other checkpoints they are scaled
-    int32_t made_for;
+    int32_t sample_size;
     const sumi_preset_values* presets; // SUMI_PRESET_COUNT of them, in the order of sumi_preset
     const sumi_size* sizes;            // up to SUMI_MAX_SIZES, the best one first
     int32_t size_count;
@@ -72,7 +72,7 @@ typedef struct sumi_recipe {
     const char* family;  // "z-image"
     const char* network; // name of its transformer's tensors in signatures.c
     // If several families share a transformer: whether the checkpoint belongs to this one. NULL: it does.
-    bool (*claims)(const sumi_checkpoint* checkpoint);
+    bool (*is_this_family)(const sumi_checkpoint* checkpoint);
     const sumi_variant* const* variants; // a caller may request one by name
     int32_t variant_count;
     sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];

@@ -96,7 +96,7 @@ static float newbie_time(float sigma) { return 1.0f - sigma; }
 static const sumi_prompt_opening s_system = {
     .plain = ASSISTANT "with the highest degree of image-text alignment based on textual prompts. " START " ",
     .markup = ASSISTANT "based on xml format prompts. " START " ",
-    .mark = START,
+    .end_mark = START,
 };
 
 const sumi_recipe sumi_recipe_newbie = {
@@ -119,7 +119,7 @@ const sumi_recipe sumi_recipe_newbie = {
                              .skips_opening = true,
                              .max_tokens = 512,
                              .adds_special = true,
-                             .keeps_last = true}}},
+                             .keeps_end_token = true}}},
     .encoder_count = 2,
     .denoiser = &sumi_next_dit_module,
     .denoiser_settings = &s_transformer,

@@ -148,8 +148,8 @@ static const sumi_qwen_vision_settings s_vision = {.heads = 16,
                                                    .deviation = {0.26862954, 0.26130258, 0.27577711}};
 
 // The reference passes the time on in bfloat16, rounded as 1000 sigma and again after the division.
-static float rounded(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
-static float qwen_image_time(float sigma) { return rounded(rounded(1000.0f * sigma) / 1000.0f); }
+static float round_to_bf16(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
+static float qwen_image_time(float sigma) { return round_to_bf16(round_to_bf16(1000.0f * sigma) / 1000.0f); }
 
 #define DESCRIBE                                                                                                       \
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial "    \
@@ -183,8 +183,8 @@ const sumi_recipe sumi_recipe_qwen_image = {
                   .prompt = {.before = DESCRIBE,
                              .after = ANSWER,
                              .max_tokens = 1024 + 34,
-                             .dropped_rows = 34,
-                             .max_rows = 512}}},
+                             .dropped_feature_rows = 34,
+                             .max_feature_rows = 512}}},
     .describe = describe_qwen_image,
 };
 
@@ -192,7 +192,7 @@ const sumi_recipe sumi_recipe_qwen_image_edit = {
     .family = "qwen-image-edit",
     EVERY_RECIPE,
     VARIANTS(s_edit_variants),
-    .claims = claims_edit,
+    .is_this_family = claims_edit,
     .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
@@ -201,13 +201,13 @@ const sumi_recipe sumi_recipe_qwen_image_edit = {
                              .picture = PICTURE,
                              .picture_token = "<|image_pad|>",
                              .max_tokens = 2048,
-                             .dropped_rows = 64}}},
+                             .dropped_feature_rows = 64}}},
     .vision = &sumi_qwen_vision_module,
     .vision_settings = &s_vision,
     .references = {.min_count = 1,
                    .max_count = 1,
                    .autoencoder_area = 1024 * 1024,
-                   .first_area = 1024 * 1024,
+                   .vision_area = 1024 * 1024,
                    .multiple = 32,
                    .max_ratio = 200},
     .describe = describe_edit,
@@ -217,7 +217,7 @@ const sumi_recipe sumi_recipe_qwen_image_edit_plus = {
     .family = "qwen-image-edit-plus",
     EVERY_RECIPE,
     VARIANTS(s_edit_plus_variants),
-    .claims = claims_edit_plus,
+    .is_this_family = claims_edit_plus,
     .encoders = {{.part = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
@@ -226,12 +226,12 @@ const sumi_recipe sumi_recipe_qwen_image_edit_plus = {
                              .picture = "Picture #: " PICTURE,
                              .picture_token = "<|image_pad|>",
                              .max_tokens = 2048,
-                             .dropped_rows = 64}}},
+                             .dropped_feature_rows = 64}}},
     .vision = &sumi_qwen_vision_module,
     .vision_settings = &s_vision,
     .references = {.max_count = 3,
                    .autoencoder_area = 1024 * 1024,
-                   .first_area = 384 * 384,
+                   .vision_area = 384 * 384,
                    .multiple = 32,
                    .max_ratio = 200,
                    .size_follows_last = true},

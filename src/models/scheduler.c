@@ -79,11 +79,11 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
     SUMI_TRY(read_texts(json, bytes, path, &texts, error));
     if (texts.class_name[0] != '\0' && strcmp(texts.class_name, "FlowMatchEulerDiscreteScheduler") != 0) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: the scheduler is a %s; FlowMatchEulerDiscreteScheduler is what there is", path,
+                         "%s: the scheduler is a %s; only FlowMatchEulerDiscreteScheduler is supported", path,
                          texts.class_name);
     }
     if (levels != TRAINED_LEVELS) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: num_train_timesteps is %d; %d is what there is", path,
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: num_train_timesteps is %d; only %d is supported", path,
                          (int)levels, TRAINED_LEVELS);
     }
     for (int i = 0; i < 5; i++) {

@@ -67,10 +67,10 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
     sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
     // The last block's output of the text stream is not used, and quantised files may lack those weights.
-    w->is_whole = !may_be_cut
-               || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
-                   && has_module(b, block, names->mlp_out));
-    if (!w->is_whole) { return; }
+    w->has_output_weights = !may_be_cut
+                         || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
+                             && has_module(b, block, names->mlp_out));
+    if (!w->has_output_weights) { return; }
     sumi_bind_linear(b, &w->out, &w->out_bias, sumi_bind_join(n[0], block, names->out), dim, dim);
     sumi_bind_linear(b, &w->mlp_in, &w->mlp_in_bias, sumi_bind_join(n[0], block, names->mlp_in), model->hidden, dim);
     sumi_bind_linear(b, &w->mlp_out, &w->mlp_out_bias, sumi_bind_join(n[0], block, names->mlp_out), dim, model->hidden);
@@ -134,7 +134,7 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     if (patch % 4 != 0 || model->heads * (int64_t)model->head_dim != model->dim || model->time_width % 2 != 0) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
                        "%s: a transformer of width %d cannot have heads of %d, patches of %d values and %d sinusoids",
-                       b->part->path, (int)model->dim, (int)model->head_dim, (int)patch, (int)model->time_width);
+                       b->component->path, (int)model->dim, (int)model->head_dim, (int)patch, (int)model->time_width);
         return;
     }
     sumi_bind_check(b, path, "num_attention_heads", c->heads, model->heads);
@@ -158,7 +158,7 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name
     if (c->layers > 0 && blocks > c->layers) { sumi_bind_check(b, path, "num_layers", c->layers, blocks); }
     if (model->block_count < 1 || model->block_count > SUMI_TWO_STREAM_MAX_BLOCKS) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d blocks; 1 to %d are supported", b->part->path,
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d blocks; 1 to %d are supported", b->component->path,
                        (int)model->block_count, SUMI_TWO_STREAM_MAX_BLOCKS);
     }
 }
@@ -166,15 +166,15 @@ static void find_two_stream_sizes(sumi_two_stream* model, sumi_binder* b, const 
 static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b, const sumi_module_config* config)
 {
     sumi_two_stream* model = memory;
-    const sumi_two_stream_settings* told = settings;
+    const sumi_two_stream_settings* overrides = settings;
     config_values c;
     read_two_stream_config(b, &c, config);
     find_two_stream_sizes(model, b, &c, config->path);
     if (b->result != SUMI_OK) { return b->result; }
     // single files have no config.json: an empty tensor of this name stands for zero_cond_t
-    model->zero_cond =
-        c.zero_cond || sumi_bind_find(b, "__index_timestep_zero__") != NULL || (told != NULL && told->zero_cond);
-    model->table_bytes = told != NULL && told->table_bytes != 0 ? told->table_bytes : TABLE_BYTES;
+    model->zero_cond = c.zero_cond || sumi_bind_find(b, "__index_timestep_zero__") != NULL
+                    || (overrides != NULL && overrides->zero_cond);
+    model->table_bytes = overrides != NULL && overrides->table_bytes != 0 ? overrides->table_bytes : TABLE_BYTES;
     size_t bytes = (size_t)model->block_count * sizeof *model->blocks;
     model->blocks = sumi_weight_list_reserve(b->list, bytes);
     if (model->blocks == NULL) { return b->result = sumi_out_of_memory(b->error, bytes, "the transformer's blocks"); }
@@ -217,8 +217,8 @@ typedef struct two_stream_state {
     int32_t caption_begin[SUMI_MAX_PROMPTS];
     sumi_value condition; // SiLU of the embedded times [evaluations, dim]; with has_zero followed by a row for time 0
     bool has_zero;
-    bool has_tables, has_finished_tables;
-    // has_tables: the output of the modulation layers for every row of the condition. has_finished_tables: as floats
+    bool has_tables, has_float_tables;
+    // has_tables: the output of the modulation layers for every row of the condition. has_float_tables: as floats
     // that ops can read.
     sumi_value tables[SUMI_TWO_STREAM_MAX_BLOCKS][2], final_table;
     // With has_zero: [1, 6 * dim], finished.
@@ -302,8 +302,8 @@ static sumi_value write_two_stream_layer(sumi_plan* plan, const char* label, sum
 }
 
 // All rows of a table except that of time 0, as floats that ops can read.
-static sumi_value finish_table(sumi_plan* plan, const char* label, sumi_value table, int32_t rows, int32_t parts,
-                               uint32_t adds_one)
+static sumi_value convert_table(sumi_plan* plan, const char* label, sumi_value table, int32_t rows, int32_t parts,
+                                uint32_t adds_one)
 {
     return sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = label,
                                                                    .table = table,
@@ -330,9 +330,9 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
             sumi_value table = write_two_stream_layer(plan, s_sides[side].modulation, state->condition, rows,
                                                       &w->modulation, &w->modulation_bias, SUMI_ELEMENT_ACTIVATION);
             if (state->has_tables) {
-                state->tables[i][side] = state->has_finished_tables
-                                           ? finish_table(plan, side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
-                                                          table, count, MODULATION_PARTS, BLOCK_ADDS_ONE)
+                state->tables[i][side] = state->has_float_tables
+                                           ? convert_table(plan, side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
+                                                           table, count, MODULATION_PARTS, BLOCK_ADDS_ONE)
                                            : table;
             }
             if (has_zero) {
@@ -352,9 +352,9 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
         state->final_table =
             write_two_stream_layer(plan, "norm_out.linear", state->condition, (sumi_span){0, count},
                                    &model->final_modulation, &model->final_modulation_bias, SUMI_ELEMENT_ACTIVATION);
-        if (state->has_finished_tables) {
+        if (state->has_float_tables) {
             state->final_table =
-                finish_table(plan, "norm_out.modulation", state->final_table, count, FINAL_PARTS, FINAL_ADDS_ONE);
+                convert_table(plan, "norm_out.modulation", state->final_table, count, FINAL_PARTS, FINAL_ADDS_ONE);
         }
     }
 }
@@ -364,11 +364,11 @@ static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_d
     const sumi_two_stream* model = memory;
     two_stream_state* state = job->state;
     write_two_stream_captions(model, plan, job);
-    state->has_zero = model->zero_cond && (job->reference_count > 0 || job->every_row);
+    state->has_zero = model->zero_cond && (job->reference_count > 0 || job->computes_unused_rows);
     uint64_t elements =
         (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
     state->has_tables = elements * (uint64_t)plan->activation_bytes <= model->table_bytes;
-    state->has_finished_tables = elements * sizeof(float) <= model->table_bytes;
+    state->has_float_tables = elements * sizeof(float) <= model->table_bytes;
     write_two_stream_condition(model, plan, job);
     write_tables(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
@@ -491,7 +491,7 @@ typedef struct stream {
     int32_t run_count;
     sumi_value views[MAX_EVALUATIONS]; // views of x: the rows of each run
     // Number of leading rows of x, the targets, which alone the last block updates. 0: none.
-    int32_t last_rows;
+    int32_t last_block_rows;
     sumi_value last_view;
 } stream;
 
@@ -524,12 +524,12 @@ static void add_run(stream* s, int32_t joint_row, int32_t rows)
 static void plan_streams(writer* w)
 {
     const layout* l = &w->layout;
-    bool every_row = w->job->every_row, is_split = w->state->has_zero && l->reference_rows > 0;
-    stream *image = &w->streams[0], *text = &w->streams[1], *references = is_split ? &w->streams[2] : image;
+    bool every_row = w->job->computes_unused_rows, has_reference_stream = w->state->has_zero && l->reference_rows > 0;
+    stream *image = &w->streams[0], *text = &w->streams[1], *references = has_reference_stream ? &w->streams[2] : image;
     *image = (stream){.names = &s_image, .side = SUMI_TWO_STREAM_IMAGE};
     *text = (stream){.names = &s_text, .side = SUMI_TWO_STREAM_TEXT};
-    w->stream_count = is_split ? 3 : 2;
-    if (is_split) { *references = (stream){.names = &s_references, .is_at_zero = true}; }
+    w->stream_count = has_reference_stream ? 3 : 2;
+    if (has_reference_stream) { *references = (stream){.names = &s_references, .is_at_zero = true}; }
     add_run(image, 0, l->count * l->tokens);
     for (int32_t s = 0; s < l->count; s++) {
         if (l->reference_rows > 0) { add_run(references, l->reference_begin[s], l->reference_rows); }
@@ -539,10 +539,12 @@ static void plan_streams(writer* w)
         w->sequences[s] = (sumi_sequence){
             .span = {{s * l->tokens, l->tokens}, {beside, l->reference_rows + l->text[s]}}, .span_count = 2};
     }
-    image->last_rows = every_row ? image->rows : l->count * l->tokens;
-    text->last_rows =
-        every_row && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].is_whole ? text->rows : 0;
-    references->last_rows = is_split && every_row ? references->rows : references->last_rows;
+    image->last_block_rows = every_row ? image->rows : l->count * l->tokens;
+    text->last_block_rows =
+        every_row && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].has_output_weights
+            ? text->rows
+            : 0;
+    references->last_block_rows = has_reference_stream && every_row ? references->rows : references->last_block_rows;
     for (int32_t k = 0; k < w->stream_count; k++) {
         stream* s = &w->streams[k];
         s->x = sumi_plan_value(w->plan, "stream", SUMI_ELEMENT_ACTIVATION, s->rows, w->model->dim);
@@ -554,8 +556,8 @@ static void plan_streams(writer* w)
             }
         }
         s->last_view = s->x;
-        if (s->last_rows > 0 && s->last_rows < s->rows) {
-            s->last_view = sumi_plan_view(w->plan, "targets", s->x, (sumi_span){0, s->last_rows}, all);
+        if (s->last_block_rows > 0 && s->last_block_rows < s->rows) {
+            s->last_view = sumi_plan_view(w->plan, "targets", s->x, (sumi_span){0, s->last_block_rows}, all);
         }
     }
 }
@@ -590,15 +592,15 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
                                 .bias = &model->image_in_bias,
                                 .y = w->streams[0].x};
     // in one stream, the references of the first evaluation also follow the targets
-    bool is_split = w->stream_count == 3;
-    in.rows = targets + (is_split ? 0 : l->reference_rows);
+    bool has_reference_stream = w->stream_count == 3;
+    in.rows = targets + (has_reference_stream ? 0 : l->reference_rows);
     sumi_plan_linear(plan, &in);
-    in.label = is_split ? "ref_in" : "img_in";
-    in.y = is_split ? w->streams[2].x : in.y;
+    in.label = has_reference_stream ? "ref_in" : "img_in";
+    in.y = has_reference_stream ? w->streams[2].x : in.y;
     in.x_row = targets;
     in.rows = l->reference_rows;
-    for (int32_t s = is_split ? 0 : 1; s < l->count && l->reference_rows > 0; s++) {
-        in.y_row = (is_split ? 0 : targets) + s * l->reference_rows;
+    for (int32_t s = has_reference_stream ? 0 : 1; s < l->count && l->reference_rows > 0; s++) {
+        in.y_row = (has_reference_stream ? 0 : targets) + s * l->reference_rows;
         sumi_plan_linear(plan, &in);
     }
     sumi_plan_prefix(plan, "txt_in.");
@@ -616,7 +618,7 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
 static sumi_step_row write_two_stream_modulation(const writer* w, sumi_plan_modulation_args* args,
                                                  const sumi_weight* weight, const sumi_weight* bias)
 {
-    if (w->state->has_finished_tables) { return (sumi_step_row){args->table, 0, true}; }
+    if (w->state->has_float_tables) { return (sumi_step_row){args->table, 0, true}; }
     args->element = SUMI_ELEMENT_FLOAT;
     args->rows = 1;
     args->per_step = true;
@@ -629,7 +631,7 @@ static sumi_step_row write_two_stream_modulation(const writer* w, sumi_plan_modu
     return (sumi_step_row){sumi_plan_modulation(w->plan, args), 0, false};
 }
 
-static sumi_step_row part_of(sumi_step_row row, int32_t part, int32_t part_cols)
+static sumi_step_row modulation_vector(sumi_step_row row, int32_t part, int32_t part_cols)
 {
     return (sumi_step_row){row.table, part * part_cols, row.per_step};
 }
@@ -639,12 +641,13 @@ static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_we
                       sumi_value qkv)
 {
     const sumi_two_stream* model = w->model;
-    sumi_value a = sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_1,
-                                                                  .x = s->x,
-                                                                  .norm = SUMI_NORM_LAYER,
-                                                                  .eps = EPS,
-                                                                  .scale = part_of(row, SCALE_1, model->dim),
-                                                                  .shift = part_of(row, SHIFT_1, model->dim)});
+    sumi_value a =
+        sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_1,
+                                                       .x = s->x,
+                                                       .norm = SUMI_NORM_LAYER,
+                                                       .eps = EPS,
+                                                       .scale = modulation_vector(row, SCALE_1, model->dim),
+                                                       .shift = modulation_vector(row, SHIFT_1, model->dim)});
     for (int32_t i = 0; i < s->run_count; i++) {
         sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->qkv,
                                                            .x = a,
@@ -683,25 +686,26 @@ static void write_out(const writer* w, const stream* s, const sumi_two_stream_we
                                                        .weight = &weights->out,
                                                        .bias = &weights->out_bias,
                                                        .residual = into,
-                                                       .gate = part_of(row, GATE_1, w->model->dim)});
+                                                       .gate = modulation_vector(row, GATE_1, w->model->dim)});
 }
 
 // Writes what follows attention, for the whole stream or, in the last block, for its first rows.
-static void write_rest(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_step_row row,
-                       sumi_value attention, bool is_last)
+static void write_after_attention(const writer* w, const stream* s, const sumi_two_stream_weights* weights,
+                                  sumi_step_row row, sumi_value attention, bool is_last)
 {
-    bool is_part = is_last && s->last_rows < s->rows;
+    bool is_part = is_last && s->last_block_rows < s->rows;
     sumi_value x = is_part ? s->last_view : s->x;
-    if (is_part) { write_out(w, s, weights, row, attention, &(run){0, s->runs[0].joint_row, s->last_rows}, x); }
+    if (is_part) { write_out(w, s, weights, row, attention, &(run){0, s->runs[0].joint_row, s->last_block_rows}, x); }
     for (int32_t i = 0; i < s->run_count && !is_part; i++) {
         write_out(w, s, weights, row, attention, &s->runs[i], s->views[i]);
     }
-    sumi_value f = sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_2,
-                                                                  .x = x,
-                                                                  .norm = SUMI_NORM_LAYER,
-                                                                  .eps = EPS,
-                                                                  .scale = part_of(row, SCALE_2, w->model->dim),
-                                                                  .shift = part_of(row, SHIFT_2, w->model->dim)});
+    sumi_value f =
+        sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_2,
+                                                       .x = x,
+                                                       .norm = SUMI_NORM_LAYER,
+                                                       .eps = EPS,
+                                                       .scale = modulation_vector(row, SCALE_2, w->model->dim),
+                                                       .shift = modulation_vector(row, SHIFT_2, w->model->dim)});
     sumi_value g = sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->mlp_in,
                                                                       .x = f,
                                                                       .weight = &weights->mlp_in,
@@ -712,7 +716,7 @@ static void write_rest(const writer* w, const stream* s, const sumi_two_stream_w
                                                        .weight = &weights->mlp_out,
                                                        .bias = &weights->mlp_out_bias,
                                                        .residual = x,
-                                                       .gate = part_of(row, GATE_2, w->model->dim)});
+                                                       .gate = modulation_vector(row, GATE_2, w->model->dim)});
 }
 
 // In the last block only the targets have queries in attention. q of the text is computed there too: leaving it out
@@ -740,7 +744,7 @@ static void write_two_stream_block(writer* w, int32_t index)
         write_qkv(w, s, weights, rows[k], qkv);
     }
     for (int32_t s = 0; s < w->layout.count; s++) {
-        w->sequences[s].query_spans = is_last && !w->job->every_row ? 1 : 2;
+        w->sequences[s].query_spans = is_last && !w->job->computes_unused_rows ? 1 : 2;
     }
     sumi_value o = sumi_plan_attention(w->plan, "attention", qkv,
                                        &(sumi_attention){.q_heads = model->heads,
@@ -751,19 +755,22 @@ static void write_two_stream_block(writer* w, int32_t index)
                                                          .sequence_count = w->layout.count});
     for (int32_t k = 0; k < w->stream_count; k++) {
         const stream* s = &w->streams[k];
-        if (!is_last || s->last_rows > 0) { write_rest(w, s, &block->side[s->side], rows[k], o, is_last); }
+        if (!is_last || s->last_block_rows > 0) {
+            write_after_attention(w, s, &block->side[s->side], rows[k], o, is_last);
+        }
     }
 }
 
 static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_step_row row)
 {
     const sumi_two_stream* model = w->model;
-    sumi_value z = sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = norm,
-                                                                  .x = s->last_view,
-                                                                  .norm = SUMI_NORM_LAYER,
-                                                                  .eps = EPS,
-                                                                  .scale = part_of(row, FINAL_SCALE, model->dim),
-                                                                  .shift = part_of(row, FINAL_SHIFT, model->dim)});
+    sumi_value z =
+        sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = norm,
+                                                       .x = s->last_view,
+                                                       .norm = SUMI_NORM_LAYER,
+                                                       .eps = EPS,
+                                                       .scale = modulation_vector(row, FINAL_SCALE, model->dim),
+                                                       .shift = modulation_vector(row, FINAL_SHIFT, model->dim)});
     return sumi_plan_linear(
         w->plan, &(sumi_plan_linear_args){
                      .label = linear, .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
@@ -793,7 +800,7 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
                                                     &model->final_modulation, &model->final_modulation_bias);
     sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
     // the references are not modulated by time 0 here
-    if (w->stream_count == 3 && w->job->every_row) {
+    if (w->stream_count == 3 && w->job->computes_unused_rows) {
         write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row);
     }
     int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];

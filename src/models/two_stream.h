@@ -39,7 +39,7 @@ typedef enum sumi_two_stream_side { SUMI_TWO_STREAM_IMAGE, SUMI_TWO_STREAM_TEXT 
 typedef struct sumi_two_stream_weights {
     sumi_weight modulation, modulation_bias; // [shift 1, scale 1, gate 1, shift 2, scale 2, gate 2]
     sumi_weight qkv, qkv_bias, q_norm, k_norm, out, out_bias, mlp_in, mlp_in_bias, mlp_out, mlp_out_bias;
-    bool is_whole; // false: a last block without the weights after attention, whose output is not used
+    bool has_output_weights; // false: a last block without the weights after attention, whose output is not used
 } sumi_two_stream_weights;
 
 typedef struct sumi_two_stream_block {

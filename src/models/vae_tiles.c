@@ -7,22 +7,22 @@
 
 // One axis-aligned pass over both directions. `height` and `width` are the input's. A tile of `size` input units gives
 // `made` output units, of which `kept` stay.
-typedef struct walk {
-    int32_t height, width, size, stride, made, kept, columns, rows;
-} walk;
+typedef struct tile_grid {
+    int32_t height, width, size, stride, out_size, kept, columns, rows;
+} tile_grid;
 
-static walk plan_walk(const sumi_tile_source* source, sumi_tile_rule rule, int32_t size, int32_t made)
+static tile_grid make_grid(const sumi_tile_source* source, sumi_tile_rule rule, int32_t size, int32_t out_size)
 {
-    SUMI_ASSERT(rule.kept >= 1 && rule.kept <= rule.of && size % rule.of == 0 && made % rule.of == 0);
-    walk w = {.height = source->height, .width = source->width, .size = size, .made = made};
+    SUMI_ASSERT(rule.kept >= 1 && rule.kept <= rule.of && size % rule.of == 0 && out_size % rule.of == 0);
+    tile_grid w = {.height = source->height, .width = source->width, .size = size, .out_size = out_size};
     w.stride = size / rule.of * rule.kept;
-    w.kept = made / rule.of * rule.kept;
+    w.kept = out_size / rule.of * rule.kept;
     w.rows = (w.height + w.stride - 1) / w.stride;
     w.columns = (w.width + w.stride - 1) / w.stride;
     return w;
 }
 
-static sumi_tile input_tile(const walk* w, int32_t row, int32_t column)
+static sumi_tile input_tile(const tile_grid* w, int32_t row, int32_t column)
 {
     int32_t y = row * w->stride, x = column * w->stride;
     return (sumi_tile){y, x, sumi_min_int(w->size, w->height - y), sumi_min_int(w->size, w->width - x)};
@@ -30,11 +30,11 @@ static sumi_tile input_tile(const walk* w, int32_t row, int32_t column)
 
 // Writes every tile in reading order, blends its seams and places the part that is kept. Only the row of tiles above is
 // stored together with the current one.
-static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const walk* w, const sumi_tile_source* source,
-                        bool decodes, sumi_value out)
+static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const tile_grid* w,
+                        const sumi_tile_source* source, bool decodes, sumi_value out)
 {
     sumi_value above[MAX_TILES_ACROSS], current[MAX_TILES_ACROSS];
-    int32_t out_height = w->height * w->made / w->size, out_width = w->width * w->made / w->size;
+    int32_t out_height = w->height * w->out_size / w->size, out_width = w->width * w->out_size / w->size;
     if (w->columns > MAX_TILES_ACROSS || w->rows > MAX_TILES_ACROSS) {
         sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT,
                   "the image would need %d by %d VAE tiles; use tiles of at least %d latents", (int)w->columns,
@@ -47,9 +47,9 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const wa
             sumi_tile in = input_tile(w, r, c);
             sumi_value tile = (decodes ? tiling->decode : tiling->encode)(tiling->model, plan, source, in);
             // in output units; this tile and its neighbours
-            int32_t height = in.height * w->made / w->size, width = in.width * w->made / w->size;
-            int32_t left_width = c > 0 ? input_tile(w, r, c - 1).width * w->made / w->size : 0;
-            above_height = r > 0 ? input_tile(w, r - 1, c).height * w->made / w->size : 0;
+            int32_t height = in.height * w->out_size / w->size, width = in.width * w->out_size / w->size;
+            int32_t left_width = c > 0 ? input_tile(w, r, c - 1).width * w->out_size / w->size : 0;
+            above_height = r > 0 ? input_tile(w, r - 1, c).height * w->out_size / w->size : 0;
             sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
             if (r > 0 || c > 0) {
                 sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){.tile = tile,
@@ -59,7 +59,7 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const wa
                                                                    .above_height = above_height,
                                                                    .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
                                                                    .left_width = left_width,
-                                                                   .extent = w->made - w->kept});
+                                                                   .extent = w->out_size - w->kept});
             }
             current[c] = tile;
             sumi_tile kept = {r * w->kept, c * w->kept, sumi_min_int(w->kept, height), sumi_min_int(w->kept, width)};
@@ -101,7 +101,7 @@ void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const
                                                            .copied = (sumi_tile){0, 0, out_height, out_width},
                                                            .per_item = true});
     } else {
-        walk w = plan_walk(latents, tiling->rule, tile, tile * tiling->factor);
+        tile_grid w = make_grid(latents, tiling->rule, tile, tile * tiling->factor);
         write_tiles(tiling, plan, &w, latents, true, picture);
     }
     sumi_plan_prefix(plan, "%s", "");
@@ -118,7 +118,7 @@ sumi_value sumi_vae_tiles_encode(const sumi_vae_tiling* tiling, sumi_plan* plan,
     } else {
         moments = sumi_plan_value(plan, "moments", SUMI_ELEMENT_ACTIVATION,
                                   height / tiling->factor * (width / tiling->factor), tiling->moment_channels);
-        walk w = plan_walk(pixels, tiling->rule, size, tile);
+        tile_grid w = make_grid(pixels, tiling->rule, size, tile);
         write_tiles(tiling, plan, &w, pixels, false, moments);
     }
     sumi_plan_prefix(plan, "%s", "");

@@ -91,7 +91,7 @@ void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* k
     if (said != 0 && said != found) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together",
-                       config_path, key, (int)said, binder->part->path, (int)found);
+                       config_path, key, (int)said, binder->component->path, (int)found);
     }
 }
 
@@ -109,14 +109,14 @@ void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format,
 
 const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonical)
 {
-    SUMI_ASSERT(binder->part != NULL && binder->list != NULL);
+    SUMI_ASSERT(binder->component != NULL && binder->list != NULL);
     SUMI_ASSERT(canonical[0] != 0);
-    const sumi_tensor* tensor = sumi_component_find(binder->part, canonical);
+    const sumi_tensor* tensor = sumi_component_find(binder->component, canonical);
     char other[SUMI_NAME_BYTES];
     for (int32_t which = 0; tensor == NULL && binder->alias != NULL
                             && binder->alias(binder->alias_context, canonical, which, other, sizeof other);
          which++) {
-        tensor = sumi_component_find(binder->part, other);
+        tensor = sumi_component_find(binder->component, other);
     }
     return tensor;
 }
@@ -124,8 +124,8 @@ const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonic
 bool sumi_bind_has_prefix(const sumi_binder* binder, const char* prefix)
 {
     size_t length = strlen(prefix);
-    for (size_t i = 0; i < binder->part->set->count; i++) {
-        const char* name = sumi_component_tensor_name(binder->part, &binder->part->set->tensors[i]);
+    for (size_t i = 0; i < binder->component->set->count; i++) {
+        const char* name = sumi_component_tensor_name(binder->component, &binder->component->set->tensors[i]);
         if (name != NULL && strncmp(name, prefix, length) == 0) { return true; }
     }
     return false;
@@ -135,8 +135,8 @@ int32_t sumi_bind_count(const sumi_binder* binder, const char* prefix)
 {
     size_t length = strlen(prefix);
     int32_t count = 0;
-    for (size_t i = 0; i < binder->part->set->count; i++) {
-        const char* name = sumi_component_tensor_name(binder->part, &binder->part->set->tensors[i]);
+    for (size_t i = 0; i < binder->component->set->count; i++) {
+        const char* name = sumi_component_tensor_name(binder->component, &binder->component->set->tensors[i]);
         if (name == NULL || strncmp(name, prefix, length) != 0) { continue; }
         int32_t index = 0;
         const char* at = name + length;
@@ -156,8 +156,8 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
             binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, other, sizeof other);
         sumi_bind_fail(binder, SUMI_TENSOR_MISSING,
                        "%s: %s lacks the tensor %s%s%s%s%s; the file is incomplete or of another model",
-                       binder->part->path, binder->what, binder->part->prefix, canonical, has_other ? " (or " : "",
-                       has_other ? other : "", has_other ? ")" : "");
+                       binder->component->path, binder->what, binder->component->prefix, canonical,
+                       has_other ? " (or " : "", has_other ? other : "", has_other ? ")" : "");
     }
     return tensor;
 }
@@ -166,9 +166,9 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
 // else, because such files store other types and shapes, which would look like files of another model.
 static bool find_scaling(sumi_binder* binder, const sumi_tensor* tensor, sumi_tensor_scaling* out)
 {
-    const char* name = sumi_component_tensor_name(binder->part, tensor);
+    const char* name = sumi_component_tensor_name(binder->component, tensor);
     *out = (sumi_tensor_scaling){.scale = 1.0f};
-    if (name != NULL) { binder->result = sumi_tensor_find_scaling(binder->part, name, out, binder->error); }
+    if (name != NULL) { binder->result = sumi_tensor_find_scaling(binder->component, name, out, binder->error); }
     return binder->result == SUMI_OK;
 }
 
@@ -181,7 +181,7 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
     if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
-                       binder->part->path, tensor->name, (int)tensor->rank);
+                       binder->component->path, tensor->name, (int)tensor->rank);
         return 0;
     }
     return (int32_t)tensor->shape[axis];
@@ -206,7 +206,7 @@ static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const c
     sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                    "%s: tensor %s has the shape %s, %s needs %s; the file is of another model or its config.json does "
                    "not belong to it",
-                   binder->part->path, tensor->name, have, binder->what, wanted);
+                   binder->component->path, tensor->name, have, binder->what, wanted);
 }
 
 // ---- Binding --------------------------------------------------------------------------------------------------------
@@ -226,13 +226,13 @@ static bool set_part(sumi_binder* binder, sumi_stacked_tensor* part, const sumi_
     if (!is_weight_type(tensor->dtype, &scaling)) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
                        "%s: tensor %s has the type %s, which is not a supported way to store weights",
-                       binder->part->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
+                       binder->component->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
         return false;
     }
     if (scaling.row_scales != NULL && tensor->shape[0] != rows) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
                        "%s: tensor %s has %lld scales, one for each row, and %s reads it as %d rows",
-                       binder->part->path, tensor->name, (long long)tensor->shape[0], binder->what, (int)rows);
+                       binder->component->path, tensor->name, (long long)tensor->shape[0], binder->what, (int)rows);
         return false;
     }
     *part = (sumi_stacked_tensor){.data = tensor->data,
@@ -417,7 +417,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
                 binder, SUMI_NOT_SUPPORTED,
                 "%s: tensor %s is a kernel with a time dimension in the type %s, whose blocks hold more than "
                 "one slice; use a file with it in a floating point type",
-                binder->part->path, tensor->name, type->name);
+                binder->component->path, tensor->name, type->name);
             return;
         }
         part->chunk = taps;
@@ -475,7 +475,7 @@ void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, 
 }
 
 // Memory of the list for one row of floats as a weight; NULL after a failure.
-static float* own_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, const char* what)
+static float* new_float_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, const char* what)
 {
     memset(weight, 0, sizeof *weight);
     if (binder->result != SUMI_OK) { return NULL; }
@@ -493,7 +493,7 @@ static float* own_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, co
 
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset)
 {
-    float* data = own_row(binder, weight, cols, "a norm's weight");
+    float* data = new_float_row(binder, weight, cols, "a norm's weight");
     const sumi_tensor* tensor = data != NULL ? need_vector(binder, name, cols) : NULL;
     sumi_weight stored = {.rows = 1, .cols = cols, .tensor_count = 1};
     if (tensor == NULL || !set_part(binder, &stored.tensors[0], tensor, 1)) { return; }
@@ -507,7 +507,7 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
 {
     int32_t total = 0;
     for (int32_t i = 0; i < count; i++) { total += rows[i]; }
-    float* data = own_row(binder, weight, total, "a stacked bias");
+    float* data = new_float_row(binder, weight, total, "a stacked bias");
     if (data == NULL) { return; }
     int32_t row = 0;
     for (int32_t i = 0; i < count; row += rows[i++]) {
@@ -560,9 +560,9 @@ void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_chang
     if (type->block != 1 || !sumi_stacked_tensor_is_plain(&change.up) || !sumi_stacked_tensor_is_plain(&change.down)) {
         sumi_bind_fail(
             binder, SUMI_NOT_SUPPORTED, // see sumi_weight_change
-            "%s: tensor %s has the type %s, or it or its partner has scales for rows; use a file with both in "
+            "%s: tensor %s has the type %s, or it or the other factor has row scales; use a file with both in "
             "a floating point type, or with the change merged into the weights",
-            binder->part->path, names->up, type->name);
+            binder->component->path, names->up, type->name);
         return;
     }
     change.up.scale *= names->scale;

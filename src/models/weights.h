@@ -45,9 +45,9 @@ typedef bool sumi_alias_function(const void* context, const char* canonical, int
 
 typedef struct sumi_binder {
     sumi_weight_list* list;
-    const sumi_component* part; // the tensors, their prefix and their source
-    const char* what;           // "the transformer", for messages
-    sumi_alias_function* alias; // NULL: canonical names only
+    const sumi_component* component; // the tensors, their prefix and their source
+    const char* what;                // "the transformer", for messages
+    sumi_alias_function* alias;      // NULL: canonical names only
     const void* alias_context;
     bool adaptable; // matrices and the weights of norms become targets of adapters
     sumi_error* error;

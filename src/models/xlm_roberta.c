@@ -13,12 +13,12 @@
 #define MAX_RANK 1024
 // On the CPU, products of fewer rows are summed in another order. Shorter prompts are padded with tokens that nothing
 // reads, so that a short prompt has the same bits alone and in a batch.
-#define LEAST_ROWS 8
+#define MIN_ROWS 8
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
 // True for embeddings and products; norms have no adapter.
-static bool may_be_adapted(const char* canonical)
+static bool may_have_change(const char* canonical)
 {
     const size_t length = strlen(canonical), ending = strlen(PLAIN);
     return length > ending && strcmp(canonical + length - ending, PLAIN) == 0
@@ -31,7 +31,7 @@ static bool may_be_adapted(const char* canonical)
 static bool roberta_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
-    const bool has_two = may_be_adapted(canonical);
+    const bool has_two = may_have_change(canonical);
     char adapted[SUMI_NAME_BYTES];
     if (which < 0 || which >= (has_two ? 3 : 1)) { return false; }
     snprintf(adapted, sizeof adapted, "%.*s%s", (int)(strlen(canonical) - (has_two ? strlen(PLAIN) : 0)), canonical,
@@ -64,8 +64,8 @@ static int32_t find_rank(sumi_binder* b, const char* module, int32_t axis_from_e
     if (tensor == NULL) { return 0; }
     const int32_t rank = tensor->rank < 2 ? 0 : sumi_bind_size(b, name, tensor->rank - 1 - axis_from_end);
     if (rank < 1 || rank > MAX_RANK) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: tensor %s is no factor of a low-rank change of rank 1 to %d",
-                       b->part->path, tensor->name, MAX_RANK);
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: tensor %s is not a factor of a low-rank change of rank 1 to %d",
+                       b->component->path, tensor->name, MAX_RANK);
         return 0;
     }
     return rank;
@@ -179,11 +179,11 @@ static void find_roberta_sizes(sumi_xlm_roberta* model, sumi_binder* b)
     model->heads = model->width / head_dim;
     if (model->heads * head_dim != model->width) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: %s is %d wide, which %s's heads of %d do not divide",
-                       b->part->path, b->what, (int)model->width, model->settings->name, (int)head_dim);
+                       b->component->path, b->what, (int)model->width, model->settings->name, (int)head_dim);
     }
     if (model->layer_count > SUMI_XLM_ROBERTA_MAX_LAYERS) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: %s has %d layers, and at most %d are supported", b->part->path,
-                       b->what, (int)model->layer_count, SUMI_XLM_ROBERTA_MAX_LAYERS);
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: %s has %d layers, and at most %d are supported",
+                       b->component->path, b->what, (int)model->layer_count, SUMI_XLM_ROBERTA_MAX_LAYERS);
     }
     if (b->result != SUMI_OK) { return; }
     const size_t bytes = (size_t)model->layer_count * sizeof *model->layers;
@@ -269,8 +269,8 @@ static void write_roberta_layer(const sumi_xlm_roberta* model, sumi_plan* plan, 
 // The ids, padded with zeros.
 static sumi_value write_padded_ids(sumi_plan* plan, sumi_value ids, int32_t rows, int32_t padded_rows)
 {
-    static const int32_t zeros[LEAST_ROWS];
-    SUMI_ASSERT(rows < padded_rows && padded_rows <= LEAST_ROWS);
+    static const int32_t zeros[MIN_ROWS];
+    SUMI_ASSERT(rows < padded_rows && padded_rows <= MIN_ROWS);
     sumi_value padding = sumi_plan_constant(plan, "padding_tokens", SUMI_ELEMENT_INT, padded_rows - rows, 1, zeros);
     sumi_value y = sumi_plan_value(plan, "padded_tokens", SUMI_ELEMENT_INT, padded_rows, 1);
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = ids, .y = y});
@@ -327,7 +327,7 @@ static sumi_value write_roberta_text(const void* part, sumi_plan* plan, const su
     if (plan->error.result != SUMI_OK) {
         return SUMI_NO_VALUE; // ids may not exist, and then neither does the number of rows
     }
-    const int32_t tokens = sumi_plan_info(plan, batch->ids)->rows, rows = tokens < LEAST_ROWS ? LEAST_ROWS : tokens;
+    const int32_t tokens = sumi_plan_info(plan, batch->ids)->rows, rows = tokens < MIN_ROWS ? MIN_ROWS : tokens;
     prompt_layout layout;
     if (!make_layout(plan, batch, rows, rows - tokens, &layout)) {
         free_layout(plan, &layout);

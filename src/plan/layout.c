@@ -109,14 +109,14 @@ static bool lives_overlap(const placed* other, const sumi_value_info* info)
 static bool can_share(const sumi_plan* plan, const placed* entries, size_t count, const sumi_value_info* guest,
                       uint64_t bytes)
 {
-    const sumi_value_info* host = sumi_plan_info(plan, guest->container);
-    SUMI_ASSERT(guest->container.id != 0 && host->container.id == 0
-                && host->base.id == 0); // a host is not itself a guest
-    if (host->first_use < 0 || host->bound || guest->bound || host->is_unstored) { return false; }
+    const sumi_value_info* container = sumi_plan_info(plan, guest->container);
+    SUMI_ASSERT(guest->container.id != 0 && container->container.id == 0
+                && container->base.id == 0); // a host is not itself a guest
+    if (container->first_use < 0 || container->bound || guest->bound || container->is_unstored) { return false; }
     for (size_t k = 0; k < count; k++) {
         bool is_host = entries[k].value == guest->container.id - 1;
-        if (!is_host && lives_overlap(&entries[k], guest) && entries[k].offset < host->offset + bytes
-            && host->offset < entries[k].end) {
+        if (!is_host && lives_overlap(&entries[k], guest) && entries[k].offset < container->offset + bytes
+            && container->offset < entries[k].end) {
             return false;
         }
     }

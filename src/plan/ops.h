@@ -153,7 +153,7 @@ typedef struct sumi_op_mean_rows {
 // rows and columns of out.
 typedef struct sumi_op_linear {
     sumi_activation activation;
-    bool accumulates;
+    bool is_adapter_product;
     float scale;
     int32_t x_row, y_row; // first rows that are read in x and written in out
     int32_t y_column;     // first column that is written in out

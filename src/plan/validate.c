@@ -405,7 +405,7 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     case SUMI_OP_LINEAR: {
         const int32_t x_cols = sumi_plan_info(v->plan, op->in[0])->cols;
         fits = op->weight != NULL && (op->weight->cols == x_cols || (op->weight->cols + 7) / 8 * 8 == x_cols)
-            && is_vector(op->bias, op->weight->rows) && (!op->u.linear.accumulates || op->bias == NULL);
+            && is_vector(op->bias, op->weight->rows) && (!op->u.linear.is_adapter_product || op->bias == NULL);
         break;
     }
     case SUMI_OP_KRONECKER_ADD: fits = op->weight != NULL && op->bias == NULL; break;
@@ -596,7 +596,7 @@ static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
         [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2, [SUMI_OP_COMPOSITE] = 1};
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
     bool is_input = in_place_input[op->kind] == 0 || op->in[in_place_input[op->kind] - 1].id == op->out.id;
-    if (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates) {
+    if (op->kind == SUMI_OP_LINEAR && op->u.linear.is_adapter_product) {
         is_input = op->in[1].id == op->out.id;
     } else if (op->kind == SUMI_OP_LINEAR && (op->rows < out->rows || op->weight->rows < out->cols)) {
         is_input = op->in[1].id == op->out.id || op->in[2].id == op->out.id;

@@ -40,7 +40,7 @@ static void apply_delta(sumi_plan* plan, const sumi_op* product, const sumi_delt
                                 .out = product->out,
                                 .weight = &delta->up,
                                 .rows = product->rows,
-                                .u.linear = {.accumulates = true,
+                                .u.linear = {.is_adapter_product = true,
                                              .scale = scale,
                                              .y_row = linear->y_row,
                                              .y_column = linear->y_column + delta->row_begin,

@@ -225,7 +225,7 @@ static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vecto
                                         .out = y,
                                         .weight = &delta->up,
                                         .rows = 1,
-                                        .u.linear = {.accumulates = true, .scale = use->scale * delta->scale}});
+                                        .u.linear = {.is_adapter_product = true, .scale = use->scale * delta->scale}});
         }
     }
     return y;

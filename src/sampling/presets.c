@@ -3,9 +3,10 @@
 
 static int32_t scaled_side(int32_t side, const sumi_size_scale* scale)
 {
-    SUMI_ASSERT(scale->from > 0 && scale->to > 0 && scale->multiple > 0 && scale->most >= scale->multiple);
-    int64_t pixels = (int64_t)side * scale->to / scale->from;
-    if (pixels > scale->most) pixels = scale->most;
+    SUMI_ASSERT(scale->written_side > 0 && scale->sample_side > 0 && scale->multiple > 0
+                && scale->max_side >= scale->multiple);
+    int64_t pixels = (int64_t)side * scale->sample_side / scale->written_side;
+    if (pixels > scale->max_side) pixels = scale->max_side;
     const int32_t whole = (int32_t)(pixels / scale->multiple) * scale->multiple;
     return whole > 0 ? whole : scale->multiple;
 }

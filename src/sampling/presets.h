@@ -22,9 +22,9 @@ typedef struct sumi_preset_values {
 
 // Scales sizes that are written for pictures of one side to a checkpoint that was made for another side.
 typedef struct sumi_size_scale {
-    int32_t from, to; // the side that sizes are written for; the side that the checkpoint was made for
-    int32_t multiple; // scaled sides are multiples of this
-    int32_t most;     // the longest scaled side
+    int32_t written_side, sample_side; // the side that sizes are written for; the side that the checkpoint was made for
+    int32_t multiple;                  // scaled sides are multiples of this
+    int32_t max_side;                  // the longest scaled side
 } sumi_size_scale;
 sumi_size sumi_size_scaled(sumi_size size, const sumi_size_scale* scale);
 void sumi_presets_scaled(const sumi_preset_values* from, const sumi_size_scale* scale, sumi_preset_values* to);

@@ -104,7 +104,7 @@ void build_linear(scene* s, const op_case* c)
             &(sumi_plan_linear_args){
                 .label = "linear", .x = x, .weight = w, .bias = b, .gate = gate, .residual = activations(s, m, n)});
         if (flags & ADDING && s->plan.op_count > 0) { // an adapter's second product alone
-            s->plan.ops[0].u.linear.accumulates = true;
+            s->plan.ops[0].u.linear.is_adapter_product = true;
             s->plan.ops[0].u.linear.scale = 0.5f;
         }
     } else if (flags & INTO_COLUMNS) {
