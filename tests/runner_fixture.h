@@ -1,11 +1,14 @@
-// What tests of the CUDA runner on the fake driver (fake_cuda.h, which each test includes itself) share: a small model with one weight of each kind, a network of a few ops
-// that uses it, and a runner with services that count.
+// A small model and its plan for tests of the CUDA runner (cuda/cuda.h) without the engine. The runner runs on the fake
+// driver, whose kernels do nothing. A test includes fake_cuda.h itself: the build looks for that line.
+//
+//     open_small_plan   resets the driver, creates the runner, writes the plan and cuts it into slices
+//     run_small_plan    uploads weights, makes graphs, runs every slice, reads the result
+//     close_small_plan  destroys all of it, and checks that no memory is left and that no rule of the driver was broken
 #ifndef RUNNER_FIXTURE_H
 #define RUNNER_FIXTURE_H
 #include "base/memory.h"
-#include "base/platform.h"
 #include "cuda/cuda.h"
-#include "cuda/state.h"
+#include "fake_cuda.h"
 #include "plan_runner.h"
 #include "test.h"
 
@@ -13,23 +16,24 @@
 
 #define TOKENS 40
 #define WIDTH 64
-#define HIDDEN 48 // 96 stacked rows of [gate; up]
+#define HIDDEN 48 // of the feed-forward network; its stacked weight [gate; up] has twice as many rows
 #define STEPS 3
 
-typedef struct model {
+typedef struct small_model {
     uint16_t table[50 * WIDTH], gate[HIDDEN * WIDTH], up[HIDDEN * WIDTH], out[WIDTH * HIDDEN], odd[WIDTH * 20];
     float norm[WIDTH], bias[WIDTH];
     sumi_weight embedding, norm_weight, gate_up, down, bias_weight, narrow;
-    const sumi_weight* list[6];
-    // two Kronecker products and a changed norm, used when use_count is 1
+    const sumi_weight* list[6]; // all of the above, by index
+    // An adapter with two Kronecker products and a changed norm. The plan uses it if use_count is 1.
     float left[8 * 8];
     sumi_delta deltas[3];
     sumi_adapter adapter;
     sumi_adapter_use use;
     int32_t use_count;
-} model;
+} small_model;
 
-static inline void fill(uint16_t* into, size_t count, uint32_t seed)
+// Uniform random numbers from -0.5 to 0.5.
+static inline void fill_bf16(uint16_t* into, size_t count, uint32_t seed)
 {
     for (size_t i = 0; i < count; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -37,7 +41,8 @@ static inline void fill(uint16_t* into, size_t count, uint32_t seed)
     }
 }
 
-static inline sumi_weight weight_of(const char* name, int32_t rows, int32_t cols, const void* data, sumi_dtype dtype)
+// A weight of one tensor.
+static inline sumi_weight make_weight(const char* name, int32_t rows, int32_t cols, const void* data, sumi_dtype dtype)
 {
     return (sumi_weight){.name = name,
                          .rows = rows,
@@ -46,162 +51,175 @@ static inline sumi_weight weight_of(const char* name, int32_t rows, int32_t cols
                          .tensors = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}};
 }
 
-static inline void make_model(model* m)
+static inline void make_small_model(small_model* model)
 {
-    memset(m, 0, sizeof *m);
-    fill(m->table, 50 * WIDTH, 1);
-    fill(m->gate, HIDDEN * WIDTH, 2);
-    fill(m->up, HIDDEN * WIDTH, 3);
-    fill(m->out, WIDTH * HIDDEN, 4);
-    fill(m->odd, WIDTH * 20, 5);
-    for (int32_t i = 0; i < WIDTH; i++) m->norm[i] = 1.0f + (float)i / 64.0f, m->bias[i] = (float)i;
-    m->embedding = weight_of("embedding", 50, WIDTH, m->table, SUMI_DTYPE_BF16);
-    m->norm_weight = weight_of("norm", 1, WIDTH, m->norm, SUMI_DTYPE_F32);
-    m->gate_up = weight_of("gate_up", HIDDEN, WIDTH, m->gate, SUMI_DTYPE_BF16);
-    m->gate_up.rows = 2 * HIDDEN;
-    m->gate_up.tensor_count = 2;
-    m->gate_up.tensors[1] =
-        (sumi_stacked_tensor){.data = m->up, .dtype = SUMI_DTYPE_BF16, .rows = HIDDEN, .scale = 1.0f};
-    m->down = weight_of("down", WIDTH, HIDDEN, m->out, SUMI_DTYPE_BF16);
-    m->bias_weight = weight_of("bias", 1, WIDTH, m->bias, SUMI_DTYPE_F32);
-    m->narrow = weight_of("narrow", WIDTH, 20, m->odd, SUMI_DTYPE_BF16);
-    const sumi_weight* list[] = {&m->embedding, &m->norm_weight, &m->gate_up, &m->down, &m->bias_weight, &m->narrow};
-    memcpy(m->list, list, sizeof list);
-    for (int32_t i = 0; i < 6; i++) ((sumi_weight*)(uintptr_t)m->list[i])->index = i;
-    for (int32_t i = 0; i < 64; i++) m->left[i] = (float)i;
-    m->deltas[0] = (sumi_delta){.weight_index = m->norm_weight.index,
-                                .scale = 1.0f,
-                                .up = weight_of("norm.change", WIDTH, 1, m->bias, SUMI_DTYPE_F32),
-                                .kind = SUMI_DELTA_VECTOR};
-    m->deltas[1] = (sumi_delta){.weight_index = m->gate_up.index,
-                                .row_begin = HIDDEN,
-                                .scale = 1.0f,
-                                .up = weight_of("gate_up.w1", 6, 8, m->left, SUMI_DTYPE_F32),
-                                .down = weight_of("gate_up.w2", HIDDEN / 6, WIDTH / 8, m->odd, SUMI_DTYPE_BF16),
-                                .kind = SUMI_DELTA_KRONECKER};
-    m->deltas[2] = (sumi_delta){.weight_index = m->down.index,
-                                .scale = 1.0f,
-                                .up = weight_of("down.w1", 8, 4, m->left, SUMI_DTYPE_F32),
-                                .down = weight_of("down.w2", WIDTH / 8, HIDDEN / 4, m->odd, SUMI_DTYPE_BF16),
-                                .kind = SUMI_DELTA_KRONECKER};
-    m->adapter = (sumi_adapter){m->deltas, 3};
-    m->use = (sumi_adapter_use){&m->adapter, 0.5f};
+    memset(model, 0, sizeof *model);
+    fill_bf16(model->table, 50 * WIDTH, 1);
+    fill_bf16(model->gate, HIDDEN * WIDTH, 2);
+    fill_bf16(model->up, HIDDEN * WIDTH, 3);
+    fill_bf16(model->out, WIDTH * HIDDEN, 4);
+    fill_bf16(model->odd, WIDTH * 20, 5);
+    for (int32_t i = 0; i < WIDTH; i++) model->norm[i] = 1.0f + (float)i / 64.0f, model->bias[i] = (float)i;
+    model->embedding = make_weight("embedding", 50, WIDTH, model->table, SUMI_DTYPE_BF16);
+    model->norm_weight = make_weight("norm", 1, WIDTH, model->norm, SUMI_DTYPE_F32);
+    model->gate_up = make_weight("gate_up", HIDDEN, WIDTH, model->gate, SUMI_DTYPE_BF16);
+    model->gate_up.rows = 2 * HIDDEN;
+    model->gate_up.tensor_count = 2;
+    model->gate_up.tensors[1] =
+        (sumi_stacked_tensor){.data = model->up, .dtype = SUMI_DTYPE_BF16, .rows = HIDDEN, .scale = 1.0f};
+    model->down = make_weight("down", WIDTH, HIDDEN, model->out, SUMI_DTYPE_BF16);
+    model->bias_weight = make_weight("bias", 1, WIDTH, model->bias, SUMI_DTYPE_F32);
+    model->narrow = make_weight("narrow", WIDTH, 20, model->odd, SUMI_DTYPE_BF16);
+    const sumi_weight* list[] = {&model->embedding, &model->norm_weight, &model->gate_up,
+                                 &model->down,      &model->bias_weight, &model->narrow};
+    memcpy(model->list, list, sizeof list);
+    for (int32_t i = 0; i < 6; i++) ((sumi_weight*)(uintptr_t)model->list[i])->index = i;
+    for (int32_t i = 0; i < 64; i++) model->left[i] = (float)i;
+    model->deltas[0] = (sumi_delta){.weight_index = model->norm_weight.index,
+                                    .scale = 1.0f,
+                                    .up = make_weight("norm.change", WIDTH, 1, model->bias, SUMI_DTYPE_F32),
+                                    .kind = SUMI_DELTA_VECTOR};
+    model->deltas[1] =
+        (sumi_delta){.weight_index = model->gate_up.index,
+                     .row_begin = HIDDEN,
+                     .scale = 1.0f,
+                     .up = make_weight("gate_up.w1", 6, 8, model->left, SUMI_DTYPE_F32),
+                     .down = make_weight("gate_up.w2", HIDDEN / 6, WIDTH / 8, model->odd, SUMI_DTYPE_BF16),
+                     .kind = SUMI_DELTA_KRONECKER};
+    model->deltas[2] = (sumi_delta){.weight_index = model->down.index,
+                                    .scale = 1.0f,
+                                    .up = make_weight("down.w1", 8, 4, model->left, SUMI_DTYPE_F32),
+                                    .down = make_weight("down.w2", WIDTH / 8, HIDDEN / 4, model->odd, SUMI_DTYPE_BF16),
+                                    .kind = SUMI_DELTA_KRONECKER};
+    model->adapter = (sumi_adapter){model->deltas, 3};
+    model->use = (sumi_adapter_use){&model->adapter, 0.5f};
 }
 
-typedef struct bench {
+// ---- A runner and what it needs -------------------------------------------------------------------------------------
+
+typedef struct runner_setup {
     sumi_heap heap;
     sumi_workers* workers;
     sumi_runner* runner;
-    int32_t fails_at; // the n-th allocation of host memory fails; 0: none
-} bench;
+    int32_t failing_allocation; // the n-th allocation of host memory from now on fails (1: the next); 0: none
+} runner_setup;
 
-// x = embed(ids); STEPS times: x = x + down(gated(norm(x))) + bias; y = x. `counts` is a constant that an op writes
-// too, so that it can be fetched.
-typedef struct network {
-    sumi_plan plan;
-    sumi_value ids, y, counts;
-} network;
-
-static const int32_t s_counts[4] = {3, 1, 4, 1};
-
-static inline sumi_result write_network(network* n, bench* b, model* m, int32_t tokens, uint32_t slice_us,
-                                        sumi_error* error)
+static inline void* allocate_for_setup(size_t bytes, size_t alignment, void* user_data)
 {
-    sumi_plan* plan = &n->plan;
-    sumi_runner_begin_plan(b->runner, plan, &b->heap);
-    sumi_plan_adapters(plan, &m->use, m->use_count);
-    n->ids = sumi_plan_bound(plan, "ids", SUMI_ELEMENT_INT, tokens, 1);
-    n->y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, tokens, WIDTH);
-    n->counts = sumi_plan_constant(plan, "counts", SUMI_ELEMENT_INT, 2, 2, s_counts);
-    sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
-    sumi_value x = sumi_plan_embed_rows(plan, n->ids, &m->embedding, 1.0f);
-    (void)sumi_plan_changed_vector(plan, &m->norm_weight);
-    sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 5);
-    sumi_value normed = sumi_plan_norm(
-        plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .rows = tokens, .weight = &m->norm_weight, .eps = 1e-5f});
-    sumi_value hidden = sumi_plan_linear_gated(plan, "mlp", normed, &m->gate_up, SUMI_ACT_SILU);
-    x = sumi_plan_linear(plan,
-                         &(sumi_plan_linear_args){
-                             .label = "down", .x = hidden, .weight = &m->down, .bias = &m->bias_weight, .residual = x});
-    sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
-    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = n->y, .rows = tokens});
-    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = n->counts, .y = n->counts, .y_row = 1, .rows = 1});
-    sumi_result result = sumi_plan_finish(plan, error);
-    return result == SUMI_OK ? sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error) : result;
-}
-
-// ---- A runner and its services --------------------------------------------------------------------------------------
-
-static inline void* bench_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    bench* b = user_data;
-    if (b->fails_at > 0 && --b->fails_at == 0) return NULL;
+    runner_setup* setup = user_data;
+    if (setup->failing_allocation > 0 && --setup->failing_allocation == 0) return NULL;
     return aligned_alloc(alignment, bytes);
 }
-static inline void bench_release(void* memory, size_t bytes, void* user_data)
+
+static inline void free_for_setup(void* memory, size_t bytes, void* user_data)
 {
     (void)bytes;
     (void)user_data;
     free(memory);
 }
 
-static inline void open_services(bench* b)
+// The heap and the workers, without a runner.
+static inline void open_setup(runner_setup* setup)
 {
-    memset(b, 0, sizeof *b);
-    const sumi_allocator allocator = {bench_allocate, bench_release, b};
-    sumi_heap_init(&b->heap, &allocator);
-    CHECK(sumi_workers_create(&b->heap, NULL, 2, NULL, &b->workers) == SUMI_OK);
+    memset(setup, 0, sizeof *setup);
+    const sumi_allocator allocator = {allocate_for_setup, free_for_setup, setup};
+    sumi_heap_init(&setup->heap, &allocator);
+    CHECK(sumi_workers_create(&setup->heap, NULL, 2, NULL, &setup->workers) == SUMI_OK);
 }
 
-static inline sumi_result open_runner(bench* b, const sumi_cuda_options* options, sumi_error* error)
+static inline sumi_result create_runner(runner_setup* setup, const sumi_cuda_options* options, sumi_error* error)
 {
     const sumi_engine_desc desc = {.cuda = {.ordinal = -1}};
-    SUMI_TRY(sumi_cuda_create(&b->heap, b->workers, &desc, options, error, &b->runner));
-    return runner_load(b->runner, error);
+    SUMI_TRY(sumi_cuda_create(&setup->heap, setup->workers, &desc, options, error, &setup->runner));
+    return runner_load(setup->runner, error);
 }
 
-static inline void close_bench(bench* b)
+// Destroys the runner, if there is one, and checks that nothing is left.
+static inline void close_setup(runner_setup* setup)
 {
-    if (b->runner != NULL) b->runner->functions->destroy(b->runner);
-    sumi_workers_destroy(b->workers);
-    CHECK_NUMBER(atomic_load(&b->heap.held), 0);
+    if (setup->runner != NULL) setup->runner->functions->destroy(setup->runner);
+    sumi_workers_destroy(setup->workers);
+    CHECK_NUMBER(atomic_load(&setup->heap.held), 0);
     CHECK_NUMBER(fake_held(), 0);
     CHECK_NUMBER(fake_violations(), 0);
     CHECK_NUMBER(fake_context_depth(), 0);
 }
 
-// The fake driver at its beginning, a runner, and the network's plan in slices of `slice_us`.
-static inline void open_network(bench* b, model* m, network* n, uint32_t slice_us, sumi_error* error)
+// ---- The plan of the small model ------------------------------------------------------------------------------------
+
+// x = embed(ids); STEPS times: x = x + down(gated(norm(x))) + bias; y = x. `counts` is a constant. An op writes to it
+// too, because only a value that an op writes can be read back.
+typedef struct small_plan {
+    sumi_plan plan;
+    sumi_value ids, y, counts;
+} small_plan;
+
+static const int32_t s_counts[4] = {3, 1, 4, 1};
+
+// slice_us: the longest predicted time of a slice, as in sumi_plan_slice()
+
+static inline sumi_result write_small_plan(small_plan* small, runner_setup* setup, small_model* model, int32_t tokens,
+                                           uint32_t slice_us, sumi_error* error)
+{
+    sumi_plan* plan = &small->plan;
+    sumi_runner_begin_plan(setup->runner, plan, &setup->heap);
+    sumi_plan_adapters(plan, &model->use, model->use_count);
+    small->ids = sumi_plan_bound(plan, "ids", SUMI_ELEMENT_INT, tokens, 1);
+    small->y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, tokens, WIDTH);
+    small->counts = sumi_plan_constant(plan, "counts", SUMI_ELEMENT_INT, 2, 2, s_counts);
+    sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
+    sumi_value x = sumi_plan_embed_rows(plan, small->ids, &model->embedding, 1.0f);
+    (void)sumi_plan_changed_vector(plan, &model->norm_weight);
+    sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 5);
+    sumi_value normed = sumi_plan_norm(
+        plan,
+        &(sumi_plan_norm_args){.label = "norm", .x = x, .rows = tokens, .weight = &model->norm_weight, .eps = 1e-5f});
+    sumi_value hidden = sumi_plan_linear_gated(plan, "mlp", normed, &model->gate_up, SUMI_ACT_SILU);
+    x = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "down", .x = hidden, .weight = &model->down, .bias = &model->bias_weight, .residual = x});
+    sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = small->y, .rows = tokens});
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = small->counts, .y = small->counts, .y_row = 1, .rows = 1});
+    sumi_result result = sumi_plan_finish(plan, error);
+    return result == SUMI_OK ? sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error) : result;
+}
+
+// ---- All of it -----------------------------------------------------------------------------------------------------
+
+// Resets the fake driver and creates the model, the runner and the plan.
+static inline void open_small_plan(runner_setup* setup, small_model* model, small_plan* small, uint32_t slice_us,
+                                   sumi_error* error)
 {
     fake_reset();
-    make_model(m);
-    open_services(b);
-    CHECK(open_runner(b, NULL, error) == SUMI_OK);
-    CHECK(write_network(n, b, m, TOKENS, slice_us, error) == SUMI_OK);
+    make_small_model(model);
+    open_setup(setup);
+    CHECK(create_runner(setup, NULL, error) == SUMI_OK);
+    CHECK(write_small_plan(small, setup, model, TOKENS, slice_us, error) == SUMI_OK);
 }
 
-static inline void close_network(bench* b, network* n)
+static inline void close_small_plan(runner_setup* setup, small_plan* small)
 {
-    plan_forget(b->runner, &n->plan);
-    sumi_plan_end(&n->plan);
-    close_bench(b);
+    plan_forget(setup->runner, &small->plan);
+    sumi_plan_end(&small->plan);
+    close_setup(setup);
 }
 
-static inline void write_ids(sumi_runner* runner, network* n)
+static inline void write_ids(sumi_runner* runner, small_plan* small)
 {
     int32_t ids[1024];
-    const int32_t tokens = sumi_plan_info(&n->plan, n->ids)->rows;
+    const int32_t tokens = sumi_plan_info(&small->plan, small->ids)->rows;
     for (int32_t i = 0; i < tokens; i++) ids[i] = i % 50;
-    runner->functions->write(runner, &n->plan, n->ids, 0, ids, (uint64_t)tokens * sizeof *ids);
+    runner->functions->write(runner, &small->plan, small->ids, 0, ids, (uint64_t)tokens * sizeof *ids);
 }
 
-static inline sumi_result run_network(sumi_runner* runner, network* n, sumi_error* error)
+static inline sumi_result run_small_plan(sumi_runner* runner, small_plan* small, sumi_error* error)
 {
-    SUMI_TRY(plan_ready(runner, &n->plan, error));
-    runner->functions->start(runner, &n->plan);
-    write_ids(runner, n);
-    SUMI_TRY(plan_run_all(runner, &n->plan, NULL, error));
+    SUMI_TRY(plan_ready(runner, &small->plan, error));
+    runner->functions->start(runner, &small->plan);
+    write_ids(runner, small);
+    SUMI_TRY(plan_run_all(runner, &small->plan, NULL, error));
     uint16_t y[TOKENS * WIDTH];
-    return plan_read(runner, &n->plan, n->y, y, error);
+    return plan_read(runner, &small->plan, small->y, y, error);
 }
 #endif

@@ -36,7 +36,15 @@
     X(int8)                                                                                                            \
     X(balanced)                                                                                                        \
     X(stored)                                                                                                          \
-    X(norms) X(rotary_and_tables) X(attention) X(latents) X(conv) X(strips) X(group_norm) X(pictures) X(autoencoder)
+    X(norms)                                                                                                           \
+    X(rotary_and_tables)                                                                                               \
+    X(attention)                                                                                                       \
+    X(latents)                                                                                                         \
+    X(conv)                                                                                                            \
+    X(strips)                                                                                                          \
+    X(group_norm)                                                                                                      \
+    X(pictures)                                                                                                        \
+    X(autoencoder)
 
 #define RUN_TABLE(name)                                                                                                \
     TEST(name)                                                                                                         \

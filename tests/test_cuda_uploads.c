@@ -1,73 +1,76 @@
-// Weights on their way to the device, on the fake driver: which bytes arrive where, in which form, in pieces of which size,
-// and what happens when the driver refuses.
+// How the CUDA backend brings weights to the device, on the fake driver: in which form (cuda/form.h), in pieces and
+// over several calls, with adapters' factors and balances, again after a failure, and how they are released. Kernels do
+// nothing here, so forms that a kernel makes are checked by the parameters of its launches.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/balance.h"
+#include "cuda/state.h"
 #include "cuda/stored.h"
 #include "cuda/weight_forms.h"
 #include "fake_cuda.h"
 #include "kernels/upload.h"
 #include "runner_fixture.h"
 
-// ---- Weights --------------------------------------------------------------------------------------------------------
+// ---- Upload and release ---------------------------------------------------------------------------------------------
 
 TEST(weights_arrive_and_go)
 {
-    bench b;
-    static model m;
-    network n;
+    runner_setup setup;
+    static small_model model;
+    small_plan small;
     sumi_error error = {0};
-    open_network(&b, &m, &n, 100, &error);
-    const sumi_cuda* cuda = (const sumi_cuda*)b.runner;
-    const sumi_runner_functions* f = b.runner->functions;
+    open_small_plan(&setup, &model, &small, 100, &error);
+    const sumi_cuda* cuda = (const sumi_cuda*)setup.runner;
+    const sumi_runner_functions* f = setup.runner->functions;
     sumi_device_facts facts;
     sumi_device_need need;
-    CHECK(f->need(b.runner, &n.plan, 0, &need, &error) == SUMI_OK && need.fits && need.streamed_bytes == 0);
+    CHECK(f->need(setup.runner, &small.plan, 0, &need, &error) == SUMI_OK && need.fits && need.streamed_bytes == 0);
     const uint64_t needed = need.weight_bytes;
-    CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
-    f->facts(b.runner, &facts);
+    CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK);
+    f->facts(setup.runner, &facts);
     CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_WEIGHTS], needed);
-    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_STAGING], 0); // the way there is given back
+    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_STAGING], 0); // freed after the upload
 
-    const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
-    // the fake's device memory is the host's
-    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, m.table, sizeof m.table) == 0);
-    const sumi_cuda_resident* gated = sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_GATED);
+    const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &model.embedding, SUMI_CUDA_FORM_MATRIX);
+    // the device memory of the fake driver is host memory
+    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
+    const sumi_cuda_resident* gated = sumi_cuda_weights_find(&cuda->weights, &model.gate_up, SUMI_CUDA_FORM_GATED);
     CHECK(gated != NULL && gated->on_device.data % 512 == 0 && gated->on_device.pitch == WIDTH);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.bias_weight, SUMI_CUDA_FORM_VECTOR) != NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.narrow, SUMI_CUDA_FORM_MATRIX) == NULL); // the plan does not use it
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.bias_weight, SUMI_CUDA_FORM_VECTOR) != NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.narrow, SUMI_CUDA_FORM_MATRIX)
+          == NULL); // no op of the plan reads it
 
-    f->release_weights(b.runner, m.list, 3);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX) == NULL);
-    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.down, SUMI_CUDA_FORM_MATRIX) != NULL);
-    CHECK(run_network(b.runner, &n, &error) == SUMI_OK); // brings them again
-    f->release_weights(b.runner, m.list, 6);
-    f->facts(b.runner, &facts);
+    f->release_weights(setup.runner, model.list, 3);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.embedding, SUMI_CUDA_FORM_MATRIX) == NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &model.down, SUMI_CUDA_FORM_MATRIX) != NULL);
+    CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK); // uploads them again
+    f->release_weights(setup.runner, model.list, 6);
+    f->facts(setup.runner, &facts);
     CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_WEIGHTS], 0);
     CHECK_NUMBER(facts.capability, 90);
-    close_network(&b, &n);
+    close_small_plan(&setup, &small);
 }
 
 TEST(large_weights_come_in_pieces_from_any_address)
 {
     fake_reset();
-    bench b;
+    runner_setup setup;
     sumi_error error = {0};
-    enum { ROWS = 6000, COLS = 1504 }; // 18 MB: several slots
+    enum { ROWS = 6000, COLS = 1504 }; // 18 MB: more than one staging slot
     unsigned char* file = malloc((size_t)ROWS * COLS * 2 + 1);
     for (size_t i = 0; i < (size_t)ROWS * COLS * 2 + 1; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
-    sumi_weight weight = weight_of("large", ROWS, COLS, file + 1, SUMI_DTYPE_BF16);
+    sumi_weight weight = make_weight("large", ROWS, COLS, file + 1, SUMI_DTYPE_BF16);
     weight.tensors[0].rows = ROWS / 3;
     weight.tensor_count = 2;
     weight.tensors[1] = (sumi_stacked_tensor){.data = file + 1 + (size_t)(ROWS / 3) * COLS * 2,
                                               .dtype = SUMI_DTYPE_BF16,
                                               .rows = ROWS - ROWS / 3,
                                               .scale = 1.0f};
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    open_setup(&setup);
+    CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
     sumi_plan plan;
-    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
@@ -75,59 +78,59 @@ TEST(large_weights_come_in_pieces_from_any_address)
     bool is_done = false;
     int32_t calls = 0;
     for (float progress = 0.0f, last = 0.0f; !is_done && calls < 1000; calls++, last = progress) {
-        CHECK(b.runner->functions->prepare(b.runner, &plan, 0, &is_done, &progress, &error) == SUMI_OK);
+        CHECK(setup.runner->functions->prepare(setup.runner, &plan, 0, &is_done, &progress, &error) == SUMI_OK);
         CHECK(progress >= last);
     }
-    CHECK(calls > 8 && is_done); // at least a megabyte each time
-    const sumi_cuda_resident* there =
-        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
-    CHECK(there != NULL
-          && memcmp((const void*)(uintptr_t)there->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
-    plan_forget(b.runner, &plan);
+    CHECK(calls > 8 && is_done); // each call uploads at least a megabyte
+    const sumi_cuda_resident* resident =
+        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
+    CHECK(resident != NULL
+          && memcmp((const void*)(uintptr_t)resident->on_device.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
+    plan_forget(setup.runner, &plan);
     sumi_plan_end(&plan);
-    close_bench(&b);
+    close_setup(&setup);
     free(file);
 }
 
-// A stack of two types of blocks stays as the file has it, byte for byte; without them it is bfloat16.
+// A weight stacked of tensors of two block types is stored on the device as in the file, byte for byte.
 TEST(weights_of_block_types_stay_as_their_file_has_them)
 {
     fake_reset();
-    bench b;
+    runner_setup setup;
     sumi_error error = {0};
     enum { ROWS = 1000, COLS = 2304, FIRST = 333, BYTES_Q6 = COLS / 256 * 210, BYTES_Q4 = COLS / 256 * 144 };
     enum { ALL = FIRST * BYTES_Q6 + (ROWS - FIRST) * BYTES_Q4 };
     unsigned char* file = malloc(ALL + 2);
     for (size_t i = 0; i < ALL + 2; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
-    sumi_weight weight = weight_of("stack", ROWS, COLS, file + 2, SUMI_DTYPE_Q6_K);
+    sumi_weight weight = make_weight("stack", ROWS, COLS, file + 2, SUMI_DTYPE_Q6_K);
     weight.tensors[0].rows = FIRST;
     weight.tensor_count = 2;
     weight.tensors[1] = (sumi_stacked_tensor){
         .data = file + 2 + FIRST * BYTES_Q6, .dtype = SUMI_DTYPE_Q4_K, .rows = ROWS - FIRST, .scale = 1.0f};
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    open_setup(&setup);
+    CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
     sumi_plan plan;
-    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
     plan.weight_options.weights = SUMI_WEIGHTS_AS_STORED;
-    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0); // a text encoder's too
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0); // not only when denoising
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "stack", .x = x, .weight = &weight});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     CHECK(plan.ops[0].marks == SUMI_CUDA_OP_STORED);
-    CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
-    const sumi_cuda_resident* there =
-        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_STORED);
+    CHECK(plan_prepare(setup.runner, &plan, &error) == SUMI_OK);
+    const sumi_cuda_resident* resident =
+        sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, &weight, SUMI_CUDA_FORM_STORED);
     sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
     CHECK_NUMBER(sumi_cuda_stored_tensors(&weight, SUMI_CUDA_FORM_STORED, parts), 2);
     CHECK(parts[1].offset % 16 == 0 && parts[1].offset >= (uint64_t)FIRST * BYTES_Q6);
-    CHECK(there != NULL && there->bytes <= ALL + 1024);
-    for (int p = 0; p < 2 && there != NULL; p++) {
-        const unsigned char* its = (const unsigned char*)(uintptr_t)there->on_device.data + parts[p].offset;
+    CHECK(resident != NULL && resident->bytes <= ALL + 1024);
+    for (int p = 0; p < 2 && resident != NULL; p++) {
+        const unsigned char* its = (const unsigned char*)(uintptr_t)resident->on_device.data + parts[p].offset;
         CHECK(memcmp(its, weight.tensors[p].data, (size_t)(parts[p].row_bytes * (uint64_t)parts[p].rows)) == 0);
     }
-    plan_forget(b.runner, &plan);
+    plan_forget(setup.runner, &plan);
     sumi_plan_end(&plan);
-    close_bench(&b);
+    close_setup(&setup);
     free(file);
 }
 
@@ -135,9 +138,9 @@ TEST(what_is_kept_as_stored_follows_from_the_weight)
 {
     static const sumi_weight_change change = {.down = {.rows = 4}, .up = {.rows = 512}};
     static const float scales[512];
-    sumi_weight q4 = weight_of("q4", 512, 256, NULL, SUMI_DTYPE_Q4_0), odd = weight_of("odd", 512, 48, NULL, 0),
-                changed = q4, scaled = weight_of("scaled", 512, 256, NULL, SUMI_DTYPE_F8_E4M3), rows = scaled,
-                half = weight_of("half", 512, 256, NULL, SUMI_DTYPE_F16);
+    sumi_weight q4 = make_weight("q4", 512, 256, NULL, SUMI_DTYPE_Q4_0), odd = make_weight("odd", 512, 48, NULL, 0),
+                changed = q4, scaled = make_weight("scaled", 512, 256, NULL, SUMI_DTYPE_F8_E4M3), rows = scaled,
+                half = make_weight("half", 512, 256, NULL, SUMI_DTYPE_F16);
     odd.tensors[0].dtype = SUMI_DTYPE_F8_E5M2;
     changed.change = &change;
     scaled.tensors[0].scale = 0.25f;
@@ -150,15 +153,18 @@ TEST(what_is_kept_as_stored_follows_from_the_weight)
     CHECK(sumi_cuda_host_makes(&q4, SUMI_CUDA_FORM_STORED) && !sumi_cuda_host_makes(&half, SUMI_CUDA_FORM_INT4));
 }
 
-// What kernels that convert rows find: the sums, as floats, each row once.
-typedef struct sums_seen {
+// ---- What the kernels that convert rows are given -------------------------------------------------------------------
+// A function of the test is called at each launch and reads its arguments.
+
+// Each row must come once, in order, as floats of what sumi_weight_to_float() computes.
+typedef struct uploaded_sums {
     const sumi_weight* weight;
     int32_t rows, wrong;
-} sums_seen;
+} uploaded_sums;
 
-static void look_at_sums(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
+static void check_uploaded_sums(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
 {
-    sums_seen* seen = user_data;
+    uploaded_sums* seen = user_data;
     sumi_upload_args args;
     if (strncmp(kernel, "sumi_upload_", 12) != 0) return;
     CHECK(bytes >= sizeof args);
@@ -177,67 +183,68 @@ static void look_at_sums(const char* kernel, const unsigned char* parameters, ui
     free(want);
 }
 
-static void check_floats(const sumi_weight* weight)
+static void check_upload_as_floats(const sumi_weight* weight)
 {
     fake_reset();
-    bench b;
+    runner_setup setup;
     sumi_error error = {0};
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    open_setup(&setup);
+    CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
     sumi_plan plan;
-    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
     sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, weight->cols);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = weight->name, .x = x, .weight = weight});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    sums_seen seen = {.weight = weight};
-    fake_on_launch(look_at_sums, &seen);
-    CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
+    uploaded_sums seen = {.weight = weight};
+    fake_on_launch(check_uploaded_sums, &seen);
+    CHECK(plan_prepare(setup.runner, &plan, &error) == SUMI_OK);
     fake_on_launch(NULL, NULL);
     CHECK_NUMBER(seen.rows, weight->rows);
     CHECK_NUMBER(seen.wrong, 0);
-    plan_forget(b.runner, &plan);
+    plan_forget(setup.runner, &plan);
     sumi_plan_end(&plan);
-    close_bench(&b);
+    close_setup(&setup);
 }
 
-// 9 MB of floats: several slots.
+// 9 MB of floats: more than one staging slot.
 enum { FLOAT_ROWS = 1500, FLOAT_COLS = 1504 };
 
 TEST(weights_with_a_change_come_as_floats_of_the_sums)
 {
     enum { RANK = 4 };
     static uint16_t data[FLOAT_ROWS * FLOAT_COLS], down[RANK * FLOAT_COLS], up[FLOAT_ROWS * RANK];
-    fill(data, FLOAT_ROWS * FLOAT_COLS, 6);
-    fill(down, RANK * FLOAT_COLS, 7);
-    fill(up, FLOAT_ROWS * RANK, 8);
+    fill_bf16(data, FLOAT_ROWS * FLOAT_COLS, 6);
+    fill_bf16(down, RANK * FLOAT_COLS, 7);
+    fill_bf16(up, FLOAT_ROWS * RANK, 8);
     const sumi_weight_change change = {.down = {.data = down, .dtype = SUMI_DTYPE_BF16, .rows = RANK, .scale = 1.0f},
                                        .up = {.data = up, .dtype = SUMI_DTYPE_BF16, .rows = FLOAT_ROWS, .scale = 0.5f}};
-    sumi_weight weight = weight_of("changed", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_BF16);
+    sumi_weight weight = make_weight("changed", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_BF16);
     weight.change = &change;
-    check_floats(&weight);
+    check_upload_as_floats(&weight);
 }
 
 TEST(weights_with_scales_of_rows_or_rotated_come_as_floats)
 {
     static unsigned char data[FLOAT_ROWS * FLOAT_COLS];
     static float scales[FLOAT_ROWS];
-    for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++) data[i] = (unsigned char)(i * 37 % 127); // no NaN as e4m3
+    for (int i = 0; i < FLOAT_ROWS * FLOAT_COLS; i++)
+        data[i] = (unsigned char)(i * 37 % 127); // none of them is NaN in e4m3
     for (int i = 0; i < FLOAT_ROWS; i++) scales[i] = 0.25f + (float)(i % 9) / 8.0f;
-    sumi_weight weight = weight_of("fp8 rows", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_F8_E4M3);
+    sumi_weight weight = make_weight("fp8 rows", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_F8_E4M3);
     weight.tensors[0].row_scales = scales;
-    check_floats(&weight);
-    weight = weight_of("rotated", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_I8);
+    check_upload_as_floats(&weight);
+    weight = make_weight("rotated", FLOAT_ROWS, FLOAT_COLS, data, SUMI_DTYPE_I8);
     weight.tensors[0].row_scales = scales;
     weight.tensors[0].rotation = 16;
-    check_floats(&weight);
+    check_upload_as_floats(&weight);
 }
 
 TEST(a_balance_is_the_root_of_what_a_norm_multiplies_by)
 {
     static const float values[8] = {4.0f, -4.0f, 16.0f, 0.0f, 1e-3f, 4.0f, -100.0f, 0.25f};
     const float mean = 128.251f / 8.0f, least = mean / 16.0f;
-    const sumi_weight norm = weight_of("norm", 1, 8, values, SUMI_DTYPE_F32);
+    const sumi_weight norm = make_weight("norm", 1, 8, values, SUMI_DTYPE_F32);
     float got[8];
     sumi_cuda_balance(&norm, got);
     for (int32_t c = 0; c < 8; c++) {
@@ -245,20 +252,22 @@ TEST(a_balance_is_the_root_of_what_a_norm_multiplies_by)
         CHECK_NEAR(got[c] * sqrtf(size), 1.0, 1e-5, 0);
     }
     static const float zeros[8] = {0};
-    const sumi_weight none = weight_of("zeros", 1, 8, zeros, SUMI_DTYPE_F32);
+    const sumi_weight none = make_weight("zeros", 1, 8, zeros, SUMI_DTYPE_F32);
     sumi_cuda_balance(&none, got);
     for (int32_t c = 0; c < 8; c++) CHECK(isfinite(got[c]) && got[c] > 0.0f);
 }
 
-// What kernels that convert rows find of a balance: it is there before the first of them.
-typedef struct balances_seen {
+// The balance must be complete on the device before the first row that is divided by it is converted. Each row begins
+// with its index.
+typedef struct uploaded_balances {
     const float* want;
     int32_t cols, rows, vectors, wrong;
-} balances_seen;
+} uploaded_balances;
 
-static void look_at_balances(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
+static void check_uploaded_balances(const char* kernel, const unsigned char* parameters, uint64_t bytes,
+                                    void* user_data)
 {
-    balances_seen* seen = user_data;
+    uploaded_balances* seen = user_data;
     sumi_upload_args args;
     if (strncmp(kernel, "sumi_upload_", 12) != 0) return;
     CHECK(bytes >= sizeof args);
@@ -274,138 +283,182 @@ static void look_at_balances(const char* kernel, const unsigned char* parameters
 
 TEST(a_balance_arrives_before_the_rows_that_it_is_for)
 {
-    enum { ROWS = 1504, COLS = 1520 }; // 9 MB: several slots
+    enum { ROWS = 1504, COLS = 1520 }; // 9 MB: more than one staging slot
     fake_reset();
-    bench b;
+    runner_setup setup;
     sumi_error error = {0};
     static float values[COLS], want[COLS];
     float* file = calloc((size_t)ROWS * COLS, sizeof *file);
     for (int32_t c = 0; c < COLS; c++) values[c] = c % 30 == 7 ? 40.0f : 1.0f + (float)c / COLS;
     for (int32_t r = 0; r < ROWS; r++) file[(size_t)r * COLS] = (float)r;
-    sumi_weight norm = weight_of("norm", 1, COLS, values, SUMI_DTYPE_F32),
-                product = weight_of("product", ROWS, COLS, file, SUMI_DTYPE_F32);
+    sumi_weight norm = make_weight("norm", 1, COLS, values, SUMI_DTYPE_F32),
+                product = make_weight("product", ROWS, COLS, file, SUMI_DTYPE_F32);
     product.balance = &norm;
     sumi_cuda_balance(&norm, want);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    open_setup(&setup);
+    CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
     sumi_plan plan;
-    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
     plan.weight_options.weights = SUMI_WEIGHTS_INT8;
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
     sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .weight = &norm, .eps = 1e-5f});
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "product", .x = n, .weight = &product});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    balances_seen seen = {.want = want, .cols = COLS};
-    fake_on_launch(look_at_balances, &seen);
-    CHECK(plan_prepare(b.runner, &plan, &error) == SUMI_OK);
+    uploaded_balances seen = {.want = want, .cols = COLS};
+    fake_on_launch(check_uploaded_balances, &seen);
+    CHECK(plan_prepare(setup.runner, &plan, &error) == SUMI_OK);
     fake_on_launch(NULL, NULL);
     CHECK_TEXT(error.text, "");
     CHECK_NUMBER(seen.rows, ROWS);
     CHECK_NUMBER(seen.vectors, 1);
     CHECK_NUMBER(seen.wrong, 0);
     const sumi_cuda_form forms[] = {SUMI_CUDA_FORM_VECTOR_BALANCED, SUMI_CUDA_FORM_MATRIX_INT8};
-    for (int32_t i = 0; i < 2; i++) { // behind all else of the form
-        const sumi_cuda_resident* there =
-            sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, i == 0 ? &norm : &product, forms[i]);
-        CHECK(there != NULL && there->on_device.balance >= there->on_device.data + (i == 0 ? COLS * 4 : 0)
-              && there->on_device.balance >= there->on_device.scales + (i == 0 ? 0 : ROWS * 4)
-              && there->on_device.balance + COLS * 4 <= there->on_device.data + there->bytes);
+    for (int32_t i = 0; i < 2; i++) { // the balance is the last part of the form
+        const sumi_cuda_resident* resident =
+            sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, i == 0 ? &norm : &product, forms[i]);
+        CHECK(resident != NULL && resident->on_device.balance >= resident->on_device.data + (i == 0 ? COLS * 4 : 0)
+              && resident->on_device.balance >= resident->on_device.scales + (i == 0 ? 0 : ROWS * 4)
+              && resident->on_device.balance + COLS * 4 <= resident->on_device.data + resident->bytes);
     }
-    plan_forget(b.runner, &plan);
+    plan_forget(setup.runner, &plan);
     sumi_plan_end(&plan);
-    close_bench(&b);
+    close_setup(&setup);
     free(file);
 }
 
-// A host calls in its frames: however much has to be pinned, weights' slots and the pages of inputs and results, a call
-// has about a millisecond of it.
+// ---- Limits and failures --------------------------------------------------------------------------------------------
+
+// A host program calls the runner once per frame. Pinning memory is slow, so one call pins at most one megabyte,
+// however much is needed for the staging slots of weights and for inputs and results.
 TEST(no_call_pins_long)
 {
     // 36 MiB of floats; x: 3 MiB of activations
     enum { PIN_US = 2000, BUDGET_US = 500, ROWS = 4096, COLS = 2304, TOKENS_OF_X = 700 };
     fake_reset();
     fake_pinning_takes(PIN_US);
-    bench b;
+    runner_setup setup;
     sumi_error error = {0};
     float* file = malloc((size_t)ROWS * COLS * sizeof *file);
     for (size_t i = 0; i < (size_t)ROWS * COLS; i++) file[i] = (float)i;
-    const sumi_weight weight = weight_of("large", ROWS, COLS, file, SUMI_DTYPE_F32);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    const sumi_runner_functions* f = b.runner->functions;
+    const sumi_weight weight = make_weight("large", ROWS, COLS, file, SUMI_DTYPE_F32);
+    open_setup(&setup);
+    CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
+    const sumi_runner_functions* f = setup.runner->functions;
     sumi_plan plan;
-    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+    sumi_runner_begin_plan(setup.runner, &plan, &setup.heap);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, TOKENS_OF_X, COLS);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
-    // written, so that it can be fetched
+    // an op writes x, so that x can be read back
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = x, .y = x, .y_row = 1, .rows = 1});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK
           && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
     uint64_t longest = 0;
-    for (int32_t round = 0; round < 2; round++) { // a model job brings weights, a picture's job adds the rest
+    for (int32_t round = 0; round < 2; round++) { // as loading a model (weights), then as an image job (all the rest)
         bool is_done = false;
         float progress;
         for (int32_t calls = 0; !is_done && calls < 1000; calls++) {
             const uint64_t before = fake_pinning_us();
-            CHECK(f->prepare(b.runner, &plan, BUDGET_US, &is_done, &progress, &error) == SUMI_OK);
+            CHECK(f->prepare(setup.runner, &plan, BUDGET_US, &is_done, &progress, &error) == SUMI_OK);
             const uint64_t spent = fake_pinning_us() - before;
             longest = spent > longest ? spent : longest;
         }
         CHECK(is_done);
         const uint64_t before = fake_pinning_us();
-        if (round == 0) CHECK(f->reserve(b.runner, &plan, &error) == SUMI_OK);
+        if (round == 0) CHECK(f->reserve(setup.runner, &plan, &error) == SUMI_OK);
         CHECK_NUMBER(fake_pinning_us() - before, 0);
     }
-    CHECK_NUMBER(longest, PIN_US);                        // one megabyte
-    CHECK(fake_pinning_us() >= (4 + 4 + 3 + 4) * PIN_US); // slots, there and gone, the ring, x
+    CHECK_NUMBER(longest, PIN_US);                        // of one megabyte
+    CHECK(fake_pinning_us() >= (4 + 4 + 3 + 4) * PIN_US); // staging slots pinned and unpinned, ring buffer, x
 
     const uint64_t bytes = sumi_plan_info(&plan, x)->bytes;
     CHECK(bytes > 3 << 20);
-    f->start(b.runner, &plan);
-    for (uint64_t at = 0; at < bytes; at += 1000001) { // over the ends of pages, twice around the ring
+    f->start(setup.runner, &plan);
+    for (uint64_t at = 0; at < bytes;
+         at += 1000001) { // the pieces cross ends of pages and go around the ring buffer twice
         const uint64_t piece = bytes - at < 1000001 ? bytes - at : 1000001;
-        f->write(b.runner, &plan, x, at, (const unsigned char*)file + (3 << 20), piece);
-        f->write(b.runner, &plan, x, at, (const unsigned char*)file + at, piece);
+        f->write(setup.runner, &plan, x, at, (const unsigned char*)file + (3 << 20), piece);
+        f->write(setup.runner, &plan, x, at, (const unsigned char*)file + at, piece);
     }
-    CHECK(f->start_read(b.runner, &plan, x, &error) == SUMI_OK);
+    CHECK(f->start_read(setup.runner, &plan, x, &error) == SUMI_OK);
     unsigned char* back = malloc((size_t)bytes);
-    f->read(b.runner, &plan, x, 0, back, 77);
-    f->read(b.runner, &plan, x, 77, back + 77, bytes - 77);
+    f->read(setup.runner, &plan, x, 0, back, 77);
+    f->read(setup.runner, &plan, x, 77, back + 77, bytes - 77);
     CHECK(memcmp(back, file, (size_t)bytes) == 0);
     free(back);
-    plan_forget(b.runner, &plan);
+    plan_forget(setup.runner, &plan);
     sumi_plan_end(&plan);
-    close_bench(&b);
+    close_setup(&setup);
     free(file);
 }
 
 TEST(what_did_not_go_goes_again)
 {
-    static model m;
-    make_model(&m);
+    static small_model model;
+    make_small_model(&model);
     const char* const calls[] = {"cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         fake_reset();
-        bench b;
-        network n;
+        runner_setup setup;
+        small_plan small;
         sumi_error error = {0};
-        open_services(&b);
-        CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-        CHECK(write_network(&n, &b, &m, TOKENS, 100, &error) == SUMI_OK);
-        fake_fail_call(calls[i], 1, 1); // CUDA_ERROR_INVALID_VALUE
-        CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_INTERNAL);
+        open_setup(&setup);
+        CHECK(create_runner(&setup, NULL, &error) == SUMI_OK);
+        CHECK(write_small_plan(&small, &setup, &model, TOKENS, 100, &error) == SUMI_OK);
+        fake_fail_call(calls[i], 1, 1); // fails with CUDA_ERROR_INVALID_VALUE
+        CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_INTERNAL);
         CHECK(fake_fail_call(NULL, 0, 0));
         error = (sumi_error){0};
-        CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
+        CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK);
         const sumi_cuda_resident* table =
-            sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
-        CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->on_device.data, m.table, sizeof m.table) == 0);
-        plan_forget(b.runner, &n.plan);
-        sumi_plan_end(&n.plan);
-        close_bench(&b);
+            sumi_cuda_weights_find(&((const sumi_cuda*)setup.runner)->weights, &model.embedding, SUMI_CUDA_FORM_MATRIX);
+        CHECK(table != NULL
+              && memcmp((const void*)(uintptr_t)table->on_device.data, model.table, sizeof model.table) == 0);
+        plan_forget(setup.runner, &small.plan);
+        sumi_plan_end(&small.plan);
+        close_setup(&setup);
     }
+}
+
+TEST(factors_and_changed_norms_run_and_go)
+{
+    runner_setup setup;
+    static small_model model;
+    uint64_t launches[2] = {0, 0};
+    make_small_model(&model);
+    model.use_count = 1;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
+            fake_reset();
+            small_plan small;
+            sumi_error error = {0};
+            open_setup(&setup);
+            CHECK(create_runner(&setup, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
+            CHECK(write_small_plan(&small, &setup, &model, TOKENS, slice_us, &error) == SUMI_OK);
+            fake_count_launches(true);
+            CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK);
+            CHECK_TEXT(error.text, "");
+            if (slice_us == 0) launches[graphs] = fake_launch_hash();
+            const sumi_cuda* cuda = (const sumi_cuda*)setup.runner;
+            for (int32_t d = 0; d < 3; d++) {
+                const sumi_cuda_form up = d == 0 ? SUMI_CUDA_FORM_MATRIX : SUMI_CUDA_FORM_VECTOR;
+                const sumi_cuda_resident* resident = sumi_cuda_weights_find(&cuda->weights, &model.deltas[d].up, up);
+                CHECK(resident != NULL && resident->is_adapter && resident->on_device.data != 0);
+                resident = sumi_cuda_weights_find(&cuda->weights, &model.deltas[d].down, SUMI_CUDA_FORM_MATRIX);
+                CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
+            }
+            plan_forget(setup.runner, &small.plan);
+            sumi_plan_end(&small.plan);
+            for (int32_t d = 0; d < 3; d++) { // as when an adapter is released
+                const sumi_weight* pair[] = {&model.deltas[d].down, &model.deltas[d].up};
+                setup.runner->functions->release_weights(setup.runner, pair, 2);
+                CHECK(sumi_cuda_weights_find(&cuda->weights, &model.deltas[d].up, SUMI_CUDA_FORM_VECTOR) == NULL);
+            }
+            close_setup(&setup);
+        }
+    }
+    CHECK(launches[0] == launches[1] && launches[0] != 0);
 }
 
 int main(int argc, char** argv)
@@ -421,6 +474,7 @@ int main(int argc, char** argv)
     RUN(a_balance_arrives_before_the_rows_that_it_is_for);
     RUN(no_call_pins_long);
     RUN(what_did_not_go_goes_again);
+    RUN(factors_and_changed_norms_run_and_go);
     TEST_END();
 }
 #else

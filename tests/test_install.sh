@@ -181,8 +181,10 @@ fi
 kernels=$makefiles/../kernels
 if [ -z "$premake" ] || ! grep -q SUMI_HAS_CUDA "$makefiles/sumi.make"; then
     skip "the build has no CUDA backend: its kernels for Hopper left out"
-elif check "without kernels for Hopper: makefiles" configure portable --kernels="$kernels" --no-hopper && check "without kernels for Hopper" build_in portable hello test_cuda_runner; then
-    check "without kernels for Hopper: the runner, on the fake driver" "$folder/portable/release/bin/test_cuda_runner"
+elif check "without kernels for Hopper: makefiles" configure portable --kernels="$kernels" --no-hopper && check "without kernels for Hopper" build_in portable hello test_cuda_runner test_cuda_uploads test_cuda_arrange; then
+    for program in test_cuda_runner test_cuda_uploads test_cuda_arrange; do
+        check "without kernels for Hopper: $program, on the fake driver" "$folder/portable/release/bin/$program"
+    done
     check "without kernels for Hopper: it draws" "$folder/portable/release/bin/hello" $model "a red house on the grass" "$folder/portable.png"
     smaller() { [ $(($(size -A "$build/bin/hello" | awk '$1 == ".rodata" { print $2 }') - $(size -A "$folder/portable/release/bin/hello" | awk '$1 == ".rodata" { print $2 }'))) -gt 1500000 ]; }
     if [ -e "$build/bin/hello" ]; then check "without kernels for Hopper: more than 1.5 MB less" smaller; fi
