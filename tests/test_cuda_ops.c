@@ -1,27 +1,28 @@
-// The GPU backend op by op against the CPU's: every kind at odd, tiny and real shapes, from the same inputs (rounded to
-// bfloat16 before), compared by norm and element by element; and against itself, bit for bit: run again, with and without
-// graphs, cut into slices of any size that run in another order.
+// Compares the GPU backend with the CPU backend, op by op: every kind of op at odd, tiny and real shapes, from the same
+// inputs (rounded to bfloat16 first). Outputs are compared in norm and element by element. The GPU must also give its
+// own bits again: in a second run, with and without CUDA graphs, and cut into slices of any size that run in another
+// order.
 //
-//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]     parts of names; every case prints its error
+//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]    parts of names; each case prints its error
 //     test_cuda_ops --list                                                   the tests' names
 //
 //     --small          only small cases, for slow tools
 //     --cublaslt       products by that library wherever it can
 //     --list-kernels   which kernels were used, for tests/check_kernels.sh
 //
-// The cases are in the folder cuda_ops, a file for each subject. Before each run every byte of the arena is 0xFF, which is
-// NaN in both floating types, so that an op that reads what nobody wrote is found, and an op that does not write what it
-// should. Without a GPU the cases are rehearsed: the CPU backend takes the GPU's place and rounds what it stores to
-// bfloat16, which shows that cases and bounds are sound.
+// The cases are in the folder cuda_ops, a file for each subject. Before each run every byte of the arena is set to
+// 0xFF, which is NaN in both floating types. This finds ops that read what was never written, and ops that do not write
+// all of their output. Without a GPU the small cases are rehearsed: the CPU backend is compared with a second one that
+// rounds activations to bfloat16, which shows that cases and bounds are sound.
 //
-// Bounds. Storing in bfloat16 (8 bits of significand) is off by at most 2^-8 of the value and by 1.7e-3 in norm, whatever
-// the op. Inputs are exact and sums are float, so there should be no other error: STORED. An op that reads what another op
-// has rounded adds as much again: CHAINED. Where nothing is computed the bits must agree: EXACT.
+// Bounds. Rounding to bfloat16 (8 bits of significand) changes an element by at most 2^-8 and an output by 1.7e-3 in
+// norm, whatever the op. Inputs are exact and sums are float, so there should be no other error: STORED. An op that
+// reads what another op has rounded adds the same error again: CHAINED. An op that computes nothing must give the same
+// bits: EXACT.
 #define TEST_STATE // the counters of test.h are defined here
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
-#include "cuda_ops/products.h"
 #include "cuda_ops/run.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
@@ -49,7 +50,7 @@
 #define RUN_TABLE(name)                                                                                                \
     TEST(name)                                                                                                         \
     {                                                                                                                  \
-        if (g_run.absent != NULL) SKIP(g_run.absent);                                                                  \
+        if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);                                                        \
         if (!run_cases(name##_cases.cases, name##_cases.count)) SKIP("none of its cases is small");                    \
     }
 TABLES(RUN_TABLE)
@@ -57,13 +58,13 @@ TABLES(RUN_TABLE)
 
 TEST(products_by_every_kernel)
 {
-    if (g_run.absent != NULL) SKIP(g_run.absent);
+    if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
     check_products();
 }
 
 TEST(publications)
 {
-    if (g_run.absent != NULL) SKIP(g_run.absent);
+    if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
     check_publications();
 }
 
@@ -74,21 +75,21 @@ TEST(the_cases_are_sound)
     const case_table* const all[] = {TABLES(LIST)};
 #undef LIST
     bool covered[SUMI_OP_KIND_COUNT] = {false};
-    machine player = {"rehearsal", NULL, true};
+    machine rehearsal = {"rehearsal", NULL, true};
     sumi_error error = {0};
-    CHECK(sumi_cpu_create(&g_run.heap, g_run.workers, SUMI_CPU_AUTO, &error, &player.runner) == SUMI_OK);
-    for (size_t l = 0; l < sizeof all / sizeof *all && player.runner != NULL; l++) {
+    CHECK(sumi_cpu_create(&g_run.heap, g_run.workers, SUMI_CPU_AUTO, &error, &rehearsal.runner) == SUMI_OK);
+    for (size_t l = 0; l < sizeof all / sizeof *all && rehearsal.runner != NULL; l++) {
         for (size_t i = 0; i < all[l]->count; i++) {
             const int alone[] = {-1};
             if (count_case_elements(&all[l]->cases[i], covered) <= SMALL)
-                run_case_on_machines(&all[l]->cases[i], &g_run.reference, &player, alone, 1);
+                run_case_on_machines(&all[l]->cases[i], &g_run.reference, &rehearsal, alone, 1);
         }
     }
     for (int k = 0; k < SUMI_OP_KIND_COUNT; k++) {
         if (!covered[k]) printf("  no case has the op %s\n", sumi_op_name((sumi_op_kind)k));
         CHECK(covered[k]);
     }
-    if (player.runner != NULL) player.runner->functions->destroy(player.runner);
+    if (rehearsal.runner != NULL) rehearsal.runner->functions->destroy(rehearsal.runner);
 }
 
 // ---- The machines ---------------------------------------------------------------------------------------------------
@@ -106,12 +107,12 @@ static bool add_machine(const char* name, const sumi_cuda_options* options, int 
     if (result == SUMI_OK && g_run.cublaslt == SUMI_CUBLASLT_ALWAYS && !runner->functions->has_cublaslt(runner))
         result = sumi_fail(&error, SUMI_NOT_SUPPORTED, "there is no cuBLASLt to be opened");
     if (result != SUMI_OK) {
-        // No device and no CUDA in this build are reasons to skip; a device that cannot be used is a failure.
+        // Tests are skipped if there is no device or no CUDA in this build. A device that cannot be used is a failure.
         bool is_absent = g_run.machine_count == 0
                       && (result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD
                           || result == SUMI_DEVICE_UNSUPPORTED);
         snprintf(s_reason, sizeof s_reason, "%s", error.text);
-        if (is_absent) g_run.absent = s_reason;
+        if (is_absent) g_run.skip_reason = s_reason;
         else printf("  %s: %s\n", name, error.text), t_failed++;
         if (runner != NULL) runner->functions->destroy(runner);
         return false;
@@ -158,7 +159,7 @@ int main(int argc, char** argv)
             add_machine("portable kernels", &(sumi_cuda_options){.without_hopper = true}, -1);
         }
 #ifdef SUMI_HAS_CUDA
-        // What a consumer's card has: 100 KiB of shared memory on a multiprocessor, of which a block may have 99.
+        // As on GPUs for consumers: 100 KiB of shared memory per multiprocessor, of which a block may use 99.
         if (add_machine("kernels for less memory", &(sumi_cuda_options){.without_hopper = true}, -1)) {
             sumi_cuda_device* device = &((sumi_cuda*)g_run.machines[g_run.machine_count - 1].runner)->device;
             device->shared_per_multiprocessor =
@@ -166,8 +167,8 @@ int main(int argc, char** argv)
             device->shared_per_block = device->shared_per_block < 101376 ? device->shared_per_block : 101376;
         }
 #endif
-    } else if (g_run.absent == NULL) {
-        g_run.absent = s_reason;
+    } else if (g_run.skip_reason == NULL) {
+        g_run.skip_reason = s_reason;
     }
     RUN(the_cases_are_sound);
 #define RUN_TABLE(name) RUN(name);
@@ -177,7 +178,7 @@ int main(int argc, char** argv)
     RUN(products_by_every_kernel);
 #endif
     RUN(publications);
-    if (g_run.case_filter != NULL && g_run.case_count == 0 && g_run.absent == NULL)
+    if (g_run.case_filter != NULL && g_run.case_count == 0 && g_run.skip_reason == NULL)
         printf("FAILED: no case has %s in its name\n", g_run.case_filter), t_failed++;
     for (int i = 0; i < g_run.machine_count && lists_kernels; i++) print_kernels(g_run.machines[i].runner);
     for (int i = 0; i < g_run.machine_count; i++)

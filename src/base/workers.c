@@ -113,7 +113,7 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
             thread->workers = workers;
             thread->index = i + 1;
             thread->start = (sumi_thread_start){thread_main, thread, true, ""};
-            snprintf(thread->start.name, sizeof thread->start.name, "sumi worker %d", (int)thread->index);
+            snprintf(thread->start.name, sizeof thread->start.name, "sumi worker %u", (unsigned)thread->index % 1000u);
             if (!sumi_thread_begin(&thread->thread, &thread->start)) {
                 break; // with fewer threads loops are slower, not wrong
             }

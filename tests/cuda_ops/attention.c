@@ -1,7 +1,7 @@
 // Cases of attention.
 #include "cuda_ops/scene.h"
 
-// ---- ATTENTION ------------------------------------------------------------------------------------------------------
+// Flags of a case, in op_case.a.
 enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16, LATER = 32 };
 
 // m queries, n heads, k dim; a: flags; b: key heads; c: window; d: rows of the second span
@@ -12,13 +12,13 @@ static void build_attention(scene* s, const op_case* c)
     int count = 1;
     sumi_span read[3] = {{2, m}};
     int read_count = 1;
-    if (c->a & (TWO_SPANS | FIRST_SPAN)) { // image rows, something else, caption rows
+    if (c->a & (TWO_SPANS | FIRST_SPAN)) { // image rows, rows that nothing reads, caption rows
         rows = m + c->d + 7;
         list[0] = (sumi_sequence){{{3, m}, {m + 5, c->d}}, 2, c->a & FIRST_SPAN ? 1 : 2, 0};
         read[0] = (sumi_span){3, m};
         if (!(c->a & FIRST_SPAN)) read[read_count++] = (sumi_span){m + 5, c->d};
     }
-    if (c->a & THREE) { // a batch: pictures, then captions of different lengths
+    if (c->a & THREE) { // a batch: images, then captions of different lengths
         int tail = 3 * m;
         rows = tail + 3 * c->d + 3;
         count = read_count = 3;
@@ -28,7 +28,7 @@ static void build_attention(scene* s, const op_case* c)
             tail += c->d + i;
         }
     }
-    if (c->a & LATER) { // two that begin with the first one's rows, but for the last of these
+    if (c->a & LATER) { // two more sequences that begin with all rows of the first one but its last
         rows = m + 2 * c->d + 5;
         count = 3;
         read[0] = (sumi_span){2, m + 2 * c->d};
@@ -40,7 +40,7 @@ static void build_attention(scene* s, const op_case* c)
     sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
     for (int i = 0; i < read_count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
 }
-// m rows in windows of c rows, the last of what is left, n heads, k dim: as the vision tower has them
+// m rows in windows of c rows, as in the vision tower; the last window may be shorter; n heads, k dim
 static void build_windows(scene* s, const op_case* c)
 {
     sumi_sequence list[128];

@@ -1,58 +1,59 @@
-// Cases of small autoencoders, whole and in strips.
+// Cases of small autoencoders. Each is computed whole and in strips, which must give the same bits.
 #include "cuda_ops/scene.h"
 #include "models/flux_vae.h"
 #include "models/qwen_vae.h"
 
-// ---- A small autoencoder, whole and by strips -----------------------------------------------------------------------
-static void give_conv(scene* s, sumi_weight* w, sumi_weight* bias, int in, int out, int kernel)
+// ---- flux_vae.h: group norms ----------------------------------------------------------------------------------------
+static void make_conv(scene* s, sumi_weight* w, sumi_weight* bias, int in, int out, int kernel)
 {
     *w = *matrix_weight(s, out, in * kernel * kernel, 0);
     *bias = *bias_of(s, out, 0);
 }
-static void give_norm(scene* s, sumi_weight* w, sumi_weight* bias, int channels)
+static void make_norm(scene* s, sumi_weight* w, sumi_weight* bias, int channels)
 {
     *w = *norm_weight(s, channels, 0);
     *bias = *bias_of(s, channels, 0);
 }
-static void give_block(scene* s, sumi_vae_block* b, int in, int out)
+static void make_block(scene* s, sumi_vae_block* b, int in, int out)
 {
-    give_norm(s, &b->norm1, &b->norm1_bias, in);
-    give_conv(s, &b->conv1, &b->conv1_bias, in, out, 3);
-    give_norm(s, &b->norm2, &b->norm2_bias, out);
-    give_conv(s, &b->conv2, &b->conv2_bias, out, out, 3);
+    make_norm(s, &b->norm1, &b->norm1_bias, in);
+    make_conv(s, &b->conv1, &b->conv1_bias, in, out, 3);
+    make_norm(s, &b->norm2, &b->norm2_bias, out);
+    make_conv(s, &b->conv2, &b->conv2_bias, out, out, 3);
     b->has_shortcut = in != out;
-    if (b->has_shortcut) give_conv(s, &b->shortcut, &b->shortcut_bias, in, out, 1);
+    if (b->has_shortcut) make_conv(s, &b->shortcut, &b->shortcut_bias, in, out, 1);
 }
-// Two stages of `many` and `few` channels, two blocks each.
-static void give_half(scene* s, sumi_vae_half* half, int first, int second, int middle, int in, int out)
+// Two stages of two blocks each, with `first` and `second` channels, and `middle` channels between them and the
+// latents.
+static void make_half(scene* s, sumi_vae_half* half, int first, int second, int middle, int in, int out)
 {
     half->is_present = true;
     half->stage_count = 2;
-    give_conv(s, &half->conv_in, &half->conv_in_bias, in, middle == second ? first : middle, 3);
-    for (int i = 0; i < 2; i++) give_block(s, &half->middle[i], middle, middle);
-    give_norm(s, &half->attention_norm, &half->attention_norm_bias, middle);
-    give_conv(s, &half->attention.qkv, &half->attention.qkv_bias, middle, 3 * middle, 1);
-    give_conv(s, &half->attention.out, &half->attention.out_bias, middle, middle, 1);
+    make_conv(s, &half->conv_in, &half->conv_in_bias, in, middle == second ? first : middle, 3);
+    for (int i = 0; i < 2; i++) make_block(s, &half->middle[i], middle, middle);
+    make_norm(s, &half->attention_norm, &half->attention_norm_bias, middle);
+    make_conv(s, &half->attention.qkv, &half->attention.qkv_bias, middle, 3 * middle, 1);
+    make_conv(s, &half->attention.out, &half->attention.out_bias, middle, middle, 1);
     for (int stage = 0; stage < 2; stage++) {
         int channels = stage == 0 ? first : second;
         half->stages[stage].block_count = 2;
         for (int i = 0; i < 2; i++)
-            give_block(s, &half->stages[stage].blocks[i], stage == 1 && i == 0 ? first : channels, channels);
+            make_block(s, &half->stages[stage].blocks[i], stage == 1 && i == 0 ? first : channels, channels);
     }
     half->stages[0].resamples = true;
-    give_conv(s, &half->stages[0].resample, &half->stages[0].resample_bias, first, first, 3);
-    give_norm(s, &half->norm_out, &half->norm_out_bias, second == middle ? middle : second);
-    give_conv(s, &half->conv_out, &half->conv_out_bias, second == middle ? middle : second, out, 3);
+    make_conv(s, &half->stages[0].resample, &half->stages[0].resample_bias, first, first, 3);
+    make_norm(s, &half->norm_out, &half->norm_out_bias, second == middle ? middle : second);
+    make_conv(s, &half->conv_out, &half->conv_out_bias, second == middle ? middle : second, out, 3);
 }
-// Pictures of m x n pixels, k and 2 k channels, a groups; b: strips of so many bytes; c: decodes
+// Images of m x n pixels, k and 2 k channels, a groups; b: bytes of a strip; c: decodes, otherwise encodes
 static void build_autoencoder(scene* s, const op_case* c)
 {
     bool decodes = c->c != 0;
-    static sumi_flux_vae s_vae[2]; // plans name its weights
+    static sumi_flux_vae s_vae[2]; // static, because the plan points to its weights after this function
     sumi_flux_vae* vae = &s_vae[decodes];
     *vae = (sumi_flux_vae){.latent_channels = 4, .groups = c->a, .factor = 2, .scaling = 0.5f, .shift = 0.1f};
-    if (decodes) give_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
-    else give_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
+    if (decodes) make_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
+    else make_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
     sumi_value from = decodes ? floats(s, 4, c->m / 2 * (c->n / 2)) : random_bytes(s, c->m * c->n, 3);
     for (int i = 0; i < 2; i++) {
         vae->strip_bytes = i == 0 ? UINT64_MAX : (uint64_t)c->b;
@@ -68,8 +69,8 @@ static void build_autoencoder(scene* s, const op_case* c)
     s->equal_pairs[0].a = 0, s->equal_pairs[0].b = 1;
     s->equal_pair_count = 1;
 }
-// The same of the autoencoder whose norms are of one pixel.
-static void give_pixel_block(scene* s, sumi_qwen_vae_block* b, int in, int out)
+// ---- qwen_vae.h: norms over the channels of one pixel ---------------------------------------------------------------
+static void make_pixel_block(scene* s, sumi_qwen_vae_block* b, int in, int out)
 {
     b->norm1 = *norm_weight(s, in, 0);
     b->conv1 = *one_time_slice(matrix_weight(s, out, 27 * in, 0));
@@ -78,44 +79,44 @@ static void give_pixel_block(scene* s, sumi_qwen_vae_block* b, int in, int out)
     b->conv2 = *one_time_slice(matrix_weight(s, out, 27 * out, 0));
     b->conv2_bias = *bias_of(s, out, 0);
     b->has_shortcut = in != out;
-    if (b->has_shortcut) give_conv(s, &b->shortcut, &b->shortcut_bias, in, out, 1);
+    if (b->has_shortcut) make_conv(s, &b->shortcut, &b->shortcut_bias, in, out, 1);
 }
-static void give_pixel_half(scene* s, sumi_qwen_vae_half* half, int first, int second, int middle, int in, int out)
+static void make_pixel_half(scene* s, sumi_qwen_vae_half* half, int first, int second, int middle, int in, int out)
 {
     const bool decodes = middle == first;
     half->is_present = true;
     half->stage_count = 2;
-    give_conv(s, &half->conv_in, &half->conv_in_bias, in, first, 3);
-    for (int i = 0; i < 2; i++) give_pixel_block(s, &half->middle[i], middle, middle);
+    make_conv(s, &half->conv_in, &half->conv_in_bias, in, first, 3);
+    for (int i = 0; i < 2; i++) make_pixel_block(s, &half->middle[i], middle, middle);
     half->attention_norm = *norm_weight(s, middle, 0);
-    give_conv(s, &half->attention.qkv, &half->attention.qkv_bias, middle, 3 * middle, 1);
-    give_conv(s, &half->attention.out, &half->attention.out_bias, middle, middle, 1);
+    make_conv(s, &half->attention.qkv, &half->attention.qkv_bias, middle, 3 * middle, 1);
+    make_conv(s, &half->attention.out, &half->attention.out_bias, middle, middle, 1);
     for (int stage = 0; stage < 2; stage++) {
         half->stages[stage].block_count = 2;
         for (int i = 0; i < 2; i++)
-            give_pixel_block(s, &half->stages[stage].blocks[i],
+            make_pixel_block(s, &half->stages[stage].blocks[i],
                              stage == 1 && i == 0 && !decodes ? first
                              : stage == 0                     ? first
                                                               : second,
                              stage == 0 ? first : second);
     }
     half->stages[0].resamples = true;
-    give_conv(s, &half->stages[0].resample, &half->stages[0].resample_bias, first, decodes ? second : first, 3);
+    make_conv(s, &half->stages[0].resample, &half->stages[0].resample_bias, first, decodes ? second : first, 3);
     half->norm_out = *norm_weight(s, second, 0);
-    give_conv(s, &half->conv_out, &half->conv_out_bias, second, out, 3);
+    make_conv(s, &half->conv_out, &half->conv_out_bias, second, out, 3);
     const int joint = decodes ? in : out;
-    give_conv(s, &half->quant, &half->quant_bias, joint, joint, 1);
+    make_conv(s, &half->quant, &half->quant_bias, joint, joint, 1);
 }
-// Pictures of m x n pixels, k and 2 k channels; b: strips of so many bytes; c: decodes
+// Images of m x n pixels, k and 2 k channels; b: bytes of a strip; c: decodes, otherwise encodes
 static void build_pixel_autoencoder(scene* s, const op_case* c)
 {
     bool decodes = c->c != 0;
-    static sumi_qwen_vae s_vae[2]; // plans name its weights
+    static sumi_qwen_vae s_vae[2]; // static, because the plan points to its weights after this function
     sumi_qwen_vae* vae = &s_vae[decodes];
     *vae = (sumi_qwen_vae){.channels = 4, .factor = 2, .tiles = {3, 4}};
     for (int i = 0; i < 4; i++) vae->scale[i] = 0.5f + 0.25f * (float)i, vae->shift[i] = 0.1f * (float)i;
-    if (decodes) give_pixel_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
-    else give_pixel_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
+    if (decodes) make_pixel_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
+    else make_pixel_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
     sumi_value from = decodes ? floats(s, 4, c->m / 2 * (c->n / 2)) : random_bytes(s, c->m * c->n, 3);
     for (int i = 0; i < 2; i++) {
         vae->strip_bytes = i == 0 ? UINT64_MAX : (uint64_t)c->b;

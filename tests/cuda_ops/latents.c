@@ -1,10 +1,9 @@
 // Cases of ops on latents.
 #include "cuda_ops/scene.h"
 
-// ---- Latents --------------------------------------------------------------------------------------------------------
 static void build_patches(scene* s, const op_case* c)
 {
-    // m x n latents of k channels; a: 1 back, else there; 2 by channel
+    // m x n latents of k channels; a: 1 unpatchify, otherwise patchify; 2 by channel
     const int tokens = c->m / 2 * (c->n / 2);
     const int32_t items[3] = {1, 0, 1}, begins[3] = {2 * tokens + 3, 0, tokens + 1};
     sumi_patch_layout layout = {c->m, c->n, c->k, 3, items, begins, (c->a & 2) != 0};
@@ -25,10 +24,11 @@ static void build_noise(scene* s, const op_case* c)
 }
 static void build_guide(scene* s, const op_case* c)
 {
-    // m items of n channels x k; a: 1 a limit, 2 the scale is 0, 4 tokens of b x b in rows of c are rescaled
-    bool fresh;
-    float* table = next_block_of_case(s, 4 * 6 * 14, &fresh);
-    for (int i = 0; fresh && i < 6 * 14; i++) table[i] = c->a & 2 ? 0.0f : 1.5f + 0.25f * (float)(i / 14);
+    // m items of n channels x k; a: 1 a limit of the norm, 2 the scale is 0, 4 tokens of b x b are rescaled,
+    // and the latents are c wide
+    bool is_new;
+    float* table = next_block_of_case(s, 4 * 6 * 14, &is_new);
+    for (int i = 0; is_new && i < 6 * 14; i++) table[i] = c->a & 2 ? 0.0f : 1.5f + 0.25f * (float)(i / 14);
     sumi_step_row row = {add_input(s, SUMI_ELEMENT_FLOAT, 6, 14, table, true), 10, true};
     int32_t positive[8], negative[8];
     for (int i = 0; i < c->m; i++) positive[i] = 2 * i, negative[i] = i == 1 ? -1 : 2 * i + 1;
@@ -49,11 +49,11 @@ static void build_guide(scene* s, const op_case* c)
 }
 static void build_solve(scene* s, const op_case* c)
 {
-    // m items of n channels x k; a: 1 a mask, 2 keeps y, 4 unused states hold NaN, 8 no y and h
-    bool fresh;
-    float* table = next_block_of_case(s, 4 * 6 * 14, &fresh);
-    for (int i = 0; fresh && i < 6 * 14; i++) table[i] = rounded(random_normal(s->store));
-    for (int r = 0; fresh && r < 6; r++) {
+    // m items of n channels x k; a: 1 a mask, 2 keeps y, 4 states that are not used hold NaN, 8 no states y and h
+    bool is_new;
+    float* table = next_block_of_case(s, 4 * 6 * 14, &is_new);
+    for (int i = 0; is_new && i < 6 * 14; i++) table[i] = round_to_bf16(random_normal(s->store));
+    for (int r = 0; is_new && r < 6; r++) {
         float* row = table + r * 14 + 2;
         row[7] = c->a & 2 ? 1.0f : 0.0f;
         row[9] = c->a & 1 ? 0.25f : -1.0f;
@@ -61,9 +61,9 @@ static void build_solve(scene* s, const op_case* c)
     }
     sumi_step_row row = {add_input(s, SUMI_ELEMENT_FLOAT, 6, 14, table, true), 2, true};
     int rows = c->m * c->n;
-    float* nan = next_block_of_case(s, 4 * (size_t)rows * (size_t)c->k, &fresh);
-    for (size_t i = 0; fresh && i < (size_t)rows * (size_t)c->k; i++)
-        nan[i] = c->a & 4 ? NAN : rounded(random_normal(s->store));
+    float* nan = next_block_of_case(s, 4 * (size_t)rows * (size_t)c->k, &is_new);
+    for (size_t i = 0; is_new && i < (size_t)rows * (size_t)c->k; i++)
+        nan[i] = c->a & 4 ? NAN : round_to_bf16(random_normal(s->store));
     sumi_plan_solve_args solve = {.x = floats(s, rows, c->k), .v = floats(s, rows, c->k), .row = row, .channels = c->n};
     if (!(c->a & 8)) {
         solve.y = add_input(s, SUMI_ELEMENT_FLOAT, rows, c->k, nan, true);
@@ -76,7 +76,7 @@ static void build_solve(scene* s, const op_case* c)
     }
     sumi_plan_solve(&s->plan, &solve);
     expect(s, solve.x, c->bound);
-    // Runners hand out what ops name as their output; the other two states are looked at in copies.
+    // Only a value that an op names as its output can be read, so the states y and h are copied.
     sumi_value states[] = {solve.h, (c->a & 2) && (c->a & 4) ? SUMI_NO_VALUE : solve.y};
     for (int i = 0; i < 2; i++) {
         if (states[i].id == 0) continue;
@@ -99,7 +99,7 @@ static void build_preview(scene* s, const op_case* c)
                                                           .rgb = rgb});
     expect(s, rgb, c->bound);
 }
-// Of up to 16 channels: a pair for each with d, else one for all.
+// Scale and shift, one pair for each of up to 16 channels if d is set, otherwise one for all.
 static sumi_latent_statistics statistics_of(const op_case* c, int channels)
 {
     static const float scale[16] = {0.3611f, 2.8184f, -1.4541f, 0.375f, 1.2196f, 0.7f,     2.6052f, 1.0f,
@@ -121,7 +121,7 @@ static void build_posterior(scene* s, const op_case* c)
 }
 static void build_latent_in(scene* s, const op_case* c)
 {
-    // m x n latents of k channels, three items; a: per item; b: a tile
+    // m x n latents of k channels, three items; a: per item; b: only a tile of them
     sumi_tile tile = c->b ? (sumi_tile){1, 2, c->m - 2, c->n - 3} : (sumi_tile){0, 0, c->m, c->n};
     expect(s,
            sumi_plan_latent_in(&s->plan, &(sumi_plan_latent_args){.latents = floats(s, 3 * c->k, c->m * c->n),

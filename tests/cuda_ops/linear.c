@@ -25,8 +25,7 @@ static void use_adapters(scene* s, adapters* a)
     sumi_plan_adapters(&s->plan, a->uses, 2);
 }
 
-// A Kronecker product for `rows` rows from `begin` on, whose left factor has `folds` columns and, where it can be, `runs`
-// rows.
+// A Kronecker product for `rows` rows from `begin` on. Its left factor has `folds` columns and at most `runs` rows.
 static sumi_delta kronecker(scene* s, const sumi_weight* w, int begin, int rows, int folds, int runs, float scale)
 {
     while (rows % runs != 0) runs--;
@@ -38,12 +37,12 @@ static sumi_delta kronecker(scene* s, const sumi_weight* w, int begin, int rows,
                         .kind = SUMI_DELTA_KRONECKER};
 }
 
-// Two adapters: one over all rows, one over a middle range, with negative strength. A rank below 0: Kronecker products
-// instead, whose left factors have so many columns.
-static void adapt(scene* s, const sumi_weight* w, int rank)
+// Two adapters: one changes all rows, the other a range in the middle, with a negative strength. rank < 0: they are
+// Kronecker products, whose left factors have -rank columns.
+static void adapt_weight(scene* s, const sumi_weight* w, int rank)
 {
-    bool fresh;
-    adapters* a = next_block_of_case(s, sizeof *a, &fresh);
+    bool is_new;
+    adapters* a = next_block_of_case(s, sizeof *a, &is_new);
     int begin = w->rows / 3 / 4 * 4, rows = w->rows / 3;
     if (rank < 0) {
         a->deltas[0] = kronecker(s, w, 0, w->rows, -rank, 8, 0.5f);
@@ -64,8 +63,8 @@ static void adapt(scene* s, const sumi_weight* w, int rank)
 
 void adapt_norms(scene* s, const sumi_weight* first, const sumi_weight* second)
 {
-    bool fresh;
-    adapters* a = next_block_of_case(s, sizeof *a, &fresh);
+    bool is_new;
+    adapters* a = next_block_of_case(s, sizeof *a, &is_new);
     const sumi_weight* norms[2] = {first, second};
     for (int i = 0; i < 2; i++) {
         a->deltas[i] = (sumi_delta){.weight_index = norms[i]->index,
@@ -78,13 +77,14 @@ void adapt_norms(scene* s, const sumi_weight* first, const sumi_weight* second)
 // Columns of zeros behind the first `cols`, up to the next multiple of 8.
 static sumi_value padded_activations(scene* s, int rows, int cols)
 {
-    bool fresh;
+    bool is_new;
     const int pitch = (cols + 7) / 8 * 8;
-    float* x = next_block_of_case(s, (size_t)rows * (size_t)pitch * sizeof *x, &fresh);
-    for (int i = 0; fresh && i < rows * pitch; i++) x[i] = i % pitch < cols ? rounded(random_normal(s->store)) : 0.0f;
+    float* x = next_block_of_case(s, (size_t)rows * (size_t)pitch * sizeof *x, &is_new);
+    for (int i = 0; is_new && i < rows * pitch; i++)
+        x[i] = i % pitch < cols ? round_to_bf16(random_normal(s->store)) : 0.0f;
     return add_input(s, SUMI_ELEMENT_ACTIVATION, rows, pitch, x, false);
 }
-// The weights that a plan sees are those inside the deltas: copies, which have addresses of their own.
+// A plan refers to an adapter's weights inside its sumi_delta. These are copies with addresses of their own.
 void build_linear(scene* s, const op_case* c)
 {
     int m = c->m, n = c->n, k = c->k, flags = c->a;
@@ -93,7 +93,7 @@ void build_linear(scene* s, const op_case* c)
     sumi_weight* b =
         flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
     sumi_value x = flags & PADDED ? padded_activations(s, m, k) : activations(s, flags & INTO ? m + 5 : m, k), y;
-    if (flags & ADAPTED) adapt(s, w, c->b != 0 ? c->b : 16);
+    if (flags & ADAPTED) adapt_weight(s, w, c->b != 0 ? c->b : 16);
     if (flags & (RESIDUAL | GATED_RESIDUAL)) {
         sumi_element element = flags & FLOAT_TABLE ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
         sumi_step_row gate = flags & GATED_RESIDUAL
@@ -103,7 +103,8 @@ void build_linear(scene* s, const op_case* c)
             &s->plan,
             &(sumi_plan_linear_args){
                 .label = "linear", .x = x, .weight = w, .bias = b, .gate = gate, .residual = activations(s, m, n)});
-        if (flags & ADDING && s->plan.op_count > 0) { // an adapter's second product alone
+        // as the second product of an adapter: added to the residual with a scale
+        if (flags & ADDING && s->plan.op_count > 0) {
             s->plan.ops[0].u.linear.is_adapter_product = true;
             s->plan.ops[0].u.linear.scale = 0.5f;
         }
@@ -262,7 +263,7 @@ void build_gated(scene* s, const op_case* c)
 {
     sumi_weight* w = stacked_weight(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
     s->plan.weight_options.weights = weights_of(c->a);
-    if (c->a & ADAPTED) adapt(s, w, c->b != 0 ? c->b : 16); // the sums land in a value that may be interleaved
+    if (c->a & ADAPTED) adapt_weight(s, w, c->b != 0 ? c->b : 16); // what it adds to may be interleaved
     expect(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
 }
 static void build_gated_bias(scene* s, const op_case* c)
@@ -279,7 +280,7 @@ static void build_activate(scene* s, const op_case* c)
     sumi_value x = c->a ? floats(s, c->m, c->n) : activations_of(s, c->m, c->n, 3.0f, 0.0f);
     expect(s, sumi_plan_activate(&s->plan, x, c->act), c->bound);
 }
-// a: what follows the norm, and IN_INT8; otherwise fp8
+// A norm and the products that read it, in 8 bits. a: which products, and IN_INT8, otherwise fp8
 static void build_8bit_block(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
@@ -312,7 +313,7 @@ static void build_8bit_block(scene* s, const op_case* c)
                c->bound);
         return;
     }
-    if (what == 3) { // a weight that stays precise beside one that does not: the norm cannot be in 8 bits then
+    if (what == 3) { // one weight keeps its precision, so the norm cannot write 8 bits
         sumi_weight* precise = matrix_weight(s, c->n, c->k, c->dtype);
         precise->keeps_precision = true;
         expect(s, sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "precise", .x = n, .weight = precise}),
@@ -325,7 +326,7 @@ static void build_8bit_block(scene* s, const op_case* c)
         return;
     }
     sumi_weight* both = stacked_weight(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
-    if (c->b) adapt(s, both, c->b > 0 ? 16 : c->b);
+    if (c->b) adapt_weight(s, both, c->b > 0 ? 16 : c->b);
     sumi_value g = sumi_plan_linear_gated(p, "gated", n, both, SUMI_ACT_SILU);
     sumi_plan_adapters(p, NULL, 0);
     expect(s,
@@ -333,24 +334,25 @@ static void build_8bit_block(scene* s, const op_case* c)
                p, &(sumi_plan_linear_args){.label = "down", .x = g, .weight = matrix_weight(s, c->k, c->n, c->dtype)}),
            c->bound);
 }
-// A norm whose weight has outliers, one channel of 30 at 40 times the others, and the products that it balances.
+// A norm whose weight has outliers (one channel of 30 is 40 times as large), and products that it balances. In
+// op_case.a:
 enum {
-    TO_PRODUCT, // written in 8 bits by the norm, and so the next three
+    TO_PRODUCT, // in this and the next three the norm writes 8 bits
     TO_GATED,
-    OF_SUM, // by the kernel that adds and norms
+    OF_SUM, // the kernel that adds and norms writes them
     TO_PRODUCTS,
-    TO_ADAPTED, // written in bfloat16, for adapters read it; rounded in front of the product, and so all others
+    TO_ADAPTED, // adapters read it too: in this and all others the norm writes bfloat16, rounded before the product
     TO_ADAPTED_GATED,
     TO_PRECISE,    // a precise weight reads it
-    TO_UNBALANCED, // a matrix that this norm does not balance reads it
+    TO_UNBALANCED, // a matrix that is not balanced by this norm reads it
     OF_ADAPTED,    // an adapter changes the norm
     OF_SHIFTED     // the norm adds a shift
 };
 static sumi_weight* outlier_norm(scene* s, int cols)
 {
-    bool fresh;
-    uint16_t* data = next_block_of_case(s, (size_t)cols * sizeof *data, &fresh);
-    for (int c = 0; fresh && c < cols; c++)
+    bool is_new;
+    uint16_t* data = next_block_of_case(s, (size_t)cols * sizeof *data, &is_new);
+    for (int c = 0; is_new && c < cols; c++)
         data[c] = sumi_float_to_bf16((1.0f + 0.3f * random_normal(s->store)) * (c % 30 == 7 ? 40.0f : 1.0f));
     sumi_weight* w = norm_weight(s, cols, 0);
     w->tensors[0].data = data;
@@ -362,7 +364,7 @@ static sumi_value balanced_product(scene* s, sumi_value x, sumi_weight* w, const
     return is_gated ? sumi_plan_linear_gated(&s->plan, "gated", x, w, SUMI_ACT_SILU)
                     : sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){.label = "product", .x = x, .weight = w});
 }
-static void build_balanced(scene* s, const op_case* c) // a: one of these
+static void build_balanced(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
     const bool is_gated = c->a == TO_GATED || c->a == TO_ADAPTED_GATED;
@@ -382,7 +384,7 @@ static void build_balanced(scene* s, const op_case* c) // a: one of these
     sumi_value n = sumi_plan_norm(
         p,
         &(sumi_plan_norm_args){.label = "norm", .x = x, .weight = norm, .eps = 1e-5f, .scale = scale, .shift = shift});
-    if (c->a == TO_ADAPTED || c->a == TO_ADAPTED_GATED) adapt(s, w, 16);
+    if (c->a == TO_ADAPTED || c->a == TO_ADAPTED_GATED) adapt_weight(s, w, 16);
     expect(s, balanced_product(s, n, w, norm, is_gated), c->bound);
     sumi_plan_adapters(p, NULL, 0);
     if (c->a == TO_PRODUCTS) expect(s, balanced_product(s, n, matrix_weight(s, c->n, c->k, 0), norm, false), c->bound);

@@ -1,8 +1,7 @@
 // Cases of norms, rotary positions, and tables of times and modulation.
 #include "cuda_ops/linear.h"
 
-// ---- Norms, rotary, tables ------------------------------------------------------------------------------------------
-// Thirds of the rows that read other rows of their tables, or none. Counters are at most 2 then.
+// BANDED: each third of the rows reads another row of the tables. The counter of such a case is at most 2.
 #define BANDED 2048
 typedef struct thirds {
     sumi_row_band list[3];
@@ -15,8 +14,8 @@ static thirds bands_of(const op_case* c, int rows)
 }
 static void build_norm(scene* s, const op_case* c)
 {
-    // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations,
-    // 128 not per step, 256 SiLU, 512 in place, 1024 a bias, BANDED
+    // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 the inputs have a mean of 50, 64 tables
+    // of activations, 128 not per step, 256 SiLU, 512 in place, 1024 a bias, BANDED
     const thirds bands = bands_of(c, c->m);
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
@@ -68,11 +67,11 @@ static void build_gate_add(scene* s, const op_case* c)
                                                                       .band_count = bands.count});
     expect(s, x, c->bound);
 }
-// A sum and a norm behind it, which a GPU does in one kernel when the norm reads the rows that the sum wrote; and both
-// again with another op between them, in two. a: 1 layer norm, 2 no weights, 4 gate and scale, 8 shift, 16 rows from
-// row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm, 512 other bands in
-// the norm, BANDED;
-// b: aligned tables; k: the norm is in 8 bits, for a product with k columns; 1024: int8 instead of e4m3
+// A sum and the norm after it, which a GPU computes in one kernel if the norm reads the rows that the sum wrote; and
+// both again with another op between them, in two kernels. Both must have the same bits. a: 1 layer norm, 2 no weights,
+// 4 gate and scale, 8 shift, 16 rows from row 3 on, 32 the norm begins one row later, 64 tables of activations, 128 the
+// norm has a row less, 256 the norm has a bias and no scale, 512 other bands in the norm, BANDED; b: aligned tables; k:
+// the norm is in 8 bits, for a product with k columns; 1024: int8 instead of e4m3
 static void build_norm_pair(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
@@ -83,7 +82,7 @@ static void build_norm_pair(scene* s, const op_case* c)
     sumi_value branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
     sumi_step_row gate =
         c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
-    const bool has_bias = (c->a & 256) != 0; // of the norm, in place of tables
+    const bool has_bias = (c->a & 256) != 0; // of the norm, instead of tables
     sumi_step_row scale = (c->a & 4) && !has_bias
                             ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true)
                             : SUMI_NO_ROW;
@@ -91,7 +90,7 @@ static void build_norm_pair(scene* s, const op_case* c)
     sumi_weight *of_sum = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
                 *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
                 *bias = has_bias ? bias_of(s, c->n, c->dtype) : NULL;
-    if (c->e) { // the sums first, so that nothing stands between the pair
+    if (c->e) { // the changed weights are computed first, so that no op is between the sum and the norm
         adapt_norms(s, of_sum, of_norm);
         sumi_plan_changed_vector(p, of_sum);
         sumi_plan_changed_vector(p, of_norm);
@@ -136,12 +135,13 @@ static void build_norm_pair(scene* s, const op_case* c)
 }
 static void build_qk(scene* s, const op_case* c)
 {
-    // m rows, n heads, k dim; a: 1 halves, 2 no rotary, 4 no norms, 8 only q has a norm, 16 offsets; b: key heads
+    // m rows, n heads, k dim; a: 1 pairs are halves of a head, 2 no rotary, 4 no norms, 8 only q has a norm, 16
+    // not from the first row on; b: key heads
     int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, before = c->a & 16 ? 2 : 0;
     sumi_value qkv = activations(s, c->m + 2 * before, (q + 2 * kv) * dim);
     sumi_value rope =
         c->a & 2 ? SUMI_NO_VALUE
-                 // the table is float: exact here
+                 // the table is in floats: no rounding
                  : sumi_plan_rope_table(&s->plan, &(sumi_plan_rope_args){.positions = integers(s, c->m + 3, 1, 400),
                                                                          .axes = 1,
                                                                          .pairs = {dim / 2},
@@ -175,9 +175,9 @@ static void build_rope(scene* s, const op_case* c)
 }
 static void build_time(scene* s, const op_case* c)
 {
-    bool fresh;
-    float* t = next_block_of_case(s, 4 * (size_t)c->m, &fresh);
-    for (int i = 0; fresh && i < c->m; i++) t[i] = i == 0 ? 0.0f : 1.0f - (float)i / (float)c->m;
+    bool is_new;
+    float* t = next_block_of_case(s, 4 * (size_t)c->m, &is_new);
+    for (int i = 0; is_new && i < c->m; i++) t[i] = i == 0 ? 0.0f : 1.0f - (float)i / (float)c->m;
     sumi_value times = add_input(s, SUMI_ELEMENT_FLOAT, c->m, 1, t, true);
     expect(s,
            sumi_plan_time_embed(
@@ -188,7 +188,8 @@ static void build_time(scene* s, const op_case* c)
 }
 static void build_finish(scene* s, const op_case* c)
 {
-    // a: 1 gates, else scales; 2 sixths, the row of the step as a value of its own; 4 that, as activations
+    // a: 1 gates, otherwise scales; 2 six vectors, and the row of the step is a value of its own; 4 that value is in
+    // activations, otherwise in floats
     sumi_value table = c->b ? activations(s, c->m, c->n) : floats(s, c->m, c->n);
     if (c->a & 2) {
         table = sumi_plan_modulation(
@@ -310,7 +311,7 @@ static const op_case s_norms[] = {
      .bound = INT8},
     {"gate add and norm, int8 1152x3840", build_norm_pair, 1152, 3840, 512, .a = 4 | 1024, .b = 1, .counter = 3,
      .bound = INT8},
-    // widths beside those that fill the lanes of a block, and rows that a block has several of
+    // widths at and near those that fill the lanes of a block, and blocks that compute several rows
     {"layer 4096x3072, no weight, scale and shift", build_norm, 4096, 3072, .a = 1 | 2 | 4 | 8, .b = 1, .counter = 3,
      .bound = STORED},
     {"layer 1500x768, scale and shift", build_norm, 1500, 768, .a = 1 | 4 | 8, .b = 1, .counter = 1, .bound = STORED},
@@ -357,7 +358,7 @@ static const op_case s_rotary_and_tables[] = {
      .bound = FLOATING},
     {"modulation, a step's row as activations, 7 x 3078", build_finish, 7, 3078, .a = 2 | 4, .b = 1, .counter = 2,
      .bound = STORED},
-    // several turns to a row, several rows to a block
+    // rows that a block computes in several rounds, and blocks that compute several rows
     {"qk 4096 rows, 24 heads of 128, offset", build_qk, 4096, 24, 128, 16, .bound = STORED},
     {"qk 4352 rows, 24 and 8 heads of 96", build_qk, 4352, 24, 96, .b = 8, .bound = STORED},
     {"qk 4099 rows, 5 and 2 heads of 64, halves, offset", build_qk, 4099, 5, 64, 1 | 16, 2, .bound = STORED},

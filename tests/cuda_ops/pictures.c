@@ -1,10 +1,9 @@
 // Cases of convolutions, group norms, tiles and pixels.
 #include "cuda_ops/scene.h"
 
-// ---- Pictures -------------------------------------------------------------------------------------------------------
 enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8, SLICED = 16 };
 
-// m x n pixels, k -> a channels; b: kernel; c: flags
+// m x n pixels, k to a channels; b: size of the kernel; c: flags
 static void build_conv(scene* s, const op_case* c)
 {
     int out_height = c->c & UP   ? 2 * c->m
@@ -29,8 +28,8 @@ static void build_conv(scene* s, const op_case* c)
                                                            .residual = residual}),
            c->bound);
 }
-// Weights of an upsampling convolution may be folded, sums of up to four of them rounded once: as another rounding of
-// all weights.
+// A GPU may fold the weights of an upsampling convolution: sums of up to four of them are rounded once. The effect is
+// that of one more rounding of every weight.
 static const op_case s_conv[] = {
     {"conv 1x1 pixel, 3 -> 5", build_conv, 1, 1, 3, 5, 3, .bound = STORED},
     {"conv 5x7, 3 -> 8", build_conv, 5, 7, 3, 8, 3, .bound = STORED},
@@ -74,9 +73,9 @@ static const op_case s_conv[] = {
     {"conv 256x256, 3 -> 128", build_conv, 256, 256, 3, 128, 3, .bound = STORED},
 };
 CASE_TABLE(conv);
-// A picture of m x n pixels, k -> a channels, whole and by strips of b rows of the input, the last ones first; c:
-// flags. Output and residual of the strips are every second run of a columns of a wider value, the residual is what the
-// result replaces.
+// An image of m x n pixels, k to a channels, whole and in strips of b rows of the input, from the last to the first; c:
+// flags. The strips write into the right half of the columns of a wider value. They read their residual from there,
+// too.
 static void build_strips(scene* s, const op_case* c)
 {
     int scale = c->c & UP ? 2 : 1, width = scale * c->n, pixels = scale * c->m * width;
@@ -88,7 +87,7 @@ static void build_strips(scene* s, const op_case* c)
         &s->plan, &(sumi_plan_conv_args){
                       .label = "conv", .x = x, .weight = w, .bias = bias, .shape = conv, .residual = residual});
     sumi_value from = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_ACTIVATION, c->m * c->n, c->k);
-    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .y = from}); // what is bound has no views
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .y = from}); // a bound value cannot have views
     sumi_weight *one = matrix_weight(s, c->a, c->a, c->dtype), *norm = norm_weight(s, c->a, c->dtype),
                 *norm_bias = bias_of(s, c->a, c->dtype);
     sumi_value wide = sumi_plan_value(&s->plan, "wide", SUMI_ELEMENT_ACTIVATION, pixels, 2 * c->a);
@@ -117,7 +116,7 @@ static void build_strips(scene* s, const op_case* c)
                                      .y = y});
         end = row;
     }
-    // groups of channels, as the decoder's: the sums of what the strips made
+    // a group norm as in the decoder, with the sums of what the strips wrote
     sumi_plan_group_norm(&s->plan,
                          &(sumi_plan_group_norm_args){.label = "norm",
                                                       .x = right,
@@ -139,7 +138,7 @@ static const op_case s_strips[] = {
     {"strips up, 40x32, 256 -> 256", build_strips, 40, 32, 256, 256, 8, UP, .bound = 2 * CHAINED},
 };
 CASE_TABLE(strips);
-// m rows, n channels, k groups; a: SiLU; b: a mean of 30
+// m rows, n channels, k groups; a: with SiLU; b: the inputs have a mean of 30
 static void build_group(scene* s, const op_case* c)
 {
     sumi_value x = activations_of(s, c->m, c->n, 1.0f, c->b ? 30.0f : 0.0f);
@@ -165,7 +164,7 @@ static const op_case s_group_norm[] = {
 CASE_TABLE(group_norm);
 static void build_blend(scene* s, const op_case* c)
 {
-    // m x n tile of k channels; a: rows above; b: columns left; c: extent
+    // a tile of m x n with k channels; a: rows of the tile above; b: columns of the tile to the left; c: extent
     sumi_value tile = activations(s, c->m * c->n, c->k),
                above = c->a ? activations(s, c->a * c->n, c->k) : SUMI_NO_VALUE,
                left = c->b ? activations(s, c->m * c->b, c->k) : SUMI_NO_VALUE;
@@ -177,11 +176,11 @@ static void build_blend(scene* s, const op_case* c)
                                                            .left = left,
                                                            .left_width = c->b,
                                                            .extent = c->c});
-    expect(s, tile, c->bound); // the corner is blended, and may be stored, twice
+    expect(s, tile, c->bound); // the corner is blended twice, and may be rounded twice
 }
 static void build_place(scene* s, const op_case* c)
 {
-    // m x n kept of an m x (n + 3) tile of k channels into the second of two pictures
+    // m x n of a tile of m x (n + 3) with k channels are copied into the second of two images
     sumi_value picture = activations(s, 2 * (c->m + 5) * (c->n + 4), c->k);
     sumi_plan_tile_place(&s->plan, &(sumi_plan_place_args){.tile = activations(s, c->m * (c->n + 3), c->k),
                                                            .tile_width = c->n + 3,
@@ -197,13 +196,13 @@ static void build_pixels_in(scene* s, const op_case* c)
     sumi_value bytes = random_bytes(s, (c->m + 3) * (c->n + 2), 3);
     expect(s, sumi_plan_pixels_in(&s->plan, bytes, c->n + 2, (sumi_tile){2, 1, c->m, c->n}), c->bound);
 }
-// m x n cells of a x a patches of k x k pixels, b frames; the cells from the last to the first
+// m x n cells of a x a patches of k x k pixels, b frames; the cells are listed from the last to the first
 static void build_patches_in(scene* s, const op_case* c)
 {
-    bool fresh;
+    bool is_new;
     const int cells = c->m * c->n, side = c->k * c->a;
-    int32_t* order = next_block_of_case(s, (size_t)cells * sizeof *order, &fresh);
-    for (int i = 0; fresh && i < cells; i++) order[i] = cells - 1 - i;
+    int32_t* order = next_block_of_case(s, (size_t)cells * sizeof *order, &is_new);
+    for (int i = 0; is_new && i < cells; i++) order[i] = cells - 1 - i;
     sumi_op_patches_in layout = {.height = c->m * side,
                                  .width = c->n * side,
                                  .patch = c->k,
@@ -218,12 +217,12 @@ static void build_patches_in(scene* s, const op_case* c)
 }
 static void build_pixels_out(scene* s, const op_case* c)
 {
-    bool fresh;
+    bool is_new;
     size_t count = (size_t)c->m * 3;
-    float* x = next_block_of_case(s, 4 * count, &fresh);
-    for (size_t i = 0; fresh && i < count; i++) x[i] = rounded(0.7f * random_normal(s->store));
-    if (fresh && c->a) x[0] = NAN, x[count / 2] = INFINITY, x[count - 1] = -INFINITY;
-    int32_t* five = next_block_of_case(s, 4, &fresh);
+    float* x = next_block_of_case(s, 4 * count, &is_new);
+    for (size_t i = 0; is_new && i < count; i++) x[i] = round_to_bf16(0.7f * random_normal(s->store));
+    if (is_new && c->a) x[0] = NAN, x[count / 2] = INFINITY, x[count - 1] = -INFINITY;
+    int32_t* five = next_block_of_case(s, 4, &is_new);
     *five = 5;
     sumi_value bad = add_input(s, SUMI_ELEMENT_INT, 1, 1, five, true),
                bytes = sumi_plan_value(&s->plan, "bytes", SUMI_ELEMENT_BYTE, c->m, 3);
@@ -231,13 +230,13 @@ static void build_pixels_out(scene* s, const op_case* c)
     expect(s, bytes, EXACT);
     expect(s, bad, EXACT);
 }
-// m pixels, n pictures
+// m pixels, n images
 static void build_composite(scene* s, const op_case* c)
 {
     sumi_value pictures = activations(s, c->n * c->m, 3);
-    bool fresh;
-    uint8_t* opacity = next_block_of_case(s, (size_t)c->m, &fresh);
-    for (int i = 0; fresh && i < c->m; i++) opacity[i] = (uint8_t)(i % 5 == 0 ? 0 : i % 5 == 1 ? 255 : i * 37);
+    bool is_new;
+    uint8_t* opacity = next_block_of_case(s, (size_t)c->m, &is_new);
+    for (int i = 0; is_new && i < c->m; i++) opacity[i] = (uint8_t)(i % 5 == 0 ? 0 : i % 5 == 1 ? 255 : i * 37);
     sumi_plan_composite(&s->plan, pictures, random_bytes(s, c->m, 3),
                         add_input(s, SUMI_ELEMENT_BYTE, c->m, 1, opacity, true));
     expect(s, pictures, c->bound);

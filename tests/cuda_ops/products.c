@@ -1,5 +1,5 @@
-// Every kernel of a product, forced one by one.
-#include "cuda_ops/products.h"
+// Products by every kernel that can compute them. Each kernel is forced once, although the launcher would choose
+// another.
 #include "cuda_ops/linear.h"
 #include "cuda_ops/run.h"
 #ifdef SUMI_HAS_CUDA
@@ -7,11 +7,10 @@
 #include "cuda/state.h"
 #endif
 
-// ---- Every kernel of a product --------------------------------------------------------------------------------------
 #ifdef SUMI_HAS_CUDA
 static sumi_cuda_device* device_of(const machine* m) { return &((sumi_cuda*)m->runner)->device; }
 
-// One shape for all, with more than one tile of every kernel and a last one that is not full.
+// Every kernel has several tiles of this shape, and the last tile is not full.
 #define PRODUCT_SHAPE 300, 560, 512
 enum { GATED_BY_TABLE = GATED_RESIDUAL | FLOAT_TABLE | ALIGNED };
 typedef struct product_case {
@@ -41,7 +40,7 @@ static const product_case s_products[] = {
     {{"product 300x555x512, added under a gate", build_linear, 300, 555, 512, GATED_RESIDUAL | ADDING, .counter = 2,
       .bound = STORED},
      SUMI_CUDA_EPILOGUE_any},
-    // few rows, as a prompt's, and of depth enough for many parts
+    // few rows, as of a prompt, and deep enough for many parts of k
     {{"product 77x560x2560, plain", build_linear, 77, 560, 2560, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
     {{"product 1x272x2064, bias", build_linear, 1, 272, 2064, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
     {{"product 16x560x2064, residual", build_linear, 16, 560, 2064, RESIDUAL, .bound = STORED},
@@ -56,8 +55,8 @@ static const product_case s_products[] = {
      SUMI_CUDA_EPILOGUE_any},
 };
 
-// The case by every kernel and every number of parts of k that can take it, whole and in slices.
-static void try_product(const product_case* product, const machine* m, sumi_cuda_operands operands)
+// Computes the case by every kernel and every number of parts of k that are possible, whole and in slices.
+static void check_product(const product_case* product, const machine* m, sumi_cuda_operands operands)
 {
     static sumi_cuda_linear_choice list[512];
     static const char* const names[] = {"bf16", "fp8", "int8"};
@@ -66,7 +65,7 @@ static void try_product(const product_case* product, const machine* m, sumi_cuda
     if (operands != SUMI_CUDA_BF16) {
         const double bound = operands == SUMI_CUDA_INT8 ? INT8 : FP8;
         c.a |= operands == SUMI_CUDA_INT8 ? IN_INT8 : IN_FP8;
-        c.bound = c.act == SUMI_ACT_NONE ? bound : 2 * bound; // as of a block's feed-forward
+        c.bound = c.act == SUMI_ACT_NONE ? bound : 2 * bound; // as in the cases of feed-forward networks
     }
     const sumi_cuda_shape shape = {c.m, is_gated ? 2 * c.n : c.n, c.k, operands, true, product->epilogue};
     sumi_cuda_device* device = device_of(m);
@@ -76,18 +75,18 @@ static void try_product(const product_case* product, const machine* m, sumi_cuda
     scene s;
     void *want[MAX_VALUES] = {0}, *whole[MAX_VALUES] = {0}, *slices[MAX_VALUES] = {0};
     double error = 0.0;
-    bool good = run_case(&c, &store, &g_run.reference, RUN_WHOLE, want, &s);
+    bool ok = run_case(&c, &store, &g_run.reference, RUN_WHOLE, want, &s);
     sumi_plan_end(&s.plan);
-    for (int32_t i = 0; i < count && good; i++) {
+    for (int32_t i = 0; i < count && ok; i++) {
         if (list[i].method == SUMI_CUDA_METHOD_CUBLASLT) continue;
         const int errors = t_errors;
         device->forced_linear = &list[i];
-        good = run_case(&c, &store, m, RUN_WHOLE, whole, &s);
-        for (int k = 0; k < s.output_count && good; k++)
+        ok = run_case(&c, &store, m, RUN_WHOLE, whole, &s);
+        for (int k = 0; k < s.output_count && ok; k++)
             compare_output(&c, &s, k, m, whole[k], &g_run.reference, want[k], &error);
         sumi_plan_end(&s.plan);
-        good = run_case(&c, &store, m, RUN_SMALL, slices, &s) && good;
-        if (good) check_same_bits(&c, &s, m->name, g_run_modes[RUN_SMALL], slices, whole);
+        ok = run_case(&c, &store, m, RUN_SMALL, slices, &s) && ok;
+        if (ok) check_same_bits(&c, &s, m->name, g_run_modes[RUN_SMALL], slices, whole);
         sumi_plan_end(&s.plan);
         free_outs(whole);
         free_outs(slices);
@@ -97,22 +96,22 @@ static void try_product(const product_case* product, const machine* m, sumi_cuda
     }
     device->forced_linear = NULL;
     printf("  %-30s %-6s %3d ways                       %.3g\n", c.name, names[operands], (int)count, error);
-    forget_weights(m, &store);
-    forget_weights(&g_run.reference, &store);
+    release_case_weights(m, &store);
+    release_case_weights(&g_run.reference, &store);
     free_outs(want);
     for (int i = 0; i < store.block_count; i++) free(store.blocks[i]);
 }
 
 void check_products(void)
 {
-    if (g_run.machine_count == 0) return; // a device that cannot be used has failed already
+    if (g_run.machine_count == 0) return; // the device cannot be used, and that was reported
     for (size_t i = 0; i < sizeof s_products / sizeof *s_products; i++) {
         if (g_run.case_filter != NULL && strstr(s_products[i].op.name, g_run.case_filter) == NULL) continue;
-        try_product(&s_products[i], &g_run.machines[0], SUMI_CUDA_BF16);
-        // what is added keeps its precision
+        check_product(&s_products[i], &g_run.machines[0], SUMI_CUDA_BF16);
+        // a product that adds to its output is never in 8 bits
         for (int o = SUMI_CUDA_E4M3; o <= SUMI_CUDA_INT8 && (s_products[i].op.a & ADDING) == 0; o++) {
             if (o == SUMI_CUDA_E4M3 && device_of(&g_run.machines[0])->capability < 89) continue;
-            try_product(&s_products[i], &g_run.machines[0], (sumi_cuda_operands)o);
+            check_product(&s_products[i], &g_run.machines[0], (sumi_cuda_operands)o);
         }
         g_run.case_count++;
     }

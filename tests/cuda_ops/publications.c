@@ -1,11 +1,10 @@
-// Conversion of pictures for memory of the host program.
-#include "cuda_ops/products.h"
+// Publications: conversion of an image to the format and the row length of memory that the host program shares
+// (sumi_runner_functions.publish). Checked byte for byte.
 #include "cuda_ops/run.h"
 
-// ---- Pictures for the host's memory ---------------------------------------------------------------------------------
 enum { PUBLISHED_WIDTH = 77, PUBLISHED_HEIGHT = 5, PUBLISHED_ROW = PUBLISHED_WIDTH * 12 + 20, PUBLISHED_BEFORE = 9 };
 
-// What row y of the picture is in the host's memory; `x` is the value's content: bytes or bfloat16.
+// Writes row y of the image as it is expected. `x` is the content of the value: bytes or bfloat16.
 static void publish_row(sumi_format format, const void* x, int y, unsigned char* into)
 {
     for (int p = 0; p < PUBLISHED_WIDTH; p++) {
@@ -24,9 +23,9 @@ static void publish_row(sumi_format format, const void* x, int y, unsigned char*
     }
 }
 
-// A picture of x goes to `into`, whose rows are longer than the picture's: what lies between is left alone. An op
-// copies it to where it can be read.
-static void try_publication(const machine* m, sumi_format format)
+// An image in x is published to `into`, whose rows are longer than those of the image. The bytes behind each row must
+// not change. An op then copies `into` to `out`, which can be read.
+static void check_publication(const machine* m, sumi_format format)
 {
     enum { PIXELS = PUBLISHED_BEFORE + PUBLISHED_WIDTH * PUBLISHED_HEIGHT, BYTES = PUBLISHED_ROW * PUBLISHED_HEIGHT };
     static unsigned char x[PIXELS * 3 * 2], got[BYTES], want[BYTES];
@@ -76,9 +75,9 @@ static void try_publication(const machine* m, sumi_format format)
 void check_publications(void)
 {
     for (int i = 0; i < g_run.machine_count; i++) {
-        try_publication(&g_run.machines[i], SUMI_FORMAT_RGBA8);
-        try_publication(&g_run.machines[i], SUMI_FORMAT_RGB8);
-        try_publication(&g_run.machines[i], SUMI_FORMAT_RGB32F);
-        try_publication(&g_run.machines[i], SUMI_FORMAT_BGRA8);
+        check_publication(&g_run.machines[i], SUMI_FORMAT_RGBA8);
+        check_publication(&g_run.machines[i], SUMI_FORMAT_RGB8);
+        check_publication(&g_run.machines[i], SUMI_FORMAT_RGB32F);
+        check_publication(&g_run.machines[i], SUMI_FORMAT_BGRA8);
     }
 }

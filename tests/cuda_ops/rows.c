@@ -1,7 +1,6 @@
-// Cases of ops that move rows: embedding, filling, copying.
+// Cases of ops that move rows: embedding, means, gathering, filling, copying.
 #include "cuda_ops/scene.h"
 
-// ---- Rows: embedding, filling, copying ------------------------------------------------------------------------------
 static void build_embed(scene* s, const op_case* c)
 {
     sumi_weight* table = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
@@ -12,7 +11,7 @@ static void build_embed_biased(scene* s, const op_case* c)
     sumi_weight *table = stacked_weight(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *bias = bias_of(s, c->k, c->dtype);
     expect(s, sumi_plan_embed_rows_biased(&s->plan, integers(s, c->m, 1, c->n), table, bias), c->bound);
 }
-// k spans of several lengths, which overlap, of m rows of n columns. a: of floats
+// Means over k spans of several lengths, which overlap, of m rows of n columns. a: floats, otherwise activations
 static void build_mean(scene* s, const op_case* c)
 {
     enum { MOST = 80 };

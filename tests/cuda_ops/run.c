@@ -13,26 +13,26 @@ static void scene_begin(scene* s, const op_case* c, case_data* store, const mach
 {
     memset(s, 0, sizeof *s);
     s->store = store;
-    s->fills = store->block_count == 0;
+    s->makes_data = store->block_count == 0;
     sumi_runner_begin_plan(m->runner, &s->plan, &g_run.heap);
     sumi_plan_section(&s->plan, SUMI_SECTION_DENOISE, c->repeat > 0 ? c->repeat : 1, c->counter);
     c->build(s, c);
 }
 
-static void note_weight(case_data* store, const sumi_weight* weight)
+static void add_used_weight(case_data* store, const sumi_weight* weight)
 {
-    for (int i = 0; i < store->noted_count; i++)
-        if (store->noted[i] == weight) return;
+    for (int i = 0; i < store->used_weight_count; i++)
+        if (store->used_weights[i] == weight) return;
     if (weight == NULL) return;
-    if (store->noted_count == MAX_WEIGHTS * 2) abort();
-    store->noted[store->noted_count++] = weight;
+    if (store->used_weight_count == MAX_WEIGHTS * 2) abort();
+    store->used_weights[store->used_weight_count++] = weight;
 }
-static void note_weights(case_data* store, const sumi_plan* plan)
+static void collect_used_weights(case_data* store, const sumi_plan* plan)
 {
     for (size_t i = 0; i < plan->op_count; i++) {
-        note_weight(store, plan->ops[i].weight);
-        note_weight(store, plan->ops[i].bias);
-        if (plan->ops[i].kind == SUMI_OP_QK_NORM_ROPE) note_weight(store, plan->ops[i].u.qk.k_weight);
+        add_used_weight(store, plan->ops[i].weight);
+        add_used_weight(store, plan->ops[i].bias);
+        if (plan->ops[i].kind == SUMI_OP_QK_NORM_ROPE) add_used_weight(store, plan->ops[i].u.qk.k_weight);
     }
 }
 
@@ -65,14 +65,15 @@ static void write_all(const machine* m, const sumi_plan* plan, sumi_value value,
         m->runner->functions->write(m->runner, plan, value, at, data + at, bytes - at < 1 << 20 ? bytes - at : 1 << 20);
 }
 
-// Fills the arena with 0xFF: a plan with one value as large, which leaves the arena in place for the next plan.
+// Fills the arena with 0xFF. A plan with one value as large as the arena is written over; the next plan gets the same
+// arena.
 static sumi_result fill_arena_with_nan(const machine* m, uint64_t arena_bytes, sumi_error* error)
 {
     sumi_plan plan;
     sumi_runner_begin_plan(m->runner, &plan, &g_run.heap);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
-    sumi_value all = sumi_plan_bound(&plan, "poison", SUMI_ELEMENT_BYTE, (int32_t)(arena_bytes / 4096 + 1), 4096);
-    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, 64); // a plan needs an op
+    sumi_value all = sumi_plan_bound(&plan, "arena", SUMI_ELEMENT_BYTE, (int32_t)(arena_bytes / 4096 + 1), 4096);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, 64); // because a plan must have an op
     sumi_plan_copy_rows(
         &plan,
         &(sumi_plan_copy_args){.x = x, .y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 1, 64), .rows = 1});
@@ -112,7 +113,8 @@ static void write_inputs(const scene* s, const machine* m)
     }
 }
 
-// What a GPU would have stored. Rounding twice changes nothing, so whole values are rounded whatever the slice wrote.
+// Rounds the output of an op to bfloat16, as a GPU stores it. The whole value is rounded after every slice: rounding
+// again changes nothing.
 static void round_output(const scene* s, const machine* m, int32_t op_index)
 {
     sumi_value out = s->plan.ops[op_index].out;
@@ -120,7 +122,7 @@ static void round_output(const scene* s, const machine* m, int32_t op_index)
     if (info->element != SUMI_ELEMENT_ACTIVATION) return;
     float* x = malloc((size_t)info->bytes);
     m->runner->functions->read(m->runner, &s->plan, out, 0, x, info->bytes);
-    for (uint64_t k = 0; k < info->bytes / 4; k++) x[k] = rounded(x[k]);
+    for (uint64_t k = 0; k < info->bytes / 4; k++) x[k] = round_to_bf16(x[k]);
     m->runner->functions->write(m->runner, &s->plan, out, 0, x, info->bytes);
     free(x);
 }
@@ -131,16 +133,16 @@ static sumi_result run_once(const scene* s, const machine* m, bool backwards, su
     sumi_result result = SUMI_OK;
     for (int32_t k = 0; k < section->repeat; k++) {
         for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end;) {
-            int32_t end = i + 1; // slices of one op may change places
+            int32_t end = i + 1; // the slices of one op may run in any order
             while (backwards && end < section->slice_end && s->plan.slices[end].op_begin == s->plan.slices[i].op_begin)
                 end++;
             for (int32_t j = end - 1; result == SUMI_OK && j >= i; j--) {
                 const sumi_slice* slice = &s->plan.slices[j];
-                if (!m->rounds) {
+                if (!m->rounds_to_bf16) {
                     result = plan_run_slice(m->runner, &s->plan, slice, section->first_counter + k, NULL, error);
                     continue;
                 }
-                // rounded between ops, too
+                // also round between the ops of a slice
                 for (int32_t op = slice->op_begin; result == SUMI_OK && op < slice->op_end; op++) {
                     sumi_slice one = *slice;
                     if (slice->op_end - slice->op_begin > 1)
@@ -161,7 +163,7 @@ bool run_case(const op_case* c, case_data* store, const machine* m, run_mode mod
     scene_begin(s, c, store, m);
     sumi_rates rates = m->runner->functions->rates(m->runner);
     sumi_result result = sumi_plan_finish(&s->plan, &error);
-    note_weights(store, &s->plan);
+    collect_used_weights(store, &s->plan);
     double us = 0.0;
     for (size_t i = 0; i < s->plan.op_count && result == SUMI_OK; i++)
         us += (double)sumi_plan_predict_us(&s->plan, &s->plan.ops[i], &rates);
@@ -203,8 +205,8 @@ void compare_output(const op_case* c, const scene* s, int i, const machine* m, c
     double difference = 0.0, size = 0.0, bound = s->outputs[i].bound;
     for (size_t k = first; k < first + count; k++) size += (double)b[k] * (double)b[k];
     double rms = sqrt(size / (double)count);
-    // One element: half a unit of the stored type, twice for a tie decided the other way, as often as the bound allows
-    // for roundings one after the other; and what the whole may be off by, eightfold, for the unluckiest.
+    // A single element may be off by half a unit of bfloat16, twice that if a tie is rounded the other way, for each of
+    // the roundings that the bound allows; and by eight times what all elements are off by on average.
     double roundings = bound > STORED ? bound / STORED : 1.0;
     double relative = bound == EXACT                           ? 0.0
                     : info->element == SUMI_ELEMENT_ACTIVATION ? roundings / 128
@@ -252,22 +254,23 @@ void check_same_bits(const op_case* c, const scene* s, const char* name, const c
 
 static void check_equal_pairs(const op_case* c, const scene* s, const machine* m, void** got)
 {
-    if (g_run.cublaslt == SUMI_CUBLASLT_ALWAYS) return; // it chooses by the number of rows, which the twin has fewer of
+    if (g_run.cublaslt == SUMI_CUBLASLT_ALWAYS)
+        return; // it chooses a kernel by the number of rows, which differs within a pair
     for (int i = 0; i < s->equal_pair_count; i++) {
         int a = s->equal_pairs[i].a, b = s->equal_pairs[i].b;
-        if (s->equal_pairs[i].is_bf16 && m->rounds) continue;
+        if (s->equal_pairs[i].is_bf16 && m->rounds_to_bf16) continue;
         bool same = memcmp(got[a], got[b], (size_t)sumi_plan_info(&s->plan, s->outputs[a].value)->bytes) == 0;
         if (!same) printf("  %s on %s: outputs %d and %d have other bits\n", c->name, m->name, a, b);
         CHECK(same);
     }
 }
 
-void forget_weights(const machine* m, const case_data* store)
+void release_case_weights(const machine* m, const case_data* store)
 {
-    runner_forget_weights(m->runner, store->noted, (size_t)store->noted_count);
+    runner_forget_weights(m->runner, store->used_weights, (size_t)store->used_weight_count);
 }
 
-// Of the values, and of the weights once for every op that reads them.
+// Of all values, and of weights, which count once for every op that reads them.
 static uint64_t count_elements(const sumi_plan* plan)
 {
     uint64_t count = 0;
@@ -285,31 +288,31 @@ void run_case_on_machines(const op_case* c, const machine* reference, const mach
     case_data store = {.random = 0x9E3779B97F4A7C15u};
     scene s;
     void *want[MAX_VALUES] = {0}, *first[MAX_MACHINES][MAX_VALUES] = {{0}};
-    bool good = run_case(c, &store, reference, RUN_WHOLE, want, &s);
+    bool ok = run_case(c, &store, reference, RUN_WHOLE, want, &s);
     uint64_t elements = count_elements(&s.plan);
     sumi_plan_end(&s.plan);
-    for (int k = 0; k < machine_count && good; k++) {
+    for (int k = 0; k < machine_count && ok; k++) {
         const machine* m = &machines[k];
         double error = 0.0;
-        for (run_mode mode = RUN_WHOLE; mode < RUN_MODE_COUNT && good; mode++) {
+        for (run_mode mode = RUN_WHOLE; mode < RUN_MODE_COUNT && ok; mode++) {
             if ((same_as[k] >= 0 && mode != RUN_WHOLE && mode != RUN_SMALL) || (elements > LARGE && mode == RUN_SMALL))
                 continue;
             void* outs[MAX_VALUES] = {0};
-            good = run_case(c, &store, m, mode, outs, &s);
-            if (good && mode == RUN_WHOLE && same_as[k] < 0)
+            ok = run_case(c, &store, m, mode, outs, &s);
+            if (ok && mode == RUN_WHOLE && same_as[k] < 0)
                 for (int i = 0; i < s.output_count; i++)
                     compare_output(c, &s, i, m, outs[i], reference, want[i], &error);
-            if (good) check_equal_pairs(c, &s, m, outs);
-            if (good && (mode != RUN_WHOLE || same_as[k] >= 0))
+            if (ok) check_equal_pairs(c, &s, m, outs);
+            if (ok && (mode != RUN_WHOLE || same_as[k] >= 0))
                 check_same_bits(c, &s, m->name, g_run_modes[mode], outs, first[same_as[k] >= 0 ? same_as[k] : k]);
-            if (good && mode == RUN_WHOLE) memcpy(first[k], outs, sizeof outs), memset(outs, 0, sizeof outs);
+            if (ok && mode == RUN_WHOLE) memcpy(first[k], outs, sizeof outs), memset(outs, 0, sizeof outs);
             free_outs(outs);
             sumi_plan_end(&s.plan);
         }
         if (same_as[k] < 0) printf("  %-52s %-22s %.3g\n", c->name, m->name, error);
-        forget_weights(m, &store);
+        release_case_weights(m, &store);
     }
-    forget_weights(reference, &store);
+    release_case_weights(reference, &store);
     for (int k = 0; k < MAX_MACHINES; k++) free_outs(first[k]);
     free_outs(want);
     for (int i = 0; i < store.block_count; i++) free(store.blocks[i]);
@@ -318,7 +321,7 @@ void run_case_on_machines(const op_case* c, const machine* reference, const mach
 uint64_t count_case_elements(const op_case* c, bool* covered)
 {
     scene s;
-    case_data store = {.is_hollow = true};
+    case_data store = {.shapes_only = true};
     scene_begin(&s, c, &store, &g_run.reference);
     CHECK_TEXT(s.plan.error.text, "");
     uint64_t elements = count_elements(&s.plan);

@@ -1,4 +1,4 @@
-// Random data of cases, and the functions that builders write plans with.
+// Random data of cases, and the functions by which builders add inputs, weights and outputs to a plan.
 #include "cuda_ops/scene.h"
 
 uint64_t random_bits(case_data* store)
@@ -8,23 +8,22 @@ uint64_t random_bits(case_data* store)
     store->random = x;
     return x * 0x2545F4914F6CDD1Du;
 }
-float random_normal(case_data* store) // four uniform numbers: close enough, and quick
+float random_normal(case_data* store)
 {
     uint64_t d = random_bits(store);
     return (float)((int32_t)(d & 0xFFFF) + (int32_t)(d >> 16 & 0xFFFF) + (int32_t)(d >> 32 & 0xFFFF)
                    + (int32_t)(d >> 48) - 2 * 65535)
          * (1.7320508f / 65536.0f);
 }
-float rounded(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
+float round_to_bf16(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
 
-// The next block of the case: new and to be filled (*out_fresh) for the first runner, what it was for the others.
-void* next_block_of_case(scene* s, size_t bytes, bool* out_fresh)
+void* next_block_of_case(scene* s, size_t bytes, bool* out_is_new)
 {
-    bool is_hollow = s->store->is_hollow;
-    *out_fresh = s->fills && !is_hollow;
+    bool shapes_only = s->store->shapes_only;
+    *out_is_new = s->makes_data && !shapes_only;
     if (s->next_block == MAX_BLOCKS) abort();
-    if (s->fills)
-        s->store->blocks[s->store->block_count++] = calloc(1, (is_hollow && bytes > 4096 ? 4096 : bytes) + 64);
+    if (s->makes_data)
+        s->store->blocks[s->store->block_count++] = calloc(1, (shapes_only && bytes > 4096 ? 4096 : bytes) + 64);
     return s->store->blocks[s->next_block++];
 }
 sumi_value add_input(scene* s, sumi_element element, int rows, int cols, const void* data, bool is_raw)
@@ -38,9 +37,9 @@ sumi_value add_input(scene* s, sumi_element element, int rows, int cols, const v
 }
 float* random_numbers(scene* s, size_t count, float spread, float centre)
 {
-    bool fresh;
-    float* x = next_block_of_case(s, count * sizeof *x, &fresh);
-    for (size_t i = 0; fresh && i < count; i++) x[i] = rounded(centre + spread * random_normal(s->store));
+    bool is_new;
+    float* x = next_block_of_case(s, count * sizeof *x, &is_new);
+    for (size_t i = 0; is_new && i < count; i++) x[i] = round_to_bf16(centre + spread * random_normal(s->store));
     return x;
 }
 sumi_value activations_of(scene* s, int rows, int cols, float spread, float centre)
@@ -56,17 +55,17 @@ sumi_value floats(scene* s, int rows, int cols)
 }
 sumi_value integers(scene* s, int rows, int cols, int limit)
 {
-    bool fresh;
-    int32_t* x = next_block_of_case(s, (size_t)rows * (size_t)cols * sizeof *x, &fresh);
-    for (int i = 0; fresh && i < rows * cols; i++)
+    bool is_new;
+    int32_t* x = next_block_of_case(s, (size_t)rows * (size_t)cols * sizeof *x, &is_new);
+    for (int i = 0; is_new && i < rows * cols; i++)
         x[i] = i == 0 ? limit - 1 : (int32_t)(random_bits(s->store) >> 33) % limit;
     return add_input(s, SUMI_ELEMENT_INT, rows, cols, x, true);
 }
 sumi_value random_bytes(scene* s, int rows, int cols)
 {
-    bool fresh;
-    uint8_t* x = next_block_of_case(s, (size_t)rows * (size_t)cols, &fresh);
-    for (int i = 0; fresh && i < rows * cols; i++) x[i] = (uint8_t)(random_bits(s->store) >> 56);
+    bool is_new;
+    uint8_t* x = next_block_of_case(s, (size_t)rows * (size_t)cols, &is_new);
+    for (int i = 0; is_new && i < rows * cols; i++) x[i] = (uint8_t)(random_bits(s->store) >> 56);
     return add_input(s, SUMI_ELEMENT_BYTE, rows, cols, x, true);
 }
 sumi_step_row step_row(scene* s, sumi_element element, int cols, bool per_step)
@@ -80,11 +79,11 @@ sumi_step_row aligned_row(scene* s, sumi_element element, int cols, bool per_ste
     return (sumi_step_row){table, 2 * cols, per_step};
 }
 
-// Blocks of one of GGUF's types: random codes with scales that make numbers of about `spread`. The scales are powers of
-// two, so that values, and sums of their products with small integers, are exact.
+// Blocks of a GGUF type with random codes and scales, of values of about `spread`. The scales are powers of two, so
+// that values, and sums of their products with small integers, are exact.
 static void fill_blocks(case_data* store, sumi_dtype dtype, unsigned char* to, size_t count, float spread)
 {
-    // where the scale and the offset's scale are, -1: none; the size of what they multiply
+    // d, minimum: byte offsets of the scale and of the scale of the offsets, -1: none; size: of what they multiply
     static const struct {
         int d, minimum;
         float size;
@@ -118,18 +117,18 @@ sumi_weight* stacked_weight(scene* s, int rows, int cols, int parts, sumi_dtype 
     for (int p = 0, begin = 0; p < parts; p++) {
         int end = p + 1 == parts ? rows : rows / parts * (p + 1);
         size_t count = (size_t)(end - begin) * (size_t)cols;
-        bool fresh;
-        // files promise no alignment beyond the element's
+        bool is_new;
+        // as in files: aligned to an element, no further
         unsigned char* data = (unsigned char*)next_block_of_case(
-                                  s, is_block ? (size_t)sumi_dtype_bytes(dtype, count) : count * size, &fresh)
+                                  s, is_block ? (size_t)sumi_dtype_bytes(dtype, count) : count * size, &is_new)
                             + size;
-        if (fresh && is_block) fill_blocks(s->store, dtype, data, count, spread);
-        for (size_t i = 0; fresh && !is_block && i < count; i++) {
+        if (is_new && is_block) fill_blocks(s->store, dtype, data, count, spread);
+        for (size_t i = 0; is_new && !is_block && i < count; i++) {
             float value = centre + spread * random_normal(s->store);
             uint16_t half = dtype == SUMI_DTYPE_F16 ? sumi_float_to_f16(value) : sumi_float_to_bf16(value);
             uint8_t quarter = dtype == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(value * 16.0f / spread)
                                                           : sumi_float_to_e5m2(value * 16.0f / spread);
-            float exact = rounded(value); // a GPU keeps matrices in bfloat16
+            float exact = round_to_bf16(value); // a GPU keeps matrices in bfloat16
             memcpy(data + i * size, size == 4 ? (const void*)&exact : size == 2 ? (const void*)&half : &quarter, size);
         }
         made.tensors[p] = (sumi_stacked_tensor){
@@ -152,7 +151,7 @@ sumi_weight* bias_of(scene* s, int cols, sumi_dtype dtype) { return stacked_weig
 
 void expect_rows(scene* s, sumi_value value, double bound, int begin, int count)
 {
-    if (value.id == 0) return; // the plan has its error
+    if (value.id == 0) return; // the plan has recorded an error
     if (s->output_count == MAX_VALUES) abort();
     s->plan.values[value.id - 1].bound = true;
     s->outputs[s->output_count].value = value;
