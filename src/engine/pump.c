@@ -247,9 +247,10 @@ static bool fits_budget(const sumi_engine* engine, double budget_us, double elap
     const double next = predict(engine), max_own = max_own_us(engine);
     if (engine->runner->functions->collect == NULL) return elapsed + next <= budget_us;
     if (!submits_next(engine)) return elapsed + next <= (max_own < budget_us ? max_own : budget_us);
-    const double on_its_way = sumi_run_pending_us(engine);
+    const double in_flight_us = sumi_run_pending_us(engine);
     // the time to submit a slice is too short to be predicted
-    return elapsed <= max_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us;
+    return elapsed <= max_own && elapsed <= budget_us
+        && (in_flight_us > 0.0 ? in_flight_us : elapsed) + next <= budget_us;
 }
 
 // An update with budget 0: only cancelled jobs are ended.
