@@ -246,7 +246,7 @@ TEST(units_cover_the_rows_and_are_of_half_a_millisecond)
     CHECK_NUMBER(sumi_cuda_cublaslt_unit_rows(&device, &shape), 100);
 }
 
-TEST(auto_opens_it_where_our_kernels_lack_instructions)
+TEST(auto_opens_it_where_own_kernels_lack_instructions)
 {
     static const struct {
         int capability;
@@ -548,7 +548,7 @@ TEST(host_memory_may_run_out)
     free_products(&p);
 }
 
-TEST(a_lost_device_is_said)
+TEST(a_lost_device_is_reported)
 {
     products p;
     sumi_error error = {0};
@@ -576,14 +576,14 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(products_are_right_and_have_the_same_bits_in_any_slices);
     RUN(units_cover_the_rows_and_are_of_half_a_millisecond);
-    RUN(auto_opens_it_where_our_kernels_lack_instructions);
+    RUN(auto_opens_it_where_own_kernels_lack_instructions);
     RUN(the_engine_says_whether_it_is_open);
     RUN(gated_products_are_gated_unit_by_unit);
     RUN(what_does_not_start_is_not_there);
     RUN(any_call_may_fail);
     RUN(what_it_has_nothing_for_is_ours);
     RUN(host_memory_may_run_out);
-    RUN(a_lost_device_is_said);
+    RUN(a_lost_device_is_reported);
     TEST_END();
 }
 #else

@@ -72,7 +72,7 @@ TEST(a_driver_without_a_device_is_no_device)
     CHECK(strstr(error.text, "CUDA_ERROR_NO_DEVICE") != NULL);
 }
 
-TEST(an_old_driver_is_said_to_be_old)
+TEST(an_old_driver_is_reported)
 {
     fake_reset();
     sumi_cuda_driver driver;
@@ -816,7 +816,7 @@ int main(int argc, char** argv)
     RUN(opens_the_driver);
     RUN(finds_exported_names_when_the_lookup_is_old);
     RUN(a_driver_without_a_device_is_no_device);
-    RUN(an_old_driver_is_said_to_be_old);
+    RUN(an_old_driver_is_reported);
     RUN(each_needed_entry_is_missed);
     RUN(failures_become_results);
     RUN(opens_and_closes_the_first_device);

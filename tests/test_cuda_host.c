@@ -152,7 +152,7 @@ TEST(every_family_keeps_its_budget)
 }
 
 // The largest size that Qwen-Image's authors name, in the least memory that it can be drawn in.
-TEST(a_picture_of_2512_in_bounded_memory)
+TEST(an_image_of_2512_in_bounded_memory)
 {
     sumi_engine_desc ed = gpu_desc();
     sumi_model* model;
@@ -180,7 +180,7 @@ TEST(a_picture_of_2512_in_bounded_memory)
     close_engine(engine);
 }
 
-TEST(a_batch_is_its_single_pictures)
+TEST(a_batch_is_its_single_images)
 {
     sumi_engine_desc ed = gpu_desc();
     sumi_model* model;
@@ -306,7 +306,7 @@ static uint8_t* draw_demo(sumi_backend backend, sumi_weight_format weights, sumi
     return copy;
 }
 
-TEST(the_demo_models_picture_is_the_processors)
+TEST(the_demo_models_image_is_the_processors)
 {
     sumi_result result;
     uint8_t* gpu = draw_demo(SUMI_BACKEND_CUDA, SUMI_WEIGHTS_AUTO, &result);
@@ -322,7 +322,7 @@ TEST(the_demo_models_picture_is_the_processors)
     free(gpu), free(cpu);
 }
 
-TEST(weights_in_8_bits_draw_nearly_the_same_picture)
+TEST(weights_in_8_bits_draw_nearly_the_same_image)
 {
     static const struct {
         sumi_weight_format weights;
@@ -367,12 +367,12 @@ int main(int argc, char** argv)
     RUN(memory_may_hold_anything_before);
     RUN(every_family_keeps_its_bits);
     RUN(every_family_keeps_its_budget);
-    RUN(a_picture_of_2512_in_bounded_memory);
-    RUN(a_batch_is_its_single_pictures);
+    RUN(an_image_of_2512_in_bounded_memory);
+    RUN(a_batch_is_its_single_images);
     RUN(budgets_that_hold_everything_change_nothing);
     RUN(a_budget_that_is_too_small_is_a_result);
-    RUN(the_demo_models_picture_is_the_processors);
-    RUN(weights_in_8_bits_draw_nearly_the_same_picture);
+    RUN(the_demo_models_image_is_the_processors);
+    RUN(weights_in_8_bits_draw_nearly_the_same_image);
     tell_times();
     TEST_END();
 }

@@ -129,7 +129,7 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
 }
 
 // Read back by a stream of the host's that was ordered by the event alone.
-TEST(pictures_that_stay_on_the_device_have_the_same_bits)
+TEST(images_that_stay_on_the_device_have_the_same_bits)
 {
     enum { W = 64, H = 48, MOST = (W * 12 + 64) * H };
     static unsigned char from_device[3][MOST], from_host[3][MOST], rgba[W * H * 4], rgb[W * H * 3];
@@ -231,7 +231,7 @@ int main(int argc, char** argv)
     RUN(a_picture_that_nothing_disturbs); // whatever is asked for: the others compare with it
     t_filter = filter;
     RUN(the_hosts_context_and_stream_are_used_and_left_alone);
-    RUN(pictures_that_stay_on_the_device_have_the_same_bits);
+    RUN(images_that_stay_on_the_device_have_the_same_bits);
     RUN(two_engines_in_one_process);
     tell_times();
     TEST_END();

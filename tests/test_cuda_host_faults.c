@@ -9,7 +9,7 @@
 
 // ---- Everything comes back ------------------------------------------------------------------------------------------
 
-TEST(engines_come_and_go)
+TEST(engines_are_created_and_destroyed)
 {
     context_handle primary;
     // so that the context, and what the driver keeps in it, outlives the engines
@@ -318,7 +318,7 @@ int main(int argc, char** argv)
     if (t_skipped > 0) TEST_END();
     RUN(a_picture_that_nothing_disturbs); // whatever is asked for: the others compare with it
     t_filter = filter;
-    RUN(engines_come_and_go);
+    RUN(engines_are_created_and_destroyed);
     RUN(a_warm_job_allocates_nothing);
     RUN(the_nth_device_allocation_may_fail);
     RUN(jobs_can_be_cancelled_at_any_moment);

@@ -236,7 +236,7 @@ TEST(a_prompt_of_two_encoders_runs_under_small_budgets)
 
 // ---- Failures -------------------------------------------------------------------------------------------------------
 
-TEST(a_picture_can_be_cancelled_after_every_step)
+TEST(an_image_can_be_cancelled_after_every_step)
 {
     sumi_model* model;
     sumi_engine* engine = open_newbie(20, &model);
@@ -314,7 +314,7 @@ int main(int argc, char** argv)
     RUN(handles_and_texts_launch_the_same_steps);
     RUN(no_budget_is_exceeded_from_nothing_up);
     RUN(a_prompt_of_two_encoders_runs_under_small_budgets);
-    RUN(a_picture_can_be_cancelled_after_every_step);
+    RUN(an_image_can_be_cancelled_after_every_step);
     RUN(the_nth_device_allocation_may_fail);
     TEST_END();
 }

@@ -212,7 +212,7 @@ TEST(any_of_them_can_go_at_any_moment)
     close_cuda(engine);
 }
 
-TEST(an_engine_goes_while_two_jobs_are_on_their_way)
+TEST(an_engine_is_destroyed_while_two_jobs_are_in_flight)
 {
     static wanted w[3];
     for (int how = 0; how < 4; how++) {
@@ -300,7 +300,7 @@ int main(int argc, char** argv)
     RUN(a_queue_keeps_the_device_fed);
     RUN(every_job_gets_its_own_results);
     RUN(any_of_them_can_go_at_any_moment);
-    RUN(an_engine_goes_while_two_jobs_are_on_their_way);
+    RUN(an_engine_is_destroyed_while_two_jobs_are_in_flight);
     RUN(the_nth_call_may_fail);
     TEST_END();
 }

@@ -333,7 +333,7 @@ TEST(slices_are_reported_in_order_when_they_are_over)
 
 // ---- A lost device --------------------------------------------------------------------------------------------------
 
-TEST(a_lost_device_is_said_and_stays_lost)
+TEST(a_lost_device_is_reported_and_stays_lost)
 {
     runner_setup setup;
     static small_model model;
@@ -382,7 +382,7 @@ int main(int argc, char** argv)
     RUN(a_larger_plan_takes_the_arena_over_and_graphs_follow);
     RUN(inputs_go_through_the_ring_whole);
     RUN(slices_are_reported_in_order_when_they_are_over);
-    RUN(a_lost_device_is_said_and_stays_lost);
+    RUN(a_lost_device_is_reported_and_stays_lost);
     TEST_END();
 }
 #else

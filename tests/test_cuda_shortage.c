@@ -203,7 +203,7 @@ TEST(a_model_that_is_loaded_looks_again)
 }
 
 // Less and more, in the middle of jobs and between them.
-TEST(a_neighbour_that_comes_and_goes)
+TEST(other_work_that_starts_and_stops)
 {
     OPEN_LISTENING(NULL);
     uint32_t seed = 1;
@@ -360,7 +360,7 @@ int main(int argc, char** argv)
     RUN(a_shortage_of_prompts_passes_too);
     RUN(queued_jobs_notice_the_end_of_a_shortage);
     RUN(a_model_that_is_loaded_looks_again);
-    RUN(a_neighbour_that_comes_and_goes);
+    RUN(other_work_that_starts_and_stops);
     RUN(one_failed_block_is_not_the_end_of_the_memory);
     RUN(what_is_said_to_suffice_suffices);
     RUN(a_hosts_allocator_is_tried_again);

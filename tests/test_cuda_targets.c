@@ -248,7 +248,7 @@ TEST(the_nth_call_may_fail)
 
 #define TEXTURE_2D 0x0DE1
 
-TEST(a_texture_gets_its_picture_with_the_fetch)
+TEST(a_texture_gets_its_image_with_the_fetch)
 {
     for (int pump = 0; pump < 2; pump++) {
         fake_reset();
@@ -424,7 +424,7 @@ int main(int argc, char** argv)
     RUN(targets_that_cannot_be_are_refused);
     RUN(nothing_is_written_after_the_end);
     RUN(the_nth_call_may_fail);
-    RUN(a_texture_gets_its_picture_with_the_fetch);
+    RUN(a_texture_gets_its_image_with_the_fetch);
     RUN(textures_survive_what_fails);
     TEST_END();
 }

@@ -13,7 +13,7 @@
 
 // ---- Upload and release ---------------------------------------------------------------------------------------------
 
-TEST(weights_arrive_and_go)
+TEST(weights_are_uploaded_and_released)
 {
     runner_setup setup;
     static small_model model;
@@ -281,7 +281,7 @@ static void check_uploaded_balances(const char* kernel, const unsigned char* par
     seen->rows += args.stack_rows > 1 ? args.row_count : 0;
 }
 
-TEST(a_balance_arrives_before_the_rows_that_it_is_for)
+TEST(a_balance_is_uploaded_before_its_rows)
 {
     enum { ROWS = 1504, COLS = 1520 }; // 9 MB: more than one staging slot
     fake_reset();
@@ -393,7 +393,7 @@ TEST(no_call_pins_long)
     free(file);
 }
 
-TEST(what_did_not_go_goes_again)
+TEST(what_was_not_uploaded_is_uploaded_again)
 {
     static small_model model;
     make_small_model(&model);
@@ -421,7 +421,7 @@ TEST(what_did_not_go_goes_again)
     }
 }
 
-TEST(factors_and_changed_norms_run_and_go)
+TEST(factors_and_changed_norms_run_and_are_released)
 {
     runner_setup setup;
     static small_model model;
@@ -464,17 +464,17 @@ TEST(factors_and_changed_norms_run_and_go)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    RUN(weights_arrive_and_go);
+    RUN(weights_are_uploaded_and_released);
     RUN(large_weights_come_in_pieces_from_any_address);
     RUN(weights_of_block_types_stay_as_their_file_has_them);
     RUN(what_is_kept_as_stored_follows_from_the_weight);
     RUN(weights_with_a_change_come_as_floats_of_the_sums);
     RUN(weights_with_scales_of_rows_or_rotated_come_as_floats);
     RUN(a_balance_is_the_root_of_what_a_norm_multiplies_by);
-    RUN(a_balance_arrives_before_the_rows_that_it_is_for);
+    RUN(a_balance_is_uploaded_before_its_rows);
     RUN(no_call_pins_long);
-    RUN(what_did_not_go_goes_again);
-    RUN(factors_and_changed_norms_run_and_go);
+    RUN(what_was_not_uploaded_is_uploaded_again);
+    RUN(factors_and_changed_norms_run_and_are_released);
     TEST_END();
 }
 #else

@@ -100,7 +100,7 @@ static int count_blue(const uint8_t* p, int x0, int x1)
     return count;
 }
 
-TEST(prompt_and_seed_give_the_stored_picture)
+TEST(prompt_and_seed_give_the_stored_image)
 {
     static const struct {
         const char *text, *file;
@@ -139,7 +139,7 @@ TEST(a_relation_puts_things_where_it_says)
     free(p);
 }
 
-TEST(a_batch_is_its_single_pictures_bit_for_bit)
+TEST(a_batch_is_its_single_images_bit_for_bit)
 {
     sumi_image_item items[3] = {{.text = "a pink heart", .seed = 4},
                                 {.text = "a blue boat at sea", .seed = 5},
@@ -191,7 +191,7 @@ TEST(inpainting_leaves_the_rest_alone)
     free(start), free(mask), free(changed);
 }
 
-TEST(previews_come_closer_to_the_picture)
+TEST(previews_come_closer_to_the_image)
 {
     sumi_image_item item = {.text = "a red house on the grass", .seed = 7};
     sumi_image_desc desc = picture(&item, 1);
@@ -299,7 +299,7 @@ TEST(a_negative_colour_disappears_more_often)
     CHECK(red[0] >= 4 && red[1] + 2 <= red[0]);
 }
 
-TEST(a_cancelled_picture_leaves_the_model_usable)
+TEST(a_cancelled_image_leaves_the_model_usable)
 {
     uint8_t* want = draw_text("a green fish", 3);
     sumi_image_item item = {.text = "a green fish", .seed = 3};
@@ -331,15 +331,15 @@ int main(int argc, char** argv)
         sumi_engine_destroy(s_engine);
         return 1;
     }
-    RUN(prompt_and_seed_give_the_stored_picture);
+    RUN(prompt_and_seed_give_the_stored_image);
     RUN(a_relation_puts_things_where_it_says);
-    RUN(a_batch_is_its_single_pictures_bit_for_bit);
+    RUN(a_batch_is_its_single_images_bit_for_bit);
     RUN(image_to_image_keeps_the_layout);
     RUN(inpainting_leaves_the_rest_alone);
-    RUN(previews_come_closer_to_the_picture);
+    RUN(previews_come_closer_to_the_image);
     RUN(an_adapter_changes_the_style_and_leaves_no_trace);
     RUN(a_negative_colour_disappears_more_often);
-    RUN(a_cancelled_picture_leaves_the_model_usable);
+    RUN(a_cancelled_image_leaves_the_model_usable);
     sumi_engine_destroy(s_engine);
     CHECK_NUMBER(atomic_load(&s_host.live), 0);
     TEST_END();

@@ -148,7 +148,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     golden_close(&g);
 }
 
-TEST(pipelines_give_the_references_pictures)
+TEST(pipelines_give_the_references_images)
 {
     OPEN(engine, model);
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) check_pipeline(engine, model, &s_cases[i]);
@@ -408,7 +408,7 @@ TEST(what_a_mask_keeps_is_the_start_image)
     close_engine(engine);
 }
 
-TEST(encoded_latents_start_like_the_picture)
+TEST(encoded_latents_start_like_the_image)
 {
     OPEN(engine, model);
     uint8_t pixels[50 * 30];
@@ -538,7 +538,7 @@ TEST(given_sigmas_equal_the_same_schedule)
 
 // ---- Prompts --------------------------------------------------------------------------------------------------------
 
-TEST(a_saved_prompt_gives_the_same_picture)
+TEST(a_saved_prompt_gives_the_same_image)
 {
     OPEN(engine, model);
     sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
@@ -750,7 +750,7 @@ TEST(an_adapter_of_another_model_is_refused)
 
 // ---- Targets --------------------------------------------------------------------------------------------------------
 
-TEST(pictures_go_where_the_host_wants_them)
+TEST(images_go_where_the_host_wants_them)
 {
     OPEN(engine, model);
     enum { W = 48, H = 32 };
@@ -814,20 +814,20 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(every_result_has_its_own_text);
     RUN(defaults_follow_the_model_and_the_preset);
-    RUN(pipelines_give_the_references_pictures);
+    RUN(pipelines_give_the_references_images);
     RUN(bits_do_not_depend_on_how_the_work_is_cut);
     RUN(a_job_repeated_gives_the_same_bits);
     RUN(a_batch_equals_single_jobs);
     RUN(latents_of_a_batch_equal_single_jobs);
     RUN(noise_is_the_generators_and_posterior_noise_comes_first);
     RUN(what_a_mask_keeps_is_the_start_image);
-    RUN(encoded_latents_start_like_the_picture);
+    RUN(encoded_latents_start_like_the_image);
     RUN(a_models_own_guidance_and_schedule_are_used);
     RUN(given_sigmas_equal_the_same_schedule);
-    RUN(a_saved_prompt_gives_the_same_picture);
+    RUN(a_saved_prompt_gives_the_same_image);
     RUN(malformed_saved_prompts_are_refused);
     RUN(adapters_come_and_go_between_jobs);
     RUN(an_adapter_of_another_model_is_refused);
-    RUN(pictures_go_where_the_host_wants_them);
+    RUN(images_go_where_the_host_wants_them);
     TEST_END();
 }

@@ -320,7 +320,7 @@ static void note_unused(sumi_log_level level, sumi_result result, const char* te
         ++*(int*)user_data;
 }
 
-TEST(a_negative_prompt_without_guidance_is_told)
+TEST(a_negative_prompt_without_guidance_is_reported)
 {
     memset(&s_host, 0, sizeof s_host);
     int told = 0;
@@ -372,7 +372,7 @@ int main(int argc, char** argv)
     RUN(model_and_object_descs_are_checked);
     RUN(components_that_a_family_lacks_are_refused);
     RUN(image_descs_are_checked_member_by_member);
-    RUN(a_negative_prompt_without_guidance_is_told);
+    RUN(a_negative_prompt_without_guidance_is_reported);
     RUN(the_log_names_the_source_line_that_found_a_failure);
     TEST_END();
 }

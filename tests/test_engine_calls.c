@@ -200,7 +200,7 @@ static void check_callbacks(sumi_pump pump)
 }
 
 TEST(callbacks_may_not_call_their_engine) { check_callbacks(SUMI_PUMP_UPDATE); }
-TEST(callbacks_of_our_thread_may_not_either) { check_callbacks(SUMI_PUMP_THREAD); }
+TEST(callbacks_of_the_pump_thread_may_not_call_either) { check_callbacks(SUMI_PUMP_THREAD); }
 
 // ---- A pause --------------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(callbacks_may_not_call_their_engine);
-    RUN(callbacks_of_our_thread_may_not_either);
+    RUN(callbacks_of_the_pump_thread_may_not_call_either);
     RUN(a_cancel_completes_in_a_pause);
     RUN(a_child_after_a_fork_is_refused);
     TEST_END();

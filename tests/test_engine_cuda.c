@@ -138,7 +138,7 @@ TEST(text_encoders_take_the_memory_of_their_own_format)
     CHECK(strstr(s_host.log, "text_weights: fp8 needs") != NULL && strstr(s_host.log, "SUMI_WEIGHTS_INT8") != NULL);
 }
 
-TEST(the_picture_is_the_same_at_any_pace)
+TEST(the_image_is_the_same_at_any_pace)
 {
     static const uint32_t slices[] = {0, 20, 2000}, budgets[] = {1, 500, 20000, SUMI_FOREVER};
     uint64_t whole = 0;
@@ -334,7 +334,7 @@ TEST(the_memory_answer_is_what_the_device_holds)
 }
 
 // Context, code and graphs: what is neither free nor the engine's own.
-TEST(what_no_budget_counts_is_said)
+TEST(what_no_budget_counts_is_reported)
 {
     enum { CONTEXT = 5 << 20, MODULE = 4096, GRAPH = 512, OTHERS = 100 << 20 };
     fake_reset();
@@ -509,13 +509,13 @@ int main(int argc, char** argv)
     RUN(draws_and_leaves_nothing);
     RUN(a_card_that_does_not_hold_bfloat16_gets_int8);
     RUN(text_encoders_take_the_memory_of_their_own_format);
-    RUN(the_picture_is_the_same_at_any_pace);
+    RUN(the_image_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
     RUN(whole_ops_go_together);
     RUN(slices_follow_the_budgets_of_updates);
     RUN(waiting_sleeps_by_predictions);
     RUN(the_memory_answer_is_what_the_device_holds);
-    RUN(what_no_budget_counts_is_said);
+    RUN(what_no_budget_counts_is_reported);
     RUN(the_hosts_context_stays_current_through_every_call);
     RUN(a_host_that_captures_is_not_disturbed);
     RUN(two_engines_share_a_device);

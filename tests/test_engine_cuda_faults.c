@@ -209,7 +209,7 @@ TEST(a_running_job_does_not_notice_what_others_release)
 }
 
 // Beside a pump thread that works: products that nobody fetches are taken off the device.
-TEST(products_can_be_thrown_away_beside_our_thread)
+TEST(products_can_be_thrown_away_beside_the_pump_thread)
 {
     fake_reset();
     sumi_engine_desc ed = cuda_desc();
@@ -259,7 +259,7 @@ TEST(the_nth_allocation_of_an_engine_may_fail)
     CHECK(!fails);
 }
 
-TEST(the_nth_allocation_of_a_load_and_a_picture_may_fail)
+TEST(the_nth_allocation_of_a_load_and_an_image_may_fail)
 {
     fake_reset();
     sumi_model* model;
@@ -375,7 +375,7 @@ TEST(the_nth_call_of_every_entry_may_fail)
     close_cuda(engine);
 }
 
-TEST(a_lost_device_is_said_and_everything_comes_back)
+TEST(a_lost_device_is_reported_and_everything_comes_back)
 {
     for (int stop = 1; stop < 400 && t_errors == 0; stop = stop * 3 / 2 + 1) {
         fake_reset();
@@ -419,14 +419,14 @@ int main(int argc, char** argv)
         RUN(every_job_can_be_cancelled_after_every_step);
         RUN(a_running_job_does_not_notice_what_others_release);
         RUN(the_nth_allocation_of_an_engine_may_fail);
-        RUN(the_nth_allocation_of_a_load_and_a_picture_may_fail);
+        RUN(the_nth_allocation_of_a_load_and_an_image_may_fail);
         RUN(the_nth_call_of_every_entry_may_fail);
-        RUN(a_lost_device_is_said_and_everything_comes_back);
+        RUN(a_lost_device_is_reported_and_everything_comes_back);
     }
     RUN(a_job_can_be_paused_after_every_step);
     RUN(the_first_load_can_be_cancelled_and_left);
     RUN(an_engine_can_go_while_slices_are_on_their_way);
-    RUN(products_can_be_thrown_away_beside_our_thread);
+    RUN(products_can_be_thrown_away_beside_the_pump_thread);
     TEST_END();
 }
 #else

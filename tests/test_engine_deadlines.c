@@ -313,7 +313,7 @@ TEST(slices_take_what_was_measured_of_them)
 
 TEST(deadlines_are_kept_on_a_steady_processor) { check_hundred("steady", &s_usual, &s_plain, 0.25); }
 
-TEST(deadlines_are_kept_beside_work_that_comes_and_goes)
+TEST(deadlines_are_kept_beside_work_that_starts_and_stops)
 {
     processor p = s_usual;
     p.max_load = 2.0;
@@ -358,7 +358,7 @@ int main(int argc, char** argv)
     fake_clock_begin(TICK_NS);
     RUN(slices_take_what_was_measured_of_them);
     RUN(deadlines_are_kept_on_a_steady_processor);
-    RUN(deadlines_are_kept_beside_work_that_comes_and_goes);
+    RUN(deadlines_are_kept_beside_work_that_starts_and_stops);
     RUN(deadlines_are_kept_when_slices_are_interrupted);
     RUN(deadlines_are_kept_where_guesses_are_wrong);
     RUN(deadlines_are_kept_where_guidance_begins_and_ends);

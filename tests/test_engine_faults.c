@@ -167,7 +167,7 @@ TEST(the_nth_allocation_may_fail_with_the_hosts_files)
 
 // ---- Cancel after every slice ---------------------------------------------------------------------------------------
 
-TEST(a_picture_can_be_cancelled_after_every_slice)
+TEST(an_image_can_be_cancelled_after_every_slice)
 {
     OPEN_WITH(100, engine, model);
     sumi_image_desc desc;
@@ -256,7 +256,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(the_nth_allocation_may_fail);
     RUN(the_nth_allocation_may_fail_with_the_hosts_files);
-    RUN(a_picture_can_be_cancelled_after_every_slice);
+    RUN(an_image_can_be_cancelled_after_every_slice);
     RUN(loading_and_encoding_can_be_cancelled_after_every_slice);
     TEST_END();
 }

@@ -5,7 +5,7 @@
 
 // ---- Pictures on their way in ---------------------------------------------------------------------------------------
 
-TEST(a_picture_resized_in_pieces_has_the_same_bits)
+TEST(an_image_resized_in_pieces_has_the_same_bits)
 {
     const struct {
         int32_t from_width, from_height, channels, width, height;
@@ -293,7 +293,7 @@ TEST(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused)
     close_engine(engine);
 }
 
-TEST(pictures_are_reused_after_their_release)
+TEST(images_are_reused_after_their_release)
 {
     OPEN(engine, model);
     sumi_image_desc desc = small_image(model, &s_item);
@@ -344,7 +344,7 @@ TEST(the_hosts_files_are_read_and_closed)
     CHECK_NUMBER(a.open_count, 0);
 }
 
-TEST(weights_that_are_not_finite_give_a_result_and_no_picture)
+TEST(weights_that_are_not_finite_give_a_result_and_no_image)
 {
     static const char* const damaged[] = {"vae/", "transformer/", "text_encoder/"};
     int refused = 0;
@@ -381,13 +381,13 @@ TEST(weights_that_are_not_finite_give_a_result_and_no_picture)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    RUN(a_picture_resized_in_pieces_has_the_same_bits);
+    RUN(an_image_resized_in_pieces_has_the_same_bits);
     RUN(memory_is_known_exactly_beforehand);
     RUN(no_job_takes_more_at_any_time_than_was_known);
     RUN(a_warm_job_allocates_nothing);
     RUN(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused);
-    RUN(pictures_are_reused_after_their_release);
+    RUN(images_are_reused_after_their_release);
     RUN(the_hosts_files_are_read_and_closed);
-    RUN(weights_that_are_not_finite_give_a_result_and_no_picture);
+    RUN(weights_that_are_not_finite_give_a_result_and_no_image);
     TEST_END();
 }

@@ -292,7 +292,7 @@ static sumi_prompt* save_and_load(sumi_model* model, sumi_prompt* prompt)
     return loaded;
 }
 
-TEST(saved_prompts_give_the_picture_of_their_text_with_or_without_encoders)
+TEST(saved_prompts_give_the_image_of_their_text_with_or_without_encoders)
 {
     sumi_model *model, *bare = NULL;
     sumi_engine* engine = open_newbie(&model);
@@ -405,7 +405,7 @@ static const sumi_image_item s_items[4] = {
     {.text = "", .negative_text = "blurry", .seed = 3},
     {.text = "a red fox", .negative_text = "a red fox", .seed = 4}};
 
-TEST(a_batch_equals_single_pictures)
+TEST(a_batch_equals_single_images)
 {
     sumi_model* model;
     sumi_engine* engine = open_newbie(&model);
@@ -492,7 +492,7 @@ TEST(guidance_counts_at_the_beginning_alone)
 }
 
 // The pooled row changes every layer's modulation: a picture depends on it even where the tokens are the same.
-TEST(a_picture_depends_on_both_encoders)
+TEST(an_image_depends_on_both_encoders)
 {
     sumi_model* model;
     sumi_engine* engine = open_newbie(&model);
@@ -515,7 +515,7 @@ TEST(a_picture_depends_on_both_encoders)
 
 // ---- Pictures to begin with, previews, adapters ---------------------------------------------------------------------
 
-TEST(a_start_picture_its_latents_and_a_mask)
+TEST(a_start_image_its_latents_and_a_mask)
 {
     sumi_model* model;
     sumi_engine* engine = open_newbie(&model);
@@ -585,7 +585,7 @@ TEST(previews_come_and_change_nothing)
     close_engine(engine);
 }
 
-TEST(an_adapter_comes_and_goes_between_pictures)
+TEST(an_adapter_is_read_and_released_between_images)
 {
     sumi_model* model;
     sumi_engine* engine = open_newbie(&model);
@@ -650,7 +650,7 @@ TEST(memory_is_known_beforehand_and_a_warm_job_takes_none)
     close_engine(engine);
 }
 
-TEST(a_picture_can_be_cancelled_after_every_slice)
+TEST(an_image_can_be_cancelled_after_every_slice)
 {
     sumi_model* model;
     sumi_engine* engine = open_newbie_with(100, &model);
@@ -762,17 +762,17 @@ int main(int argc, char** argv)
     RUN(pipelines_give_the_references_latents);
     RUN(the_first_encoder_alone_reads_the_words_in_front);
     RUN(a_text_that_is_too_long_is_cut_as_by_the_reference);
-    RUN(saved_prompts_give_the_picture_of_their_text_with_or_without_encoders);
+    RUN(saved_prompts_give_the_image_of_their_text_with_or_without_encoders);
     RUN(prompts_that_do_not_fit_are_refused);
-    RUN(a_batch_equals_single_pictures);
+    RUN(a_batch_equals_single_images);
     RUN(handles_give_the_bits_of_texts_under_every_solver);
     RUN(guidance_counts_at_the_beginning_alone);
-    RUN(a_picture_depends_on_both_encoders);
-    RUN(a_start_picture_its_latents_and_a_mask);
+    RUN(an_image_depends_on_both_encoders);
+    RUN(a_start_image_its_latents_and_a_mask);
     RUN(previews_come_and_change_nothing);
-    RUN(an_adapter_comes_and_goes_between_pictures);
+    RUN(an_adapter_is_read_and_released_between_images);
     RUN(memory_is_known_beforehand_and_a_warm_job_takes_none);
-    RUN(a_picture_can_be_cancelled_after_every_slice);
+    RUN(an_image_can_be_cancelled_after_every_slice);
     RUN(the_nth_allocation_may_fail);
     TEST_END();
 }

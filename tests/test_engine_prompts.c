@@ -152,7 +152,7 @@ static int32_t cut_tokens(sumi_engine* engine, sumi_model* model, const char* te
 }
 
 // Of three families: one with a limit of tokens, one of rows behind a template, one of two encoders.
-TEST(texts_that_are_too_long_are_told)
+TEST(texts_that_are_too_long_are_reported)
 {
     static const struct {
         const char* path;
@@ -198,6 +198,6 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(a_prompt_saved_by_an_earlier_version_is_read);
     RUN(every_text_encoder_is_told_saved_and_loaded);
-    RUN(texts_that_are_too_long_are_told);
+    RUN(texts_that_are_too_long_are_reported);
     TEST_END();
 }

@@ -214,7 +214,7 @@ TEST(pipelines_give_the_references_latents)
 
 // ---- Same bits ------------------------------------------------------------------------------------------------------
 
-TEST(a_batch_of_texts_of_any_length_equals_single_pictures)
+TEST(a_batch_of_texts_of_any_length_equals_single_images)
 {
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
@@ -288,7 +288,7 @@ TEST(items_without_a_negative_text_have_the_models_own)
     close_engine(engine);
 }
 
-TEST(an_adapter_comes_and_goes_between_pictures)
+TEST(an_adapter_is_read_and_released_between_images)
 {
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
@@ -319,7 +319,7 @@ TEST(an_adapter_comes_and_goes_between_pictures)
     close_engine(engine);
 }
 
-TEST(a_start_picture_and_its_latents_begin_alike)
+TEST(a_start_image_and_its_latents_begin_alike)
 {
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
@@ -367,7 +367,7 @@ static sumi_prompt* save_and_load(sumi_model* model, sumi_prompt* prompt)
     return loaded;
 }
 
-TEST(saved_prompts_give_the_picture_of_their_text)
+TEST(saved_prompts_give_the_image_of_their_text)
 {
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
@@ -495,7 +495,7 @@ TEST(prompts_of_another_family_are_refused)
 
 // ---- Jobs and memory ------------------------------------------------------------------------------------------------
 
-TEST(a_picture_can_be_cancelled_and_drawn_again)
+TEST(an_image_can_be_cancelled_and_drawn_again)
 {
     sumi_model* model;
     sumi_engine* engine = open_qwen(&model);
@@ -548,15 +548,15 @@ int main(int argc, char** argv)
     RUN(facts_and_presets_are_the_authors);
     RUN(a_variant_is_what_the_caller_says);
     RUN(pipelines_give_the_references_latents);
-    RUN(a_batch_of_texts_of_any_length_equals_single_pictures);
+    RUN(a_batch_of_texts_of_any_length_equals_single_images);
     RUN(guidance_and_the_negative_text_count);
     RUN(items_without_a_negative_text_have_the_models_own);
-    RUN(an_adapter_comes_and_goes_between_pictures);
-    RUN(a_start_picture_and_its_latents_begin_alike);
-    RUN(saved_prompts_give_the_picture_of_their_text);
+    RUN(an_adapter_is_read_and_released_between_images);
+    RUN(a_start_image_and_its_latents_begin_alike);
+    RUN(saved_prompts_give_the_image_of_their_text);
     RUN(what_prompts_begin_with_is_computed_once);
     RUN(prompts_of_another_family_are_refused);
-    RUN(a_picture_can_be_cancelled_and_drawn_again);
+    RUN(an_image_can_be_cancelled_and_drawn_again);
     RUN(memory_is_known_beforehand_and_a_warm_job_takes_none);
     TEST_END();
 }

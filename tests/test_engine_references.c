@@ -51,7 +51,7 @@ TEST(sizes_are_those_of_the_published_pipelines)
     }
 }
 
-TEST(pictures_stand_in_the_prompt_as_their_tokens)
+TEST(images_stand_in_the_prompt_as_their_tokens)
 {
     OPEN_EDIT(&s_several, engine, model);
     const int32_t tokens[3] = {18, 9, 4};
@@ -92,7 +92,7 @@ TEST(pictures_stand_in_the_prompt_as_their_tokens)
     close_engine(engine);
 }
 
-TEST(every_picture_reaches_its_own_tokens_and_no_others)
+TEST(every_image_reaches_its_own_tokens_and_no_others)
 {
     OPEN_EDIT(&s_several, engine, model);
     uint8_t data[2][32 * 32 * 3];
@@ -127,7 +127,7 @@ TEST(every_picture_reaches_its_own_tokens_and_no_others)
     close_engine(engine);
 }
 
-TEST(long_texts_have_room_beside_pictures)
+TEST(long_texts_have_room_beside_images)
 {
     OPEN_EDIT(&s_several, engine, model);
     char* text = malloc(4097);
@@ -210,7 +210,7 @@ static void check_pixels(sumi_engine* engine, sumi_model* model, const sumi_prom
     }
 }
 
-TEST(every_picture_is_resized_as_in_one_go)
+TEST(every_image_is_resized_as_in_one_go)
 {
     for (int rule = 0; rule < 2; rule++) {
         OPEN_EDIT_WITH(100, rule == 0 ? &s_several : &s_needed, engine, model);
@@ -270,7 +270,7 @@ TEST(a_large_reference_is_resized_in_pieces)
 
 // ---- Jobs -----------------------------------------------------------------------------------------------------------
 
-TEST(references_change_the_picture_in_every_way_they_reach_it)
+TEST(references_change_the_image_in_every_way_they_reach_it)
 {
     OPEN_EDIT(&s_several, engine, model);
     const sumi_model_info info = sumi_model_get_info(model);
@@ -420,7 +420,7 @@ TEST(memory_counts_references)
     close_engine(engine);
 }
 
-TEST(a_reference_larger_than_the_picture_is_read_in_tiles)
+TEST(a_reference_larger_than_the_image_is_read_in_tiles)
 {
     OPEN(engine, model);
     const sumi_reference_rule rule = {
@@ -443,16 +443,16 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(sizes_are_those_of_the_published_pipelines);
-    RUN(pictures_stand_in_the_prompt_as_their_tokens);
-    RUN(every_picture_reaches_its_own_tokens_and_no_others);
-    RUN(long_texts_have_room_beside_pictures);
-    RUN(every_picture_is_resized_as_in_one_go);
+    RUN(images_stand_in_the_prompt_as_their_tokens);
+    RUN(every_image_reaches_its_own_tokens_and_no_others);
+    RUN(long_texts_have_room_beside_images);
+    RUN(every_image_is_resized_as_in_one_go);
     RUN(a_large_reference_is_resized_in_pieces);
-    RUN(references_change_the_picture_in_every_way_they_reach_it);
+    RUN(references_change_the_image_in_every_way_they_reach_it);
     RUN(batches_guidance_starts_and_previews_go_with_references);
     RUN(the_size_follows_from_the_references);
     RUN(presets_may_leave_the_size_to_the_references);
     RUN(memory_counts_references);
-    RUN(a_reference_larger_than_the_picture_is_read_in_tiles);
+    RUN(a_reference_larger_than_the_image_is_read_in_tiles);
     TEST_END();
 }

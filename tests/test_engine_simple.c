@@ -60,7 +60,7 @@ static uint64_t picture_with(sumi_pump pump)
     return hash;
 }
 
-TEST(a_simple_call_gives_the_picture_of_its_job)
+TEST(a_simple_call_gives_the_image_of_its_job)
 {
     const uint64_t with_update = picture_with(SUMI_PUMP_UPDATE);
     CHECK(with_update != 0 && with_update == picture_with(SUMI_PUMP_THREAD));
@@ -95,7 +95,7 @@ static void generate_beside_jobs(sumi_pump pump)
     close_engine(engine);
 }
 TEST(a_simple_call_works_beside_other_jobs) { generate_beside_jobs(SUMI_PUMP_UPDATE); }
-TEST(a_simple_call_works_beside_other_jobs_of_our_thread) { generate_beside_jobs(SUMI_PUMP_THREAD); }
+TEST(a_simple_call_works_beside_other_jobs_of_the_pump_thread) { generate_beside_jobs(SUMI_PUMP_THREAD); }
 
 TEST(a_simple_call_needs_a_free_slot)
 {
@@ -117,7 +117,7 @@ TEST(a_simple_call_needs_a_free_slot)
     close_engine(engine);
 }
 
-TEST(failures_of_simple_calls_are_said_and_leave_nothing)
+TEST(failures_of_simple_calls_are_reported_and_leave_nothing)
 {
     sumi_engine *engine = engine_with(SUMI_PUMP_UPDATE, 2), *second = NULL;
     if (engine == NULL) return;
@@ -231,11 +231,11 @@ TEST(versions_are_compared_by_major_and_minor)
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
-    RUN(a_simple_call_gives_the_picture_of_its_job);
+    RUN(a_simple_call_gives_the_image_of_its_job);
     RUN(a_simple_call_works_beside_other_jobs);
-    RUN(a_simple_call_works_beside_other_jobs_of_our_thread);
+    RUN(a_simple_call_works_beside_other_jobs_of_the_pump_thread);
     RUN(a_simple_call_needs_a_free_slot);
-    RUN(failures_of_simple_calls_are_said_and_leave_nothing);
+    RUN(failures_of_simple_calls_are_reported_and_leave_nothing);
     RUN(memory_may_run_out_in_a_simple_call);
     RUN(versions_are_compared_by_major_and_minor);
     TEST_END();

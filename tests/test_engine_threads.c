@@ -86,8 +86,8 @@ static void hammer(sumi_pump pump, int32_t threads, bool cancels)
 
 TEST(poll_and_preview_from_other_threads) { hammer(SUMI_PUMP_UPDATE, 1, false); }
 TEST(cancel_from_other_threads) { hammer(SUMI_PUMP_UPDATE, 2, true); }
-TEST(poll_and_preview_beside_our_thread) { hammer(SUMI_PUMP_THREAD, 2, false); }
-TEST(cancel_beside_our_thread) { hammer(SUMI_PUMP_THREAD, 1, true); }
+TEST(poll_and_preview_beside_the_pump_thread) { hammer(SUMI_PUMP_THREAD, 2, false); }
+TEST(cancel_beside_the_pump_thread) { hammer(SUMI_PUMP_THREAD, 1, true); }
 
 #define QUEUED 8
 
@@ -256,13 +256,13 @@ static void check_completion(sumi_pump pump)
     close_engine(t.engine);
 }
 
-TEST(a_host_is_told_when_jobs_end)
+TEST(the_completion_callback_runs_when_jobs_end)
 {
     check_completion(SUMI_PUMP_UPDATE);
     check_completion(SUMI_PUMP_THREAD);
 }
 
-TEST(our_thread_works_without_updates)
+TEST(the_pump_thread_works_without_updates)
 {
     sumi_model* model = NULL;
     sumi_engine* engine = threaded_engine(&model);
@@ -302,7 +302,7 @@ static void pause_us(int n) // without clocks: the thread sanitizer slows everyt
     for (volatile int i = 0; i < n * 50; i++) {}
 }
 
-TEST(closing_discarding_and_destroying_beside_our_thread)
+TEST(closing_discarding_and_destroying_beside_the_pump_thread)
 {
     for (int round = 0; round < 12; round++) {
         sumi_model* model = NULL;
@@ -465,7 +465,7 @@ TEST(the_memory_answer_waits_for_no_slice)
 }
 
 // A thread of ours runs the jobs, and this one pauses them at any moment.
-TEST(pauses_beside_our_thread)
+TEST(pauses_beside_the_pump_thread)
 {
     memset(&s_host, 0, sizeof s_host);
     sumi_engine_desc ed = host_desc(&s_host);
@@ -500,14 +500,14 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(poll_and_preview_from_other_threads);
     RUN(cancel_from_other_threads);
-    RUN(poll_and_preview_beside_our_thread);
-    RUN(cancel_beside_our_thread);
+    RUN(poll_and_preview_beside_the_pump_thread);
+    RUN(cancel_beside_the_pump_thread);
     RUN(a_queued_job_ends_once);
-    RUN(a_host_is_told_when_jobs_end);
-    RUN(our_thread_works_without_updates);
-    RUN(closing_discarding_and_destroying_beside_our_thread);
+    RUN(the_completion_callback_runs_when_jobs_end);
+    RUN(the_pump_thread_works_without_updates);
+    RUN(closing_discarding_and_destroying_beside_the_pump_thread);
     RUN(the_memory_answer_waits_for_no_slice);
     RUN(two_engines_on_two_threads_do_not_meet);
-    RUN(pauses_beside_our_thread);
+    RUN(pauses_beside_the_pump_thread);
     TEST_END();
 }

@@ -369,7 +369,7 @@ static void write_whole_file(const sumi_network* network, const char* path, bool
 }
 
 // LoKr of every layer and changes of every norm, two files at once: the picture of merged weights.
-TEST(lokr_and_changed_norms_give_the_picture_of_merged_weights)
+TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
 {
     scene* s = open_scene();
     if (s->network == NULL) {
@@ -463,7 +463,7 @@ int main(int argc, char** argv)
     if (!begin_networks()) return 1;
     RUN(lokr_factors_become_the_change_that_they_describe);
     RUN(files_of_a_trainer_are_read_whole);
-    RUN(lokr_and_changed_norms_give_the_picture_of_merged_weights);
+    RUN(lokr_and_changed_norms_give_the_image_of_merged_weights);
     end_networks();
     TEST_END();
 }

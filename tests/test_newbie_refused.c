@@ -20,7 +20,7 @@ static void refused(const sumi_model_desc* desc, sumi_result result, const char*
     sumi_model_close(model);
 }
 
-TEST(a_missing_tokenizer_is_told_by_the_encoder_that_lacks_it)
+TEST(a_missing_tokenizer_is_reported_by_the_encoder_that_lacks_it)
 {
     bag* b = empty_bag(0);
     take_gemma(b, "", NULL);
@@ -57,7 +57,7 @@ TEST(a_missing_tokenizer_is_told_by_the_encoder_that_lacks_it)
     free(pieces);
 }
 
-TEST(a_missing_encoder_is_told)
+TEST(a_missing_encoder_is_reported)
 {
     sumi_model_desc desc = parts();
     desc.text_encoder_2_path = desc.tokenizer_2_path = NULL;
@@ -126,7 +126,7 @@ static void cut_tensor(bag* b, const char* name, int32_t axis)
     CHECK(!"a tensor of the file");
 }
 
-TEST(an_encoder_of_another_width_is_told)
+TEST(an_encoder_of_another_width_is_reported)
 {
     bag* b = empty_bag(0);
     take_transformer(b, "", NULL);
@@ -163,7 +163,7 @@ TEST(lumina_2_is_refused_by_name)
     refused(&desc, SUMI_MODEL_UNKNOWN, "lumina.safetensors", "Lumina-Image 2", "NewBie-image");
 }
 
-TEST(files_that_end_too_early_are_told)
+TEST(files_that_end_too_early_are_reported)
 {
     static const char* const components[] = {"transformer", "clip_model"};
     static const char* const files[] = {"diffusion_pytorch_model.safetensors", "model.safetensors"};
@@ -194,7 +194,7 @@ static bool is_never_read(const char* name)
 }
 
 // Left out, or with half its rows; the second encoder's are test_xlm_roberta's business.
-TEST(every_missing_or_misshapen_tensor_is_told_but_for_those_that_nothing_reads)
+TEST(every_missing_or_misshapen_tensor_is_reported_but_for_those_that_nothing_reads)
 {
     for (int part = 0; part < 2; part++) {
         const char* component = part == 0 ? "transformer" : "text_encoder";
@@ -238,13 +238,13 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     if (!begin_newbie()) return 1;
-    RUN(a_missing_tokenizer_is_told_by_the_encoder_that_lacks_it);
-    RUN(a_missing_encoder_is_told);
+    RUN(a_missing_tokenizer_is_reported_by_the_encoder_that_lacks_it);
+    RUN(a_missing_encoder_is_reported);
     RUN(swapped_files_are_told_from_each_other);
-    RUN(an_encoder_of_another_width_is_told);
+    RUN(an_encoder_of_another_width_is_reported);
     RUN(lumina_2_is_refused_by_name);
-    RUN(files_that_end_too_early_are_told);
-    RUN(every_missing_or_misshapen_tensor_is_told_but_for_those_that_nothing_reads);
+    RUN(files_that_end_too_early_are_reported);
+    RUN(every_missing_or_misshapen_tensor_is_reported_but_for_those_that_nothing_reads);
     end_newbie();
     TEST_END();
 }

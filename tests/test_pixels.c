@@ -92,7 +92,7 @@ TEST(resize_treats_channels_alone_and_minds_row_bytes)
     for (int y = 0; y < H; y++) CHECK(memcmp(copy + y * 4 * W, source + y * (4 * W + 13), 4 * W) == 0);
 }
 
-TEST(resize_keeps_flat_pictures_flat)
+TEST(resize_keeps_flat_images_flat)
 {
     static const int32_t sizes[] = {1, 2, 3, 7, 64, 200};
     for (int a = 0; a < 6; a++)
@@ -152,7 +152,7 @@ TEST(distances_to_what_a_mask_keeps)
     for (int i = 0; i < COUNT; i++) CHECK(whole[i] == SUMI_FAR && opacity[i] == 255);
 }
 
-TEST(picture_and_mask_are_prepared_as_the_reference_does)
+TEST(image_and_mask_are_prepared_as_the_reference_does)
 {
     sumi_tensor_set set;
     if (!open_set(&set, "tests/golden/z-image/cases/image_preprocess.safetensors")) {
@@ -370,9 +370,9 @@ int main(int argc, char** argv)
     sumi_heap_init(&t_heap, NULL);
     RUN(resize_equals_pillow_bit_for_bit);
     RUN(resize_treats_channels_alone_and_minds_row_bytes);
-    RUN(resize_keeps_flat_pictures_flat);
+    RUN(resize_keeps_flat_images_flat);
     RUN(distances_to_what_a_mask_keeps);
-    RUN(picture_and_mask_are_prepared_as_the_reference_does);
+    RUN(image_and_mask_are_prepared_as_the_reference_does);
     RUN(mask_threshold_and_luma_are_pillows);
     RUN(pixels_refuse_hostile_sizes_and_say_why);
     RUN(pixels_survive_every_failing_allocation);

@@ -452,7 +452,7 @@ static double arena_of(const sumi_qwen_vae* vae, bool decodes, int32_t side, int
     return of_pictures;
 }
 
-TEST(the_released_sizes_need_little_more_than_one_picture)
+TEST(the_released_sizes_need_little_more_than_one_image)
 {
     maker m;
     bound b;
@@ -494,7 +494,7 @@ int main(int argc, char** argv)
     RUN(every_missing_or_misshapen_tensor_is_named);
     RUN(what_the_part_cannot_do_is_refused);
     RUN(tiles_that_the_rule_does_not_divide_are_refused);
-    RUN(the_released_sizes_need_little_more_than_one_picture);
+    RUN(the_released_sizes_need_little_more_than_one_image);
     t_runner->functions->destroy(t_runner);
     sumi_workers_destroy(t_workers);
     CHECK_NUMBER(atomic_load(&t_heap.held), 0);

@@ -79,7 +79,7 @@ TEST(sizes_round_halves_to_even_and_stay_within_their_areas)
     }
 }
 
-TEST(sizes_refuse_what_is_no_picture_and_say_why)
+TEST(sizes_refuse_what_is_no_image_and_say_why)
 {
     static const sumi_picture_size wrong[] = {{0, 10}, {10, 0}, {-5, 10}, {10, -2147483647 - 1}, {32769, 10}};
     sumi_picture_size size = {7, 7};
@@ -544,7 +544,7 @@ TEST(areas_come_from_the_older_form_where_both_are_there)
     }
 }
 
-TEST(a_picture_of_broken_cells_is_refused)
+TEST(an_image_of_broken_cells_is_refused)
 {
     tower t;
     static const int32_t sizes[][2] = {{27, 28}, {28, 29}, {0, 28}, {28, -28}, {56, 28}};
@@ -638,7 +638,7 @@ int main(int argc, char** argv)
     }
     RUN(sizes_are_those_of_the_pipelines);
     RUN(sizes_round_halves_to_even_and_stay_within_their_areas);
-    RUN(sizes_refuse_what_is_no_picture_and_say_why);
+    RUN(sizes_refuse_what_is_no_image_and_say_why);
     RUN(patches_are_cut_in_the_order_that_is_asked_for);
     RUN(patches_of_a_cell_that_is_not_there_are_refused);
     RUN(rows_are_gathered_by_number_and_read_as_rows_of_another_length);
@@ -649,7 +649,7 @@ int main(int argc, char** argv)
     RUN(a_file_without_configs_takes_the_settings);
     RUN(configs_that_the_tower_cannot_follow_are_refused);
     RUN(areas_come_from_the_older_form_where_both_are_there);
-    RUN(a_picture_of_broken_cells_is_refused);
+    RUN(an_image_of_broken_cells_is_refused);
     RUN(windows_hold_every_cell_once);
     RUN(every_failing_allocation_is_survived);
     s_runner->functions->destroy(s_runner);
