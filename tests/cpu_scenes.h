@@ -1,4 +1,4 @@
-// What tests of the processor backend share: a scene is a plan of one op kind at odd sizes, what is fed and what must
+// What tests of the CPU backend share: a scene is a plan of one op kind at odd sizes, what is fed and what must
 // come out. It is run on every instruction set that this machine has, split into parts and by threads in every way, and
 // gives the same bits each time.
 #ifndef CPU_SCENES_H

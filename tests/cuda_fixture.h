@@ -1,5 +1,5 @@
-// An engine with the CUDA backend on a driver that is none (fake_cuda.h, which a test includes itself: the build looks
-// for that), and what must be true when it goes.
+// An engine with the CUDA backend on the fake driver (fake_cuda.h, which each test includes itself because the build
+// looks for that), and what must be true when it is destroyed.
 #ifndef CUDA_FIXTURE_H
 #define CUDA_FIXTURE_H
 #include "engine_fixture.h"
@@ -27,7 +27,7 @@ static inline sumi_engine* cuda_engine(uint32_t slice_us, sumi_model** out_model
     return cuda_engine_with(SUMI_PUMP_UPDATE, slice_us, out_model);
 }
 
-// Everything is given back, no rule of the driver's was broken, the caller's context is what it was.
+// Checks that everything was released, no rule of the driver was broken, and the caller's context is what it was.
 static inline void close_cuda(sumi_engine* engine)
 {
     close_engine(engine);
@@ -36,14 +36,14 @@ static inline void close_cuda(sumi_engine* engine)
     CHECK_NUMBER(fake_context_depth(), 0);
 }
 
-// A job that does not end shows as a failure, not as a program that hangs.
+// Runs a job to its end. A job that does not end is a failure, and the program does not hang.
 static inline sumi_result run_to_end(sumi_engine* engine, sumi_job job)
 {
     CHECK_NUMBER(sumi_job_wait(engine, job, 20000), SUMI_OK);
     return sumi_job_poll(engine, job).result;
 }
 
-// The smallest picture.
+// A desc of the smallest image.
 static inline sumi_image_desc quick_image(sumi_model* model)
 {
     sumi_image_desc desc = small_image(model, &s_item);
@@ -51,7 +51,7 @@ static inline sumi_image_desc quick_image(sumi_model* model)
     return desc;
 }
 
-// Some updates, each as small as can be; false when the job is over.
+// Makes some updates with the smallest budget. False if the job has ended.
 static inline bool run_updates(sumi_engine* engine, sumi_job job, int count)
 {
     for (int i = 0; i < count; i++) sumi_engine_update(engine, 1);

@@ -1,6 +1,6 @@
-// What tests of the CUDA backend inside a host share: the host's own CUDA, which is the driver, found at run time;
-// memory that is counted and may fail; an engine that draws in one call. Through the public header alone. Without a GPU
-// everything is skipped.
+// What the tests of the CUDA backend inside a host program share: the host program's own CUDA, which is the driver,
+// looked up at run time; memory that is counted and may fail; an engine that makes an image in one call. Everything
+// goes through the public header. Without a GPU everything is skipped.
 #ifndef CUDA_HOST_FIXTURE_H
 #define CUDA_HOST_FIXTURE_H
 #include "test.h"
@@ -12,7 +12,7 @@
 
 #define TINY "tests/golden/z-image/model"
 
-// ---- The host's CUDA ------------------------------------------------------------------------------------------------
+// ---- The host program's CUDA ----------------------------------------------------------------------------------------
 
 typedef struct CUctx_st* context_handle;
 typedef struct CUstream_st* stream_handle;
@@ -47,7 +47,7 @@ static struct {
     int (*fill)(uint64_t address, unsigned char value, size_t bytes);
 } cu;
 
-static inline const char* open_driver(void) // NULL: it is there
+static inline const char* open_driver(void) // NULL: the driver is open
 {
     static const struct {
         const char* name;
@@ -100,13 +100,13 @@ static inline double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-// ---- The host's memory ----------------------------------------------------------------------------------------------
+// ---- The host program's memory --------------------------------------------------------------------------------------
 
 #define MAX_BLOCKS 8192
 
 typedef struct host {
     pthread_mutex_t lock;
-    long count, live, fail_at, wrong, without_context; // of the device's memory, pinned memory too; fail_at 0: none
+    long count, live, fail_at, wrong, without_context;          // of device memory and pinned memory; fail_at 0: none
     uint64_t live_bytes, peak_bytes, on_device, peak_on_device; // on the device: weights and arena
     struct {
         uint64_t address;
@@ -114,8 +114,8 @@ typedef struct host {
         int kind;
     } blocks[MAX_BLOCKS];
     atomic_long host_live;
-    char text[512]; // of the last error
-    int fill;       // what is in memory of the device that the engine is given; negative: what was there
+    char text[512]; // of the newest error
+    int fill;       // the content of device memory that the engine gets; negative: whatever it was
 } host;
 
 static host s_host;
@@ -143,7 +143,7 @@ static inline uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memo
     h->wrong += address % alignment != 0;
     if (address != 0 && h->fill >= 0 && kind == SUMI_MEMORY_STAGING) memset((void*)(uintptr_t)address, h->fill, bytes);
     else if (address != 0 && h->fill >= 0) {
-        // The fill is the null stream's, which the engine's streams do not wait for.
+        // The fill is in the NULL stream, which the engine's streams do not wait for.
         h->wrong += cu.fill(address, (unsigned char)h->fill, bytes) != 0 || cu.stream_synchronize(NULL) != 0;
     }
     for (int i = 0; address != 0 && i < MAX_BLOCKS; i++) {
@@ -232,7 +232,7 @@ static inline void close_engine(sumi_engine* engine)
 
 // ---- In one call ----------------------------------------------------------------------------------------------------
 
-// of updates with a budget of a millisecond or less, by the job's stage before
+// Of updates with a budget of a millisecond or less, by the stage of the job before the update.
 static double s_longest_ms[8], s_longest_poll_ms;
 
 static inline sumi_job_status timed_poll(const sumi_engine* engine, sumi_job job)
@@ -253,7 +253,7 @@ static inline void timed_update(sumi_engine* engine, sumi_job job, uint32_t budg
     if (budget_us <= 1000 && ms > s_longest_ms[stage]) s_longest_ms[stage] = ms;
 }
 
-// With frames of that budget; 0: waits.
+// Runs the job with frames of this budget; 0: waits.
 static inline sumi_result finish(sumi_engine* engine, sumi_job job, uint32_t budget_us)
 {
     while (budget_us != 0 && timed_poll(engine, job).state < SUMI_JOB_DONE) timed_update(engine, job, budget_us);
@@ -315,7 +315,7 @@ static inline uint64_t hash_bytes(uint64_t hash, const void* data, size_t bytes)
     return hash;
 }
 
-// The bits of a finished job's latents and pictures; ends it. 0 after a failure.
+// Hash of the pixels and the latents of a finished job; frees the job. 0 after a failure.
 static inline uint64_t take_hash(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
 {
     uint64_t hash = 1469598103934665603u;
@@ -346,7 +346,7 @@ static inline uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* des
     return take_hash(engine, job, desc);
 }
 
-static uint64_t s_whole; // bits of picture() that nothing disturbed
+static uint64_t s_whole; // hash of picture() without any disturbance
 
 TEST(a_picture_that_nothing_disturbs)
 {
@@ -360,10 +360,10 @@ TEST(a_picture_that_nothing_disturbs)
     close_engine(engine);
 }
 
-// ---- What every program does first and last -------------------------------------------------------------------------
+// ---- The begin and the end of every program -------------------------------------------------------------------------
 
-// How long calls took says something of the machine too, so it is told and not judged. That none waits for the device
-// is judged where the stream is held up, and on the fake driver.
+// The times of calls depend on the machine too, so they are printed and not checked. That no call waits for the device
+// is checked where the stream is blocked, and on the fake driver.
 static inline void tell_times(void)
 {
     static const char* const stages[8] = {"waiting", "loading",   "preparing", "text",

@@ -1,5 +1,5 @@
-// What the engine's tests share: the tiny checkpoint, golden cases, an engine that loads and draws in one call, an
-// allocator that counts and fails.
+// What the tests of the engine share: the tiny checkpoint, golden cases, an engine that loads a model and makes an
+// image in one call, an allocator that counts and fails.
 #ifndef ENGINE_FIXTURE_H
 #define ENGINE_FIXTURE_H
 #include "files/tensors.h"
@@ -12,17 +12,17 @@
 #define MODEL_PATH "tests/golden/z-image/model"
 #define CASES "tests/golden/z-image/cases/"
 
-// ---- A host ---------------------------------------------------------------------------------------------------------
+// ---- A host program -------------------------------------------------------------------------------------------------
 
-// Thread-safe: worker threads allocate too.
+// Thread-safe, because worker threads allocate too.
 typedef struct host {
     atomic_llong count; // allocations so far
-    atomic_llong live;  // blocks not released
+    atomic_llong live;  // blocks that were not released
     atomic_llong live_bytes;
-    atomic_llong peak_bytes; // the most that live_bytes was, since a test set it
-    atomic_llong fail_at;    // this one fails (1 is the first); 0: none
+    atomic_llong peak_bytes; // the largest value of live_bytes since a test set this
+    atomic_llong fail_at;    // the allocation that fails (1 is the first); 0: none
     atomic_int wrong_releases;
-    char log[512]; // the last text
+    char log[512]; // the newest text
     sumi_result log_result;
     int log_count;
 } host;
@@ -105,7 +105,7 @@ static inline sumi_engine* open_engine(const sumi_engine_desc* desc, sumi_model*
     return engine;
 }
 
-// A small picture of one item; change members before submitting.
+// A desc of a small image with one item; the test changes members before it submits.
 static inline sumi_image_desc small_image(sumi_model* model, const sumi_image_item* item)
 {
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
@@ -138,7 +138,7 @@ static inline uint64_t hash_image(const sumi_image* image)
     return image->pixels != NULL ? hash_bytes(image->pixels, (size_t)image->row_bytes * (size_t)image->height) : 0;
 }
 
-// The pictures' and the latents' bits of a finished job in one number; 0 after a failure.
+// A hash of the pixels and the latents of a finished job; 0 after a failure.
 static inline uint64_t fetch_hash(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
 {
     uint64_t hash = 0;
@@ -189,7 +189,7 @@ static inline bool golden_open(golden* g, const char* name)
 }
 static inline void golden_close(golden* g) { sumi_tensor_set_close(&g->set); }
 
-// A copy, aligned; free it. NULL: no such tensor.
+// An aligned copy, which the caller frees. NULL: there is no such tensor.
 static inline void* golden_copy(golden* g, const char* name)
 {
     const sumi_tensor* tensor = sumi_tensor_find(&g->set, name);
@@ -207,7 +207,7 @@ static inline size_t golden_count(golden* g, const char* name)
     return count;
 }
 
-// Largest difference of an RGBA picture from golden RGB.
+// The largest difference of an RGBA image from golden RGB.
 static inline int picture_difference(const sumi_image* image, const uint8_t* rgb)
 {
     int most = 0;
@@ -234,13 +234,13 @@ static inline double relative_error(const float* got, const float* want, size_t 
     }
     return sqrt(error / (norm > 0.0 ? norm : 1.0));
 }
-// ---- What most tests begin and end with -----------------------------------------------------------------------------
+// ---- The begin and the end of most tests ----------------------------------------------------------------------------
 
 #define LORA_PATH "tests/golden/z-image/lora/"
 
 static host s_host;
 
-// slice_us below the default cuts the tiny model's work into enough pieces to stop in the middle of.
+// A slice_us below the default cuts the tiny model's work into enough slices to stop in the middle.
 static inline sumi_engine* fresh_engine_with(uint32_t slice_us, sumi_model** out_model)
 {
     memset(&s_host, 0, sizeof s_host);
@@ -249,7 +249,7 @@ static inline sumi_engine* fresh_engine_with(uint32_t slice_us, sumi_model** out
     return open_engine(&desc, out_model);
 }
 
-// Every test ends with this: all memory is back, with the sizes it was taken with.
+// Every test ends with this. It checks that all memory was released, with the sizes that it was allocated with.
 static inline void close_engine(sumi_engine* engine)
 {
     sumi_engine_destroy(engine);
@@ -298,13 +298,13 @@ static inline sumi_lora* read_lora(sumi_engine* engine, sumi_model* model, const
     return read_lora_at(engine, model, path);
 }
 
-// Text, guidance, two items, img2img with a sample: most of what a job can hold.
+// Text, guidance, two items, a start image with a sample: most of what a job can have.
 static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
 {
     static const sumi_image_item items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
                                              {.text = "a lighthouse at dusk", .seed = 4}};
     static uint8_t pixels[48 * 40 * 4];
-    static bool is_filled; // two threads may share the picture once it is there
+    static bool is_filled; // two threads may share the picture once it is filled
     for (size_t i = 0; !is_filled && i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37 + i / 191);
     if (!is_filled) is_filled = true;
     static sumi_pixels start = {pixels, 40, 48, 0, 4};
@@ -318,7 +318,7 @@ static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
     desc->solver = SUMI_SOLVER_HEUN;
 }
 
-// Runs a job until it is among the steps of denoising; small slices are needed for that.
+// Runs a job until it is in the stage DENOISE. That needs small slices.
 static inline void run_until_denoise(sumi_engine* engine, sumi_job job)
 {
     while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && sumi_job_poll(engine, job).stage != SUMI_STAGE_DENOISE)
@@ -326,8 +326,8 @@ static inline void run_until_denoise(sumi_engine* engine, sumi_job job)
     CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
 }
 
-// Files out of the host's own archive: no maps, so everything is read; one tensor of one file may be damaged on its
-// way.
+// Files from an archive of the host program. They cannot be mapped, so everything is read. One tensor of one file may
+// be damaged when it is read.
 typedef struct archive {
     int open_count, opened;
     const char* damages;
@@ -343,7 +343,7 @@ static inline void* archive_open(const char* path, uint64_t* out_bytes, void* us
     archive* a = user_data;
     FILE* file = fopen(path, "rb");
     if (file == NULL) return NULL;
-    if (fseek(file, 0, SEEK_END) != 0 || ftell(file) == LONG_MAX) { // a folder opens too
+    if (fseek(file, 0, SEEK_END) != 0 || ftell(file) == LONG_MAX) { // a folder can be opened too
         fclose(file);
         return NULL;
     }
@@ -373,7 +373,8 @@ static inline void archive_close(void* file, void* user_data)
     free(file);
 }
 
-// A host's job system at its simplest: it cuts the loop into odd pieces and runs them backwards, on the calling thread.
+// The simplest job system of a host program: it cuts the loop into uneven ranges and runs them in reverse order on the
+// calling thread.
 typedef struct tasks_host {
     int begun, finished;
 } tasks_host;

@@ -65,7 +65,7 @@ static inline void copy_file(const char* from, const char* to)
     write_file(to, data, bytes);
 }
 
-// ---- Tensors on their way from file to file -------------------------------------------------------------------------
+// ---- Tensors copied from file to file --------------------------------------------------------------------------------
 
 #define MAX_TENSORS 1024
 
@@ -403,9 +403,9 @@ static inline void put_input_scales(bag* b, const char* suffix)
 
 enum { FP8_FORMS = 4 };
 
-// Writes a file with a scale for each matrix, in one of the forms that there are: 0 the older files, which have a mark of
-// the type and factors of activations; 1 and 3 a text beside each matrix, as e4m3 and as e5m2; 2 a list in the header. And
-// `twin_path`, with the values in float32.
+// Writes a file with a scale for each matrix, in one of the forms that there are: 0 the older files, which have a mark
+// of the type and factors of activations; 1 and 3 a text beside each matrix, as e4m3 and as e5m2; 2 a list in the
+// header. And `twin_path`, with the values in float32.
 static inline void write_scaled_fp8(bag* b, bag* twin, int form, const char* prefix, const char* path,
                                     const char* twin_path)
 {
@@ -451,8 +451,8 @@ static inline void rotate_groups(double* x, size_t count, size_t group)
     }
 }
 
-// Stores one matrix with a scale for each row. group: columns that are rotated together; 0: none. Adds its values to the
-// twin.
+// Stores one matrix with a scale for each row. group: columns that are rotated together; 0: none. Adds its values to
+// the twin.
 static inline void store_int8(bag* b, size_t index, size_t group, bag* twin)
 {
     sumi_tensor* t = &b->tensors[index];
@@ -489,8 +489,8 @@ static inline void store_int8(bag* b, size_t index, size_t group, bag* twin)
     free(x), free(scales), free(row);
 }
 
-// Writes a file whose matrices have 8 bits, and its twin. Converters rotate groups of 256 columns; rows of tiny networks
-// are cut into as large groups as fit.
+// Writes a file whose matrices have 8 bits, and its twin. Converters rotate groups of 256 columns; rows of tiny
+// networks are cut into as large groups as fit.
 static inline void write_int8(bag* b, bag* twin, bool is_rotated, const char* path, const char* twin_path)
 {
     const size_t count = b->count;

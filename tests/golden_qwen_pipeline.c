@@ -1,7 +1,7 @@
 // The Qwen-Image family from noise to picture, with what each step leaves; adapters; schedules.
 //
-// The reference in float32 tells the network sigma itself ("expect"). The released pipelines round it to bfloat16, twice,
-// and so does this library ("expect_tb"). A plan takes times as they are, so a case is run with both.
+// The reference in float32 tells the network sigma itself ("expect"). The released pipelines round it to bfloat16,
+// twice, and so does this library ("expect_tb"). A plan takes times as they are, so a case is run with both.
 #include "golden_qwen_image.h"
 #include "models/network_state.h"
 #include "models/scheduler.h"

@@ -5,10 +5,10 @@
 //
 // --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16;
 // --portable without Hopper's kernels, --no-graphs without CUDA graphs, --cublaslt with that library for what it can
-// take (it must be there), --fp8, --int8 and --int4 with weights in 8 or 4 bits, which have bounds that only a broken path exceeds,
-// --as-stored with block types and fp8 as their files have them, which has the bounds of bfloat16. Tokenizers,
-// schedules, pictures and single operations are the processor's in any case. --list-kernels prints every kernel that
-// the device has and how often it was used: tests/check_kernels.sh adds such lists up.
+// take (it must be there), --fp8, --int8 and --int4 with weights in 8 or 4 bits, which have bounds that only a broken
+// path exceeds, --as-stored with block types and fp8 as their files have them, which has the bounds of bfloat16.
+// Tokenizers, schedules, pictures and single operations are the CPU's in any case. --list-kernels prints every kernel
+// that the device has and how often it was used: tests/check_kernels.sh adds such lists up.
 //
 // Every plan runs twice. First as the engine runs it: the same fused ops, the same memory, slices of the same length,
 // graphs; what a host would get is compared. Then op by op with every value kept, for the values inside. On the

@@ -248,10 +248,11 @@ static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t 
 
 // What a backend in bfloat16 may be off by. The factor is the golden data's own rule, and holds for weights as they are
 // stored too, which are unpacked to the same bfloat16. With weights in 8 or 4 bits nothing is stored to go by, and the
-// bound only says that nothing is broken. int4's is one and a half times the largest that the processor has with the same
-// matrices from a file in IQ4_NL (samples/bench/quantise.py): 0.30 in the latents of z-image-wide, 0.17 in NewBie-image's,
-// 0.135 in a prediction. With text encoders in int8 too (--text), the largest error on an H200 is 0.084, behind two layers
-// of the tiny XLM-RoBERTa tower, by Hopper's kernels and the portable ones alike; fp8 has 0.66 in that tower's pooled vector.
+// bound only says that nothing is broken. int4's is one and a half times the largest that the CPU has with the same
+// matrices from a file in IQ4_NL (samples/bench/quantise.py): 0.30 in the latents of z-image-wide, 0.17 in
+// NewBie-image's, 0.135 in a prediction. With text encoders in int8 too (--text), the largest error on an H200 is
+// 0.084, behind two layers of the tiny XLM-RoBERTa tower, by Hopper's kernels and the portable ones alike; fp8 has 0.66
+// in that tower's pooled vector.
 #define BF16_FACTOR 1.5
 double error_of_format(const golden_case* c)
 {
@@ -265,10 +266,11 @@ double error_of_format(const golden_case* c)
 
 // The reference's error in bfloat16 for the pooled vector of the case enc_jina; -1: there is no such case.
 //
-// How far roundings carry this vector of the tiny tower is chance, and differs from prompt to prompt: the reference's own
-// error goes from 0.0067 to 0.0148 over eight prompts (0.0097 in the quadratic mean), an H200's from 0.0050 to 0.0179
-// (0.0104 in the mean, with kernels of its own or portable ones). So a prompt is held against the larger one of its own
-// and of enc_jina's, 0.0148: with its own alone two of the eight would be at 1.7 and 2.0 times the reference's error.
+// How far roundings carry this vector of the tiny tower is chance, and differs from prompt to prompt: the reference's
+// own error goes from 0.0067 to 0.0148 over eight prompts (0.0097 in the quadratic mean), an H200's from 0.0050 to
+// 0.0179 (0.0104 in the mean, with kernels of its own or portable ones). So a prompt is held against the larger one of
+// its own and of enc_jina's, 0.0148: with its own alone two of the eight would be at 1.7 and 2.0 times the reference's
+// error.
 static double pooled_error(const golden_case* c)
 {
     char path[2400], message[256];

@@ -1,5 +1,5 @@
-// What the parts of golden_run share: json as a tree, tensors as floats, comparison and reporting, and running a plan
-// op by op with a look at every value.
+// What the files of golden_run share: JSON as a tree, tensors as floats, comparison and reports, and running a plan op
+// by op while every value can be read.
 #ifndef GOLDEN_SUPPORT_H
 #define GOLDEN_SUPPORT_H
 #include "base/file.h"
@@ -14,16 +14,16 @@ typedef struct node {
     node_type type;
     char *key, *text; // decoded, terminated; text_bytes counts embedded zeros
     size_t text_bytes;
-    double number;    // also of booleans
-    uint64_t integer; // digits of a number as they stand, modulo 2^64: seeds do not fit a double
+    double number;    // of numbers and booleans
+    uint64_t integer; // the digits of a number modulo 2^64, because seeds do not fit into a double
     struct node *first, *next;
-    int count; // of children
+    int count; // number of children
 } node;
 node* json_read(const char* path, char* message, size_t message_bytes); // NULL and a message on failure
 node* json_parse(const void* text, size_t bytes, char* message, size_t message_bytes);
 void json_free(node* tree);
-const node* json_get(const node* object, const char* key);  // NULL when absent
-const char* json_text(const node* object, const char* key); // NULL when absent or no text
+const node* json_get(const node* object, const char* key);  // NULL if it is absent
+const char* json_text(const node* object, const char* key); // NULL if it is absent or not a text
 double json_number(const node* object, const char* key, double otherwise);
 
 // ---- Tensors --------------------------------------------------------------------------------------------------------
@@ -32,8 +32,8 @@ typedef struct array {
     int64_t count;
     int32_t rank;
     int64_t shape[SUMI_TENSOR_MAX_RANK];
-} array; // values NULL: none
-// a copy as floats; bytes and small integers are exact
+} array; // values NULL: no array
+// A copy as floats. Bytes and small integers are exact.
 array array_of(const sumi_tensor* tensor);
 array array_make(const float* values, int32_t rank, const int64_t* shape); // a copy; values NULL: zeros
 void array_free(array* a);
@@ -43,16 +43,16 @@ bool join_path(char* out, size_t bytes, const char* folder, const char* name);
 typedef struct golden {
     sumi_heap heap;
     sumi_workers* workers;
-    sumi_runner* runner;    // of the backend that is looked at
-    sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
-    bool is_gpu, as_engine; // as_engine: run_plan's first way alone
+    sumi_runner* runner;    // the backend that is tested
+    sumi_runner* processor; // the same runner, or on a GPU the CPU backend, for values that have no bound for bfloat16
+    bool is_gpu, as_engine; // as_engine: only the first way of run_plan
     sumi_weight_format weights;
-    bool has_text_weights;           // text encoders and vision towers have this format too
-    int passed, failed, not_checked; // tensors
-    int cases, not_run;              // cases: run; of a known family and not run
+    bool has_text_weights;           // text encoders and vision towers have this weight format too
+    int passed, failed, not_checked; // numbers of tensors
+    int cases, not_run;              // numbers of cases that were run; of cases of a known family that were not run
     int other_families;              // cases of families that the library does not have
-    int case_failed;                 // of the running case
-    char network_key[4096];          // which checkpoint is open
+    int case_failed;                 // failures of the running case
+    char network_key[4096];          // names the checkpoint that is open
     sumi_network* network;
 } golden;
 
@@ -63,44 +63,44 @@ typedef struct kept_bits {
 
 typedef struct golden_case {
     golden* g;
-    char folder[2048]; // where the json lies: paths in it are relative to this
+    char folder[2048]; // the folder of the JSON file; paths in it are relative to it
     char name[256];
     const node* json;
     const char* kind;
-    sumi_tensor_set set; // of NAME.safetensors; empty when there is none
-    bool* seen;          // tensors of the set that were compared or reported
+    sumi_tensor_set set; // of NAME.safetensors; empty if there is none
+    bool* seen;          // for each tensor of the set: it was compared or reported
     bool by_op;          // the second way of run_plan
-    int plans;           // run so far, in either way
-    kept_bits* kept;     // of the first way, on the processor: results of all its plans, for the second
+    int plans;           // plans that were run so far, in either way
+    kept_bits* kept;     // results of all plans of the first way on the CPU, for the second way
     size_t kept_count, kept_next;
 } golden_case;
 
-// Compares with expect.NAME by the tolerance in the json; a GPU's result may be off by one and a half times the
-// reference's own error in bfloat16, which is stored beside. got may be longer in rows or channels than what was
-// stored: see rows_of_about in golden_support.c.
+// Compares with expect.NAME by the tolerance in the JSON. The result of a GPU may be off by one and a half times the
+// reference's own error in bfloat16, which is stored too. `got` may have more rows or channels than the stored tensor:
+// see rows_of_about in golden_support.c.
 void compare(golden_case* c, const char* name, const array* got);
-// rows from rows_known on were not computed
+// The same, where rows from rows_known on were not computed.
 void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known);
-// with KIND.NAME instead, which is of another run of the reference ("expect_tb")
+// The same with KIND.NAME, of another run of the reference ("expect_tb").
 void compare_with(golden_case* c, const char* kind, const char* name, const array* got);
-// got must differ from wrong.NAME, the result of a known mistake.
+// `got` must differ from wrong.NAME, the result of a known mistake.
 void compare_wrong(golden_case* c, const char* name, const array* got);
-// What weights in 8 or 4 bits may be off by; 0: they are in neither.
+// The error that weights in 8 or 4 bits may cause; 0: the weights are in neither.
 double error_of_format(const golden_case* c);
-// A value that has no tensor: prints one line.
+// Reports a value that has no tensor: prints one line.
 void report(golden_case* c, const char* what, double error, double tolerance, bool good);
 void not_checked(golden_case* c, const char* name, const char* why);
 void case_fails(golden_case* c, const char* format, ...) SUMI_PRINTF(2, 3);
 array input(const golden_case* c, const char* name); // input.NAME
 bool has_expected(const golden_case* c, const char* name);
 bool has_tensor(const golden_case* c, const char* kind, const char* name); // KIND.NAME
-void finish_case(golden_case* c); // names what was not looked at, and frees what was kept
+void finish_case(golden_case* c); // names the tensors that were not compared, and frees the case
 
-// Opens (or keeps) the checkpoint of the case. NULL after reporting.
+// Opens the checkpoint of the case, or keeps it open. NULL after reporting.
 sumi_network* case_network(golden_case* c, const node* json);
-// Opens (or keeps) a checkpoint by its desc, which `key` stands for. NULL after reporting.
+// Opens a checkpoint by its desc, or keeps it open. `key` names the checkpoint. NULL after reporting.
 sumi_network* open_network(golden_case* c, const char* key, const sumi_files* files, const sumi_network_desc* desc);
-void close_network(golden* g); // accepts none
+void close_network(golden* g); // accepts no network
 
 // ---- Plans ----------------------------------------------------------------------------------------------------------
 typedef struct plan_run plan_run;
@@ -114,25 +114,24 @@ struct plan_run {
     plan_probe* probe;
     void* context;
 };
-// A plan for the backend; the other ends it, and lets the runner forget it first.
+// Begins a plan for the backend. The caller ends it, and releases it from the runner before.
 void begin_plan(const golden_case* c, sumi_plan* plan);
 void end_plan(const golden_case* c, sumi_plan* plan);
-// Slices, reserves, starts, writes the inputs, runs. False after reporting. A case is run twice, and its plans in both
-// ways:
-//   first      as the engine does: values bound by whoever wrote the plan alone, ops fused, slices of an engine's
-//              default length. Probed are ops whose result is bound, after their slice
-//   c->by_op   every value is bound and each op a slice of its own, so that any value can be looked at. Probed is
-//              every op, before and after it
-// Results are compared with the golden data both times; on the processor the second time's must have the bits of the
-// first.
+// Slices the plan, reserves memory, starts, writes the inputs, and runs. False after reporting. A case is run twice,
+// its plans in two ways:
+//   first      as the engine does: only values that the plan's writer has bound can be read, ops are fused, slices have the
+//              engine's default length. Probed are ops whose result is bound, after their slice
+//   c->by_op   every value is bound and each op is a slice, so that any value can be read. Probed is every op, before and
+//              after it
+// Results are compared with the golden data both times; on the CPU the second run must have the bits of the first.
 bool run_plan(plan_run* run, sumi_plan* plan);
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count);
-float* read_floats(plan_run* run, sumi_value value);                                 // the whole value; caller frees
-array read_array(plan_run* run, sumi_value value);                                   // [rows, cols]
+float* read_floats(plan_run* run, sumi_value value); // the whole value; the caller frees it
+array read_array(plan_run* run, sumi_value value);   // [rows, cols]
 array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width); // [h * w, c] -> [c, h, w]
 
 // ---- Families and common data ---------------------------------------------------------------------------------------
-// false: the kind is not known
+// These return false if the kind is not known.
 bool run_z_image_case(golden_case* c);
 bool run_qwen_image_case(golden_case* c);
 bool run_newbie_case(golden_case* c);

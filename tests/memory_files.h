@@ -1,5 +1,5 @@
-// What tests of files share: files in memory that are served through the host's callbacks, small models made of them,
-// checkpoints opened in one call.
+// What tests of files share: files in memory that are served through the host program's callbacks, small models made of
+// them, checkpoints opened in one call.
 #ifndef MEMORY_FILES_H
 #define MEMORY_FILES_H
 #include "files/checkpoint.h"

@@ -1,5 +1,5 @@
 // What tests of networks share: opening one, files written anew under other names or shapes, and a job's plan run by
-// the processor.
+// the CPU.
 #ifndef NETWORK_FIXTURE_H
 #define NETWORK_FIXTURE_H
 #include "cpu/cpu.h"

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-// The counters. A program of several files defines TEST_STATE before it includes this: as nothing in the file with main, as
-// extern in the others.
+// The counters. A program of several files defines TEST_STATE before it includes this: as nothing in the file with
+// main, as extern in the others.
 #ifndef TEST_STATE
 #define TEST_STATE static
 #endif

@@ -10,8 +10,8 @@
 
 // ---- Adapters -------------------------------------------------------------------------------------------------------
 
-// A prompt of eight tokens, the shortest that networks make products of, sums alone as it does beside others: a batch gives the bits of
-// single jobs.
+// A prompt of eight tokens, the shortest that networks make products of, sums alone as it does beside others: a batch
+// gives the bits of single jobs.
 TEST(eight_rows_have_the_same_bits_alone_and_among_more)
 {
     enum { N = 70, K = 300, MANY = 40 };

@@ -1,4 +1,4 @@
-// Attention on the processor against a plain double reference: spans, windows, queries behind a shared beginning.
+// Attention on the CPU against a plain double reference: spans, windows, queries behind a shared beginning.
 #include "base/memory.h"
 #include "cpu_scenes.h"
 #include "plan/plan.h"

@@ -1,4 +1,4 @@
-// Latents and pixels on the processor: noise, guidance, solver rows, previews, ways into and out of the VAE, tiles.
+// Latents and pixels on the CPU: noise, guidance, solver rows, previews, ways into and out of the VAE, tiles.
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "cpu_scenes.h"

@@ -1,4 +1,4 @@
-// Products on the processor against a plain double reference: odd shapes, every epilogue, adapters, every weight type.
+// Products on the CPU against a plain double reference: odd shapes, every epilogue, adapters, every weight type.
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "cpu_scenes.h"

@@ -1,4 +1,4 @@
-// What moves rows and makes tables on the processor: embeddings, copies, means, rotary and time tables, patches.
+// What moves rows and makes tables on the CPU: embeddings, copies, means, rotary and time tables, patches.
 #include "base/memory.h"
 #include "cpu_scenes.h"
 #include "plan/plan.h"

@@ -577,7 +577,7 @@ TEST(any_order_of_slices_finds_its_weights)
     close_network(&b, n);
 }
 
-// A job that was cancelled leaves slices on their way: the next run's first copies wait for them.
+// A job that was cancelled leaves slices in flight: the next run's first copies wait for them.
 TEST(a_new_run_does_not_disturb_what_is_left_of_another)
 {
     static watch all;

@@ -241,9 +241,9 @@ TEST(honours_the_hosts_context_and_stream)
     CHECK(sumi_cuda_device_open(&device, &desc, &error) == SUMI_OK);
     CHECK(device.context == context && device.compute == stream && !device.has_primary && !device.owns_compute);
     CHECK_NUMBER(device.device, 1);
-    CHECK_NUMBER(fake_held_kind("context"), 1); // the host's alone
+    CHECK_NUMBER(fake_held_kind("context"), 1); // the host program's alone
     sumi_cuda_device_close(&device);
-    CHECK_NUMBER(fake_held(), 2); // the host's, still alive
+    CHECK_NUMBER(fake_held(), 2); // the host program's, still alive
     desc.cuda.ordinal = 1;
     CHECK(sumi_cuda_device_open(&device, &desc, NULL) == SUMI_OK); // says the same
     sumi_cuda_device_close(&device);

@@ -463,7 +463,7 @@ TEST(without_a_context_there_is_a_result)
     CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
     CHECK(hash_texture(name, 32, 32) == picture);
     CHECK(make_current(&none));
-    sumi_external_release(external); // a mistake of the host's, which costs it no more than this texture
+    sumi_external_release(external); // a mistake of the host program's, which costs it no more than this texture
     CHECK(draw_to_host(engine, desc) == picture);
     close_engine(engine);
     CHECK(make_current(&s_context));
@@ -534,7 +534,7 @@ TEST(they_may_go_in_any_order)
             sumi_external_release(external);
             sumi_external_release(twice);
             break;
-        case 3: // the engine, a job on its way
+        case 3: // the engine, a job in flight
             break;
         case 4: // the engine, a job done
             CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);

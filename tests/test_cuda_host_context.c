@@ -128,7 +128,7 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
     CHECK_NUMBER(cu.context_set(NULL), 0);
 }
 
-// Read back by a stream of the host's that was ordered by the event alone.
+// Read back by a stream of the host program's that was ordered by the event alone.
 TEST(images_that_stay_on_the_device_have_the_same_bits)
 {
     enum { W = 64, H = 48, MOST = (W * 12 + 64) * H };

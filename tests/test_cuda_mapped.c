@@ -156,7 +156,7 @@ TEST(a_refusal_is_no_failure_and_a_lost_device_is)
     CHECK_NUMBER(fake_held_kind("locked"), 0);
 
     p.mapped.is_supported = true;
-    w.tensors[0].mapping = NULL; // memory of the host's
+    w.tensors[0].mapping = NULL; // memory of the host program's
     CHECK(!sumi_cuda_mapped_holds(&p.mapped, &w));
     w.tensors[0].mapping = p.file;
     fake_fail_call("cuMemHostRegister", 1, CUDA_ERROR_ILLEGAL_ADDRESS);

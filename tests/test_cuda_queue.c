@@ -1,5 +1,5 @@
 // Jobs that follow each other on a GPU, on a driver that is none (fake_cuda): the next one's slices are submitted while
-// the last of the one before are on their way, and nobody gets the other's results. Kernels do nothing there, so a
+// the last of the one before are in flight, and nobody gets the other's results. Kernels do nothing there, so a
 // picture's latents are its noise.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
@@ -43,7 +43,7 @@ static void check_latents(sumi_engine* engine, sumi_job job, const wanted* w)
     CHECK(memcmp(latents, w->latents, sizeof latents) == 0);
 }
 
-// The oldest slice that is on its way ends, and no other: a runner may wait for more.
+// The oldest slice that is in flight ends, and no other: a runner may wait for more.
 static void end_oldest(sumi_engine* engine)
 {
     sumi_cuda* cuda = (sumi_cuda*)engine->runner;
@@ -68,7 +68,7 @@ TEST(a_queue_keeps_the_device_fed)
     sumi_job jobs[8];
     fake_complete_after(1000000);
     for (int k = 0; k < 8; k++) CHECK_NUMBER(sumi_submit_images(engine, &w[k].desc, &jobs[k]), SUMI_OK);
-    // As little is finished as lets the work go on: then something is on its way whenever the host looks.
+    // As little is finished as lets the work go on: then something is in flight whenever the host looks.
     int empty = 0, beside = 0, begun = 0;
     for (int i = 0; i < 20000 && sumi_job_poll(engine, jobs[7]).state < SUMI_JOB_DONE; i++) {
         for (int k = 0; k < 50; k++) sumi_engine_update(engine, 400);

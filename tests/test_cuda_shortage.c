@@ -281,7 +281,7 @@ TEST(what_is_said_to_suffice_suffices)
     }
 }
 
-// ---- A host's allocator, which cannot be asked ----------------------------------------------------------------------
+// ---- A host program's allocator, which cannot be asked ----------------------------------------------------------------------
 
 TEST(a_hosts_allocator_is_tried_again)
 {

@@ -799,7 +799,7 @@ TEST(images_go_where_the_host_wants_them)
             wrong += below[0] != four[2] || below[1] != four[1] || below[2] != four[0] || below[3] != 255;
             wrong += memcmp(three, four, 3) != 0;
         }
-        // the gap between rows is the host's
+        // the gap between rows is the host program's
         for (int i = 0; i < 20; i++) wrong += rgba[y * (W * 4 + 20) + W * 4 + i] != 0x77;
         for (int i = 0; i < 8; i++) wrong += bgra[y * (W * 4 + 8) + W * 4 + i] != 0x77;
     }

@@ -116,7 +116,7 @@ static sumi_image_desc desc_of(const bench* b, kind k)
     return desc;
 }
 
-// Latents, and on the processor pictures where no VAE was tiled: tiles make other ones.
+// Latents, and on the CPU pictures where no VAE was tiled: tiles make other ones.
 static sumi_result run_images(const bench* b, const sumi_image_desc* desc, uint64_t* out_hash)
 {
     static float latents[16 * 20 * 20];
@@ -310,8 +310,8 @@ TEST(every_job_ends_at_every_budget_of_a_device)
     print_tally(&t, true);
 }
 
-// The same without a budget, where the host's allocator, or the driver, has no more than so many bytes: from before the
-// model is loaded, or only for the jobs.
+// The same without a budget, where the host program's allocator, or the driver, has no more than so many bytes: from
+// before the model is loaded, or only for the jobs.
 TEST(every_job_ends_on_a_device_of_any_size)
 {
     tally t = {{0}, {0}};

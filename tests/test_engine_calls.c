@@ -1,5 +1,5 @@
-// Calls that would wait for themselves or for nobody: out of the host's callbacks, in a child after a fork, of a job
-// that is cancelled during a pause.
+// Calls that would wait for themselves or for nobody: out of the host program's callbacks, in a child after a fork, of
+// a job that is cancelled during a pause.
 #include "base/platform.h"
 #include "engine_fixture.h"
 #include <sys/types.h>

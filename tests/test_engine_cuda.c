@@ -1,6 +1,6 @@
-// The whole engine with the CUDA backend on a driver that is none (fake_cuda): what works, and the host's own CUDA
-// beside it. Kernels do nothing there, so a picture's latents are its noise: enough to see that inputs and results go
-// where they should. What a GPU computes is shown by test_cuda_host.c, on one.
+// The whole engine with the CUDA backend on a driver that is none (fake_cuda): what works, and the host program's own
+// CUDA beside it. Kernels do nothing there, so a picture's latents are its noise: enough to see that inputs and results
+// go where they should. What a GPU computes is shown by test_cuda_host.c, on one.
 #include "engine_fixture.h"
 #include "fake_clock.h"
 #ifdef SUMI_HAS_CUDA

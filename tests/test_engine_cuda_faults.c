@@ -191,7 +191,7 @@ TEST(a_running_job_does_not_notice_what_others_release)
         fake_complete_after(1000000);
         for (int i = 0; i < stop; i++) {
             sumi_engine_update(engine, 100);
-            if (i % 8 == 7) fake_finish(); // progress, but some slices are always on their way
+            if (i % 8 == 7) fake_finish(); // progress, but some slices are always in flight
         }
         if (stop % 2 == 0) sumi_lora_release(lora);
         else sumi_model_close(other);

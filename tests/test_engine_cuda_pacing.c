@@ -1,4 +1,4 @@
-// How the engine fills a frame's budget on a GPU: what is on its way, what it knows of slices, noise. On the fake
+// How the engine fills a frame's budget on a GPU: what is in flight, what it knows of slices, noise. On the fake
 // driver.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
@@ -192,8 +192,8 @@ TEST(slices_of_a_kind_share_their_times)
     close_cuda(engine);
 }
 
-// While another context of the same GPU has its turn, a slice's clock runs on; kernels of the host's in the same
-// context lie between any two of ours.
+// While another context of the same GPU has its turn, a slice's clock runs on; kernels of the host program's in the
+// same context lie between any two of ours.
 TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
 {
     static const double alone[] = {0.02}, beside[] = {0.02, 0.02, 0.5, 0.02, 0.02, 0.02, 0.1, 0.02, 0.02},

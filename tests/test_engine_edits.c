@@ -369,7 +369,7 @@ TEST(prompts_of_other_references_are_refused)
     desc.guidance = 0.0f; // nobody reads them
     CHECK(edit_hash(engine, &desc) != 0);
     item.negative_prompt = NULL;
-    desc.guidance = 2.0f; // a text beside a prompt: with the host's pictures
+    desc.guidance = 2.0f; // a text beside a prompt: with the host program's pictures
     CHECK(edit_hash(engine, &desc) != 0);
     desc.references = NULL;
     desc.reference_count = 0;

@@ -1,4 +1,4 @@
-// Models and adapters out of the host's own archive, whose reader takes time on a clock that the test turns.
+// Models and adapters out of the host program's own archive, whose reader takes time on a clock that the test turns.
 #include "engine_fixture.h"
 #include "fake_clock.h"
 

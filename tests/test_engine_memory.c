@@ -1,9 +1,10 @@
-// Memory: known beforehand, nothing allocated by a warm job, budgets, pictures that are reused, the host's files.
+// Memory: known beforehand, nothing allocated by a warm job, budgets, pictures that are reused, the host program's
+// files.
 #include "engine/engine.h"
 #include "engine_fixture.h"
 #include "pictures/pixels.h"
 
-// ---- Pictures on their way in ---------------------------------------------------------------------------------------
+// ---- Pictures in flight in ---------------------------------------------------------------------------------------
 
 TEST(an_image_resized_in_pieces_has_the_same_bits)
 {
@@ -100,7 +101,7 @@ TEST(memory_is_known_exactly_beforehand)
 
 #define REST 65536 // headers of blocks, and the weights of filters
 
-// The most that the allocator has given out at any time of a job on the processor is what it held before, beside arena
+// The most that the allocator has given out at any time of a job on the CPU is what it held before, beside arena
 // and packing buffers, and what sumi_image_memory says. An arena or buffers of an earlier job stay where they are large
 // enough; a budget, which may be 0 for none, is never exceeded by the two together.
 static void check_peak(sumi_engine* engine, const sumi_image_desc* desc, uint64_t budget, const char* what)
@@ -314,7 +315,7 @@ TEST(images_are_reused_after_their_release)
     close_engine(engine);
 }
 
-// ---- Broken weights, the host's files -------------------------------------------------------------------------------
+// ---- Broken weights, the host program's files -------------------------------------------------------------------------------
 
 TEST(the_hosts_files_are_read_and_closed)
 {

@@ -681,7 +681,8 @@ TEST(an_image_can_be_cancelled_after_every_slice)
 
 static bool is_expected(sumi_result result) { return result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY; }
 
-// A whole life in which allocation n fails: model, prompt, saved and loaded, an adapter, a batch of a text and a handle.
+// A whole life in which allocation n fails: model, prompt, saved and loaded, an adapter, a batch of a text and a
+// handle.
 static bool live_with_failure(long long n)
 {
     memset(&s_host, 0, sizeof s_host);

@@ -286,7 +286,7 @@ TEST(references_change_the_image_in_every_way_they_reach_it)
     one.width = one.height = 32;
     none.width = none.height = 32;
     CHECK(edit_hash(engine, &one) != edit_hash(engine, &none));
-    // the host's pixels are copied at submission
+    // the host program's pixels are copied at submission
     uint8_t data[40 * 40 * 3];
     memset(data, 90, sizeof data);
     const sumi_pixels grey = {data, 40, 40, 0, 3};

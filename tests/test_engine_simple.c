@@ -173,8 +173,9 @@ TEST(failures_of_simple_calls_are_reported_and_leave_nothing)
     close_engine(engine);
 }
 
-// The n-th allocation fails: the call says so, nothing is left, and the next call works. In strides, for a picture of the
-// model's own size takes its time; test_engine_faults fails every allocation of the jobs that these calls stand for.
+// The n-th allocation fails: the call says so, nothing is left, and the next call works. In strides, for a picture of
+// the model's own size takes its time; test_engine_faults fails every allocation of the jobs that these calls stand
+// for.
 TEST(memory_may_run_out_in_a_simple_call)
 {
     uint64_t whole = 0;

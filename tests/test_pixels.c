@@ -1,4 +1,4 @@
-// Pictures on their way in and out: resized as Pillow does it, masks, hostile sizes, previews.
+// Pictures in flight in and out: resized as Pillow does it, masks, hostile sizes, previews.
 #include "failing.h"
 #include "files/tensors.h"
 #include "models/preview_factors.h"

@@ -799,7 +799,8 @@ TEST(weight_stack_reads_rows_across_parts)
     CHECK_NUMBER(sumi_weight_bytes(&weight), 24 + 6);
 }
 
-// Over the seams of parts and of pieces of columns: rows alone, all rows, and columns alone are the same sums, to the bit.
+// Over the seams of parts and of pieces of columns: rows alone, all rows, and columns alone are the same sums, to the
+// bit.
 static void check_changed(sumi_dtype dtype, const void* down, const float* down_values)
 {
     enum { ROWS = 9, COLS = 608, RANK = 5 };

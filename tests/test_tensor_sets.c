@@ -143,7 +143,8 @@ TEST(host_files_serve_with_and_without_map)
         float value = 0;
         if (extra != NULL) { sumi_dtype_to_float(extra->dtype, extra->data, &value, 1); }
         CHECK(value == 2.0f && extra->file_index == 1);
-        CHECK(extra != NULL && extra->mapping == NULL); // memory of the host's, which nobody but the host may lock
+        CHECK(extra != NULL
+              && extra->mapping == NULL); // memory of the host program's, which nobody but the host may lock
         sumi_tensor_set_close(&set);
         CHECK_NUMBER(s_heap.held, 0);
 

@@ -18,7 +18,7 @@
 
 // ---- Helpers --------------------------------------------------------------------------------------------------------
 
-// Time that the processor worked for this program, not time that passed: a busy machine, or one that stood still,
+// Time that the CPU worked for this program, not time that passed: a busy machine, or one that stood still,
 // changes little of it.
 static double worked_ms(void) { return 1e3 * (double)clock() / CLOCKS_PER_SEC; }
 

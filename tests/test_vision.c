@@ -1,4 +1,4 @@
-// Pictures on their way into a prompt: the rules of sizes, the ops that cut a picture into patches and put rows in
+// Pictures in flight into a prompt: the rules of sizes, the ops that cut a picture into patches and put rows in
 // order, the vision tower's files and its plan at the released size. The tower's numbers are golden_run's business.
 #include "cpu/cpu.h"
 #include "failing.h"

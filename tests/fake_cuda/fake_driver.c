@@ -634,7 +634,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory)
         fake.block_bytes -= block->bytes;
         take_time(block->bytes);
     }
-    fake_unmake(block); // a copy that is still on its way from there finds no live memory
+    fake_unmake(block); // a copy that is still in flight from there finds no live memory
     return leave(CUDA_SUCCESS);
 }
 
@@ -1304,7 +1304,7 @@ uint64_t fake_host_memory(uint64_t bytes)
     return (uint64_t)(uintptr_t)memory;
 }
 
-// Of the host's own: nothing waits for what is on its way to it, so that whoever is too late is seen.
+// Of the host program's own: nothing waits for what is in flight to it, so that whoever is too late is seen.
 void fake_host_release(void* object)
 {
     fake_lock();

@@ -82,7 +82,7 @@ typedef struct fake_list {
 } fake_list;
 
 #define FAKE_MOST_TEXTURES 8
-// of the host's OpenGL; name: of a real one
+// of the host program's OpenGL; name: of a real one
 typedef struct fake_texture {
     unsigned char* pixels;
     int width, height, registered;
