@@ -554,7 +554,7 @@ TEST(an_image_of_broken_cells_is_refused)
             begin(&b);
             sumi_value in = sumi_plan_bound(&b.plan, "bytes", SUMI_ELEMENT_BYTE, 28 * 28, 3);
             sumi_qwen_vision_module.write(&t.model, &b.plan, in, sizes[i][0], sizes[i][1]);
-            check_refused(&b, "is not one of whole cells of 28");
+            check_refused(&b, "does not consist of whole cells of 28");
         }
     }
     close_tower(&t);

@@ -382,7 +382,8 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
     if (height < cell || width < cell || height % cell != 0 || width % cell != 0
         || sumi_plan_info(plan, pixels)->rows != (int64_t)height * width) {
         sumi_fail(&plan->error, SUMI_INTERNAL,
-                  "the plan cannot be written: an image of %d x %d pixels is not a multiple of the cell size %d",
+                  "the plan cannot be written: an image of %d x %d pixels, or its value, does not consist of whole "
+                  "cells of %d",
                   (int)width, (int)height, (int)cell);
         return SUMI_NO_VALUE;
     }
