@@ -268,7 +268,6 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
                                            .width = (int32_t)job->latents.shape[rank - 1] * info->vae_factor,
                                            .height = (int32_t)job->latents.shape[rank - 2] * info->vae_factor,
                                            .evaluation_count = 1,
-                                           .without_decode = true,
                                            .adapters = adapters,
                                            .adapter_count = adapter_count};
     sumi_plan plan;
@@ -276,9 +275,7 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
     sumi_error error = {0};
     begin_plan(c, &plan);
     plan_run run = {.c = c, .pipeline = &pipeline, .write = write_dit, .probe = probe_dit, .context = job};
-    bool good = (job->w != NULL ? sumi_pipeline_write_every_row : sumi_pipeline_write)(network, &request, &plan,
-                                                                                       &pipeline, &error)
-             == SUMI_OK;
+    bool good = sumi_pipeline_write_latents(network, &request, job->w != NULL, &plan, &pipeline, &error) == SUMI_OK;
     if (!good) case_fails(c, "%s", error.text);
     good = good && run_plan(&run, &plan);
     array_free(&job->out);

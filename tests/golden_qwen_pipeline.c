@@ -139,7 +139,6 @@ static void run_forward(golden_case* c, const sumi_network* network, forward_job
                                            .width = size.width,
                                            .height = size.height,
                                            .evaluation_count = 1,
-                                           .without_decode = true,
                                            .adapters = use,
                                            .adapter_count = use != NULL};
     sumi_plan plan;
@@ -147,7 +146,8 @@ static void run_forward(golden_case* c, const sumi_network* network, forward_job
     sumi_error error = {0};
     begin_plan(c, &plan);
     plan_run run = {.c = c, .pipeline = &pipeline, .write = write_forward, .context = job};
-    if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    if (sumi_pipeline_write_latents(network, &request, false, &plan, &pipeline, &error) != SUMI_OK)
+        case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {
         array x = read_array(&run, pipeline.x),
               rows = pack(x.values, x.shape[0], pipeline.latent_height, pipeline.latent_width);

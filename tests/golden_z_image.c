@@ -88,7 +88,7 @@ static void probe_dit(plan_run* run, const sumi_op* op, int32_t counter, bool be
     if (job->w != NULL) watch_op(run, job->w, op, counter, before);
 }
 
-static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* job, bool whole,
+static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* job, bool computes_unused_rows,
                         const sumi_adapter_use* adapters, int32_t adapter_count)
 {
     const sumi_network_info* info = sumi_network_get_info(network);
@@ -111,7 +111,6 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
                                      .width = (int32_t)job->latent[0].shape[2] * info->vae_factor,
                                      .height = (int32_t)job->latent[0].shape[1] * info->vae_factor,
                                      .evaluation_count = 1,
-                                     .without_decode = true,
                                      .adapters = adapters,
                                      .adapter_count = adapter_count};
     sumi_plan plan;
@@ -120,8 +119,7 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
     begin_plan(c, &plan);
     plan_run run = {.c = c, .pipeline = &pipeline, .write = write_dit, .probe = probe_dit, .context = job};
     bool good =
-        (whole ? sumi_pipeline_write_every_row : sumi_pipeline_write)(network, &request, &plan, &pipeline, &error)
-        == SUMI_OK;
+        sumi_pipeline_write_latents(network, &request, computes_unused_rows, &plan, &pipeline, &error) == SUMI_OK;
     if (!good) case_fails(c, "%s", error.text);
     good = good && run_plan(&run, &plan);
     array_free(&job->out);

@@ -96,6 +96,7 @@ typedef struct job {
     const uint8_t* pixels;
     const float* mask;
     const float* eps;
+    bool stops_at_latents; // the plan has no VAE decoder
 } job;
 
 // Runs a plan in slices of at most max_us; returns the latents (and the picture's bytes), to be freed.
@@ -108,7 +109,8 @@ static inline float* run_job(const sumi_network* network, const job* j, uint32_t
     sumi_plan_begin(&plan, &t_heap, 4);
     const sumi_runner_functions* f = t_runner->functions;
     sumi_rates rates = {1e3, 1e3, 1.0};
-    sumi_result result = sumi_pipeline_write(network, &j->r, &plan, &p, error);
+    sumi_result result = j->stops_at_latents ? sumi_pipeline_write_latents(network, &j->r, false, &plan, &p, error)
+                                             : sumi_pipeline_write(network, &j->r, &plan, &p, error);
     if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, max_us, error);
     if (result == SUMI_OK) result = sumi_plan_validate(&plan, error);
     if (result == SUMI_OK) result = f->reserve(t_runner, &plan, error);

@@ -341,17 +341,28 @@ static void put(whole_file* f, const char* path, const char* suffix, int rows, i
     f->count++;
 }
 
+// Whether a target has the rows of several others, as q, k and v in one matrix.
+static bool is_fused(const sumi_network* network, const sumi_adapter_target* t)
+{
+    for (size_t i = 0; i < network->weights.target_count; i++) {
+        const sumi_adapter_target* other = &network->weights.targets[i];
+        if (other->weight_index == t->weight_index && other->rows < t->rows) return true;
+    }
+    return false;
+}
+
 static void write_whole_file(const sumi_network* network, const char* path, bool has_matrices, bool has_norms)
 {
     const size_t targets = network->weights.target_count;
     whole_file f = {.names = calloc(2 * targets, sizeof *f.names), .tensors = calloc(2 * targets, sizeof *f.tensors)};
     for (size_t i = 0; i < targets; i++) {
         const sumi_adapter_target* t = &network->weights.targets[i];
-        bool is_alias = t->is_fused;
+        bool is_alias = is_fused(network, t);
         for (size_t k = 0; k < i; k++) {
             const sumi_adapter_target* other = &network->weights.targets[k];
             is_alias = is_alias
-                    || (other->weight_index == t->weight_index && other->row_begin == t->row_begin && !other->is_fused);
+                    || (other->weight_index == t->weight_index && other->row_begin == t->row_begin
+                        && !is_fused(network, other));
         }
         if (is_alias || !(t->is_vector ? has_norms : has_matrices)) continue;
         if (t->is_vector) {

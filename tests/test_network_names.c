@@ -174,15 +174,11 @@ TEST(all_in_one_file_gives_the_bits_of_its_parts)
         CHECK_NUMBER(sumi_network_tokenise(one, 0, "a cat", 5, ids[0], 512, &tokens, &error), SUMI_OK);
         sumi_pipeline_prompt prompt = {.token_count = {tokens}};
         sumi_pipeline_item item = {0, -1};
-        job j = {.r = {.prompts = &prompt,
-                       .prompt_count = 1,
-                       .items = &item,
-                       .item_count = 1,
-                       .width = 48,
-                       .height = 32,
-                       .without_decode = true},
-                 .ids = (const int32_t(*)[512])ids,
-                 .noise = noise};
+        job j = {
+            .r = {.prompts = &prompt, .prompt_count = 1, .items = &item, .item_count = 1, .width = 48, .height = 32},
+            .stops_at_latents = true,
+            .ids = (const int32_t(*)[512])ids,
+            .noise = noise};
         set_schedule(&j, one, SUMI_SOLVER_EULER, 2, 0);
         float *x = run_job(one, &j, 0, NULL, &error), *y = run_job(parts, &j, 0, NULL, &error);
         CHECK(x != NULL && y != NULL && memcmp(x, y, sizeof noise) == 0);

@@ -84,7 +84,6 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, composites)                                                                                            \
     ONE(NUMBER, inpaints)                                                                                              \
     ONE(NUMBER, previews)                                                                                              \
-    ONE(NUMBER, without_decode)                                                                                        \
     ONE(NUMBER, tile_latent)                                                                                           \
     ONE(NUMBER, adapters)                                                                                              \
     ONE(NUMBER, adapter_count)                                                                                         \

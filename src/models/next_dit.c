@@ -58,7 +58,7 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* 
     sumi_bind_join(n[3], block, "attention.qkv");
     if (!is_fused) {
         sumi_bind_stack(b, &w->qkv, n[3], split, rows, 3, model->dim);
-        sumi_bind_target(b, &w->qkv, n[3], 0, q + 2 * kv, true);
+        sumi_bind_target(b, &w->qkv, n[3], 0, q + 2 * kv);
         return;
     }
     const char* fused = n[3];
@@ -66,10 +66,8 @@ static void bind_qkv(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* 
     b->adaptable = false; // registered below as three targets
     sumi_bind_matrix(b, &w->qkv, fused, q + 2 * kv, model->dim);
     b->adaptable = adaptable;
-    sumi_bind_target(b, &w->qkv, fused, 0, q + 2 * kv, true);
-    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) {
-        sumi_bind_target(b, &w->qkv, split[i], row, rows[i], false);
-    }
+    sumi_bind_target(b, &w->qkv, fused, 0, q + 2 * kv);
+    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) { sumi_bind_target(b, &w->qkv, split[i], row, rows[i]); }
 }
 
 static void bind_dit_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* w, const char* kind,

@@ -55,7 +55,8 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
     return SUMI_OK;
 }
 
-static sumi_result check_request_size(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
+static sumi_result check_request_size(const sumi_network_info* info, const sumi_pipeline_request* r, bool decodes,
+                                      sumi_error* error)
 {
     int32_t multiple = info->size_multiple;
     if (r->width < multiple || r->height < multiple || r->width % multiple != 0 || r->height % multiple != 0
@@ -64,8 +65,7 @@ static sumi_result check_request_size(const sumi_network_info* info, const sumi_
                          "an image of %d x %d is not possible: width and height are multiples of %d up to %d",
                          (int)r->width, (int)r->height, (int)multiple, (int)info->max_side);
     }
-    bool encodes = r->goal == SUMI_GOAL_ENCODE || r->starts_from_image,
-         decodes = r->goal == SUMI_GOAL_IMAGES && !r->without_decode;
+    bool encodes = r->goal == SUMI_GOAL_ENCODE || r->starts_from_image;
     if ((encodes && !info->has_vae_encoder) || (decodes && !info->has_vae_decoder)) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "the model was opened without a VAE %s; open it with vae_path",
                          encodes && !info->has_vae_encoder ? "encoder" : "decoder");
@@ -221,6 +221,7 @@ typedef struct writer {
     const sumi_pipeline_request* r;
     sumi_plan* plan;
     sumi_pipeline* out;
+    bool decodes; // ends with the VAE decoder
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
     sumi_text_picture pictures[SUMI_MAX_PROMPTS * SUMI_MAX_REFERENCES];
     sumi_value vision_rows[SUMI_MAX_REFERENCES]; // rows of the vision tower, which take the place of tokens in prompts
@@ -568,11 +569,12 @@ static void write_images(writer* w)
     sumi_plan_solve_args states;
     write_states(w, &states);
     write_denoising(w, &states);
-    if (!r->without_decode) { write_pictures(w); }
+    if (w->decodes) { write_pictures(w); }
 }
 
-static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeline_request* request, bool every_row,
-                                  sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error)
+static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeline_request* request, bool decodes,
+                                  bool computes_unused_rows, sumi_plan* plan, sumi_pipeline* out_pipeline,
+                                  sumi_error* error)
 {
     SUMI_ASSERT(network->is_open && plan->op_count == 0);
     SUMI_ASSERT(request->adapter_count == 0 || request->adapters != NULL);
@@ -580,7 +582,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     memset(out_pipeline, 0, sizeof *out_pipeline);
     SUMI_TRY(check_prompts(info, request, error));
     if (request->goal != SUMI_GOAL_PROMPTS) {
-        SUMI_TRY(check_request_size(info, request, error));
+        SUMI_TRY(check_request_size(info, request, decodes, error));
         out_pipeline->latent_height = request->height / info->vae_factor;
         out_pipeline->latent_width = request->width / info->vae_factor;
     }
@@ -598,7 +600,8 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     w->plan = plan;
     w->out = out_pipeline;
     w->denoising.state = w + 1;
-    w->denoising.computes_unused_rows = every_row;
+    w->decodes = decodes;
+    w->denoising.computes_unused_rows = computes_unused_rows;
     sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);
@@ -614,11 +617,13 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
 sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
                                 sumi_pipeline* out_pipeline, sumi_error* error)
 {
-    return write_pipeline(network, request, false, plan, out_pipeline, error);
+    return write_pipeline(network, request, request->goal == SUMI_GOAL_IMAGES, false, plan, out_pipeline, error);
 }
 
-sumi_result sumi_pipeline_write_every_row(const sumi_network* network, const sumi_pipeline_request* request,
-                                          sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error)
+sumi_result sumi_pipeline_write_latents(const sumi_network* network, const sumi_pipeline_request* request,
+                                        bool computes_unused_rows, sumi_plan* plan, sumi_pipeline* out_pipeline,
+                                        sumi_error* error)
 {
-    return write_pipeline(network, request, true, plan, out_pipeline, error);
+    SUMI_ASSERT(request->goal == SUMI_GOAL_IMAGES);
+    return write_pipeline(network, request, false, computes_unused_rows, plan, out_pipeline, error);
 }

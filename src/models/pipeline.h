@@ -72,9 +72,8 @@ typedef struct sumi_pipeline_request {
     bool inpaints;
     // Puts the pictures over the start image, by `opacity`. Needs starts_from_image.
     bool composites;
-    bool previews;       // linear RGB of the estimate of the clean latents at every evaluation
-    bool without_decode; // the latents are the product
-    bool unused[3];
+    bool previews; // linear RGB of the estimate of the clean latents at every evaluation
+    bool unused[4];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {
@@ -127,8 +126,9 @@ void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_b
 // caller still ends the plan.
 sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
                                 sumi_pipeline* out_pipeline, sumi_error* error);
-// The same with the rows that nothing reads (sumi_denoising.every_row), for tests that compare all of them with the
-// reference.
-sumi_result sumi_pipeline_write_every_row(const sumi_network* network, const sumi_pipeline_request* request,
-                                          sumi_plan* plan, sumi_pipeline* out_pipeline, sumi_error* error);
+// The same without the VAE decoder: the product is the latents (`x`). For tests, which compare a denoiser with its
+// reference; computes_unused_rows is that of sumi_denoising.
+sumi_result sumi_pipeline_write_latents(const sumi_network* network, const sumi_pipeline_request* request,
+                                        bool computes_unused_rows, sumi_plan* plan, sumi_pipeline* out_pipeline,
+                                        sumi_error* error);
 #endif

@@ -293,15 +293,12 @@ static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_ta
 }
 
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
-                      int32_t rows, bool is_fused)
+                      int32_t rows)
 {
     SUMI_ASSERT(binder->result != SUMI_OK || (row_begin >= 0 && rows >= 0 && row_begin <= weight->rows - rows));
     add_targets(binder, module,
-                (sumi_adapter_target){.weight_index = weight->index,
-                                      .row_begin = row_begin,
-                                      .rows = rows,
-                                      .cols = weight->cols,
-                                      .is_fused = is_fused});
+                (sumi_adapter_target){
+                    .weight_index = weight->index, .row_begin = row_begin, .rows = rows, .cols = weight->cols});
 }
 
 // Rows and columns of a tensor as a matrix: the first dimension, and all others together.
@@ -355,7 +352,7 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
     if (binder->result == SUMI_OK) { add_weight(binder, weight, label); }
     int32_t row = 0;
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
-        if (modules[i] != NULL) { sumi_bind_target(binder, weight, modules[i], row, rows[i], false); }
+        if (modules[i] != NULL) { sumi_bind_target(binder, weight, modules[i], row, rows[i]); }
         row += rows[i];
     }
 }

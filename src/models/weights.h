@@ -18,7 +18,6 @@
 typedef struct sumi_adapter_target {
     const char* path;
     int32_t weight_index, row_begin, rows, cols;
-    bool is_fused;
     bool is_vector; // the weight of a norm; otherwise rows of a matrix
 } sumi_adapter_target;
 
@@ -103,7 +102,7 @@ typedef struct sumi_change_names {
 void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_change_names* names);
 // Registers one more name for rows of a weight that adapters may use.
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
-                      int32_t rows, bool is_fused);
+                      int32_t rows);
 // Checks that a number of config.json (0: not given) is the one that the tensors' shapes give.
 void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t said, int32_t found);
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
