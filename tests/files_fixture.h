@@ -4,6 +4,7 @@
 #define FILES_FIXTURE_H
 #include "engine_fixture.h"
 #include "files/safetensors_write.h"
+#include "number_formats.h"
 #include "system.h"
 
 #define WIDTH 48
@@ -201,7 +202,7 @@ static inline void quantise_q8_0(const float* x, unsigned char* block)
 {
     float most = 0.0f;
     for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
-    const uint16_t bits = sumi_float_to_f16(most / 127.0f);
+    const uint16_t bits = float_to_f16(most / 127.0f);
     const float d = sumi_f16_to_float(bits);
     append(block, 0, bits, 2);
     for (int i = 0; i < 32; i++) {
@@ -216,7 +217,7 @@ static inline void quantise_iq4_nl(const float* x, unsigned char* block)
     static const int values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     float most = 0.0f;
     for (int i = 0; i < 32; i++) most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
-    const uint16_t bits = sumi_float_to_f16(most / -127.0f);
+    const uint16_t bits = float_to_f16(most / -127.0f);
     const float d = sumi_f16_to_float(bits);
     memset(block, 0, 18);
     append(block, 0, bits, 2);
@@ -250,7 +251,7 @@ static inline void quantise_q4_k(const float* x, unsigned char* block)
         step_most = fmaxf(step_most, steps[j]);
         low_most = fmaxf(low_most, lows[j]);
     }
-    const uint16_t d_bits = sumi_float_to_f16(step_most / 63.0f), low_bits = sumi_float_to_f16(low_most / 63.0f);
+    const uint16_t d_bits = float_to_f16(step_most / 63.0f), low_bits = float_to_f16(low_most / 63.0f);
     const float d = sumi_f16_to_float(d_bits), low_d = sumi_f16_to_float(low_bits);
     memset(block, 0, 144);
     append(block, 0, d_bits, 2);
@@ -285,10 +286,10 @@ static inline void* stored_as(sumi_dtype dtype, const float* x, size_t count, ui
         memcpy(&bits, &x[i], 4);
         switch (dtype) {
         case SUMI_DTYPE_F32: append(at, 0, bits, 4); break;
-        case SUMI_DTYPE_F16: append(at, 0, sumi_float_to_f16(x[i]), 2); break;
+        case SUMI_DTYPE_F16: append(at, 0, float_to_f16(x[i]), 2); break;
         case SUMI_DTYPE_BF16: append(at, 0, sumi_float_to_bf16(x[i]), 2); break;
-        case SUMI_DTYPE_F8_E4M3: at[0] = sumi_float_to_e4m3(x[i]); break;
-        case SUMI_DTYPE_F8_E5M2: at[0] = sumi_float_to_e5m2(x[i]); break;
+        case SUMI_DTYPE_F8_E4M3: at[0] = float_to_e4m3(x[i]); break;
+        case SUMI_DTYPE_F8_E5M2: at[0] = float_to_e5m2(x[i]); break;
         case SUMI_DTYPE_Q8_0: quantise_q8_0(x + i, at); break;
         case SUMI_DTYPE_Q4_K: quantise_q4_k(x + i, at); break;
         case SUMI_DTYPE_IQ4_NL: quantise_iq4_nl(x + i, at); break;

@@ -2,6 +2,7 @@
 // there is.
 #include "files/tensors.h"
 #include "golden_support.h"
+#include "number_formats.h"
 #include "png.h"
 #include "sampling/noise.h"
 #include "system.h"
@@ -221,7 +222,7 @@ static void draw(sumi_torch_cpu_generator* generator, const char* dtype, size_t 
     sumi_torch_cpu_randn(generator, into, whole);
     if (whole != count) sumi_torch_cpu_randn(generator, into + count - 16, 16);
     for (size_t i = 0; i < count && strcmp(dtype, "float16") == 0; i++)
-        into[i] = sumi_f16_to_float(sumi_float_to_f16(into[i]));
+        into[i] = sumi_f16_to_float(float_to_f16(into[i]));
 }
 
 static uint64_t seed_of(const node* row)
@@ -846,12 +847,12 @@ static void run_conversions(golden_case* c, const sumi_tensor_set* set)
             memcpy(&value, &bits, sizeof value);
             switch (k) {
             case 0: made = sumi_float_to_bf16(value); break;
-            case 1: made = sumi_float_to_f16(value); break;
-            case 2: made = sumi_float_to_e4m3(value); break;
-            case 3: made = sumi_float_to_e5m2(value); break;
+            case 1: made = float_to_f16(value); break;
+            case 2: made = float_to_e4m3(value); break;
+            case 3: made = float_to_e5m2(value); break;
             default: {
-                float decoded = k == 4 ? sumi_e4m3_to_float((uint8_t)bits)
-                              : k == 5 ? sumi_e5m2_to_float((uint8_t)bits)
+                float decoded = k == 4 ? e4m3_to_float((uint8_t)bits)
+                              : k == 5 ? e5m2_to_float((uint8_t)bits)
                               : k == 6 ? sumi_f16_to_float((uint16_t)bits)
                                        : sumi_bf16_to_float((uint16_t)bits);
                 memcpy(&made, &decoded, sizeof made);

@@ -3,6 +3,7 @@
 #include "golden_qwen_image.h"
 #include "golden_watch.h"
 #include "golden_xlm_roberta.h"
+#include "merged_weights.h"
 #include "models/network_state.h"
 #include "models/next_dit.h"
 #include "models/recipe.h"
@@ -484,7 +485,7 @@ static void compare_deltas(golden_case* c, const sumi_network* network, const su
             float* plain = calloc((size_t)target->cols, sizeof *plain);
             for (int32_t r = 0; r < rows; r++) {
                 float* row = delta.values + (int64_t)r * target->cols;
-                sumi_weight_merged_row(weight, use, 1, target->row_begin + r, row);
+                merged_row(weight, use, 1, target->row_begin + r, row);
                 sumi_weight_to_float(weight, target->row_begin + r, 1, plain, target->cols);
                 for (int32_t k = 0; k < target->cols; k++) row[k] -= plain[k];
             }

@@ -3,6 +3,7 @@
 // The reference in float32 tells the network sigma itself ("expect"). The released pipelines round it to bfloat16,
 // twice, and so does this library ("expect_tb"). A plan takes times as they are, so a case is run with both.
 #include "golden_qwen_image.h"
+#include "merged_weights.h"
 #include "models/network_state.h"
 #include "models/scheduler.h"
 #include "pictures/masks.h"
@@ -573,7 +574,7 @@ static merged_weight merge(sumi_weight* weight, const sumi_adapter_use* use)
     merged_weight merged = {weight, *weight, calloc((size_t)weight->rows * (size_t)weight->cols, sizeof(uint16_t))};
     float* row = calloc((size_t)weight->cols, sizeof *row);
     for (int32_t r = 0; r < weight->rows; r++) {
-        sumi_weight_merged_row(weight, use, 1, r, row);
+        merged_row(weight, use, 1, r, row);
         for (int32_t k = 0; k < weight->cols; k++)
             merged.data[(size_t)r * (size_t)weight->cols + (size_t)k] = sumi_float_to_bf16(row[k]);
     }

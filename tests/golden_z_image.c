@@ -3,6 +3,7 @@
 // ops by their labels as they are made.
 #include "golden_z_image.h"
 #include "golden_flux_vae.h"
+#include "merged_weights.h"
 #include "models/network_state.h"
 #include "models/recipe.h"
 #include "pictures/masks.h"
@@ -318,8 +319,7 @@ static void compare_merged(golden_case* c, const sumi_network* network, const su
                              : target->rows;
             array merged = array_make(NULL, 2, (const int64_t[]){rows, target->cols});
             for (int32_t r = 0; r < rows; r++)
-                sumi_weight_merged_row(weight, uses, use_count, target->row_begin + r,
-                                       merged.values + (int64_t)r * target->cols);
+                merged_row(weight, uses, use_count, target->row_begin + r, merged.values + (int64_t)r * target->cols);
             compare(c, name, &merged);
             array_free(&merged);
             break;

@@ -2,6 +2,8 @@
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "cpu_scenes.h"
+#include "merged_weights.h"
+#include "number_formats.h"
 #include "plan/plan.h"
 
 // ---- LINEAR ---------------------------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ static void check_kronecker_rows(const merged_case* c, int d, const float* w)
     const int columns = delta->down.cols, runs = delta->down.rows;
     float row[MERGED_DEPTH];
     for (int j = 0; j < MERGED_COLS; j++) {
-        sumi_weight_merged_row(&c->weight, &c->uses[d], 1, j, row);
+        merged_row(&c->weight, &c->uses[d], 1, j, row);
         const int local = j - delta->row_begin;
         for (int k = 0; k < MERGED_DEPTH; k++) {
             double sum = (double)w[j * MERGED_DEPTH + k];
@@ -210,7 +212,7 @@ static void try_merged(merged_case* c)
     }
     float* merged = malloc((size_t)MERGED_COLS * MERGED_DEPTH * sizeof *merged);
     for (int j = 0; j < MERGED_COLS; j++) {
-        sumi_weight_merged_row(&c->weight, c->uses, c->delta_count, j, merged + (size_t)j * MERGED_DEPTH);
+        merged_row(&c->weight, c->uses, c->delta_count, j, merged + (size_t)j * MERGED_DEPTH);
     }
     for (int d = 0; d < c->delta_count && c->rank == 0; d++) { check_kronecker_rows(c, d, w); }
     double* expect = malloc((size_t)y_rows * (size_t)y_cols * sizeof *expect);
@@ -313,7 +315,7 @@ TEST(a_kronecker_product_is_what_it_is_known_to_be)
     bench_end(&b);
     for (int r = 0; r < 4; r++) {
         float row[4];
-        sumi_weight_merged_row(&weight, &use, 1, r, row);
+        merged_row(&weight, &use, 1, r, row);
         for (int k = 0; k < 4; k++) {
             CHECK_NEAR(row[k], (double)expect[r][k], 0, 0);
             CHECK_NEAR(product[4 * k + r], (double)expect[r][k], 0, 0); // x is the unit matrix: y is transposed
@@ -385,14 +387,14 @@ TEST(linear_reads_every_weight_type)
                 }
             } else if (types[t] == SUMI_DTYPE_F16 || types[t] == SUMI_DTYPE_BF16) {
                 for (size_t i = 0; i < bytes / 2; i++) {
-                    uint16_t bits = types[t] == SUMI_DTYPE_F16 ? sumi_float_to_f16(random_float())
-                                                               : sumi_float_to_bf16(random_float());
+                    uint16_t bits =
+                        types[t] == SUMI_DTYPE_F16 ? float_to_f16(random_float()) : sumi_float_to_bf16(random_float());
                     memcpy(data + 1 + 2 * i, &bits, 2);
                 }
             } else if (types[t] == SUMI_DTYPE_F8_E4M3 || types[t] == SUMI_DTYPE_F8_E5M2) {
                 for (size_t i = 0; i < bytes; i++) {
-                    data[1 + i] = types[t] == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(random_float())
-                                                                 : sumi_float_to_e5m2(random_float());
+                    data[1 + i] =
+                        types[t] == SUMI_DTYPE_F8_E4M3 ? float_to_e4m3(random_float()) : float_to_e5m2(random_float());
                 }
             } else if (info->block
                        > 1) { // the scales are halves: keep them small and finite by clearing the top exponent bits

@@ -1,6 +1,7 @@
 // Conversions between number formats: the bits of the reference, there and back, any length and alignment.
 #include "files/checkpoint.h"
 #include "memory_files.h"
+#include "number_formats.h"
 
 static const sumi_tensor* conversion(const sumi_tensor_set* set, const char* name)
 {
@@ -66,14 +67,14 @@ TEST(conversions_equal_the_golden_bits)
         check_bits("bf16 to float", i, bits_of(b), word(from_bf16, i), isnan(b) && isnan(float_of(word(from_bf16, i))));
     }
     for (size_t i = 0; i < 256; i++) {
-        const float a = sumi_e4m3_to_float((uint8_t)i), b = sumi_e5m2_to_float((uint8_t)i);
+        const float a = e4m3_to_float((uint8_t)i), b = e5m2_to_float((uint8_t)i);
         check_bits("e4m3 to float", i, bits_of(a), word(e4m3, i), isnan(a) && isnan(float_of(word(e4m3, i))));
         check_bits("e5m2 to float", i, bits_of(b), word(e5m2, i), isnan(b) && isnan(float_of(word(e5m2, i))));
     }
     for (size_t i = 0; i < (size_t)input->shape[0]; i++) {
         const float value = float_of(word(input, i));
-        const uint16_t bf16 = sumi_float_to_bf16(value), f16 = sumi_float_to_f16(value);
-        const uint8_t a = sumi_float_to_e4m3(value), b = sumi_float_to_e5m2(value);
+        const uint16_t bf16 = sumi_float_to_bf16(value), f16 = float_to_f16(value);
+        const uint8_t a = float_to_e4m3(value), b = float_to_e5m2(value);
         check_bits("float to bf16", i, bf16, word(to_bf16, i), isnan(value) && (bf16 & 0x7fff) > 0x7f80);
         check_bits("float to f16", i, f16, word(to_half, i), isnan(value) && (f16 & 0x7fff) > 0x7c00);
         check_bits("float to e4m3", i, a, word(to_e4m3, i), isnan(value) && (a & 0x7f) == 0x7f);
@@ -86,7 +87,7 @@ TEST(conversions_round_trip_every_pattern)
 {
     for (uint32_t i = 0; i < 65536; i++) {
         const float half = sumi_f16_to_float((uint16_t)i), bf16 = sumi_bf16_to_float((uint16_t)i);
-        CHECK(isnan(half) ? (sumi_float_to_f16(half) & 0x7fff) > 0x7c00 : sumi_float_to_f16(half) == i);
+        CHECK(isnan(half) ? (float_to_f16(half) & 0x7fff) > 0x7c00 : float_to_f16(half) == i);
         CHECK(isnan(bf16) ? (sumi_float_to_bf16(bf16) & 0x7fff) > 0x7f80 : sumi_float_to_bf16(bf16) == i);
         CHECK((i & 0x7c00) != 0 || half == ldexpf((float)(i & 0x3ff) * (i & 0x8000 ? -1.0f : 1.0f), -24));
     }
@@ -104,9 +105,9 @@ TEST(conversions_round_trip_every_pattern)
         CHECK_NUMBER(halves[count], 0xABAB);
     }
     for (uint32_t i = 0; i < 256; i++) {
-        const float a = sumi_e4m3_to_float((uint8_t)i), b = sumi_e5m2_to_float((uint8_t)i);
-        CHECK(isnan(a) || sumi_float_to_e4m3(a) == i);
-        CHECK(isnan(b) || sumi_float_to_e5m2(b) == i);
+        const float a = e4m3_to_float((uint8_t)i), b = e5m2_to_float((uint8_t)i);
+        CHECK(isnan(a) || float_to_e4m3(a) == i);
+        CHECK(isnan(b) || float_to_e5m2(b) == i);
     }
 }
 
@@ -132,9 +133,9 @@ TEST(rows_equal_single_values_at_any_length_and_alignment)
                 CHECK(bits_of(into[i]) == (uint32_t)bits << 16);
             }
             sumi_dtype_to_float(SUMI_DTYPE_F8_E4M3, row, into, count);
-            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(sumi_e4m3_to_float(row[i]))); }
+            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(e4m3_to_float(row[i]))); }
             sumi_dtype_to_float(SUMI_DTYPE_F8_E5M2, row, into, count);
-            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(sumi_e5m2_to_float(row[i]))); }
+            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(e5m2_to_float(row[i]))); }
             CHECK(into[count] == 77.0f);
             free(row);
         }

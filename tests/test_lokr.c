@@ -1,4 +1,5 @@
 // Adapters as Kronecker products: factors in every form, files of a trainer, and the picture of merged weights.
+#include "merged_weights.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "network_fixture.h"
@@ -109,7 +110,7 @@ static void try_lokr(const sumi_network* network, const lokr_case* c)
     float merged[192], plain[192];
     for (int r = 0; r < weight->rows; r++) {
         sumi_weight_to_float(weight, r, 1, plain, cols);
-        sumi_weight_merged_row(weight, &use, 1, r, merged);
+        merged_row(weight, &use, 1, r, merged);
         const int local = r - c->row_begin, b = c->w2.rows, d = c->w2.cols;
         for (int k = 0; k < cols; k++) {
             double change = local < 0 || local >= rows
@@ -430,7 +431,7 @@ TEST(lokr_and_changed_norms_give_the_image_of_merged_weights)
         bool differs = false;
         for (int32_t r = 0; r < weight->rows && sumi_weight_is_dense(weight); r++) {
             float* row = rows + (size_t)r * (size_t)weight->cols;
-            sumi_weight_merged_row(weight, uses, 2, r, row);
+            merged_row(weight, uses, 2, r, row);
             float* was = malloc((size_t)weight->cols * sizeof *was);
             sumi_weight_to_float(weight, r, 1, was, weight->cols);
             differs = differs || memcmp(was, row, (size_t)weight->cols * sizeof *row) != 0;

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "files/json.h"
 #include "files/tensors.h"
+#include "number_formats.h"
 #include "recorded_values.h"
 #include "sampling/noise.h"
 
@@ -33,7 +34,7 @@ static void draw_as(sumi_torch_cpu_generator* g, const char* dtype, size_t count
         size_t whole = count < 16 ? count : count / 16 * 16;
         sumi_torch_cpu_randn(g, into, whole);
         if (whole != count) sumi_torch_cpu_randn(g, into + count - 16, 16);
-        for (size_t i = 0; i < count; i++) into[i] = sumi_f16_to_float(sumi_float_to_f16(into[i]));
+        for (size_t i = 0; i < count; i++) into[i] = sumi_f16_to_float(float_to_f16(into[i]));
     } else {
         sumi_torch_cpu_randn(g, into, count);
     }

@@ -2,6 +2,7 @@
 // implementation however they are read, and what cannot be bound is refused.
 #include "base/rotation.h"
 #include "models/weights.h"
+#include "number_formats.h"
 #include "test.h"
 
 #define FOLDER "tests/golden/common/files/int8/"
@@ -121,7 +122,7 @@ TEST(fp8_rows_have_their_own_scales)
     memcpy(scales + 1, s_scales, sizeof s_scales); // at an odd address
     for (int i = 0; i < 3 * 40; i++) {
         bytes[i] = (unsigned char)(i * 7 % 120);
-        want[i] = sumi_e4m3_to_float(bytes[i]) * s_scales[i / 40];
+        want[i] = e4m3_to_float(bytes[i]) * s_scales[i / 40];
     }
     add(&b, "l.weight", SUMI_DTYPE_F8_E4M3, 3, 40, bytes);
     add(&b, "l.weight_scale", SUMI_DTYPE_F32, 3, 1, scales + 1);

@@ -58,9 +58,4 @@ float sumi_bf16_to_float(uint16_t bits);
 uint16_t sumi_float_to_bf16(float value); // rounds to nearest even; NaN becomes 0x7fc0
 void sumi_floats_to_bf16(const float* source, uint16_t* into, size_t count); // source and into do not overlap
 float sumi_f16_to_float(uint16_t bits);
-uint16_t sumi_float_to_f16(float value); // rounds to nearest even
-float sumi_e4m3_to_float(uint8_t bits);  // e4m3fn: no infinity
-float sumi_e5m2_to_float(uint8_t bits);
-uint8_t sumi_float_to_e4m3(float value); // rounds to nearest even, saturates to +-448, as PyTorch 2.13 and newer
-uint8_t sumi_float_to_e5m2(float value); // rounds to nearest even, overflows to infinity
 #endif

@@ -110,7 +110,4 @@ typedef struct sumi_adapter_use {
     const sumi_adapter* adapter;
     float scale;
 } sumi_adapter_use;
-// Computes row `row` of W + the sum of all changes, in float, as merging would. For tests and for backends that merge.
-void sumi_weight_merged_row(const sumi_weight* weight, const sumi_adapter_use* uses, int32_t use_count, int32_t row,
-                            float* into);
 #endif

@@ -1,5 +1,6 @@
 // Random data of cases, and the functions by which builders add inputs, weights and outputs to a plan.
 #include "cuda_ops/scene.h"
+#include "number_formats.h"
 
 uint64_t random_bits(case_data* store)
 {
@@ -97,8 +98,8 @@ static void fill_blocks(case_data* store, sumi_dtype dtype, unsigned char* to, s
     const float d = exp2f(floorf(log2f(spread / types[dtype].size)));
     for (size_t i = 0; i < count / (size_t)info->block; i++, to += info->block_bytes) {
         for (int k = 0; k < info->block_bytes; k++) to[k] = (unsigned char)(random_bits(store) >> 56);
-        const uint16_t scale = sumi_float_to_f16(random_bits(store) >> 63 ? d : -d),
-                       minimum = sumi_float_to_f16(8.0f * d), offset = sumi_float_to_f16(-8.0f * d);
+        const uint16_t scale = float_to_f16(random_bits(store) >> 63 ? d : -d), minimum = float_to_f16(8.0f * d),
+                       offset = float_to_f16(-8.0f * d);
         memcpy(to + types[dtype].d, &scale, 2);
         // the K types subtract it, the others add it
         if (types[dtype].minimum >= 0) memcpy(to + types[dtype].minimum, info->block > 32 ? &minimum : &offset, 2);
@@ -125,9 +126,9 @@ sumi_weight* stacked_weight(scene* s, int rows, int cols, int parts, sumi_dtype 
         if (is_new && is_block) fill_blocks(s->store, dtype, data, count, spread);
         for (size_t i = 0; is_new && !is_block && i < count; i++) {
             float value = centre + spread * random_normal(s->store);
-            uint16_t half = dtype == SUMI_DTYPE_F16 ? sumi_float_to_f16(value) : sumi_float_to_bf16(value);
-            uint8_t quarter = dtype == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(value * 16.0f / spread)
-                                                          : sumi_float_to_e5m2(value * 16.0f / spread);
+            uint16_t half = dtype == SUMI_DTYPE_F16 ? float_to_f16(value) : sumi_float_to_bf16(value);
+            uint8_t quarter = dtype == SUMI_DTYPE_F8_E4M3 ? float_to_e4m3(value * 16.0f / spread)
+                                                          : float_to_e5m2(value * 16.0f / spread);
             float exact = round_to_bf16(value); // a GPU keeps matrices in bfloat16
             memcpy(data + i * size, size == 4 ? (const void*)&exact : size == 2 ? (const void*)&half : &quarter, size);
         }
