@@ -25,7 +25,7 @@ end
 
 newoption { trigger = "build", value = "FOLDER", description = "Where to put makefiles, objects and products (build)" }
 newoption { trigger = "kernels", value = "FOLDER", description = "Where to put the compiled GPU kernels (kernels in the build folder): builds can share one" }
-newoption { trigger = "libraries", value = "FOLDER", description = "Where utf8proc, libspng and zlib are, with include and lib in it; without it pkg-config is asked" }
+newoption { trigger = "libraries", value = "FOLDER", description = "Where utf8proc, libspng, zlib and, if wanted, libjpeg and libwebp are, with include and lib in it; without it pkg-config is asked" }
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
 newoption { trigger = "no-viewer", description = "Leave samples/viewer out, without looking for GLFW and Dear ImGui" }
 newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/unity" }
@@ -43,6 +43,10 @@ if is_visual_studio and _OPTIONS["bundle"] then error("--bundle takes GNU's link
 if is_visual_studio and is_premake4 then error("Premake 4 cannot choose Visual Studio's clang: use Premake 5", 0) end
 local all_configurations = is_windows and { "debug", "release" } or { "debug", "release", "asan", "tsan" }
 local utf8proc, spng, zlib = find_library "utf8proc", find_library "spng", find_library "zlib"
+local jpeg, webp, webpmux = look_for_library "jpeg", look_for_library "webp", look_for_library "webpmux"
+if not (webp and webpmux) then webp, webpmux = nil, nil end
+if _ACTION and not jpeg then print("samples: without JPEG (no jpeglib.h; Debian: libjpeg-dev)") end
+if _ACTION and not webp then print("samples: without WebP (no webp/mux.h; Debian: libwebp-dev)") end
 
 local cuda, why_no_cuda
 local kernels = _OPTIONS["kernels"] or build .. "/kernels"
@@ -182,6 +186,11 @@ local function link_sumi()
     link_library(utf8proc)
     link_library(spng)
     link_library(zlib)
+    if jpeg then link_library(jpeg) end
+    if webp then
+        link_library(webpmux) -- before the one that it calls
+        link_library(webp)
+    end
     links(system_libraries)
 end
 
@@ -309,11 +318,19 @@ if _OPTIONS["shared"] then
         end
 end
 
--- What samples and tests share: reading and writing PNG files, random checkpoints.
+-- What samples and tests share: reading and writing picture files, random checkpoints.
 static_library "support"
     includedirs { "samples" }
     use_library(spng)
     use_library(zlib)
+    if jpeg then
+        use_library(jpeg)
+        defines { "PICTURE_HAS_JPEG" }
+    end
+    if webp then
+        use_library(webp)
+        defines { "PICTURE_HAS_WEBP" }
+    end
     files { "samples/*.h", "samples/*.c" }
     if is_windows then excludes { "samples/synthetic.*" } end -- one block of memory seen many times: POSIX
 
@@ -347,18 +364,20 @@ if _ACTION and _ACTION ~= "clean" and not is_windows then write_package_file() e
 if (_ACTION or ""):match("^gmake") and not _OPTIONS["fuzz"] then
     os.mkdir(path.getabsolute(build))
     write_file(path.getabsolute(build) .. "/GNUmakefile", string.format([[
-# Written by premake5.lua: Premake's own Makefile, and two targets more. What may be said to them is in packaging/install.sh.
+# Written by premake5.lua: Premake's own Makefile, and four targets more. What may be said to them is in packaging/install.sh.
 #
 #     make -C build install PREFIX=/usr/local
 #     make -C build uninstall PREFIX=/usr/local
-ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
+#     make -C build install-program PREFIX=/usr/local        the command line and its manual page
+ifneq ($(filter install uninstall install-program uninstall-program,$(MAKECMDGOALS)),)
   config ?= release
 endif
 include Makefile
 
-.PHONY: install uninstall
+.PHONY: install uninstall install-program uninstall-program
 install: sumi%s
-install uninstall:
+install-program: sumi-cli
+install uninstall install-program uninstall-program:
 	@NEEDS='%s' SYSTEM='%s' LICENCES='%s' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DESTDIR='$(DESTDIR)' '%s' $@ '$(CURDIR)/$(config)'
 ]], _OPTIONS["shared"] and " sumi_shared" or "", table.concat(needs, " "), table.concat(system_libraries, " "), table.concat(inside, " "), path.getabsolute "packaging/install.sh"))
 end
@@ -476,5 +495,6 @@ else
         test_program(path.getbasename(source), sources)
     end
     for _, source in ipairs(os.matchfiles "tests/tune_*.c") do test_program(path.getbasename(source), { source, "tests/*.h" }) end -- measure, check nothing
+    test_program("cli_support", { "tests/cli_support.c" }) -- what scripts ask about files that programs wrote
     if any_file "tests/golden_*.c" then test_program("golden_run", { "tests/golden_*.h", "tests/golden_*.c" }) end
 end

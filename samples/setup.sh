@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|kernels|viewer|tests]
-#   build     compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib; on a machine with an NVIDIA device also what `kernels` brings
+#   build     compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib, libjpeg, libwebp; on a machine with an NVIDIA device also what `kernels` brings
 #   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
 #   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/viewer
 #   tests     what `kernels` and `viewer` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake and Meson
@@ -14,6 +14,7 @@ wants_kernels=
 if [ "$what" = kernels ] || [ "$what" = tests ] || [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then wants_kernels=1; fi # dxg: Windows' device in WSL
 have_nvcc() { have nvcc || [ -x /usr/local/cuda/bin/nvcc ] || [ -x build/cuda/nvidia/cu13/bin/nvcc ]; }
 have_header() { echo "#include <$1>" | cc -fsyntax-only -x c - >/dev/null 2>&1; }
+have_jpeg_header() { printf '#include <stdio.h>\n#include <jpeglib.h>\n' | cc -fsyntax-only -x c - >/dev/null 2>&1; } # it needs stdio.h before it
 
 missing=()
 have gcc  || missing+=(gcc libc6-dev)
@@ -26,6 +27,8 @@ have_header stdio.h    || missing+=(libc6-dev)
 have_header utf8proc.h || missing+=(libutf8proc-dev)
 have_header spng.h     || missing+=(libspng-dev)
 have_header zlib.h     || missing+=(zlib1g-dev)
+have_jpeg_header || missing+=(libjpeg-dev)
+have_header webp/mux.h || missing+=(libwebp-dev)
 [ -z "$wants_kernels" ] || have_nvcc || python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 if [ "$what" = viewer ] || [ "$what" = tests ]; then
     have pkg-config && pkg-config --exists glfw3 gl   || missing+=(libglfw3-dev) # OpenGL's headers come with it

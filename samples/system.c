@@ -1,6 +1,7 @@
 #if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
 #define _POSIX_C_SOURCE 200809L
 #endif
+#define _CRT_RAND_S // rand_s in Windows' stdlib.h
 #include "system.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -104,6 +105,12 @@ uint64_t system_clock_ns(void)
 
 void system_sleep_us(uint32_t microseconds) { Sleep((microseconds + 999) / 1000); }
 
+uint32_t system_random(void)
+{
+    unsigned number = 0;
+    return rand_s(&number) == 0 ? number : (uint32_t)(system_clock_ns() * 2654435761u);
+}
+
 FILE* system_open(const char* path, const char* mode)
 {
     wchar_t wide[WIDE_PATH], wide_mode[16];
@@ -128,6 +135,12 @@ bool system_can_write(const char* path)
     const DWORD attributes = GetFileAttributesW(wide);
     return attributes != INVALID_FILE_ATTRIBUTES
         && ((attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 || (attributes & FILE_ATTRIBUTE_READONLY) == 0);
+}
+
+// To create a link takes a privilege there, and moving a file to its path replaces the link.
+bool system_resolve_link(const char* path, char* into, size_t capacity)
+{
+    return (size_t)snprintf(into, capacity, "%s", path) < capacity;
 }
 
 bool system_move(const char* path, const char* to_path)
@@ -233,6 +246,15 @@ void system_sleep_us(uint32_t microseconds)
               NULL);
 }
 
+uint32_t system_random(void)
+{
+    uint32_t number = 0;
+    FILE* source = fopen("/dev/urandom", "rb");
+    const size_t count = source ? fread(&number, sizeof number, 1, source) : 0;
+    if (source) fclose(source);
+    return count == 1 ? number : (uint32_t)((system_clock_ns() ^ (uint64_t)getpid() << 32) * 2654435761u >> 16);
+}
+
 FILE* system_open(const char* path, const char* mode) { return fopen(path, mode); }
 
 system_kind system_look_at(const char* path)
@@ -246,6 +268,25 @@ bool system_can_write(const char* path)
 {
     return access(path, system_look_at(path) == SYSTEM_FOLDER ? W_OK | X_OK : W_OK) == 0;
 }
+
+#define MAX_LINKS 40 // in a row; more are a circle, as in the kernel
+bool system_resolve_link(const char* path, char* into, size_t capacity)
+{
+    if ((size_t)snprintf(into, capacity, "%s", path) >= capacity) return false;
+    for (int i = 0; i < MAX_LINKS; i++) {
+        char target[4096], joined[8192];
+        const ssize_t length = readlink(into, target, sizeof target - 1);
+        if (length <= 0) return true; // no link
+        target[length] = 0;
+        // A relative target begins in the folder of the link.
+        const size_t folder = target[0] == '/' ? 0 : (size_t)(system_file_name(into) - into);
+        const int written = snprintf(joined, sizeof joined, "%.*s%s", (int)folder, into, target);
+        if (written < 0 || (size_t)written >= sizeof joined || (size_t)written >= capacity) return false;
+        memcpy(into, joined, (size_t)written + 1);
+    }
+    return false;
+}
+
 bool system_move(const char* path, const char* to_path) { return rename(path, to_path) == 0; }
 bool system_remove(const char* path) { return remove(path) == 0; }
 bool system_make_folder(const char* path) { return mkdir(path, 0777) == 0 || system_look_at(path) == SYSTEM_FOLDER; }

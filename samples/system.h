@@ -27,12 +27,16 @@ void system_release(void* memory);                     // accepts NULL
 
 uint64_t system_clock_ns(void); // steady; the clock of sumi_trace_span
 void system_sleep_us(uint32_t microseconds);
+uint32_t system_random(void); // another number at every call, as a default seed; not for secrets
 
 FILE* system_open(const char* path, const char* mode); // as fopen; NULL and errno on failure
 // SYSTEM_OTHER: a device or a pipe
 typedef enum system_kind { SYSTEM_NOTHING, SYSTEM_FILE, SYSTEM_FOLDER, SYSTEM_OTHER } system_kind;
 system_kind system_look_at(const char* path);
-bool system_can_write(const char* path);                 // to a file, or new files to a folder
+bool system_can_write(const char* path); // to a file, or new files to a folder
+// Writes the path of the file that a symbolic link stands for, also when it does not exist yet; any other path as it is,
+// and on Windows every path. Returns false for links in a circle and for paths that are too long.
+bool system_resolve_link(const char* path, char* into, size_t capacity);
 bool system_move(const char* path, const char* to_path); // a file, replacing another; false and errno on failure
 bool system_remove(const char* path);                    // a file or an empty folder
 bool system_make_folder(const char* path);               // true also if it exists

@@ -1,15 +1,18 @@
-// What tests/test_cli.sh and tests/test_viewer.sh ask about files that programs wrote. It knows safetensors and PNG by
-// itself, without the library under test.
+// What tests/test_cli.sh, tests/test_viewer.sh and others ask about files that programs wrote. It knows safetensors by
+// itself, without the library under test, and pictures as the samples read them.
 //
 //     cli_support tensors A.safetensors NAME B.safetensors NAME LIMIT     relative L2 of A against the last values of B (B may hold a step more)
 //     cli_support shape A.safetensors NAME                                "[1, 16, 6, 8]"
 //     cli_support pictures A.png B.png LIMIT                              largest difference of two pictures of one size
 //     cli_support size A.png                                              "64x48"
-//     cli_support parameters A.png                                        its text chunk
+//     cli_support parameters A.png                                        the text about how it was made
+//     cli_support format A                                                "PNG", "JPEG" or "WebP", by the file's content
+//     cli_support json FILE                                               whether it is one JSON value
 //     cli_support pattern A.png N                                         whether it is the N-th picture of tests/viewer_gl.c
 //     cli_support merge OUT.safetensors [PREFIX=IN.safetensors | NAME=@FILE]...  all tensors behind their prefixes, files' bytes as tensors
 //     cli_support screen Xvfb_screen0 OUT.png                             a virtual screen's memory as a picture; prints "1440x900, 5311 colours"
-#include "png.h"
+#include "files/json.h"
+#include "picture.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,10 +95,10 @@ static int print_shape(char** argv)
 
 static int compare_pictures(char** argv)
 {
-    png_image a, b;
-    char message[PNG_MESSAGE_BYTES];
-    if (!png_read(argv[0], 3, &a, message)) return complain(argv[0], message);
-    if (!png_read(argv[1], 3, &b, message)) return complain(argv[1], message);
+    picture_file a, b;
+    char message[PICTURE_MESSAGE_BYTES];
+    if (!picture_read(argv[0], 3, &a, message)) return complain(argv[0], message);
+    if (!picture_read(argv[1], 3, &b, message)) return complain(argv[1], message);
     if (a.width != b.width || a.height != b.height) return complain(argv[0], "another size");
     int most = 0;
     for (size_t i = 0; i < (size_t)a.width * (size_t)a.height * 3; i++) {
@@ -103,21 +106,39 @@ static int compare_pictures(char** argv)
         if (difference > most) most = difference;
     }
     printf("largest difference %d, limit %s\n", most, argv[2]);
-    png_free(&a);
-    png_free(&b);
+    picture_free(&a);
+    picture_free(&b);
     return most <= atoi(argv[2]) ? 0 : 1;
+}
+
+static int check_json(const char* path)
+{
+    FILE* file = fopen(path, "rb");
+    if (!file) return complain(path, "cannot open");
+    char* text = malloc(1 << 22);
+    const size_t bytes = fread(text, 1, 1 << 22, file);
+    fclose(file);
+    sumi_json json;
+    sumi_error error = {0};
+    sumi_json_begin(&json, text, bytes, &error);
+    sumi_json_skip(&json);
+    const bool is_json = sumi_json_end(&json) == SUMI_OK;
+    free(text);
+    return is_json ? 0 : complain(path, error.text);
 }
 
 static int print_picture(const char* what, const char* path)
 {
-    png_image a;
-    char message[PNG_MESSAGE_BYTES];
+    picture_file a;
+    char message[PICTURE_MESSAGE_BYTES];
+    static const char* const formats[] = {"unknown", "PNG", "JPEG", "WebP"};
     const bool is_raw = strcmp(what, "pixels") == 0; // RGBA8
-    if (!png_read(path, is_raw ? 4 : 0, &a, message)) return complain(path, message);
+    if (!picture_read(path, is_raw ? 4 : 0, &a, message)) return complain(path, message);
     if (is_raw) fwrite(a.pixels, 4, (size_t)a.width * (size_t)a.height, stdout);
+    else if (strcmp(what, "format") == 0) puts(formats[a.format]);
     else if (strcmp(what, "size") == 0) printf("%dx%d\n", a.width, a.height);
     else printf("%s\n", a.parameters ? a.parameters : "(none)");
-    png_free(&a);
+    picture_free(&a);
     return 0;
 }
 
@@ -150,8 +171,9 @@ static int convert_screen(const char* from, const char* to)
         }
     }
     fclose(file);
-    char message[PNG_MESSAGE_BYTES];
-    bool written = png_write(to, pixels, (int32_t)width, (int32_t)height, 3 * width, 3, NULL, message);
+    char message[PICTURE_MESSAGE_BYTES];
+    bool written =
+        picture_write(to, &(picture_source){pixels, (int32_t)width, (int32_t)height, 3 * width, 3, NULL, 0}, message);
     free(row);
     free(pixels);
     free(seen);
@@ -162,16 +184,16 @@ static int convert_screen(const char* from, const char* to)
 
 static int check_pattern(const char* path, int number)
 {
-    png_image a;
-    char message[PNG_MESSAGE_BYTES];
-    if (!png_read(path, 3, &a, message)) return complain(path, message);
+    picture_file a;
+    char message[PICTURE_MESSAGE_BYTES];
+    if (!picture_read(path, 3, &a, message)) return complain(path, message);
     size_t wrong = 0;
     for (int i = 0; i < a.width * a.height; i++) {
         const unsigned char* pixel = a.pixels + (size_t)i * 3;
         wrong += pixel[0] != (i % a.width & 255) || pixel[1] != (i / a.width & 255) || pixel[2] != number;
     }
     printf("%dx%d, %zu pixels are not those of picture %d\n", a.width, a.height, wrong, number);
-    png_free(&a);
+    picture_free(&a);
     return wrong == 0 ? 0 : 1;
 }
 
@@ -266,6 +288,7 @@ int main(int argc, char** argv)
     if (argc == 4 && strcmp(argv[1], "shape") == 0) return print_shape(argv + 2);
     if (argc == 5 && strcmp(argv[1], "pictures") == 0) return compare_pictures(argv + 2);
     if (argc == 4 && strcmp(argv[1], "pattern") == 0) return check_pattern(argv[2], atoi(argv[3]));
+    if (argc == 3 && strcmp(argv[1], "json") == 0) return check_json(argv[2]);
     if (argc == 3) return print_picture(argv[1], argv[2]);
     return complain("cli_support", "wrong arguments");
 }

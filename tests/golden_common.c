@@ -3,7 +3,7 @@
 #include "files/tensors.h"
 #include "golden_support.h"
 #include "number_formats.h"
-#include "png.h"
+#include "picture.h"
 #include "sampling/noise.h"
 #include "system.h"
 #include "text/tokenizer.h"
@@ -448,20 +448,20 @@ static void run_images(golden_case* c, const char* folder)
         return;
     }
     int count = 0, wrong = 0;
-    char path[2600], message[PNG_MESSAGE_BYTES], label[300];
+    char path[2600], message[PICTURE_MESSAGE_BYTES], label[300];
     const node* list = json_get(tree, "good");
     for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next, count++) {
         const char* file = json_text(n, "file");
-        png_image image = {0};
+        picture_file image = {0};
         snprintf(path, sizeof path, "%s/%s", folder, file != NULL ? file : "");
         snprintf(label, sizeof label, "%.*s.rgba8", file != NULL ? (int)strcspn(file, ".") : 0,
                  file != NULL ? file : "");
         const sumi_tensor* tensor = sumi_tensor_find(&expected, label);
-        bool same = png_read(path, 4, &image, message) && tensor != NULL && tensor->rank == 3
+        bool same = picture_read(path, 4, &image, message) && tensor != NULL && tensor->rank == 3
                  && image.height == tensor->shape[0] && image.width == tensor->shape[1]
                  && memcmp(image.pixels, tensor->data, tensor->bytes) == 0;
         if (!same && wrong++ < 10) printf("  %s has other pixels\n", path);
-        png_free(&image);
+        picture_free(&image);
     }
     snprintf(label, sizeof label, "%d pictures", count);
     report(c, label, wrong, 0, wrong == 0 && count > 0);
@@ -469,11 +469,12 @@ static void run_images(golden_case* c, const char* folder)
     list = json_get(tree, "malformed");
     for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next, count++) {
         const char *file = json_text(n, "file"), *expect = json_text(n, "expect");
-        png_image image = {0};
+        picture_file image = {0};
         snprintf(path, sizeof path, "%s/%s", folder, file != NULL ? file : "");
-        bool read = png_read(path, 4, &image, message), must_refuse = expect != NULL && strcmp(expect, "reject") == 0;
+        bool read = picture_read(path, 4, &image, message),
+             must_refuse = expect != NULL && strcmp(expect, "reject") == 0;
         if (read && must_refuse && wrong++ < 10) printf("  %s should be refused\n", path);
-        png_free(&image);
+        picture_free(&image);
     }
     snprintf(label, sizeof label, "%d damaged pictures", count);
     report(c, label, wrong, 0, wrong == 0);

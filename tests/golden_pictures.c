@@ -8,23 +8,23 @@
 
 enum { AREA_MULTIPLE = 32 }; // the pipelines' own
 
-bool read_case_png(golden_case* c, const char* name, png_image* out)
+bool read_case_png(golden_case* c, const char* name, picture_file* out)
 {
-    char path[2400], message[PNG_MESSAGE_BYTES];
+    char path[2400], message[PICTURE_MESSAGE_BYTES];
     memset(out, 0, sizeof *out);
     if (name == NULL) {
         case_fails(c, "the json names no picture");
         return false;
     }
     join_path(path, sizeof path, c->folder, name);
-    if (png_read(path, 3, out, message)) return true;
+    if (picture_read(path, 3, out, message)) return true;
     case_fails(c, "%s", message);
     return false;
 }
 
 void compare_png(golden_case* c, const char* name, const array* bytes, double bf16)
 {
-    png_image want;
+    picture_file want;
     if (bytes->values == NULL || !read_case_png(c, name, &want)) return;
     const int64_t count = 3 * (int64_t)want.width * want.height;
     double largest = 0, difference = 0, size = 0;
@@ -42,7 +42,7 @@ void compare_png(golden_case* c, const char* name, const array* bytes, double bf
                      allowed = fmax(1.5 * bf16, error_of_format(c)) * sqrt(size / (double)count) + 0.6;
         report(c, name, error, allowed, error <= allowed);
     } else not_checked(c, name, "no error in bfloat16 is stored for it");
-    png_free(&want);
+    picture_free(&want);
 }
 
 static uint8_t* resize(golden_case* c, const uint8_t* rgb, sumi_picture_size from, sumi_picture_size to,
@@ -67,7 +67,7 @@ static sumi_picture_size sized(golden_case* c, sumi_picture_size picture, int64_
 }
 
 // One picture for the vision tower and for the autoencoder, each by way of its own area.
-static void make_picture(golden_case* c, const sumi_network* network, const png_image* file, picture_areas areas,
+static void make_picture(golden_case* c, const sumi_network* network, const picture_file* file, picture_areas areas,
                          case_pictures* out)
 {
     const sumi_vision_facts facts = network->recipe->vision->facts(network->vision);
@@ -97,11 +97,11 @@ bool make_pictures(golden_case* c, const sumi_network* network, const node* name
     memset(out, 0, sizeof *out);
     const int failed = c->g->case_failed;
     for (const node* n = names != NULL ? names->first : NULL; n != NULL; n = n->next) {
-        png_image file = {0};
+        picture_file file = {0};
         if (network->vision == NULL || out->count == SUMI_MAX_REFERENCES) {
             case_fails(c, "the checkpoint has no vision tower, or there are too many pictures");
         } else if (read_case_png(c, n->text, &file)) make_picture(c, network, &file, areas, out);
-        png_free(&file);
+        picture_free(&file);
     }
     return c->g->case_failed == failed;
 }

@@ -3,13 +3,13 @@
 #ifndef GOLDEN_PICTURES_H
 #define GOLDEN_PICTURES_H
 #include "golden_support.h"
+#include "picture.h"
 #include "pictures/picture_sizes.h"
-#include "png.h"
 
 enum { LONGEST_PICTURE_RATIO = 200 }; // of the sides; beyond, the reference refuses a picture
 
-// As RGB. False after reporting; png_free in any case.
-bool read_case_png(golden_case* c, const char* name, png_image* out);
+// As RGB. False after reporting; picture_free in any case.
+bool read_case_png(golden_case* c, const char* name, picture_file* out);
 // Bytes [height * width, 3] against the file of that name, which may differ by one level. A backend in bfloat16 may be
 // off by one and a half times `bf16`, the reference's own relative error in what was decoded, and by rounding; bf16 0:
 // none is stored, and nothing is compared there.

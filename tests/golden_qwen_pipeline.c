@@ -509,7 +509,7 @@ static bool make_start(golden_case* c, pipe_job* j)
 {
     const node* names = json_get(c->json, "images");
     if (j->posterior_noise.values == NULL) return true;
-    png_image picture = {0}, mask = {0};
+    picture_file picture = {0}, mask = {0};
     const sumi_network_info* info = &j->network->info;
     const int32_t width = j->width / info->vae_factor, height = j->height / info->vae_factor;
     sumi_error error = {0};
@@ -537,8 +537,8 @@ static bool make_start(golden_case* c, pipe_job* j)
         free(whole);
     }
     if (error.result != SUMI_OK) case_fails(c, "%s", error.text);
-    png_free(&picture);
-    png_free(&mask);
+    picture_free(&picture);
+    picture_free(&mask);
     return good;
 }
 

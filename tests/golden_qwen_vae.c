@@ -3,15 +3,15 @@
 #include "golden_qwen_image.h"
 #include "golden_watch.h"
 #include "models/qwen_vae.h"
+#include "picture.h"
 #include "plan_runner.h"
-#include "png.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct vae_job {
     array latent;
-    png_image image;
+    picture_file image;
     sumi_value latents, pixels;
     watcher* w;
 } vae_job;
@@ -141,11 +141,11 @@ static void decode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
 static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
 {
     const node* list = json_get(c->json, "images");
-    char path[2400], message[PNG_MESSAGE_BYTES];
+    char path[2400], message[PICTURE_MESSAGE_BYTES];
     vae_job job = {.w = calloc(1, sizeof(watcher))};
     snprintf(path, sizeof path, "%.2000s/%.300s", c->folder,
              list != NULL && list->first != NULL && list->first->text != NULL ? list->first->text : "");
-    if (!png_read(path, 3, &job.image, message)) {
+    if (!picture_read(path, 3, &job.image, message)) {
         case_fails(c, "%s", message);
         free(job.w);
         return;
@@ -184,7 +184,7 @@ static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
     }
     end_plan(c, &plan);
     free(job.w);
-    png_free(&job.image);
+    picture_free(&job.image);
 }
 
 bool run_qwen_vae_case(golden_case* c)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 // Whether `from`, resized to the size of `want`, is `want` byte for byte.
-static void compare_resize(golden_case* c, const char* label, const png_image* from, const png_image* want,
+static void compare_resize(golden_case* c, const char* label, const picture_file* from, const picture_file* want,
                            sumi_filter filter)
 {
     const size_t bytes = 3 * (size_t)want->width * (size_t)want->height;
@@ -32,7 +32,7 @@ static void compare_resize(golden_case* c, const char* label, const png_image* f
 // ---- The tower ------------------------------------------------------------------------------------------------------
 
 typedef struct vision_job {
-    png_image picture;
+    picture_file picture;
     sumi_value pixels, rows;
     watcher w;
 } vision_job;
@@ -214,7 +214,7 @@ static void run_vision(golden_case* c)
         int index = 0;
         for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next, index++) {
             vision_job job = {.pixels = SUMI_NO_VALUE};
-            png_image given = {0};
+            picture_file given = {0};
             char label[64];
             if (read_case_png(c, json_text(n, "image"), &given)
                 && read_case_png(c, json_text(n, "resized"), &job.picture)) {
@@ -237,8 +237,8 @@ static void run_vision(golden_case* c)
                 array_free(&ends);
                 run_picture(c, &model, index, &job);
             }
-            png_free(&given);
-            png_free(&job.picture);
+            picture_free(&given);
+            picture_free(&job.picture);
         }
     }
     close_component(c, &component);
@@ -255,14 +255,14 @@ static void run_resizes(golden_case* c, const node* list)
             sumi_filter filter;
         } filters[] = {{"lanczos", SUMI_FILTER_LANCZOS}, {"bicubic", SUMI_FILTER_BICUBIC}};
         for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
-            png_image given = {0}, want = {0};
+            picture_file given = {0}, want = {0};
             char label[64];
             snprintf(label, sizeof label, "%d.%s", index, filters[f].key);
             if (read_case_png(c, json_text(n, "input"), &given)
                 && read_case_png(c, json_text(n, filters[f].key), &want))
                 compare_resize(c, label, &given, &want, filters[f].filter);
-            png_free(&given);
-            png_free(&want);
+            picture_free(&given);
+            picture_free(&want);
         }
     }
 }

@@ -4,6 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build/release}" && pwd)
+support=$build/bin/cli_support
 sumi=$build/bin/sumi
 golden=$PWD/tests/golden/z-image
 model=$golden/model
@@ -34,7 +35,7 @@ expect_same() { if cmp -s "$2" "$3"; then ok; else fail "$1: $2 and $3 differ"; 
 expect_different() { if ! cmp -s "$2" "$3"; then ok; else fail "$1: $2 and $3 are the same"; fi; }
 expect_support() { # what, arguments of cli_support
     local what=$1 text; shift
-    if text=$("$folder/support" "$@" 2>&1); then ok; else fail "$what" "$text"; fi
+    if text=$("$support" "$@" 2>&1); then ok; else fail "$what" "$text"; fi
 }
 # A failure must say something on stderr, and in a sentence: more than a number or a name.
 wrong() { # what, wanted code, pattern, arguments
@@ -44,11 +45,7 @@ wrong() { # what, wanted code, pattern, arguments
     expect_text "$what" "$pattern" "$err"
 }
 
-if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" 2>"$err"; then
-    fail "tests/cli_support.c compiles" "$(cat "$err")"
-    echo "cli: $passed passed, $failed failed, $skipped skipped"
-    exit 1
-fi
+[ -x "$support" ] || fail "there is no $support"
 [ -x "$sumi" ] || { fail "there is no $sumi"; echo "cli: $passed passed, $failed failed, $skipped skipped"; exit 1; }
 tiny=(--model "$model" --prompt "a red fox" --size 64x48 --steps 2 --threads 2)
 
@@ -82,6 +79,8 @@ wrong "half a step" 2 "whole number" generate --steps 2.5
 wrong "a negative guidance" 2 "number from 0" generate --guidance -1
 wrong "guidance that is no number" 2 "number from 0" generate --guidance nan
 wrong "a negative seed" 2 "whole number" generate --seed -1
+wrong "a quality of nothing" 2 "whole number from 1 to 100" generate --quality 0
+wrong "a quality beyond 100" 2 "whole number from 1 to 100" generate --quality 101
 wrong "a seed beyond 64 bits" 2 "whole number" generate --seed 18446744073709551616
 wrong "an unknown solver" 2 "euler\|heun" generate --solver magic
 wrong "an unknown backend" 2 "auto\|cpu\|cuda" generate --backend tpu
@@ -119,11 +118,28 @@ wrong "a prompt and a prompt in XML" 2 "leave --prompt" generate "${tiny[@]}" --
 wrong "a prompt file and a prompt in XML" 2 "leave --prompt" generate --model "$model" --prompt-file y --caption a -o "$folder/x.png"
 wrong "a prompt in XML that is wrong" 2 "knows no" generate --model "$model" --tags "colour=red" -o "$folder/x.png"
 
+for scale in abc 0.5x "" nan inf; do
+    wrong "an adapter's scale \"$scale\"" 2 "\"$scale\" is no scale: write FILE or FILE:0.8" generate "${tiny[@]}" --lora "no/lora.safetensors:$scale" -o "$folder/x.png"
+done
+wrong "several pictures to standard output" 2 "one picture to standard output, and this makes 2" generate "${tiny[@]}" --batch 2 -o -
+wrong "JSON and a picture to standard output" 2 "both write to standard output" generate "${tiny[@]}" --json -o -
+
 # ---- Files that are not there or broken -------------------------------------------------------------------------------------------------
 wrong "a model that is not there" 1 "no/such/model" generate --model no/such/model --prompt x -o "$folder/x.png"
 wrong "a folder that is no model" 1 "." generate --model "$folder" --prompt x -o "$folder/x.png"
 wrong "an output folder that is not there" 1 "there is no folder $folder/no" generate "${tiny[@]}" -o "$folder/no/x.png"
 wrong "an output that is a folder" 1 "it is a folder" generate "${tiny[@]}" -o "$folder"
+wrong "an empty output" 1 "path of an output is empty" generate "${tiny[@]}" -o ""
+for name in x x.gif x.png.bak .png/x; do wrong "the extension of $name" 1 "write .png, .jpg, .jpeg or .webp|there is no folder" generate "${tiny[@]}" -o "$folder/$name"; done
+if [ "$(id -u)" -ne 0 ] && [ ! -e "$sumi.exe" ]; then
+    : >"$folder/locked.png"; chmod a-w "$folder/locked.png"
+    wrong "an output that is write-protected" 1 "write-protected" generate "${tiny[@]}" -o "$folder/locked.png"
+    mkdir "$folder/locked"; chmod a-w "$folder/locked"
+    wrong "an output folder that is write-protected" 1 "no permission in $folder/locked" generate "${tiny[@]}" -o "$folder/locked/x.png"
+else
+    echo "skip: outputs that are write-protected: this user may write everything, or the system has no such modes"
+    skipped=$((skipped + 2))
+fi
 wrong "a picture that is not there" 1 "no/such.png" generate "${tiny[@]}" --image no/such.png -o "$folder/x.png"
 printf 'not a png' >"$folder/broken.png"
 wrong "a reference that is not there" 1 "no/such.png" generate "${tiny[@]}" --reference no/such.png -o "$folder/x.png"
@@ -158,8 +174,8 @@ expect_code "generate" 0; expect_file "generate" "$folder/a.png"
 expect_text "generate tells the file" "^$folder/a.png  64x48, seed 7, 2 steps" "$out"
 if [ "$(wc -l <"$err")" -le 12 ]; then ok; else fail "progress does not flood" "$(cat "$err")"; fi
 if ! grep -q $'\r' "$err"; then ok; else fail "progress draws no bar without a terminal"; fi
-[ "$("$folder/support" size "$folder/a.png")" = 64x48 ] && ok || fail "the picture's size"
-"$folder/support" parameters "$folder/a.png" >"$folder/parameters"
+[ "$("$support" size "$folder/a.png")" = 64x48 ] && ok || fail "the picture's size"
+"$support" parameters "$folder/a.png" >"$folder/parameters"
 expect_text "the PNG carries the prompt" "^a red fox$" "$folder/parameters"
 expect_text "the PNG carries its settings" "^Steps: 2, Sampler: Euler, CFG scale: 1, Seed: 7, Size: 64x48, Model: model, .*Version: sumi " "$folder/parameters"
 cli generate "${tiny[@]:0:8}" --threads 1 --seed 7 -o "$folder/b.png" --quiet
@@ -173,11 +189,76 @@ done
 cli generate "${tiny[@]}" --seed 7 --shift 6 -o "$folder/c.png"; expect_different "shift" "$folder/a.png" "$folder/c.png"
 cli generate "${tiny[@]}" --seed 7 --guidance 3 --negative "a cat" --guidance-norm 1 --guidance-end 0.9 -o "$folder/c.png"
 expect_code "guidance" 0; expect_different "guidance" "$folder/a.png" "$folder/c.png"
-"$folder/support" parameters "$folder/c.png" >"$folder/parameters"
+"$support" parameters "$folder/c.png" >"$folder/parameters"
 expect_text "the PNG carries the negative prompt" "^Negative prompt: a cat$" "$folder/parameters"; expect_text "the PNG carries the classic scale" "CFG scale: 4," "$folder/parameters"
 cli generate "${tiny[@]}" --negative "a cat" -o "$folder/d.png"; expect_text "a negative prompt without guidance is told" "no effect" "$err"
 cli generate "${tiny[@]}" --seed 7 --batch 2 -o "$folder/batch.png"
 expect_code "a batch" 0; expect_same "a batch begins with its seed" "$folder/a.png" "$folder/batch-0.png"; expect_file "a batch" "$folder/batch-1.png"; expect_no_file "a batch" "$folder/batch.png"
+
+# ---- Seeds, formats, standard output, links ---------------------------------------------------------------------------------------------
+cli generate "${tiny[@]}" -o "$folder/r.png"; expect_code "a seed of its own" 0; expect_text "a seed of its own is told" "seed [0-9]+, 2 steps" "$out"
+seed=$(sed -nE 's/.*seed ([0-9]+),.*/\1/p' "$out")
+cli generate "${tiny[@]}" -o "$folder/s.png"; expect_different "every run has another seed" "$folder/r.png" "$folder/s.png"
+cli generate "${tiny[@]}" --seed "$seed" -o "$folder/s.png"; expect_same "the seed that was told makes the picture again" "$folder/r.png" "$folder/s.png"
+
+for format in PNG:png JPEG:jpg JPEG:JPEG WebP:webp; do
+    name=${format%:*} file=$folder/form.${format#*:}
+    if ! "$support" format tests/picture_files/"$(case $name in JPEG) echo plain.jpg ;; WebP) echo lossy.webp ;; *) echo wanted.png ;; esac)" >/dev/null 2>&1; then
+        echo "skip: $name, which this build was made without"; skipped=$((skipped + 1)); continue
+    fi
+    cli generate "${tiny[@]}" --seed 7 --quality 100 -o "$file"; expect_code "a $name" 0
+    [ "$("$support" format "$file")" = "$name" ] && ok || fail "the extension decides: $file is $("$support" format "$file" 2>&1)"
+    expect_support "a $name shows the same" pictures "$file" "$folder/a.png" 12
+    "$support" parameters "$file" >"$folder/parameters"; expect_text "a $name carries its settings" "^Steps: 2, .*Seed: 7, Size: 64x48" "$folder/parameters"
+    cli inspect "$file"; expect_code "inspect a $name" 0; expect_text "inspect a $name" "^  picture +$name, 64x48" "$out"
+    expect_text "inspect tells the prompt" "^  prompt +a red fox$" "$out"; expect_text "inspect tells the seed" "^  seed +7$" "$out"; expect_text "inspect tells the size" "^  size +64x48$" "$out"
+    cp "$file" "$folder/unnamed" # formats are found by content
+    cli generate "${tiny[@]:0:4}" --steps 2 --image "$folder/unnamed" --seed 1 -o "$folder/i.png"; expect_code "a $name to start from" 0
+    [ "$("$support" size "$folder/i.png")" = 64x48 ] && ok || fail "a $name to start from gives the size"
+done
+cli generate "${tiny[@]}" --seed 7 --quality 10 -o "$folder/small.webp"; cli generate "${tiny[@]}" --seed 7 --quality 95 -o "$folder/large.webp"
+[ ! -e "$folder/large.webp" ] || [ "$(wc -c <"$folder/small.webp")" -lt "$(wc -c <"$folder/large.webp")" ] && ok || fail "--quality makes a file smaller"
+
+"$sumi" generate "${tiny[@]}" --seed 7 -o - >"$folder/piped.png" 2>"$err" </dev/null; code=$?
+expect_code "standard output" 0; expect_same "standard output has the picture and nothing else" "$folder/a.png" "$folder/piped.png"; expect_text "the line goes to stderr" "^-  64x48, seed 7" "$err"
+"$sumi" generate "${tiny[@]}" --seed 7 --profile -o - 2>"$err" </dev/null | cat >"$folder/piped.png"; expect_same "a profile does not go into the picture" "$folder/a.png" "$folder/piped.png"
+if [ -e /dev/full ]; then "$sumi" generate "${tiny[@]}" -o - >/dev/full 2>"$err" </dev/null; code=$?; expect_code "a full disk behind standard output" 1; expect_text "a full disk is told" "cannot write standard output" "$err"; fi
+
+if ln -s real.png "$folder/link.png" 2>/dev/null && [ ! -e "$sumi.exe" ]; then
+    for state in "is not there yet" "is there"; do
+        cli generate "${tiny[@]}" --seed 7 -o "$folder/link.png"; expect_code "a link to a file that $state" 0
+        [ -L "$folder/link.png" ] && [ ! -L "$folder/real.png" ] && ok || fail "a link to a file that $state stays a link"
+        expect_same "a link to a file that $state is written through" "$folder/a.png" "$folder/real.png"
+    done
+    mkdir "$folder/far"; ln -s ../link.png "$folder/far/link.png"; rm "$folder/real.png"
+    cli generate "${tiny[@]}" --seed 7 -o "$folder/far/link.png"; expect_same "a link to a link, from another folder" "$folder/a.png" "$folder/real.png"
+    ln -s circle.png "$folder/circle.png"; wrong "a link to itself" 1 "leads to no file" generate "${tiny[@]}" -o "$folder/circle.png"
+    ln -s nowhere/x.png "$folder/dangling.png"; wrong "a link into a folder that is not there" 1 "there is no folder $folder/nowhere" generate "${tiny[@]}" -o "$folder/dangling.png"
+else
+    echo "skip: symbolic links: the system has none that everybody may make"; skipped=$((skipped + 1))
+fi
+
+# ---- For other programs -----------------------------------------------------------------------------------------------------------------
+cli generate "${tiny[@]}" --seed 7 --batch 2 --profile --json -o "$folder/j.png"
+expect_code "generate --json" 0; expect_support "generate --json" json "$out"; expect_text "the JSON names files" "\"path\": \"$folder/j-1.png\"" "$out"; expect_text "the JSON has seeds" '"seed": 8,' "$out"; expect_text "the JSON has the profile" '"op": "' "$out"
+cli inspect --json "$model"; expect_code "inspect --json" 0; expect_support "inspect --json" json "$out"; expect_text "its family" '"family": "z-image"' "$out"; [ "$(grep -c '"state": "complete"' "$out")" = 3 ] && ok || fail "inspect --json finds three components complete" "$(cat "$out")"
+cli inspect --json "$model" --tensors; expect_support "inspect --json --tensors" json "$out"; expect_text "its tensors" '"name": "cap_pad_token"' "$out"
+cli inspect --json "$golden/lora/lora_kohya.safetensors"; expect_support "inspect --json of an adapter" json "$out"; expect_text "its ranks" '"rank": 4,' "$out"
+cli inspect --json tests/golden/newbie/adapters/lokr_full; expect_support "inspect --json of a LoKr" json "$out"; expect_text "its method" '"method": "LoKr"' "$out"
+cli inspect --json "$folder/a.png"; expect_support "inspect --json of a picture" json "$out"; expect_text "its settings" '"seed": 7,' "$out"
+cli inspect --json tests/golden/newbie/model; expect_code "inspect --json of two encoders" 0; expect_support "inspect --json of two encoders" json "$out"; expect_text "the second tokenizer" '"tokenizer_2": ' "$out"
+cli info --json; expect_code "info --json" 0; expect_support "info --json" json "$out"; expect_text "what the GPU lacks" '"reason": ' "$out"
+cli info --json --model "$model"; expect_support "info --json of a model" json "$out"; expect_text "its presets" '"quality": ' "$out"
+cli inspect tests/picture_files/wanted.png; expect_text "a picture without settings" "parameters +none in this file" "$out"
+cli inspect tests/golden/common/images/manifest.json; expect_code "inspect of what is nothing known" 1
+cli help --man; expect_code "the manual page" 0; expect_text "the manual page" "^\.TH SUMI 1" "$out"
+for command in GENERATE ENCODE INSPECT TOKENIZE XML INFO; do expect_text "the manual page has $command" "^\.SH SUMI $command\$" "$out"; done
+if command -v groff >/dev/null; then
+    groff -man -Tascii -P-cbou -ww "$out" >"$folder/manual" 2>"$err"; [ ! -s "$err" ] && ok || fail "groff reads the manual page without a warning" "$(cat "$err")"
+    expect_text "options in the manual page" "\-\-memory-budget" "$folder/manual"
+else
+    echo "skip: the manual page as groff sees it: there is no groff"; skipped=$((skipped + 1))
+fi
 
 # ---- Prompts in XML ---------------------------------------------------------------------------------------------------------------------
 described=(--character "gender=1girl; appearance=long_hair, <o>_<o> ;" --character "name = 初音未来;action=a\\;b" --tags " quality=good ; style=ink" --caption "Salt & pepper.")
@@ -198,14 +279,14 @@ if [ ! -s "$err" ]; then ok; else fail "--quiet tells no prompt" "$(both)"; fi
 
 cli generate "${tiny[@]}" --prompt "二只猫" --seed 7 -o "$folder/two.png"
 expect_code "two prompts" 0; expect_same "two prompts" "$folder/a.png" "$folder/two-0.png"; expect_different "two prompts" "$folder/two-0.png" "$folder/two-1.png"
-"$folder/support" parameters "$folder/two-1.png" >"$folder/parameters"; expect_text "any script in the PNG's text" "^二只猫$" "$folder/parameters"
+"$support" parameters "$folder/two-1.png" >"$folder/parameters"; expect_text "any script in the PNG's text" "^二只猫$" "$folder/parameters"
 cli generate "${tiny[@]}" --lora "$golden/lora/lora_peft.safetensors:0.8" --lora "$golden/lora/lora_kohya.safetensors" --seed 7 -o "$folder/lora.png"
 expect_code "adapters" 0; expect_different "adapters" "$folder/a.png" "$folder/lora.png"
-"$folder/support" parameters "$folder/lora.png" >"$folder/parameters"; expect_text "the PNG names adapters" 'Lora: "lora_peft:0.8, lora_kohya:1"' "$folder/parameters"
+"$support" parameters "$folder/lora.png" >"$folder/parameters"; expect_text "the PNG names adapters" 'Lora: "lora_peft:0.8, lora_kohya:1"' "$folder/parameters"
 cli generate "${tiny[@]}" --lora "$golden/lora/lora_peft.safetensors:0" --seed 7 -o "$folder/zero.png"; expect_support "an adapter of scale 0" pictures "$folder/zero.png" "$folder/a.png" 0
 cli generate "${tiny[@]}" --preview-dir "$folder/previews" --seed 7 -o "$folder/p.png"
 expect_code "previews" 0; expect_text "progress is plain lines without a terminal" "^denoise 1/2, " "$err"; expect_file "previews" "$folder/previews/preview-0-1.png"; expect_file "previews" "$folder/previews/preview-0-2.png"; expect_same "previews change nothing" "$folder/a.png" "$folder/p.png"
-[ "$("$folder/support" size "$folder/previews/preview-0-1.png")" = 8x6 ] && ok || fail "a preview's size"
+[ "$("$support" size "$folder/previews/preview-0-1.png")" = 8x6 ] && ok || fail "a preview's size"
 cli generate "${tiny[@]}" --profile --seed 7 -o "$folder/p.png"
 expect_code "profile" 0; expect_text "the profile has a head" "GFLOP/s" "$out"; expect_text "the profile has ops" "[0-9]  denoise " "$out"; expect_same "the profile changes nothing" "$folder/a.png" "$folder/p.png"
 cli generate --model "$model" --prompt x --size 64x48 --preset quality --steps 2 -o "$folder/p.png"; expect_code "a preset" 0
@@ -223,7 +304,7 @@ golden_case() { # name, tolerance, arguments: compares latents and picture
     [ ! -e "$golden/cases/$name.png" ] || expect_support "$name: picture" pictures "$folder/$name.png" "$golden/cases/$name.png" 1
 }
 golden_case turbo_t2i 3e-4 --prompt "一只红色的狐狸 in the snow, photo" --size 64x48
-[ "$("$folder/support" shape "$folder/turbo_t2i.safetensors" latents | tr -d ' ')" = "[1,16,6,8]" ] && ok || fail "the shape of --latents-out"
+[ "$("$support" shape "$folder/turbo_t2i.safetensors" latents | tr -d ' ')" = "[1,16,6,8]" ] && ok || fail "the shape of --latents-out"
 golden_case img2img_mode 3e-4 --prompt "watercolor painting of flowers" --size 48x32 --steps 9 --strength 0.3 --latents "$golden/cases/img2img_mode.safetensors:expect.clean"
 golden_case base_cfg 3e-4 --prompt "A portrait of an old man" --negative "blurry, low quality" --size 48x32 --steps 6 --guidance 4 --shift 6
 golden_case base_cfg_norm 3e-4 --prompt "A portrait of an old man" --negative "blurry, low quality" --size 48x32 --steps 6 --guidance 4 --shift 6 --guidance-norm 1
@@ -236,10 +317,10 @@ expect_code "a saved prompt" 0; expect_support "a saved prompt makes the same pi
 wrong "guidance with a saved prompt needs a saved negative" 2 "--negative-file" generate --model "$model" --prompt-file "$folder/fox.safetensors" --guidance 3 -o "$folder/q.png"
 cli generate --model "$model" --prompt-file "$folder/fox.safetensors" --negative-file "$folder/fox.safetensors" --guidance 3 --size 64x48 --steps 2 -o "$folder/q.png"; expect_code "a saved negative" 0
 cli encode --model "$model" --image "$folder/a.png" -o "$folder/latents.safetensors"; expect_code "encode a picture" 0
-[ "$("$folder/support" shape "$folder/latents.safetensors" latents | tr -d ' ')" = "[16,6,8]" ] && ok || fail "the shape of encoded latents"
+[ "$("$support" shape "$folder/latents.safetensors" latents | tr -d ' ')" = "[16,6,8]" ] && ok || fail "the shape of encoded latents"
 cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --posterior mode --strength 0.5 --seed 3 -o "$folder/i.png"; expect_code "image to image" 0
-[ "$("$folder/support" size "$folder/i.png")" = 64x48 ] && ok || fail "image to image takes the picture's size"
-"$folder/support" parameters "$folder/i.png" >"$folder/parameters"; expect_text "the PNG carries the strength" "Denoising strength: 0.5" "$folder/parameters"
+[ "$("$support" size "$folder/i.png")" = 64x48 ] && ok || fail "image to image takes the picture's size"
+"$support" parameters "$folder/i.png" >"$folder/parameters"; expect_text "the PNG carries the strength" "Denoising strength: 0.5" "$folder/parameters"
 cli generate "${tiny[@]:0:4}" --steps 4 --latents "$folder/latents.safetensors" --strength 0.5 --seed 3 -o "$folder/l.png"
 expect_code "image to image from latents" 0; expect_support "from latents as from the picture" pictures "$folder/l.png" "$folder/i.png" 1
 wrong "references of a model that takes none" 1 "takes no reference images" generate "${tiny[@]}" --reference "$folder/a.png" --reference "$folder/a.png" -o "$folder/x.png"
@@ -248,22 +329,22 @@ qwen=$PWD/tests/golden/qwen-image # an edit model, of its parts
 mkdir "$folder/edit"
 cp -r "$qwen/model/." "$qwen/model-edit/processor" "$folder/edit"
 cp "$qwen/model-edit-2509/model_index.json" "$folder/edit"
-edit=(--model "$folder/edit" --threads 2)
+edit=(--model "$folder/edit" --threads 2 --seed 5)
 two=(--reference "$qwen/cases/pipe-edit-2509.in0.png" --reference "$qwen/cases/pipe-edit-2509.in1.png")
 cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --negative " " --guidance 4 --size 64x64 --steps 1 -o "$folder/e.png"; expect_code "references" 0
 cli encode "${edit[@]}" "${two[@]}" --prompt "the hat" -o "$folder/hat.safetensors"; expect_code "encode with references" 0
 cli encode "${edit[@]}" "${two[@]}" --prompt " " -o "$folder/no_hat.safetensors"; expect_code "encode a negative prompt with references" 0
 cli generate "${edit[@]}" --prompt-file "$folder/hat.safetensors" --negative-file "$folder/no_hat.safetensors" --guidance 4 --size 64x64 --steps 1 -o "$folder/f.png"; expect_code "references of a file" 0
-"$folder/support" pixels "$folder/e.png" >"$folder/e.rgba"; "$folder/support" pixels "$folder/f.png" >"$folder/f.rgba"
+"$support" pixels "$folder/e.png" >"$folder/e.rgba"; "$support" pixels "$folder/f.png" >"$folder/f.rgba"
 expect_same "a prompt's file keeps its references" "$folder/e.rgba" "$folder/f.rgba"
 wrong "no size, and no references that it could follow" 2 "no references whose size" generate "${edit[@]}" --prompt "the hat" -o "$folder/x.png"
 cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --guidance 4 --size 64x64 --steps 1 --preview-dir "$folder/previews" -o "$folder/own.png"; expect_code "the model's own negative text" 0
 expect_text "progress names the pictures of a prompt" "^vision and text, " "$err"; expect_text "progress names the VAE's encoder" "^encode, " "$err"; expect_text "progress names the decoder" "^decode, " "$err"
-"$folder/support" pixels "$folder/own.png" >"$folder/own.rgba"; expect_same "without --negative it is the model's own" "$folder/e.rgba" "$folder/own.rgba"
-"$folder/support" parameters "$folder/own.png" >"$folder/parameters"; expect_text "the PNG counts references" "References: 2" "$folder/parameters"; expect_text "the PNG carries the model's negative text" "^Negative prompt:  $" "$folder/parameters"
+"$support" pixels "$folder/own.png" >"$folder/own.rgba"; expect_same "without --negative it is the model's own" "$folder/e.rgba" "$folder/own.rgba"
+"$support" parameters "$folder/own.png" >"$folder/parameters"; expect_text "the PNG counts references" "References: 2" "$folder/parameters"; expect_text "the PNG carries the model's negative text" "^Negative prompt:  $" "$folder/parameters"
 cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --guidance 4 --guidance-rule plain --size 64x64 --steps 1 -o "$folder/plain.png"; expect_code "a guidance rule" 0
-"$folder/support" pixels "$folder/plain.png" >"$folder/plain.rgba"; expect_different "a guidance rule changes the picture" "$folder/own.rgba" "$folder/plain.rgba"
-"$folder/support" parameters "$folder/plain.png" >"$folder/parameters"; expect_text "the PNG names the rule" "Guidance rule: plain" "$folder/parameters"
+"$support" pixels "$folder/plain.png" >"$folder/plain.rgba"; expect_different "a guidance rule changes the picture" "$folder/own.rgba" "$folder/plain.rgba"
+"$support" parameters "$folder/plain.png" >"$folder/parameters"; expect_text "the PNG names the rule" "Guidance rule: plain" "$folder/parameters"
 wrong "an unknown guidance rule" 2 "norm-rescale" generate "${edit[@]}" --guidance-rule hard
 wrong "guidance below the number that means none" 2 "guidance" generate "${edit[@]}" "${two[@]}" --prompt x --guidance 0.5 -o "$folder/x.png"
 wrong "a saved prompt without a saved negative is told the model's own" 2 'encode --prompt " " makes one' generate "${edit[@]}" --prompt-file "$folder/hat.safetensors" -o "$folder/x.png"
@@ -272,7 +353,7 @@ cp -r "$qwen/model" "$folder/t2i"
 t2i=(--model "$folder/t2i" --threads 2 --prompt "a fox")
 cli generate "${t2i[@]}" --variant 2512 --preset fast --size 64x64 -o "$folder/fast.png"
 expect_code "the preset fast" 0; expect_text "the preset fast has four steps" "4 steps" "$out"; expect_text "fast without an adapter is told" "needs an adapter" "$err"
-"$folder/support" parameters "$folder/fast.png" >"$folder/parameters"; expect_text "the preset fast" "Steps: 4, .*CFG scale: 1,.* Shift: 3" "$folder/parameters"
+"$support" parameters "$folder/fast.png" >"$folder/parameters"; expect_text "the preset fast" "Steps: 4, .*CFG scale: 1,.* Shift: 3" "$folder/parameters"
 wrong "a variant that there is none of" 2 "edit-2511, edit, first, 2512" generate "${t2i[@]}" --variant 251 -o "$folder/x.png"
 cli generate --transformer "$folder/edit/transformer" --vae "$folder/edit/vae" --text-encoder "$folder/edit/text_encoder" --tokenizer "$folder/edit/tokenizer" \
     --vision "$folder/edit/text_encoder" --processor "$folder/edit/processor" --variant edit-2509 --threads 2 "${two[@]}" --prompt "the hat" --guidance 4 --size 64x64 --steps 1 -o "$folder/parts.png"

@@ -1,7 +1,7 @@
 // End to end with the demo model, as a host would: what it draws is known, so pictures can be judged and not only
 // compared.
 #include "engine_fixture.h"
-#include "png.h"
+#include "picture.h"
 
 #define DEMO "samples/demo_model"
 #define SIDE 256
@@ -112,9 +112,9 @@ TEST(prompt_and_seed_give_the_stored_image)
     // the pictures were made there
     bool is_reference = strstr(sumi_engine_get_info(s_engine).device, "AVX-512") != NULL;
     for (size_t i = 0; i < sizeof stored / sizeof *stored; i++) {
-        png_image want;
-        char message[PNG_MESSAGE_BYTES];
-        if (!png_read(stored[i].file, 4, &want, message)) {
+        picture_file want;
+        char message[PICTURE_MESSAGE_BYTES];
+        if (!picture_read(stored[i].file, 4, &want, message)) {
             printf("  %s\n", message);
             CHECK(!"the stored picture can be read");
             continue;
@@ -125,7 +125,7 @@ TEST(prompt_and_seed_give_the_stored_image)
         // elsewhere sums are rounded in another order: a pixel may fall on the other side of a rounding, no more
         CHECK(is_reference ? got != NULL && memcmp(got, want.pixels, (size_t)4 * SIDE * SIDE) == 0 : error > 50.0);
         free(got);
-        png_free(&want);
+        picture_free(&want);
     }
 }
 

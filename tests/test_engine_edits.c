@@ -1,7 +1,7 @@
 // What the published edit pipelines draw, prompts that keep references, what is refused, and everything that goes
 // wrong.
 #include "edit_fixture.h"
-#include "png.h"
+#include "picture.h"
 #include "reference_fixture.h"
 
 // ---- The published pipelines ----------------------------------------------------------------------------------------
@@ -81,18 +81,18 @@ static void run_edit_case(sumi_engine* engine, const edit_case* c)
     sumi_tensor_set set;
     sumi_tensor_set_init(&set, &heap, NULL);
     sumi_error error = {0};
-    char path[256], message[PNG_MESSAGE_BYTES];
+    char path[256], message[PICTURE_MESSAGE_BYTES];
     snprintf(path, sizeof path, EDIT_FOLDER "cases/%s.safetensors", c->name);
     CHECK_NUMBER(sumi_tensor_set_open(&set, path, &error), SUMI_OK);
     int64_t count = 0, steps = 0;
     float *noise = case_tensor(&set, "input.noise", &count), *sigmas = case_tensor(&set, "expect.sigmas", &count),
           *want = case_tensor(&set, "expect_tb.latents", &steps);
     if (want == NULL) want = case_tensor(&set, "expect_tb.latents_final", &steps);
-    png_image images[2] = {{0}};
+    picture_file images[2] = {{0}};
     sumi_pixels pictures[2];
     for (int32_t i = 0; i < c->picture_count; i++) {
         snprintf(path, sizeof path, EDIT_FOLDER "cases/%s.in%d.png", c->name, (int)i);
-        CHECK(png_read(path, 0, &images[i], message));
+        CHECK(picture_read(path, 0, &images[i], message));
         pictures[i] = (sumi_pixels){images[i].pixels, images[i].width, images[i].height, 0, images[i].channel_count};
     }
     CHECK(noise != NULL && sigmas != NULL && want != NULL);
@@ -125,7 +125,7 @@ static void run_edit_case(sumi_engine* engine, const edit_case* c)
         CHECK(image.width == c->want.width && image.height == c->want.height);
         free(latents);
     }
-    for (int i = 0; i < 2; i++) png_free(&images[i]);
+    for (int i = 0; i < 2; i++) picture_free(&images[i]);
     free(noise), free(sigmas), free(want);
     sumi_tensor_set_close(&set);
 }

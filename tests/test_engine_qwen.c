@@ -2,7 +2,7 @@
 // draw with references, which are not tested here.
 #include "engine/engine.h"
 #include "engine_fixture.h"
-#include "png.h"
+#include "picture.h"
 
 #define QWEN "tests/golden/qwen-image/"
 #define QWEN_MODEL QWEN "model"
@@ -118,13 +118,13 @@ static const pipeline_case s_cases[] = {
     {"pipe-inpaint", "A red fox reads a newspaper, 超清", "低画质，扭曲", SUMI_PRESET_MODEL, 64, 48, 5, 0.8f, NULL,
      "pipe-inpaint.in0.png", "pipe-inpaint.mask.png"}};
 
-static bool read_picture(const char* name, png_image* image, sumi_pixels* pixels)
+static bool read_picture(const char* name, picture_file* image, sumi_pixels* pixels)
 {
-    char path[256], message[PNG_MESSAGE_BYTES];
+    char path[256], message[PICTURE_MESSAGE_BYTES];
     memset(image, 0, sizeof *image);
     if (name == NULL) return false;
     snprintf(path, sizeof path, QWEN "cases/%s", name);
-    const bool good = png_read(path, 3, image, message);
+    const bool good = picture_read(path, 3, image, message);
     CHECK(good);
     *pixels = (sumi_pixels){image->pixels, image->width, image->height, 0, 3};
     return good;
@@ -177,7 +177,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     desc.noise = SUMI_NOISE_GIVEN;
     desc.noise_values = noise;
     if (c->negative_text == NULL) desc.guidance = sumi_model_get_info(model).guidance_off;
-    png_image start, mask;
+    picture_file start, mask;
     sumi_pixels start_pixels, mask_pixels;
     if (read_picture(c->start, &start, &start_pixels)) desc.start_image = &start_pixels;
     if (read_picture(c->mask, &mask, &mask_pixels)) desc.mask = &mask_pixels;
@@ -199,7 +199,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     printf("  %s: latents %.2g\n", c->name, error);
     sumi_images_release(engine, &image, 1);
     sumi_lora_release(lora);
-    png_free(&start), png_free(&mask);
+    picture_free(&start), picture_free(&mask);
     free(noise), free(posterior), free(latents), free(last), free(want), free(got);
     golden_close(&g);
 }

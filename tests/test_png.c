@@ -1,8 +1,8 @@
-// Reading and writing PNG files, which samples and tests share (samples/png.c): every good file to the pixel, every bad
+// Reading and writing PNG files, which samples and tests share (samples/picture.h): every good file to the pixel, every bad
 // one refused with a sentence.
 #include "files/json.h"
 #include "files/tensors.h"
-#include "png.h"
+#include "picture.h"
 #include "test.h"
 
 #define FOLDER "tests/golden/common/images/"
@@ -63,11 +63,11 @@ static void check_good(const char* file, const char* expect, int width, int heig
 {
     (void)expect;
     const sumi_tensor_set* expected = context;
-    char path[256], name[256], message[PNG_MESSAGE_BYTES];
+    char path[256], name[256], message[PICTURE_MESSAGE_BYTES];
     snprintf(path, sizeof path, FOLDER "%s", file);
     snprintf(name, sizeof name, "%.*s.rgba8", (int)strlen(file) - 4, file);
-    png_image image;
-    if (!png_read(path, 4, &image, message)) {
+    picture_file image;
+    if (!picture_read(path, 4, &image, message)) {
         t_errors++;
         printf("  refused: %s\n", message);
         return;
@@ -80,7 +80,7 @@ static void check_good(const char* file, const char* expect, int width, int heig
         t_errors++;
         printf("  %s: pixels differ\n", file);
     }
-    png_free(&image);
+    picture_free(&image);
 }
 
 TEST(every_color_type_and_depth_gives_the_expected_pixels)
@@ -96,10 +96,10 @@ TEST(every_color_type_and_depth_gives_the_expected_pixels)
 static void check_bad(const char* file, const char* expect, int width, int height, void* context)
 {
     (void)width, (void)height, (void)context;
-    char path[256], message[PNG_MESSAGE_BYTES];
+    char path[256], message[PICTURE_MESSAGE_BYTES];
     snprintf(path, sizeof path, FOLDER "%s", file);
-    png_image image;
-    bool read = png_read(path, 4, &image, message);
+    picture_file image;
+    bool read = picture_read(path, 4, &image, message);
     if (read && strcmp(expect, "reject") == 0) {
         t_errors++;
         printf("  %s was accepted\n", file);
@@ -108,7 +108,7 @@ static void check_bad(const char* file, const char* expect, int width, int heigh
         CHECK(strstr(message, path) != NULL); // the sentence names the file
         CHECK(!image.pixels && !image.parameters && image.width == 0);
     }
-    png_free(&image);
+    picture_free(&image);
 }
 
 TEST(damaged_files_are_refused_by_name) { visit_manifest("malformed", check_bad, NULL); }
@@ -120,20 +120,21 @@ TEST(what_is_written_reads_back_the_same)
 {
     uint8_t pixels[5 * 64];
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37 + 11);
-    char message[PNG_MESSAGE_BYTES];
+    char message[PICTURE_MESSAGE_BYTES];
     static const int counts[3] = {1, 3, 4};
     for (int k = 0; k < 3; k++) {
         int channels = counts[k];
-        png_image image;
-        CHECK(png_write(s_scratch, pixels, 7, 5, 64, channels, NULL, message)); // rows have a gap
-        CHECK(png_read(s_scratch, 0, &image, message));
+        picture_file image;
+        CHECK(picture_write(s_scratch, &(picture_source){pixels, 7, 5, 64, channels, NULL, 0},
+                            message)); // rows have a gap
+        CHECK(picture_read(s_scratch, 0, &image, message));
         CHECK_NUMBER(image.channel_count, channels);
         CHECK_NUMBER(image.width, 7);
         CHECK_NUMBER(image.height, 5);
         for (int y = 0; y < 5 && image.pixels; y++)
             CHECK(memcmp(image.pixels + y * 7 * channels, pixels + y * 64, (size_t)(7 * channels)) == 0);
         CHECK(!image.parameters);
-        png_free(&image);
+        picture_free(&image);
     }
 }
 
@@ -145,10 +146,10 @@ TEST(parameters_survive_in_latin1_and_in_unicode)
         "\xE7\x81\xAF\xE5\xA1\x94 \xF0\x9F\x8C\x8A\nSteps: 1", // does not: iTXt
     };
     static const uint8_t pixel[3] = {1, 2, 3};
-    char message[PNG_MESSAGE_BYTES];
+    char message[PICTURE_MESSAGE_BYTES];
     for (int k = 0; k < 3; k++) {
-        png_image image;
-        CHECK(png_write(s_scratch, pixel, 1, 1, 3, 3, texts[k], message));
+        picture_file image;
+        CHECK(picture_write(s_scratch, &(picture_source){pixel, 1, 1, 3, 3, texts[k], 0}, message));
         FILE* file = fopen(s_scratch, "rb");
         char bytes[1024];
         size_t count = file ? fread(bytes, 1, sizeof bytes - 5, file) : 0;
@@ -156,48 +157,49 @@ TEST(parameters_survive_in_latin1_and_in_unicode)
         bool international = false;
         for (size_t i = 0; i + 4 <= count; i++) international |= memcmp(bytes + i, "iTXt", 4) == 0;
         CHECK(international == (k == 2));
-        CHECK(png_read(s_scratch, 3, &image, message));
+        CHECK(picture_read(s_scratch, 3, &image, message));
         CHECK_TEXT(image.parameters ? image.parameters : "(none)", texts[k]);
-        png_free(&image);
+        picture_free(&image);
     }
 }
 
 TEST(channels_are_converted_on_request)
 {
     static const uint8_t pixels[16] = {255, 0, 0, 9, 0, 255, 0, 128, 10, 20, 30, 255, 0, 0, 255, 255};
-    char message[PNG_MESSAGE_BYTES];
-    png_image image;
-    CHECK(png_write(s_scratch, pixels, 4, 1, 16, 4, NULL, message));
-    CHECK(png_read(s_scratch, 3, &image, message)); // alpha is dropped
+    char message[PICTURE_MESSAGE_BYTES];
+    picture_file image;
+    CHECK(picture_write(s_scratch, &(picture_source){pixels, 4, 1, 16, 4, NULL, 0}, message));
+    CHECK(picture_read(s_scratch, 3, &image, message)); // alpha is dropped
     CHECK(image.pixels && memcmp(image.pixels, "\xFF\0\0\0\xFF\0\x0A\x14\x1E\0\0\xFF", 12) == 0);
-    png_free(&image);
-    CHECK(png_read(s_scratch, 1, &image, message)); // Pillow's convert("L") gives these
+    picture_free(&image);
+    CHECK(picture_read(s_scratch, 1, &image, message)); // Pillow's convert("L") gives these
     CHECK(image.pixels && image.pixels[0] == 76 && image.pixels[1] == 150 && image.pixels[2] == 18
           && image.pixels[3] == 29);
-    png_free(&image);
-    CHECK(png_write(s_scratch, pixels, 3, 1, 3, 1, NULL, message));
-    CHECK(png_read(s_scratch, 4, &image, message)); // grey is repeated, alpha filled
+    picture_free(&image);
+    CHECK(picture_write(s_scratch, &(picture_source){pixels, 3, 1, 3, 1, NULL, 0}, message));
+    CHECK(picture_read(s_scratch, 4, &image, message)); // grey is repeated, alpha filled
     CHECK(image.pixels && memcmp(image.pixels, "\xFF\xFF\xFF\xFF\0\0\0\xFF\0\0\0\xFF", 12) == 0);
-    png_free(&image);
+    picture_free(&image);
 }
 
 TEST(failures_say_what_and_why)
 {
     static const uint8_t pixel[3] = {0};
-    char message[PNG_MESSAGE_BYTES];
-    png_image image;
-    CHECK(!png_read("no/such/file.png", 0, &image, message));
+    char message[PICTURE_MESSAGE_BYTES];
+    picture_file image;
+    CHECK(!picture_read("no/such/file.png", 0, &image, message));
     CHECK_TEXT(message, "cannot open no/such/file.png: No such file or directory");
-    CHECK(!png_read("tests", 0, &image, message));
+    CHECK(!picture_read("tests", 0, &image, message));
     // Windows opens no folder
     CHECK(strstr(message, "cannot read tests") != NULL || strstr(message, "cannot open tests") != NULL);
-    CHECK(!png_read(FOLDER "manifest.json", 0, &image, message));
-    CHECK_TEXT(message, FOLDER "manifest.json is not a PNG file: convert the picture to PNG first");
-    CHECK(!png_write("no/such/folder/x.png", pixel, 1, 1, 3, 3, NULL, message));
+    CHECK(!picture_read(FOLDER "manifest.json", 0, &image, message));
+    CHECK_TEXT(message, FOLDER "manifest.json is not a PNG, JPEG or WebP file: convert the picture first");
+    CHECK(!picture_write("no/such/folder/x.png", &(picture_source){pixel, 1, 1, 3, 3, NULL, 0}, message));
     CHECK(strstr(message, "cannot write no/such/folder/x.png") != NULL);
-    CHECK(!png_write(s_scratch, pixel, 0, 1, 3, 3, NULL, message) && message[0]);
-    CHECK(!png_write(s_scratch, pixel, 1, 1, 2, 3, NULL, message) && message[0]); // rows too short
-    CHECK(!png_write(s_scratch, pixel, 1, 1, 3, 2, NULL, message) && message[0]);
+    CHECK(!picture_write(s_scratch, &(picture_source){pixel, 0, 1, 3, 3, NULL, 0}, message) && message[0]);
+    CHECK(!picture_write(s_scratch, &(picture_source){pixel, 1, 1, 2, 3, NULL, 0}, message)
+          && message[0]); // rows too short
+    CHECK(!picture_write(s_scratch, &(picture_source){pixel, 1, 1, 3, 2, NULL, 0}, message) && message[0]);
 }
 
 int main(int argc, char** argv)

@@ -4,6 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build/release}" && pwd)
+support=$build/bin/cli_support
 bin=$build/bin
 model=samples/demo_model prompt="a red house on the grass"
 passed=0 failed=0 skipped=0
@@ -27,9 +28,9 @@ wrong() { # what, pattern, command ...: fails with a sentence
     if "$@" >"$out" 2>&1; then check "$what" false; else check "$what" grep -qE -- "$pattern" "$out"; fi
 }
 skip() { skipped=$((skipped + 1)); echo "skip: $1: $2"; }
-same() { check "$1" "$folder/support" pictures "$2" "$3" 0; }
+same() { check "$1" "$support" pictures "$2" "$3" 0; }
 
-cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || { echo "samples: 0 passed, 1 failed, 0 skipped"; exit 1; }
+[ -x "$support" ] || { echo "FAILED: there is no $support"; exit 1; }
 draw() { "$bin/sumi" generate --quiet --model $model --prompt "$prompt" --seed 7 "$@"; }
 check "the command line" draw -o "$folder/model.png" --trace "$folder/trace.json"
 check "the preview preset" draw --preset preview -o "$folder/preview.png"
@@ -87,7 +88,7 @@ fi
 if check "memory_budget" cook memory_budget $model "$prompt" "$folder/budget.png"; then
     cat "$out"
     check "a short budget makes tiles or streams" grep -qE 'half of the arena: .*(in tiles|are streamed)' "$out"
-    check "memory_budget's picture, but for the seams of tiles" "$folder/support" pictures "$folder/budget.png" "$folder/model.png" 96
+    check "memory_budget's picture, but for the seams of tiles" "$support" pictures "$folder/budget.png" "$folder/model.png" 96
 fi
 if check "deadline" cook deadline $model "$prompt" "$folder/deadline.png"; then
     cat "$out"

@@ -4,6 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build/release}" && pwd)
+support=$build/bin/cli_support
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 source=samples/unreal/Source/SumiUnreal
@@ -22,9 +23,9 @@ mkdir "$folder/other"
 sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
 compile "$folder/other_session" "$folder/other"
 "$folder/other_session" refuses 0.99 >"$folder/out" || { cat "$folder/out"; fail "a header of another version is not refused as it should be"; }
-cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
+[ -x "$support" ] || { echo "FAILED: there is no $support"; exit 1; }
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
-"$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
+"$support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
 # The tiny edit model lies in layers.
 mkdir "$folder/edit"
 cp -r tests/golden/qwen-image/model/. tests/golden/qwen-image/model-edit/processor tests/golden/qwen-image/model-edit-2509/model_index.json "$folder/edit"

@@ -6,6 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build/release}" && pwd)
+support=$build/bin/cli_support
 screenshot=${2:-}
 backend=${BACKEND:-cpu}
 # Where on their sliders size and steps are set: what a processor does soon, and what a GPU does not. With the smallest budget a picture takes hundreds of frames, so that there is
@@ -80,7 +81,7 @@ point() {
     frames 3
 }
 click() { point "$@"; xdotool mousedown 1; frames 3; xdotool mouseup 1; frames 2; }
-look() { "$folder/support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
+look() { "$support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
 await_colours() { # what: a picture fades in
     local i seen colours
     for i in $(seq $patience); do
@@ -93,10 +94,7 @@ await_colours() { # what: a picture fades in
     fail "$1 is on the screen: $seen"
 }
 
-if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" 2>"$folder/log"; then
-    fail "tests/cli_support.c compiles" "$(cat "$folder/log")"
-    finish
-fi
+[ -x "$support" ] || fail "there is no $support"
 exec 5>"$folder/display"
 Xvfb -displayfd 5 -screen 0 1180x760x24 -fbdir "$folder" >"$folder/xvfb" 2>&1 &
 screen=$!
@@ -148,10 +146,10 @@ read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\
 same() { # what, saved file, arguments of sumi generate
     local what=$1 saved=$2 text; shift 2
     if text=$("$build/bin/sumi" generate --model samples/demo_model --prompt "$prompt" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" "$@" 2>&1 \
-              && "$folder/support" pictures "$saved" "$folder/same.png" 0 2>&1); then ok; else fail "$what" "$text"; fi
+              && "$support" pictures "$saved" "$folder/same.png" 0 2>&1); then ok; else fail "$what" "$text"; fi
 }
 same "the saved picture is that of the command line" "$first"
-if [ "$("$folder/support" parameters "$first" | head -n 1)" = "$prompt" ]; then ok; else fail "the saved picture tells its prompt" "$("$folder/support" parameters "$first")"; fi
+if [ "$("$support" parameters "$first" | head -n 1)" = "$prompt" ]; then ok; else fail "the saved picture tells its prompt" "$("$support" parameters "$first")"; fi
 
 # ---- From a picture, with a mask --------------------------------------------------------------------------------------------------------
 click use
@@ -160,7 +158,7 @@ click go
 await "a picture from a picture is done" "done 7" 2
 click save
 await "Save saves" "saved" 2
-strength=$("$folder/support" parameters "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" | sed -n 's/.*Denoising strength: \([0-9.]*\).*/\1/p')
+strength=$("$support" parameters "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" | sed -n 's/.*Denoising strength: \([0-9.]*\).*/\1/p')
 same "a picture from a picture is that of the command line" "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" --image "$first" --strength "${strength:-0}"
 click start
 point brush
@@ -235,8 +233,8 @@ await "it is saved" "saved"
 described=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
 read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
 if text=$("$build/bin/sumi" generate --model samples/demo_model "${written[@]}" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" 2>&1 \
-          && "$folder/support" pictures "$described" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
-"$folder/support" parameters "$described" | head -n "$(wc -l <"$folder/wanted.xml")" >"$folder/tells"
+          && "$support" pictures "$described" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+"$support" parameters "$described" | head -n "$(wc -l <"$folder/wanted.xml")" >"$folder/tells"
 if cmp -s "$folder/wanted.xml" "$folder/tells"; then ok; else fail "it tells the text that was sent" "$(cat "$folder/tells")"; fi
 click prompt-as-0
 await "the prompt is a text again" "prompt is a text"
@@ -281,8 +279,8 @@ await "it is saved" "saved"
 edited=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
 size=$(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) .*/\1/p' "$report" | tail -n 1)
 if text=$("$build/bin/sumi" generate --model "$folder/edit" --prompt "the hat" --preset fast --size "$size" --seed 7 --backend "$backend" --reference tests/pictures/cat.png --reference tests/pictures/house.png -o "$folder/same.png" 2>&1 \
-          && "$folder/support" pictures "$edited" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
-if "$folder/support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$folder/support" parameters "$edited")"; fi
+          && "$support" pictures "$edited" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+if "$support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$support" parameters "$edited")"; fi
 click reference-0
 await "a click removes one" "references 1"
 click use
@@ -299,7 +297,7 @@ await "the next one is as large as what it edits" "done 7" 2
 [ "$(happened 'generate')" -eq 2 ] && ok || fail "two pictures were made" "$(cat "$report")"
 xdotool key ctrl+s
 await "it is saved" "saved" 2
-last=$("$folder/support" size "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)")
+last=$("$support" size "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)")
 if [ "$last" = 1024x1024 ]; then ok; else fail "a square's size is a square's: $last"; fi
 if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
 quit
@@ -326,7 +324,7 @@ saves() { # what, times, number of the picture
     local text
     hold ctrl s
     await "$1 is saved" "saved" "$2" || return
-    if text=$("$folder/support" pattern "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" "$3" 2>&1); then ok; else fail "$1 is what the GPU left in its texture" "$text"; fi
+    if text=$("$support" pattern "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" "$3" 2>&1); then ok; else fail "$1 is what the GPU left in its texture" "$text"; fi
 }
 begin_direct textures
 click width 44

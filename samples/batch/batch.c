@@ -1,7 +1,7 @@
 // Many prompts, as fast as the machine can: batches of a few pictures, and always a job waiting behind the one that
 // runs, so that the device never is without work.
 //     batch MODEL prompts.txt FOLDER [pictures per job]       one prompt per line; FOLDER/0000.png, 0001.png, ...
-#include "png.h"
+#include "picture.h"
 #include "system.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,10 +52,12 @@ static sumi_result finish(sumi_engine* engine, const batch* b, const char* folde
     sumi_job_wait(engine, b->job, SUMI_FOREVER);
     const sumi_result result = sumi_fetch_images(engine, b->job, images, b->count);
     for (int i = 0; i < b->count && result == SUMI_OK; i++) {
-        char path[1200], message[PNG_MESSAGE_BYTES];
+        char path[1200], message[PICTURE_MESSAGE_BYTES];
         snprintf(path, sizeof path, "%s/%04d.png", folder, b->first + i);
-        if (!png_write(path, images[i].pixels, images[i].width, images[i].height, (size_t)images[i].row_bytes, 4, NULL,
-                       message))
+        if (!picture_write(path,
+                           &(picture_source){images[i].pixels, images[i].width, images[i].height,
+                                             (size_t)images[i].row_bytes, 4, NULL, 0},
+                           message))
             fprintf(stderr, "batch: %s\n", message);
     }
     if (result == SUMI_OK) sumi_images_release(engine, images, b->count);

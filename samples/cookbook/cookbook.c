@@ -1,7 +1,7 @@
 // One recipe at a time; samples/README.md explains them.
 //     cookbook RECIPE MODEL "a red house on the grass" out.png [what the recipe reads]
 #include "cookbook.h"
-#include "png.h"
+#include "picture.h"
 #include "system.h"
 #include <string.h>
 
@@ -36,9 +36,11 @@ void recipe_log(sumi_log_level level, sumi_result result, const char* text, void
 
 sumi_result recipe_write(const recipe_host* host, const sumi_image* image)
 {
-    char message[PNG_MESSAGE_BYTES];
-    if (png_write(host->out_path, image->pixels, image->width, image->height, (size_t)image->row_bytes, 4, host->prompt,
-                  message))
+    char message[PICTURE_MESSAGE_BYTES];
+    if (picture_write(
+            host->out_path,
+            &(picture_source){image->pixels, image->width, image->height, (size_t)image->row_bytes, 4, host->prompt, 0},
+            message))
         return SUMI_OK;
     fprintf(stderr, "cookbook: %s\n", message);
     return SUMI_FILE_READ_FAILED;
@@ -83,11 +85,11 @@ static sumi_result open_and_run(const recipe* r, recipe_host* host)
     return result;
 }
 
-static bool read_pictures(recipe_host* host, png_image* pictures)
+static bool read_pictures(recipe_host* host, picture_file* pictures)
 {
-    char message[PNG_MESSAGE_BYTES];
+    char message[PICTURE_MESSAGE_BYTES];
     for (int i = 0; i < host->file_count; i++) {
-        if (!png_read(host->files[i], 0, &pictures[i], message))
+        if (!picture_read(host->files[i], 0, &pictures[i], message))
             return fprintf(stderr, "cookbook: %s\n", message), false;
         host->pictures[i] = (sumi_pixels){.data = pictures[i].pixels,
                                           .width = pictures[i].width,
@@ -106,10 +108,10 @@ int main(int argc, char** argv)
     if (!r || argc - 5 < r->min_files || argc - 5 > r->max_files) return print_usage();
     recipe_host host = {.model_path = argv[2], .prompt = argv[3], .out_path = argv[4], .file_count = argc - 5};
     for (int i = 0; i < host.file_count; i++) host.files[i] = argv[5 + i];
-    png_image pictures[RECIPE_MAX_FILES] = {0};
+    picture_file pictures[RECIPE_MAX_FILES] = {0};
     bool is_read = !r->reads_pictures || read_pictures(&host, pictures);
     const sumi_result result = is_read ? open_and_run(r, &host) : SUMI_FILE_READ_FAILED;
-    for (int i = 0; i < RECIPE_MAX_FILES; i++) png_free(&pictures[i]);
+    for (int i = 0; i < RECIPE_MAX_FILES; i++) picture_free(&pictures[i]);
     if (is_read && result != SUMI_OK) fprintf(stderr, "cookbook: %s: %s\n", r->name, sumi_result_text(result));
     return result == SUMI_OK ? 0 : 1;
 }

@@ -5,7 +5,7 @@
 // only bounds what is on its way to the device, beside the host's own rendering there: give it your context and a
 // stream of yours in `cuda`, call update behind your frame's own submissions, and lower the budget when frames get
 // late.
-#include "png.h"
+#include "picture.h"
 #include "system.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -132,11 +132,13 @@ int main(int argc, char** argv)
     if (result == SUMI_OK) result = sumi_submit_model(g.engine, &md, &g.loading);
     if (result == SUMI_OK) result = play(&g, argv[2]);
     sumi_image image;
-    char message[PNG_MESSAGE_BYTES] = "";
+    char message[PICTURE_MESSAGE_BYTES] = "";
     if (result == SUMI_OK) result = sumi_fetch_images(g.engine, g.picture, &image, 1);
     const bool is_written =
         result == SUMI_OK
-        && png_write(argv[3], image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], message);
+        && picture_write(
+            argv[3], &(picture_source){image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], 0},
+            message);
     sumi_engine_destroy(g.engine);
     if (!is_written) fprintf(stderr, "frame_loop: %s\n", result == SUMI_OK ? message : sumi_result_text(result));
     printf("%d frames, %d late, longest %.1f ms; longest update %.2f ms, poll %.3f ms; %d previews; %zu bytes still "

@@ -1,6 +1,6 @@
 // The smallest whole program: a model and a prompt in, a PNG out. It waits, as a tool may; frame_loop shows a game.
 //     hello MODEL "a lighthouse at dusk, ink wash" out.png
-#include "png.h"
+#include "picture.h"
 #include <stdio.h>
 #include <sumi.h>
 
@@ -19,11 +19,13 @@ int main(int argc, char** argv)
     if (sumi_engine_create(&desc, &engine) != SUMI_OK) return 1;
     sumi_model* model;
     sumi_image image;
-    char message[PNG_MESSAGE_BYTES] = "";
+    char message[PICTURE_MESSAGE_BYTES] = "";
     bool is_done =
         sumi_open_model(engine, argv[1], &model) == SUMI_OK
         && sumi_generate(engine, model, argv[2], 7, &image) == SUMI_OK
-        && png_write(argv[3], image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], message);
+        && picture_write(
+            argv[3], &(picture_source){image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], 0},
+            message);
     if (message[0] != '\0') fprintf(stderr, "%s\n", message);
     sumi_engine_destroy(engine); // takes the model and the picture with it
     return is_done ? 0 : 1;

@@ -2,7 +2,7 @@
 // third of a checkpoint.
 //     prompt_cache encode MODEL "a lighthouse at dusk, ink wash" lighthouse.prompt
 //     prompt_cache draw MODEL lighthouse.prompt out.png                             MODEL may lack text encoder and tokenizer
-#include "png.h"
+#include "picture.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static const char* read_prompt(sumi_model* model, const char* path, sumi_prompt*
 
 static const char* draw(sumi_engine* engine, sumi_model* model, const char* prompt_path, const char* path)
 {
-    static char message[PNG_MESSAGE_BYTES];
+    static char message[PICTURE_MESSAGE_BYTES];
     sumi_prompt* prompt;
     const char* wrong = read_prompt(model, prompt_path, &prompt);
     if (wrong) return wrong;
@@ -79,7 +79,9 @@ static const char* draw(sumi_engine* engine, sumi_model* model, const char* prom
     if (result == SUMI_OK) sumi_job_wait(engine, job, SUMI_FOREVER);
     if (result == SUMI_OK) result = sumi_fetch_images(engine, job, &image, 1);
     if (result != SUMI_OK) return sumi_result_text(result);
-    return png_write(path, image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, NULL, message)
+    return picture_write(
+               path, &(picture_source){image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, NULL, 0},
+               message)
              ? NULL
              : message;
 }

@@ -1,4 +1,5 @@
 #include "args.h"
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -58,6 +59,44 @@ static void print_help(const cli_command* command)
     }
     printf("  %-30s%s\n", "--help", "this text");
     printf("\nexamples:\n%s\n%s", command->examples, exit_code_help);
+}
+
+// ---- The manual page ------------------------------------------------------------------------------------------------
+
+void args_print_manual_text(const char* text)
+{
+    for (bool is_line_begin = true; *text; text++) {
+        if (is_line_begin && (*text == '.' || *text == '\'')) printf("\\&"); // else it would be a request
+        if (*text == '\\') printf("\\e");
+        else if (*text == '-') printf("\\-");
+        else putchar(*text);
+        is_line_begin = *text == '\n';
+    }
+}
+
+static void print_manual(const cli_command* command)
+{
+    printf(".SH SUMI ");
+    for (const char* letter = command->name; *letter; letter++) putchar(toupper((unsigned char)*letter));
+    printf("\n.B sumi %s\n", command->name);
+    if (command->operand) printf(".I %s\n", command->operand);
+    printf(".RI [ options ]\n.PP\n");
+    args_print_manual_text(command->about);
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option* option = &command->options[i];
+        printf("\n.TP\n.B ");
+        args_print_manual_text(option->name);
+        if (option->argument) {
+            printf(" \\fI");
+            args_print_manual_text(option->argument);
+            printf("\\fR");
+        }
+        printf("\n");
+        args_print_manual_text(option->help);
+    }
+    printf("\n.SS Examples\n.EX\n");
+    args_print_manual_text(command->examples);
+    printf(".EE\n");
 }
 
 // ---- Which option was meant -----------------------------------------------------------------------------------------
@@ -250,6 +289,10 @@ args_result args_parse(const cli_command* command, int argc, char** argv)
         }
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             print_help(command);
+            return ARGS_HELP;
+        }
+        if (strcmp(word, ARGS_MANUAL) == 0 && argc == 1) {
+            print_manual(command);
             return ARGS_HELP;
         }
         size_t name_bytes = strcspn(word, "=");

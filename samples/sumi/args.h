@@ -58,4 +58,7 @@ args_result args_parse(const cli_command* command, int argc, char** argv);
 int args_wrong(const cli_command* command, const char* format, ...) SYSTEM_PRINTF(2, 3);
 
 extern const char exit_code_help[]; // the last paragraph of every help text
+// As the only word of a command it makes args_parse print the command's section of the manual page instead of help.
+#define ARGS_MANUAL "--help-as-manual"
+void args_print_manual_text(const char* text); // in the language of manual pages (roff, man(7)); lines stay lines
 #endif

@@ -2,7 +2,7 @@
 // files), or an image to latents, from which an image job can start.
 #include "commands.h"
 #include "files.h"
-#include "png.h"
+#include "picture.h"
 #include "session.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int check_args(const cli_command* command, const encode_args* args)
     return EXIT_OK;
 }
 
-static int encode_prompt(cli_session* session, const encode_args* args, const png_image* references)
+static int encode_prompt(cli_session* session, const encode_args* args, const picture_file* references)
 {
     int code = session_load_model(session, false, true);
     if (code != EXIT_OK) return code;
@@ -71,7 +71,7 @@ static int encode_prompt(cli_session* session, const encode_args* args, const pn
 }
 
 static int encode_image(const cli_command* command, cli_session* session, const encode_args* args,
-                        const png_image* image)
+                        const picture_file* image)
 {
     int code = session_load_model(session, true, false);
     if (code != EXIT_OK) return code;
@@ -117,8 +117,10 @@ int encode_main(int argc, char** argv)
         MODEL_OPTIONS(&args.session),
         {"--prompt", OPTION_TEXT, &args.prompt, "TEXT", "encode this prompt, for generate --prompt-file", 0, 0},
         {"--reference", OPTION_TEXTS, &args.references, "FILE",
-         "for edit models: a PNG that the prompt speaks of; may be given several times, and is kept in the file", 0, 0},
-        {"--image", OPTION_TEXT, &args.image, "FILE", "encode this PNG, for generate --latents", 0, 0},
+         "for edit models: a picture file that the prompt speaks of; may be given several times, and is kept in the "
+         "file",
+         0, 0},
+        {"--image", OPTION_TEXT, &args.image, "FILE", "encode this picture, for generate --latents", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "FILE", "where it goes, a safetensors file", 0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH", "resize the picture to this first", 0, 0},
         {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode",
@@ -142,11 +144,11 @@ int encode_main(int argc, char** argv)
     if (code != EXIT_OK) return code;
 
     char message[FILES_MESSAGE_BYTES];
-    png_image image = {0}, references[MAX_REFERENCES] = {0};
+    picture_file image = {0}, references[MAX_REFERENCES] = {0};
     bool is_read =
-        output_is_possible(args.output, message) && (!args.image || png_read(args.image, 3, &image, message));
+        output_is_possible(args.output, message) && (!args.image || picture_read(args.image, 3, &image, message));
     for (int32_t i = 0; is_read && i < args.references.count; i++)
-        is_read = png_read(args.references.texts[i], 3, &references[i], message);
+        is_read = picture_read(args.references.texts[i], 3, &references[i], message);
     cli_session session = {0};
     if (is_read) {
         code = session_open(&session, &args.session);
@@ -158,7 +160,7 @@ int encode_main(int argc, char** argv)
         fprintf(stderr, "sumi: %s\n", message);
         code = EXIT_FAILED;
     }
-    png_free(&image);
-    for (int32_t i = 0; i < MAX_REFERENCES; i++) png_free(&references[i]);
+    picture_free(&image);
+    for (int32_t i = 0; i < MAX_REFERENCES; i++) picture_free(&references[i]);
     return code;
 }

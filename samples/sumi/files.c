@@ -121,51 +121,70 @@ bool file_read(const char* path, void** out_data, size_t* out_bytes, char* messa
     return read;
 }
 
-bool file_write(const char* path, const void* data, size_t bytes, char* message)
-{
-    char other[1100];
-    output_path(path, other, sizeof other);
-    FILE* file = system_open(other, "wb");
-    if (!file) return fail(message, "cannot write %s: %s", path, strerror(errno));
-    bool written = fwrite(data, 1, bytes, file) == bytes;
-    int reason = errno;
-    if (fclose(file) != 0 && written) written = false, reason = errno;
-    if (!written) fail(message, "cannot write %s: %s", path, strerror(reason));
-    return output_finish(path, other, written, message);
-}
-
-// ---- Output paths ---------------------------------------------------------------------------------------------------
-
 // A device or a pipe cannot be replaced by moving a file to its path, so it is written in place.
 void output_path(const char* path, char* into, size_t capacity)
 {
     const system_kind kind = system_look_at(path);
-    snprintf(into, capacity, "%s%s", path, kind == SYSTEM_NOTHING || kind == SYSTEM_FILE ? ".part" : "");
+    char target[1100];
+    system_resolve_link(path, target, sizeof target);
+    snprintf(into, capacity, "%s%s", target, kind == SYSTEM_NOTHING || kind == SYSTEM_FILE ? ".part" : "");
 }
 
 bool output_finish(const char* path, const char* written_path, bool written, char* message)
 {
-    if (strcmp(path, written_path) == 0) return written;
-    if (written && system_move(written_path, path)) return true;
-    if (written) fail(message, "cannot move %s to %s: %s", written_path, path, strerror(errno));
+    char target[1100];
+    system_resolve_link(path, target, sizeof target);
+    if (strcmp(target, written_path) == 0) return written;
+    if (written && system_move(written_path, target)) return true;
+    if (written) fail(message, "cannot move %s to %s: %s", written_path, target, strerror(errno));
     system_remove(written_path);
     return false;
 }
 
+static bool write_bytes(FILE* file, const char* path, const void* data, size_t bytes, char* message)
+{
+    const bool written = fwrite(data, 1, bytes, file) == bytes && fflush(file) == 0;
+    return written || fail(message, "cannot write %s: %s", path, strerror(errno));
+}
+
+bool file_write(const char* path, const void* data, size_t bytes, char* message)
+{
+    if (is_standard_output(path)) return write_bytes(stdout, "standard output", data, bytes, message);
+    char part[1200];
+    output_path(path, part, sizeof part);
+    FILE* file = system_open(part, "wb");
+    if (!file) return fail(message, "cannot write %s: %s", path, strerror(errno));
+    bool written = write_bytes(file, path, data, bytes, message);
+    if (fclose(file) != 0 && written) written = fail(message, "cannot write %s: %s", path, strerror(errno));
+    return output_finish(path, part, written, message);
+}
+
+// ---- Output paths ---------------------------------------------------------------------------------------------------
+
+bool is_standard_output(const char* path) { return strcmp(path, "-") == 0; }
+
 bool output_is_possible(const char* path, char* message)
 {
+    if (path[0] == 0) return fail(message, "the path of an output is empty: name a file");
+    if (is_standard_output(path))
+        return !system_is_terminal(stdout)
+            || fail(message, "standard output is a terminal: send it to a file or a program, or name a file");
     if (system_look_at(path) == SYSTEM_FOLDER)
         return fail(message, "cannot write %s: it is a folder; name a file in it", path);
-    char folder[1024];
-    const int length =
-        (int)(system_file_name(path)
-              - path); // bytes of the folder with its separator; the separator is removed below, except for "/"
+    char target[1100], folder[1100];
+    if (!system_resolve_link(path, target, sizeof target))
+        return fail(message, "cannot write %s: it is a link that leads to no file, or the path is too long", path);
+    // Bytes of the folder with its separator, which is removed below, except for "/".
+    const int length = (int)(system_file_name(target) - target);
     if (length == 0) snprintf(folder, sizeof folder, ".");
-    else snprintf(folder, sizeof folder, "%.*s", length > 1 ? length - 1 : length, path);
+    else snprintf(folder, sizeof folder, "%.*s", length > 1 ? length - 1 : length, target);
     if (system_look_at(folder) == SYSTEM_NOTHING)
         return fail(message, "cannot write %s: there is no folder %s", path, folder);
-    if (!system_can_write(folder) && !system_can_write(path))
+    const system_kind kind = system_look_at(target);
+    if (kind == SYSTEM_OTHER ? !system_can_write(target) : !system_can_write(folder))
         return fail(message, "cannot write %s: no permission in %s", path, folder);
+    if (kind == SYSTEM_FILE && !system_can_write(target))
+        return fail(message, "cannot write %s: the file is write-protected", path);
     return true;
 }
 

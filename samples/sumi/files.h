@@ -21,13 +21,17 @@ bool tensor_write(const char* path, const char* name, const float* values, const
                   char* message);
 
 bool file_read(const char* path, void** out_data, size_t* out_bytes, char* message); // free() the data
+// "-" is standard output. Any other file is written under another name and moved to its path when complete, so a partly
+// written file never has the path. A symbolic link stays: the file that it stands for is replaced.
 bool file_write(const char* path, const void* data, size_t bytes, char* message);
+bool is_standard_output(const char* path);
 
-// An output file is written under another name and moved to its path when complete, so a partly written file never
-// has the path: output_path(...); write the file whose path is in `into`; output_finish(path, into, written, message).
+// The same for a file that is written piece by piece: output_path(...); write the file whose path is in `into`;
+// output_finish(path, into, written, message).
 void output_path(const char* path, char* into, size_t capacity);
 bool output_finish(const char* path, const char* written_path, bool written, char* message);
-// Returns false when the folder of `path` does not exist or cannot be written. Called before minutes of work.
+// Returns false when the path is empty, its folder does not exist, or it cannot be written. Called before minutes of
+// work.
 bool output_is_possible(const char* path, char* message);
 // "out.png", 3 -> "out-3.png"
 void numbered_path(const char* path, int32_t number, char* into, size_t capacity);

@@ -1,60 +1,29 @@
-// sumi generate: makes PNG files from prompts. Mistakes in arguments, input files and output paths are reported before
+// sumi generate: makes picture files from prompts. Mistakes in arguments, input files and output paths are reported before
 // the model is opened, so that nobody waits minutes for an image that cannot be written.
+#include "generate.h"
 #include "commands.h"
-#include "files.h"
-#include "parameters.h"
-#include "png.h"
-#include "session.h"
-#include "system.h"
-#include "xml.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ITEMS 64
-#define MAX_LORAS 16
-#define MAX_REFERENCES 8  // more than any model takes
 #define NOT_GIVEN (-1.0f) // value of an option that was not given, for numbers that are never negative
 
-typedef struct generate_args {
-    session_args session;
-    xml_args xml; // replaces `prompts` by one prompt in XML
-    text_list prompts, prompt_files, loras, references;
-    const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
-        *trace, *output;
-    int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
-        preview_every, mask_feather;
-    float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
-    uint64_t seed;
-    bool profile;
-} generate_args;
-
-typedef struct generate_run {
-    const cli_command* command;
-    const generate_args* args;
-    cli_session session;
-    trace_writer trace;
-    png_image image, mask, references[MAX_REFERENCES];
-    file_tensor latents, noise, posterior_noise;
-    sumi_pixels image_pixels, mask_pixels, reference_pixels[MAX_REFERENCES];
-    float* noise_values;             // of all items
-    sumi_prompt* prompts[MAX_ITEMS]; // of --prompt-file
-    sumi_prompt* negative;
-    sumi_lora* loras[MAX_LORAS];
-    sumi_lora_use lora_uses[MAX_LORAS];
-    char lora_names[MAX_LORAS][128];
-    sumi_image_item items[MAX_ITEMS];
-    sumi_image images[MAX_ITEMS];
-    sumi_image_desc desc;
-    uint32_t preview_version; // version of the newest preview that was written
-    void* preview_pixels;
-    sumi_profile_row* rows;
-    int32_t row_count;
-    char message[FILES_MESSAGE_BYTES];
-} generate_run;
-
 // ---- Checks before anything slow ------------------------------------------------------------------------------------
+
+// "style.safetensors:0.8": what is behind the last colon is the scale, unless the whole text is a path. Returns false
+// when it is no number.
+static bool split_lora(const char* text, char* path, size_t capacity, float* scale)
+{
+    const char* colon = strrchr(text, ':');
+    *scale = 1.0f;
+    snprintf(path, capacity, "%s", text);
+    if (!colon || strpbrk(colon, "/\\") || system_look_at(text) != SYSTEM_NOTHING) return true;
+    char* end;
+    *scale = strtof(colon + 1, &end);
+    snprintf(path, capacity, "%.*s", (int)(colon - text), text);
+    return end != colon + 1 && *end == 0 && isfinite(*scale);
+}
 
 static int check_args(const cli_command* command, const generate_args* args)
 {
@@ -78,6 +47,11 @@ static int check_args(const cli_command* command, const generate_args* args)
         return args_wrong(command, "%d prompts times --batch %d are %d pictures; one run makes at most %d",
                           prompt_count, args->batch, prompt_count * args->batch, MAX_ITEMS);
     if (!args->output) return args_wrong(command, "say where the picture goes: -o out.png");
+    if (is_standard_output(args->output) && prompt_count * args->batch > 1)
+        return args_wrong(command, "-o - writes one picture to standard output, and this makes %d: name a file",
+                          prompt_count * args->batch);
+    if (is_standard_output(args->output) && args->is_json)
+        return args_wrong(command, "--json and -o - both write to standard output: name a file for the picture");
     if (args->image && args->latents)
         return args_wrong(command, "--image and --latents exclude each other: both are the picture to start from");
     bool starts = args->image || args->latents;
@@ -88,6 +62,14 @@ static int check_args(const cli_command* command, const generate_args* args)
     if (args->preview_every > 0 && !args->preview_dir)
         return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
     if (args->loras.count > MAX_LORAS) return args_wrong(command, "at most %d adapters at once", MAX_LORAS);
+    for (int32_t i = 0; i < args->loras.count; i++) {
+        char path[1024];
+        float scale;
+        const char* text = args->loras.texts[i];
+        if (!split_lora(text, path, sizeof path, &scale))
+            return args_wrong(command, "--lora %s: \"%s\" is no scale: write FILE or FILE:0.8", text,
+                              text + strlen(path) + 1);
+    }
     if (args->references.count > MAX_REFERENCES)
         return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
     if (args->guidance_begin >= 0.0f && args->guidance_end >= 0.0f && args->guidance_begin > args->guidance_end)
@@ -96,32 +78,19 @@ static int check_args(const cli_command* command, const generate_args* args)
     return EXIT_OK;
 }
 
-static int fail_with(const generate_run* run)
+int generate_fail(const generate_run* run)
 {
     fprintf(stderr, "sumi: %s\n", run->message);
     return EXIT_FAILED;
 }
 
-static bool check_outputs(generate_run* run)
-{
-    const generate_args* args = run->args;
-    if (!output_is_possible(args->output, run->message)) return false;
-    if (args->latents_out && !output_is_possible(args->latents_out, run->message)) return false;
-    if (args->trace && !output_is_possible(args->trace, run->message)) return false;
-    if (!args->preview_dir) return true;
-    system_make_folder(args->preview_dir); // the check below reports a folder that cannot be used
-    char inside[1100];
-    snprintf(inside, sizeof inside, "%s/preview-0-1.png", args->preview_dir);
-    return output_is_possible(inside, run->message);
-}
-
 static bool read_inputs(generate_run* run)
 {
     const generate_args* args = run->args;
-    if (args->image && !png_read(args->image, 3, &run->image, run->message)) return false;
-    if (args->mask && !png_read(args->mask, 1, &run->mask, run->message)) return false;
+    if (args->image && !picture_read(args->image, 3, &run->image, run->message)) return false;
+    if (args->mask && !picture_read(args->mask, 1, &run->mask, run->message)) return false;
     for (int32_t i = 0; i < args->references.count; i++) {
-        if (!png_read(args->references.texts[i], 3, &run->references[i], run->message)) return false;
+        if (!picture_read(args->references.texts[i], 3, &run->references[i], run->message)) return false;
     }
     if (args->latents && !tensor_read(args->latents, &run->latents, run->message)) return false;
     if (args->noise && !tensor_read(args->noise, &run->noise, run->message)) return false;
@@ -134,7 +103,7 @@ static int load_prompt(generate_run* run, const char* path, sumi_prompt** out_pr
 {
     void* data;
     size_t bytes;
-    if (!file_read(path, &data, &bytes, run->message)) return fail_with(run);
+    if (!file_read(path, &data, &bytes, run->message)) return generate_fail(run);
     run->session.detail[0] = 0;
     sumi_result result = sumi_prompt_load(run->session.model, data, bytes, out_prompt);
     free(data);
@@ -144,23 +113,12 @@ static int load_prompt(generate_run* run, const char* path, sumi_prompt** out_pr
     return session_fail(&run->session, result, doing);
 }
 
-// "style.safetensors:0.8": a number behind the last colon is the scale.
-static float split_lora(const char* text, char* path, size_t capacity)
-{
-    const char* colon = strrchr(text, ':');
-    char* end = NULL;
-    float scale = colon ? strtof(colon + 1, &end) : 1.0f;
-    bool has_scale = colon && end != colon + 1 && *end == 0 && isfinite(scale);
-    snprintf(path, capacity, "%.*s", has_scale ? (int)(colon - text) : (int)strlen(text), text);
-    return has_scale ? scale : 1.0f;
-}
-
 static int load_loras(generate_run* run)
 {
     const text_list* list = &run->args->loras;
     for (int32_t i = 0; i < list->count; i++) {
         char path[1024], doing[1100];
-        run->lora_uses[i].scale = split_lora(list->texts[i], path, sizeof path);
+        split_lora(list->texts[i], path, sizeof path, &run->lora_uses[i].scale); // check_args has refused bad scales
         name_of_path(path, run->lora_names[i], sizeof run->lora_names[i]);
         snprintf(doing, sizeof doing, "loading the adapter %s", path);
         sumi_lora_desc desc = sumi_lora_defaults(run->session.model);
@@ -206,7 +164,7 @@ static int make_items(generate_run* run)
 
 // ---- The desc -------------------------------------------------------------------------------------------------------
 
-static sumi_pixels pixels_of(const png_image* image)
+static sumi_pixels pixels_of(const picture_file* image)
 {
     return (sumi_pixels){
         .data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
@@ -350,109 +308,6 @@ static int make_desc(generate_run* run)
                                * (size_t)(desc->height / info.latent_factor));
 }
 
-// ---- Products -------------------------------------------------------------------------------------------------------
-
-static void write_previews(void* context, sumi_job job, const sumi_job_status* status)
-{
-    generate_run* run = context;
-    if (status->preview_version == run->preview_version) return;
-    run->preview_version = status->preview_version;
-    int32_t factor = sumi_model_get_info(run->session.model).latent_factor;
-    size_t bytes = (size_t)(run->desc.width / factor) * (size_t)(run->desc.height / factor) * 4;
-    if (!run->preview_pixels) run->preview_pixels = malloc(bytes);
-    for (int32_t i = 0; run->preview_pixels && i < run->desc.item_count; i++) {
-        sumi_image preview;
-        if (sumi_job_preview(run->session.engine, job, i, run->preview_pixels, bytes, &preview) != SUMI_OK) continue;
-        char path[1200], part[1300], message[PNG_MESSAGE_BYTES];
-        snprintf(path, sizeof path, "%s/preview-%d-%d.png", run->args->preview_dir, i, status->step);
-        output_path(path, part, sizeof part);
-        bool written =
-            png_write(part, preview.pixels, preview.width, preview.height, (size_t)preview.row_bytes, 4, NULL, message);
-        if (!output_finish(path, part, written, run->message)) {
-            progress_clear(&run->session.progress);
-            // a failed preview does not stop the image
-            fprintf(stderr, "sumi: the preview was not written: %s\n", written ? run->message : message);
-        }
-    }
-}
-
-static int write_latents(generate_run* run, sumi_job job)
-{
-    sumi_model_info info = sumi_model_get_info(run->session.model);
-    int64_t shape[4] = {run->desc.item_count, info.latent_channels, run->desc.height / info.latent_factor,
-                        run->desc.width / info.latent_factor};
-    size_t item_values = (size_t)(shape[1] * shape[2] * shape[3]);
-    float* values = malloc(item_values * (size_t)run->desc.item_count * sizeof(float));
-    sumi_result result = values ? SUMI_OK : SUMI_OUT_OF_HOST_MEMORY;
-    for (int32_t i = 0; i < run->desc.item_count && result == SUMI_OK; i++)
-        result = sumi_job_latents(run->session.engine, job, i, values + (size_t)i * item_values, item_values);
-    int code = EXIT_OK;
-    if (result != SUMI_OK) code = session_fail(&run->session, result, "reading the latents");
-    else if (!tensor_write(run->args->latents_out, "latents", values, shape, 4, run->message)) code = fail_with(run);
-    free(values);
-    return code;
-}
-
-// The profile is read before the fetch, which ends the job, and printed after the images are written.
-static int read_profile(generate_run* run, sumi_job job)
-{
-    run->row_count = sumi_job_profile(run->session.engine, job, NULL, 0);
-    if (run->row_count == 0) return EXIT_OK;
-    run->rows = malloc((size_t)run->row_count * sizeof *run->rows);
-    if (!run->rows) return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "reading the profile");
-    run->row_count = sumi_job_profile(run->session.engine, job, run->rows, run->row_count);
-    return EXIT_OK;
-}
-
-static void print_profile(const generate_run* run)
-{
-    double seconds = 1e-9, flops = 0.0, bytes = 0.0;
-    for (int32_t i = 0; i < run->row_count; i++)
-        seconds += run->rows[i].seconds, flops += run->rows[i].flops, bytes += run->rows[i].bytes;
-    printf("%10s %6s %7s %10s %10s %9s %8s  %s\n", "ms", "share", "runs", "GFLOP", "MB", "GFLOP/s", "GB/s", "op");
-    for (int32_t i = 0; i < run->row_count; i++) {
-        const sumi_profile_row* row = &run->rows[i];
-        double time = row->seconds > 0.0 ? row->seconds : 1e-9;
-        printf("%10.2f %5.1f%% %7d %10.3f %10.2f %9.1f %8.2f  %s %s\n", 1e3 * row->seconds,
-               100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops, 1e-6 * row->bytes,
-               1e-9 * row->flops / time, 1e-9 * row->bytes / time, progress_stage_name(row->stage), row->name);
-    }
-    printf("%10.2f %5.1f%% %7s %10.3f %10.2f %9.1f %8.2f  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops, 1e-6 * bytes,
-           1e-9 * flops / seconds, 1e-9 * bytes / seconds);
-}
-
-static int write_picture(generate_run* run, int32_t index)
-{
-    const sumi_image* image = &run->images[index];
-    const generate_args* args = run->args;
-    const sumi_model_info info = sumi_model_get_info(run->session.model);
-    // the negative text of an item without one of its own; the text of a prompt file is not known
-    const bool has_own_negative = run->desc.guidance != info.guidance_off && !args->negative_file;
-    char model_name[128], path[1100], part[1200];
-    name_of_path(args->session.model ? args->session.model : args->session.transformer, model_name, sizeof model_name);
-    parameters from = {.prompt = run->items[index].text,
-                       .negative = args->negative || !has_own_negative ? args->negative : info.negative_text,
-                       .desc = &run->desc,
-                       .image = image,
-                       .model_name = model_name};
-    for (int32_t i = 0; i < MAX_LORAS; i++) from.lora_names[i] = run->lora_names[i];
-    size_t text_bytes = parameters_write(&from, NULL, 0) + 1;
-    char* text = malloc(text_bytes);
-    if (text) parameters_write(&from, text, text_bytes);
-
-    if (run->desc.item_count > 1) numbered_path(args->output, index, path, sizeof path);
-    else snprintf(path, sizeof path, "%s", args->output);
-    output_path(path, part, sizeof part);
-    bool written =
-        png_write(part, image->pixels, image->width, image->height, (size_t)image->row_bytes, 4, text, run->message);
-    free(text);
-    if (!output_finish(path, part, written, run->message)) return fail_with(run);
-    if (!args->session.quiet)
-        printf("%s  %dx%d, seed %llu, %d steps\n", path, image->width, image->height, (unsigned long long)image->seed,
-               image->step_count);
-    return EXIT_OK;
-}
-
 // ---- The whole command ----------------------------------------------------------------------------------------------
 
 static void print_memory(generate_run* run)
@@ -474,8 +329,8 @@ static int generate(generate_run* run)
     const generate_args* args = run->args;
     cli_session* session = &run->session;
     double began = progress_clock();
-    if (!check_outputs(run) || !read_inputs(run) || !trace_open(&run->trace, args->trace, run->message))
-        return fail_with(run);
+    if (!products_check_outputs(run) || !read_inputs(run) || !trace_open(&run->trace, args->trace, run->message))
+        return generate_fail(run);
     session->trace = &run->trace;
     int code = session_open(session, &args->session);
     const bool encodes =
@@ -488,29 +343,26 @@ static int generate(generate_run* run)
     sumi_job job;
     sumi_result result = sumi_submit_images(session->engine, &run->desc, &job);
     if (result != SUMI_OK) return session_fail(session, result, "starting the picture");
-    code = session_run(session, job, "making the picture", args->preview_dir ? write_previews : NULL, run);
+    code = session_run(session, job, "making the picture", args->preview_dir ? products_write_previews : NULL, run);
     if (code != EXIT_OK) return code;
-    if (args->latents_out) code = write_latents(run, job);
-    if (args->profile && code == EXIT_OK) code = read_profile(run, job);
+    if (args->latents_out) code = products_write_latents(run, job);
+    if (args->profile && code == EXIT_OK) code = products_read_profile(run, job);
     const uint64_t fetch_ns = system_clock_ns();
     result = sumi_fetch_images(session->engine, job, run->images, run->desc.item_count);
     trace_call(&run->trace, "sumi_fetch_images", fetch_ns, system_clock_ns());
     if (result != SUMI_OK) return session_fail(session, result, "fetching the picture");
-    for (int32_t i = 0; i < run->desc.item_count && code == EXIT_OK; i++) code = write_picture(run, i);
+    if (code == EXIT_OK) code = products_write_images(run);
+    if (code == EXIT_OK) products_print(run, progress_clock() - began);
     sumi_images_release(session->engine, run->images, run->desc.item_count);
-    if (args->profile && code == EXIT_OK) print_profile(run);
-    if (code == EXIT_OK && !args->session.quiet)
-        fprintf(stderr, "%.1f s%s, %.0f MB of memory at most beside the mapped weights\n", progress_clock() - began,
-                session->stage_times, 1e-6 * (double)sumi_engine_get_info(session->engine).host_peak_bytes);
     return code;
 }
 
 static void close_run(generate_run* run)
 {
     session_close(&run->session); // also frees prompts, adapters and images
-    png_free(&run->image);
-    png_free(&run->mask);
-    for (int32_t i = 0; i < MAX_REFERENCES; i++) png_free(&run->references[i]);
+    picture_free(&run->image);
+    picture_free(&run->mask);
+    for (int32_t i = 0; i < MAX_REFERENCES; i++) picture_free(&run->references[i]);
     free(run->latents.values);
     free(run->noise.values);
     free(run->posterior_noise.values);
@@ -523,6 +375,7 @@ int generate_main(int argc, char** argv)
 {
     static generate_run run; // static because it is large; used once
     generate_args args = {.batch = 1,
+                          .seed = system_random(), // 32 bits, which are easy to type
                           .solver = -1,
                           .guidance_rule = -1,
                           .noise_kind = -1,
@@ -542,8 +395,12 @@ int generate_main(int argc, char** argv)
         {"--negative", OPTION_TEXT, &args.negative, "TEXT",
          "with guidance: what to move away from. Without it the model's own text, which sumi info --model tells", 0, 0},
         {"--negative-file", OPTION_TEXT, &args.negative_file, "FILE", "the same, saved by sumi encode", 0, 0},
-        {"-o", OPTION_TEXT, &args.output, "out.png", "where the picture goes; several go to out-0.png, out-1.png, ...",
+        {"-o", OPTION_TEXT, &args.output, "out.png",
+         "where the picture goes: .png, .jpg, .jpeg or .webp; several go to out-0.png, out-1.png, ... -: a PNG to "
+         "standard output",
          0, 0},
+        {"--quality", OPTION_COUNT, &args.quality, "N", "of JPEG and WebP, 92 by default; WebP with 100 is lossless", 1,
+         100},
         {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality|fast",
          "size, steps and guidance; what is given beside it counts more. fast: for a model that was distilled to few "
          "steps, or with an adapter (--lora) that makes it so. sumi info --model PATH lists them",
@@ -567,22 +424,23 @@ int generate_main(int argc, char** argv)
         {"--solver", OPTION_CHOICE, &args.solver, "euler|heun|midpoint|dpmpp-2m|heun-full|rk4|res-multistep",
          "how steps are taken", 0, 0},
         {"--shift", OPTION_NUMBER, &args.shift, "X", "of the sigma schedule; the model's own otherwise", 0.01, 100},
-        {"--seed", OPTION_SEED, &args.seed, "N", "of the noise, 0 by default; a batch counts up from it", 0, 0},
+        {"--seed", OPTION_SEED, &args.seed, "N",
+         "of the noise, another one at every run by default, which is printed; a batch counts up from it", 0, 0},
         {"--batch", OPTION_COUNT, &args.batch, "N", "pictures per prompt", 1, MAX_ITEMS},
         {"--noise-kind", OPTION_CHOICE, &args.noise_kind, "cpu|cuda",
          "the numbers of PyTorch's generator on which device", 0, 0},
         {"--noise-multiprocessors", OPTION_COUNT, &args.multiprocessors, "N",
          "of the card whose CUDA noise is wanted; 132 by default", 1, 1024},
         {"--noise", OPTION_TEXT, &args.noise, "FILE:NAME", "noise from a tensor of a safetensors file", 0, 0},
-        {"--image", OPTION_TEXT, &args.image, "FILE", "a PNG to start from", 0, 0},
+        {"--image", OPTION_TEXT, &args.image, "FILE", "a picture to start from: PNG, JPEG or WebP", 0, 0},
         {"--reference", OPTION_TEXTS, &args.references, "FILE",
-
-         "for edit models: a PNG that the prompt speaks of, picture 1, picture 2, ...; may be given several times", 0,
-         0},
+         "for edit models: a picture file that the prompt speaks of, picture 1, picture 2, ...; may be given several "
+         "times",
+         0, 0},
         {"--latents", OPTION_TEXT, &args.latents, "FILE:NAME", "what to start from, encoded by sumi encode", 0, 0},
         {"--strength", OPTION_NUMBER, &args.strength, "X",
          "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
-        {"--mask", OPTION_TEXT, &args.mask, "FILE", "a PNG: white is painted anew, black stays", 0, 0},
+        {"--mask", OPTION_TEXT, &args.mask, "FILE", "a picture file: white is painted anew, black stays", 0, 0},
         {"--mask-feather", OPTION_COUNT, &args.mask_feather, "N",
          "pixels inside the mask's edge over which the new picture comes in; 0 by default. -1: what stays goes through "
          "the VAE "
@@ -602,13 +460,13 @@ int generate_main(int argc, char** argv)
         {"--trace", OPTION_TEXT, &args.trace, "FILE",
          "write what was done when, for chrome://tracing or ui.perfetto.dev", 0, 0},
         {"--profile", OPTION_FLAG, &args.profile, NULL, "print what every kind of operation cost", 0, 0},
+        {"--json", OPTION_FLAG, &args.is_json, NULL, "print the result as JSON, for other programs", 0, 0},
         ENGINE_OPTIONS(&args.session),
     };
     const cli_command command = {
         .name = "generate",
-        .about = "Makes pictures from prompts. The PNG carries its prompt and settings in the text chunk "
-                 "\"parameters\". Sizes, steps and guidance come from "
-                 "the preset unless given.",
+        .about = "Makes pictures from prompts. The file carries its prompt and settings as other tools read them (sumi "
+                 "inspect shows them). Sizes, steps and guidance come from the preset unless given.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .examples =
@@ -618,6 +476,8 @@ int generate_main(int argc, char** argv)
             "lighthouse.png --strength 0.5 -o winter.png\n"
             "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps "
             "30 --lora ink.safetensors:0.8 -o fox.png\n"
+            "  sumi generate --model models/Z-Image-Turbo --prompt \"a fox\" --quiet -o - | magick - -resize 50% "
+            "fox.webp\n"
             "  sumi generate --model models/Qwen-Image-Edit-2511 --prompt \"the cat of picture 1 in the room of "
             "picture 2\" --reference cat.png --reference room.png -o both.png\n"
             "  sumi generate --model models/Qwen-Image-2512 --variant 2512 --preset fast --lora "
@@ -642,6 +502,6 @@ int generate_main(int argc, char** argv)
     close_run(&run);
     free(xml);
     // the trace of a failed run is written too
-    if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = fail_with(&run);
+    if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = generate_fail(&run);
     return code;
 }

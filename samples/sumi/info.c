@@ -2,6 +2,7 @@
 // takes and the settings of its authors.
 #include "commands.h"
 #include "inside.h"
+#include "json_out.h"
 #include "parameters.h"
 #include "session.h"
 #include <stdio.h>
@@ -48,6 +49,52 @@ static void print_processor(void)
            features.avx2_fma_f16c ? " AVX2 FMA F16C" : "", features.avx512 ? " AVX-512" : "",
            features.avx512_bf16 ? " BF16" : "", features.neon ? " NEON" : "",
            features.avx2_fma_f16c || features.avx512 || features.neon ? "" : " no vector units that sumi uses");
+}
+
+static void put_backend(json_out* out, sumi_backend backend, const char* name, int32_t thread_count)
+{
+    char detail[512] = "";
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = backend;
+    desc.cpu_thread_count = thread_count;
+    desc.log.write = keep_text;
+    desc.log.user_data = detail;
+    sumi_engine* engine;
+    const sumi_result result = sumi_engine_create(&desc, &engine);
+    json_begin_object(out, name);
+    json_bool(out, "is_available", result == SUMI_OK);
+    if (result == SUMI_OK) {
+        const sumi_engine_info info = sumi_engine_get_info(engine);
+        json_text(out, "device", info.device);
+        if (info.compute_capability) {
+            json_integer(out, "compute_capability", info.compute_capability);
+            json_integer(out, "driver_version", info.driver_version);
+            json_unsigned(out, "device_bytes", info.device_bytes);
+            json_unsigned(out, "uncounted_bytes", info.uncounted_bytes);
+        }
+        sumi_engine_destroy(engine);
+    } else {
+        json_text(out, "reason", detail[0] ? detail : sumi_result_text(result));
+    }
+    json_end_object(out);
+}
+
+static void print_json(void)
+{
+    const sumi_cpu_features features = sumi_cpu_detect();
+    json_out out = {.file = stdout};
+    json_begin_object(&out, NULL);
+    json_text(&out, "version", sumi_version());
+    put_backend(&out, SUMI_BACKEND_CPU, "cpu", 0);
+    put_backend(&out, SUMI_BACKEND_CUDA, "cuda", 1);
+    json_begin_object(&out, "processor");
+    json_integer(&out, "logical_processors", sumi_cpu_count());
+    json_bool(&out, "avx2_fma_f16c", features.avx2_fma_f16c);
+    json_bool(&out, "avx512", features.avx512);
+    json_bool(&out, "avx512_bf16", features.avx512_bf16);
+    json_bool(&out, "neon", features.neon);
+    json_end_object(&out);
+    json_end_object(&out);
 }
 
 // ---- A model --------------------------------------------------------------------------------------------------------
@@ -100,8 +147,60 @@ static void print_model(sumi_model* model, const char* path)
     printf("  %-14s %s\n", "start pictures", info.has_vae_encoder ? "yes" : "no: the VAE has no encoder");
 }
 
+static void put_presets(json_out* out, sumi_model* model)
+{
+    static const char* const names[] = {"model", "preview", "standard", "quality", "fast"};
+    json_begin_object(out, "presets");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const sumi_image_desc desc = sumi_image_defaults(model, (sumi_preset)i);
+        json_begin_object(out, names[i]);
+        json_integer(out, "width", desc.width); // 0: the references' size
+        json_integer(out, "height", desc.height);
+        json_integer(out, "steps", desc.step_count);
+        json_number(out, "guidance", (double)desc.guidance);
+        json_text(out, "solver", parameters_solver_name(desc.solver));
+        json_number(out, "shift", (double)desc.shift); // 0: the schedule of the files
+        json_end_object(out);
+    }
+    json_end_object(out);
+}
+
+static void print_model_json(sumi_model* model, const char* path)
+{
+    static const char* const rules[] = {"model", "plain", "norm-limit", "norm-rescale"};
+    const sumi_model_info info = sumi_model_get_info(model);
+    json_out out = {.file = stdout};
+    json_begin_object(&out, NULL);
+    json_text(&out, "path", path);
+    json_text(&out, "family", info.family);
+    json_text(&out, "variant", info.variant);
+    json_unsigned(&out, "weight_bytes", info.weight_bytes);
+    json_integer(&out, "size_multiple", info.size_multiple);
+    json_integer(&out, "max_size", info.max_size);
+    json_integer(&out, "native_size", info.native_size);
+    json_begin_array(&out, "sizes");
+    for (int32_t i = 0; i < info.size_count; i++) {
+        json_begin_object(&out, NULL);
+        json_integer(&out, "width", info.sizes[i].width);
+        json_integer(&out, "height", info.sizes[i].height);
+        json_end_object(&out);
+    }
+    json_end_array(&out);
+    put_presets(&out, model);
+    json_number(&out, "guidance", (double)info.guidance);
+    json_number(&out, "guidance_off", (double)info.guidance_off);
+    json_bool(&out, "uses_guidance", info.uses_guidance);
+    json_text(&out, "guidance_rule", rules[info.guidance_rule]);
+    json_text(&out, "negative_text", info.negative_text);
+    json_integer(&out, "max_prompt_tokens", info.max_prompt_tokens);
+    json_integer(&out, "min_references", info.min_references);
+    json_integer(&out, "max_references", info.max_references);
+    json_bool(&out, "takes_start_images", info.has_vae_encoder);
+    json_end_object(&out);
+}
+
 // Opens the model with the CPU backend, which copies no weights: only headers are read.
-static int describe_model(session_args* args)
+static int describe_model(session_args* args, bool is_json)
 {
     cli_session session = {0};
     args->backend = SUMI_BACKEND_CPU;
@@ -109,7 +208,9 @@ static int describe_model(session_args* args)
     args->quiet = true;
     int code = session_open(&session, args);
     if (code == EXIT_OK) code = session_load_model(&session, false, false);
-    if (code == EXIT_OK) print_model(session.model, args->model ? args->model : args->transformer);
+    const char* path = args->model ? args->model : args->transformer;
+    if (code == EXIT_OK && is_json) print_model_json(session.model, path);
+    else if (code == EXIT_OK) print_model(session.model, path);
     session_close(&session);
     return code;
 }
@@ -117,7 +218,11 @@ static int describe_model(session_args* args)
 int info_main(int argc, char** argv)
 {
     session_args model = {0};
-    const cli_option options[] = {MODEL_OPTIONS(&model)};
+    bool is_json = false;
+    const cli_option options[] = {
+        MODEL_OPTIONS(&model),
+        {"--json", OPTION_FLAG, &is_json, NULL, "print JSON, for other programs", 0, 0},
+    };
     const cli_command command = {
         .name = "info",
         .about = "Prints the backends of this build and what they run on, the processor, and how the program was "
@@ -129,10 +234,14 @@ int info_main(int argc, char** argv)
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
-    if (model.model || model.transformer) return describe_model(&model);
+    if (model.model || model.transformer) return describe_model(&model, is_json);
     for (size_t i = 0; i < command.option_count; i++) {
-        if (*(const char**)options[i].value)
+        if (options[i].kind == OPTION_TEXT && *(const char**)options[i].value)
             return args_wrong(&command, "%s is a part of a model: give --model PATH too", options[i].name);
+    }
+    if (is_json) {
+        print_json();
+        return EXIT_OK;
     }
     printf("%-10s %s\n", "sumi", sumi_version());
     print_backend(SUMI_BACKEND_CPU, "cpu", 0);

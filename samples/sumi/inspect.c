@@ -1,23 +1,11 @@
 // sumi inspect: prints the content of a path, recognised by its tensors: components, layers, types, files and missing
-// tensors; or the ranks of an adapter. It reads only headers and the small tensors that binding needs (biases), and
+// tensors; or the ranks of an adapter; or the settings in a picture. Of checkpoints it reads only headers and the small tensors that binding needs (biases), and
 // computes nothing, so it is quick for tens of gigabytes.
 #include "commands.h"
-#include "expected.h"
+#include "inspection.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct inspection {
-    const char* path;
-    bool lists_tensors;
-    sumi_heap heap;
-    sumi_checkpoint checkpoint;
-    const sumi_recipe* recipe; // of the family; NULL: this library does not run the family
-    const sumi_variant* variant;
-    sumi_sigma_rule sigmas;
-    bool has_faults;
-    char file[4096]; // the adapter's file, if the path is a folder
-} inspection;
 
 static void print_bytes(uint64_t bytes)
 {
@@ -26,27 +14,7 @@ static void print_bytes(uint64_t bytes)
     else printf("%.1f kB", 1e-3 * (double)bytes);
 }
 
-// ---- Types and files of a range of tensors --------------------------------------------------------------------------
-
-typedef struct totals {
-    size_t count;
-    uint64_t values, bytes;
-    size_t type_counts[SUMI_DTYPE_COUNT];
-    uint64_t type_bytes[SUMI_DTYPE_COUNT];
-} totals;
-
-static void add_tensor(totals* sum, const sumi_tensor* tensor)
-{
-    uint64_t values = 1;
-    for (int32_t i = 0; i < tensor->rank; i++) values *= (uint64_t)tensor->shape[i];
-    sum->count++;
-    sum->values += values;
-    sum->bytes += tensor->bytes;
-    sum->type_counts[tensor->dtype]++;
-    sum->type_bytes[tensor->dtype] += tensor->bytes;
-}
-
-static void print_totals(const totals* sum)
+static void print_totals(const tensor_totals* sum)
 {
     double values = (double)sum->values;
     printf("    tensors      %zu, %.2f %s values, ", sum->count,
@@ -87,13 +55,6 @@ static void print_files(const sumi_tensor_set* set)
 
 // ---- Components -----------------------------------------------------------------------------------------------------
 
-// Returns the network of the transformer, or without a transformer the family of the pipeline's class name.
-static const char* family_of(const sumi_checkpoint* checkpoint)
-{
-    const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
-    return transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
-}
-
 static long long dimension(const sumi_component* part, const char* name, int32_t axis)
 {
     const sumi_tensor* tensor = sumi_component_find(part, name);
@@ -101,20 +62,6 @@ static long long dimension(const sumi_component* part, const char* name, int32_t
 }
 
 static long long either(long long a, long long b) { return a ? a : b; }
-
-// Finds the recipe as opening a model does: the first recipe for the transformer's network that claims the checkpoint.
-// The recipe gives the variant and the sigma schedule of the files.
-static void find_recipe(inspection* in)
-{
-    const sumi_checkpoint* checkpoint = &in->checkpoint;
-    const char* network = sumi_component_network(&checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
-    const sumi_recipe* recipe;
-    in->sigmas = sumi_scheduler_defaults();
-    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && !in->recipe; i++) {
-        if (strcmp(recipe->network, network) == 0 && (!recipe->is_this_family || recipe->is_this_family(checkpoint)))
-            in->recipe = recipe;
-    }
-}
 
 static void print_text_encoder(const sumi_component* part)
 {
@@ -183,7 +130,7 @@ static void print_next_dit(const sumi_component* part)
 
 static void print_transformer(const inspection* in, const sumi_component* part)
 {
-    const char* family = family_of(&in->checkpoint);
+    const char* family = inspection_family(&in->checkpoint);
     if (strcmp(family, "z-image") == 0 || strcmp(family, "newbie-image") == 0) print_next_dit(part);
     int32_t blocks = expected_count(part, "transformer_blocks.");
     if (blocks) {
@@ -221,76 +168,22 @@ static void print_network(const inspection* in, sumi_component_kind kind)
     }
 }
 
-// Binds the tensors of a component with the code of its network module, which checks names, shapes and types as opening
-// the model would.
-static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_error* error)
+static void print_check(inspection* in, sumi_component_kind kind)
 {
-    const sumi_recipe* recipe = in->recipe;
-    const sumi_component* part = &in->checkpoint.components[kind];
-    const int32_t encoder = kind == SUMI_COMPONENT_TEXT_ENCODER_2;
-    size_t bytes = kind == SUMI_COMPONENT_TRANSFORMER ? recipe->denoiser->model_bytes
-                 : kind == SUMI_COMPONENT_VAE         ? recipe->autoencoder->model_bytes
-                 : kind == SUMI_COMPONENT_VISION      ? (recipe->vision ? recipe->vision->model_bytes : 0)
-                 : encoder < recipe->encoder_count    ? recipe->encoders[encoder].part->model_bytes
-                                                      : 0;
-    if (!bytes) return SUMI_OK; // the family does not use this component
-    sumi_weight_list list;
-    sumi_weight_list_init(&list, &in->heap);
-    sumi_binder binder = {.list = &list, .component = part, .what = "it", .error = error};
-    const sumi_module_config config = {part->config.data, (size_t)part->config.bytes,
-                                       part->config.path ? part->config.path : part->path};
-    const sumi_file* file = &in->checkpoint.processor;
-    const sumi_module_config processor = {file->data, (size_t)file->bytes, file->path};
-    const void* settings =
-        in->variant && in->variant->denoiser_settings ? in->variant->denoiser_settings : recipe->denoiser_settings;
-    void* model = sumi_alloc_zero(&in->heap, bytes);
-    sumi_result result;
-    if (!model) result = sumi_out_of_memory(error, bytes, "a model");
-    else if (kind == SUMI_COMPONENT_TRANSFORMER) result = recipe->denoiser->bind(model, settings, &binder, &config);
-    else if (kind == SUMI_COMPONENT_VAE)
-        result = recipe->autoencoder->bind(model, recipe->autoencoder_settings, &binder, &config, false);
-    else if (kind == SUMI_COMPONENT_VISION)
-        result = recipe->vision->bind(model, recipe->vision_settings, &binder, &config, &processor);
-    else result = recipe->encoders[encoder].part->bind(model, recipe->encoders[encoder].settings, &binder, &config);
-    sumi_free(&in->heap, model);
-    sumi_weight_list_close(&list);
-    return result;
-}
-
-static void print_missing(inspection* in, sumi_component_kind kind)
-{
-    const sumi_component* part = &in->checkpoint.components[kind];
-    sumi_error error = {0};
-    if (part->signature && part->signature->refusal) {
-        printf("    not usable   %s\n", part->signature->refusal);
-        in->has_faults = true;
-        return;
-    }
-    missing_list missing;
-    bool is_listed = expected_check(family_of(&in->checkpoint), part, kind, &missing);
-    if (is_listed && missing.count > 0) {
-        in->has_faults = true;
-        printf("    missing      %d tensors\n", missing.count);
-        for (int32_t i = 0; i < missing.count && i < 64; i++) printf("      %s\n", missing.names[i]);
-        if (missing.count > 64) printf("      and %d more\n", missing.count - 64);
-        return;
-    }
-    if (!is_listed && !in->recipe) return;
-    if (in->recipe && bind_part(in, kind, &error) != SUMI_OK) {
-        printf("    not usable   %s\n", error.text);
-        in->has_faults = true;
-    } else {
-        printf("    missing      nothing\n");
-    }
+    part_check check;
+    inspection_check(in, kind, &check);
+    if (check.state == PART_NOT_USABLE) printf("    not usable   %s\n", check.reason);
+    if (check.state == PART_COMPLETE) printf("    missing      nothing\n");
+    if (check.state != PART_INCOMPLETE) return;
+    printf("    missing      %d tensors\n", check.missing.count);
+    for (int32_t i = 0; i < check.missing.count && i < 64; i++) printf("      %s\n", check.missing.names[i]);
+    if (check.missing.count > 64) printf("      and %d more\n", check.missing.count - 64);
 }
 
 static void print_part(inspection* in, sumi_component_kind kind)
 {
     const sumi_component* part = &in->checkpoint.components[kind];
-    // most families have neither a second text encoder nor a vision tower
-    const bool is_used = kind == SUMI_COMPONENT_TEXT_ENCODER_2 ? in->recipe && in->recipe->encoder_count > 1
-                                                               : kind != SUMI_COMPONENT_VISION;
-    if (!part->present && !is_used) return;
+    if (!part->present && !inspection_uses(in, kind)) return;
     if (!part->present) {
         printf("  %-14s missing", sumi_component_kind_name(kind));
         if (part->path) printf(": nothing in %s", part->path);
@@ -302,13 +195,10 @@ static void print_part(inspection* in, sumi_component_kind kind)
     if (part->prefix[0]) printf(", names begin with %s", part->prefix);
     printf("%s\n", part->config.data ? "" : ", no config.json: shapes tell");
     print_network(in, kind);
-    totals sum = {0};
-    for (size_t i = 0; i < part->set->count; i++) {
-        if (sumi_component_tensor_name(part, &part->set->tensors[i])) add_tensor(&sum, &part->set->tensors[i]);
-    }
+    const tensor_totals sum = inspection_part_totals(part);
     print_totals(&sum);
     print_files(part->set);
-    print_missing(in, kind);
+    print_check(in, kind);
     for (size_t i = 0; i < part->set->count && in->lists_tensors; i++) {
         const char* name = sumi_component_tensor_name(part, &part->set->tensors[i]);
         if (name) print_tensor(name, &part->set->tensors[i]);
@@ -325,20 +215,13 @@ static void print_tokenizer(inspection* in, int32_t encoder)
         return;
     }
     sumi_error error = {0};
-    sumi_tokenizer* tokenizer = NULL;
-    float progress;
-    bool done = false;
-    sumi_result result = sumi_tokenizer_open_begin(&in->heap, files, &error, &tokenizer);
-    while (result == SUMI_OK && !done) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
+    size_t ids;
+    const bool is_read = inspection_count_ids(in, encoder, &ids, &error);
     printf("  %-14s %s, ", label, files->path);
     print_bytes(files->bytes);
-    printf(", %s", files->form == SUMI_TOKENIZER_JSON         ? "all in one file"
-                   : files->form == SUMI_TOKENIZER_VOCABULARY ? "with merges.txt"
-                                                              : "SentencePiece");
-    if (result == SUMI_OK) printf(", ids 0 to %zu\n", sumi_tokenizer_size(tokenizer) - 1);
+    printf(", %s", inspection_tokenizer_form(files));
+    if (is_read) printf(", ids 0 to %zu\n", ids - 1);
     else printf("\n    broken       %s\n", error.text);
-    in->has_faults |= result != SUMI_OK;
-    sumi_tokenizer_destroy(tokenizer);
 }
 
 // Prints the image processor, which prepares reference images for the vision tower.
@@ -355,13 +238,10 @@ static void print_scheduler(inspection* in)
     const sumi_file* file = &in->checkpoint.scheduler;
     const sumi_sigma_rule* rule = &in->sigmas;
     sumi_error error = {0};
-    sumi_result result = in->recipe
-                           ? in->recipe->describe(&in->checkpoint, &in->sigmas, &in->variant, &error)
-                           : sumi_scheduler_read(file->data, (size_t)file->bytes, file->path, &in->sigmas, &error);
+    const bool is_read = inspection_read_schedule(in, &error);
     printf("  %-14s ", "scheduler");
-    if (result != SUMI_OK) {
+    if (!is_read) {
         printf("broken: %s\n", error.text);
-        in->has_faults = true;
         return;
     }
     if (!file->data) printf("missing: %s", in->recipe ? "the released model's is taken: " : "the model's usual one\n");
@@ -379,9 +259,7 @@ static void print_scheduler(inspection* in)
 static void print_family(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
-    const char* family = family_of(checkpoint);
-    sumi_error ignored = {0}; // a broken schedule is reported below
-    if (in->recipe) (void)in->recipe->describe(checkpoint, &in->sigmas, &in->variant, &ignored);
+    const char* family = inspection_family(checkpoint);
     printf("%s\n  %-14s ", in->path, "family");
     if (!in->recipe) {
         printf("%s%s\n",
@@ -418,7 +296,6 @@ static void print_family(inspection* in)
 static void print_checkpoint(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
-    find_recipe(in);
     print_family(in);
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) print_part(in, (sumi_component_kind)kind);
     // a folder with only a second text encoder has only the second tokenizer
@@ -433,144 +310,116 @@ static void print_checkpoint(inspection* in)
 
 // ---- Files that are not a checkpoint --------------------------------------------------------------------------------
 
-static bool ends_with(const char* text, const char* ending, size_t* out_stem_bytes)
+static void print_kronecker(const inspection* in, const adapter_summary* adapter)
 {
-    size_t bytes = strlen(text), ending_bytes = strlen(ending);
-    if (bytes < ending_bytes || strcmp(text + bytes - ending_bytes, ending) != 0) return false;
-    *out_stem_bytes = bytes - ending_bytes;
-    return true;
+    printf("%s\n  adapter        LoKr of %zu layers, %zu norms%s%s%s\n", in->path, adapter->layers, adapter->norms,
+           adapter->first ? " (" : "", adapter->first ? adapter->first : "", adapter->first ? ")" : "");
+    if (adapter->first)
+        printf("  first factor   whole: %zu layers, as a product: %zu layers\n", adapter->whole_factors,
+               adapter->product_factors);
 }
 
-// Whether the name is that of the "down" matrix [rank, in] of an adapter's layer.
-static bool is_down(const char* name, size_t* out_stem_bytes)
+static void print_lora(const inspection* in, const adapter_summary* adapter)
 {
-    return ends_with(name, ".lora_A.weight", out_stem_bytes)
-        || ends_with(name, ".lora_A.default.weight", out_stem_bytes)
-        || ends_with(name, ".lora_down.weight", out_stem_bytes);
+    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", in->path, adapter->layers,
+           adapter->naming, adapter->first);
+    for (size_t i = 0; i < ADAPTER_MAX_RANKS && adapter->rank_counts[i]; i++)
+        printf("%s%lld: %zu layers", i ? ", " : "", adapter->ranks[i], adapter->rank_counts[i]);
+    printf("\n  alpha          %s\n", adapter->alpha);
 }
 
-static const char* naming_of(const char* name)
-{
-    if (strncmp(name, "lora_unet_", 10) == 0 || strncmp(name, "lora_te", 7) == 0) return "kohya";
-    if (strstr(name, ".lora_down.")) return "kohya with dots";
-    return strncmp(name, "diffusion_model.", 16) == 0 ? "ComfyUI" : "PEFT";
-}
-
-// LoKr: the first factor of a layer is stored as one matrix, or as the product of two.
-static bool print_kronecker(const inspection* in, const sumi_tensor_set* set)
-{
-    size_t whole = 0, products = 0, norms = 0, stem_bytes;
-    const char* first = NULL;
-    for (size_t i = 0; i < set->count; i++) {
-        const char* name = set->tensors[i].name;
-        const bool is_whole = ends_with(name, ".lokr_w1", &stem_bytes),
-                   is_product = ends_with(name, ".lokr_w1_a", &stem_bytes);
-        if (!first && (is_whole || is_product)) first = name;
-        whole += is_whole;
-        products += is_product;
-        norms += ends_with(name, ".w_norm", &stem_bytes);
-    }
-    if (!first && norms == 0) return false;
-    printf("%s\n  adapter        LoKr of %zu layers, %zu norms%s%s%s\n", in->path, whole + products, norms,
-           first ? " (" : "", first ? first : "", first ? ")" : "");
-    if (first) printf("  first factor   whole: %zu layers, as a product: %zu layers\n", whole, products);
-    return true;
-}
-
-static bool print_adapter(const inspection* in, const sumi_tensor_set* set)
-{
-    size_t modules = 0, alphas = 0, rank_counts[8] = {0}, stem_bytes;
-    long long ranks[8] = {0};
-    const char* first = NULL;
-    for (size_t i = 0; i < set->count; i++) {
-        const sumi_tensor* tensor = &set->tensors[i];
-        if (ends_with(tensor->name, ".alpha", &stem_bytes)) alphas++;
-        if (!is_down(tensor->name, &stem_bytes) || tensor->rank < 1) continue;
-        if (!first) first = tensor->name;
-        modules++;
-        size_t at = 0;
-        // the last entry counts all further ranks
-        while (at < 7 && rank_counts[at] && ranks[at] != (long long)tensor->shape[0]) at++;
-        ranks[at] = (long long)tensor->shape[0];
-        rank_counts[at]++;
-    }
-    if (modules == 0) return print_kronecker(in, set);
-    const char* metadata = sumi_metadata_find(set, "lora_adapter_metadata");
-    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", in->path, modules,
-           naming_of(first), first);
-    for (size_t i = 0; i < 8 && rank_counts[i]; i++)
-        printf("%s%lld: %zu layers", i ? ", " : "", ranks[i], rank_counts[i]);
-    printf("\n  alpha          %s\n", alphas ? "a tensor per layer"
-                                      : metadata
-                                          ? "in the file's metadata"
-                                          : "none here: adapter_config.json beside it says, else the scale is 1");
-    return true;
-}
-
-static void print_unknown(const inspection* in, const sumi_tensor_set* set)
-{
-    totals sum = {0};
-    for (size_t i = 0; i < set->count; i++) add_tensor(&sum, &set->tensors[i]);
-    printf("%s\n  %-14s neither a known model's nor an adapter's\n", in->path, "tensors");
-    print_totals(&sum);
-}
-
-// Prints an adapter or an unknown file. Returns false when the file is a component of a model or cannot be read; the
-// checkpoint reader then says which.
-static bool inspect_loose_file(inspection* in)
+// Prints an adapter, or with `takes_unknown` any file of tensors. Returns false when it is neither, or cannot be read;
+// the checkpoint reader then says why.
+static bool inspect_loose_file(inspection* in, bool takes_unknown)
 {
     sumi_error error = {0};
     sumi_tensor_set set;
+    adapter_summary adapter;
     sumi_tensor_set_init(&set, &in->heap, NULL);
-    bool done = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK && print_adapter(in, &set);
-    if (done) {
-        totals sum = {0};
-        for (size_t i = 0; i < set.count; i++) add_tensor(&sum, &set.tensors[i]);
+    const bool is_read = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK;
+    const bool is_adapter = is_read && inspection_read_adapter(&set, &adapter),
+               is_shown = is_adapter || (is_read && takes_unknown);
+    if (is_shown && in->is_json) {
+        inspect_loose_file_json(in, &set, is_adapter ? &adapter : NULL);
+    } else if (is_shown) {
+        const tensor_totals sum = inspection_set_totals(&set);
+        if (!is_adapter) printf("%s\n  %-14s neither a known model's nor an adapter's\n", in->path, "tensors");
+        else if (adapter.is_kronecker) print_kronecker(in, &adapter);
+        else print_lora(in, &adapter);
         print_totals(&sum);
         for (size_t i = 0; i < set.count && in->lists_tensors; i++) print_tensor(set.tensors[i].name, &set.tensors[i]);
     }
     sumi_tensor_set_close(&set);
-    return done;
+    return is_shown;
 }
 
-static bool inspect_unknown_file(inspection* in)
-{
-    sumi_error error = {0};
-    sumi_tensor_set set;
-    sumi_tensor_set_init(&set, &in->heap, NULL);
-    bool read = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK;
-    if (read) print_unknown(in, &set);
-    for (size_t i = 0; read && i < set.count && in->lists_tensors; i++)
-        print_tensor(set.tensors[i].name, &set.tensors[i]);
-    sumi_tensor_set_close(&set);
-    return read;
-}
+// ---- Pictures -------------------------------------------------------------------------------------------------------
 
-// If the path is a folder in which PEFT or diffusers saved an adapter, replaces it by the file of the adapter.
-static void enter_adapter_folder(inspection* in)
+static void print_picture(const inspection* in, const picture_file* image, const parameters* settings)
 {
-    static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
-    for (size_t i = 0; i < sizeof names / sizeof *names && !sumi_path_is_file(in->path); i++) {
-        snprintf(in->file, sizeof in->file, "%s/%s", in->path, names[i]);
-        if (sumi_path_is_file(in->file)) in->path = in->file;
+    static const char* const formats[] = {"", "PNG", "JPEG", "WebP"};
+    static const char* const rules[] = {"", "plain", "norm-limit", "norm-rescale"};
+    printf("%s\n  %-14s %s, %dx%d, %s\n", in->path, "picture", formats[image->format], image->width, image->height,
+           image->channel_count == 1   ? "grey"
+           : image->channel_count == 3 ? "RGB"
+                                       : "RGB and alpha");
+    if (!image->parameters) {
+        printf("  %-14s none in this file\n", "parameters");
+        return;
     }
+    if (settings->prompt) printf("  %-14s %s\n", "prompt", settings->prompt);
+    if (settings->negative) printf("  %-14s %s\n", "negative", settings->negative);
+    if (settings->model_name) printf("  %-14s %s\n", "model", settings->model_name);
+    if (settings->loras) printf("  %-14s %s\n", "adapters", settings->loras);
+    if (settings->has_seed) printf("  %-14s %llu\n", "seed", (unsigned long long)settings->seed);
+    if (settings->step_count) printf("  %-14s %d\n", "steps", settings->step_count);
+    if (settings->width) printf("  %-14s %dx%d\n", "size", settings->width, settings->height);
+    if (settings->solver >= 0) printf("  %-14s %s\n", "solver", parameters_solver_name((sumi_solver)settings->solver));
+    if (settings->cfg_scale >= 0.0f)
+        printf("  %-14s %g on the scale in which 1 is none%s%s\n", "guidance", (double)settings->cfg_scale,
+               settings->guidance_rule > 0 ? ", " : "", rules[settings->guidance_rule]);
+    if (settings->shift > 0.0f) printf("  %-14s %g\n", "shift", (double)settings->shift);
+    if (settings->strength >= 0.0f) printf("  %-14s %g\n", "strength", (double)settings->strength);
+    if (settings->reference_count) printf("  %-14s %d\n", "references", settings->reference_count);
 }
+
+static int inspect_picture(const inspection* in)
+{
+    picture_file image;
+    char message[PICTURE_MESSAGE_BYTES];
+    if (!picture_read(in->path, 0, &image, message)) {
+        fprintf(stderr, "sumi: %s\n", message);
+        return EXIT_FAILED;
+    }
+    parameters settings = parameters_none();
+    char* strings = image.parameters ? parameters_read(image.parameters, &settings) : NULL;
+    if (in->is_json) inspect_picture_json(in, &image, &settings);
+    else print_picture(in, &image, &settings);
+    free(strings);
+    picture_free(&image);
+    return EXIT_OK;
+}
+
+// ---- The command ----------------------------------------------------------------------------------------------------
 
 static int inspect(inspection* in)
 {
-    enter_adapter_folder(in);
-    if (sumi_path_is_file(in->path) && inspect_loose_file(in)) return EXIT_OK;
+    inspection_enter_adapter_folder(in);
+    if (sumi_path_is_file(in->path) && picture_is_one(in->path)) return inspect_picture(in);
+    if (sumi_path_is_file(in->path) && inspect_loose_file(in, false)) return EXIT_OK;
     sumi_error error = {0};
     sumi_checkpoint_desc desc = {.path = in->path};
     desc.signatures = sumi_signatures(&desc.signature_count);
     desc.class_words = sumi_class_words();
     sumi_result result = sumi_checkpoint_open(&in->checkpoint, &in->heap, NULL, &desc, &error);
-    if (result == SUMI_MODEL_UNKNOWN && sumi_path_is_file(in->path) && inspect_unknown_file(in)) return EXIT_FAILED;
+    if (result == SUMI_MODEL_UNKNOWN && sumi_path_is_file(in->path) && inspect_loose_file(in, true)) return EXIT_FAILED;
     if (result != SUMI_OK) {
         fprintf(stderr, "sumi: %s\n  %s\n", sumi_result_text(result), error.text);
         return EXIT_FAILED;
     }
-    print_checkpoint(in);
+    inspection_find_recipe(in);
+    if (in->is_json) inspect_checkpoint_json(in);
+    else print_checkpoint(in);
     return in->has_faults ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -578,18 +427,20 @@ int inspect_main(int argc, char** argv)
 {
     inspection in = {0};
     const cli_option options[] = {
+        {"--json", OPTION_FLAG, &in.is_json, NULL, "print JSON, for other programs", 0, 0},
         {"--tensors", OPTION_FLAG, &in.lists_tensors, NULL, "also list every tensor with its type and shape", 0, 0},
     };
     const cli_command command = {
         .name = "inspect",
         .about = "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file "
-                 "checkpoint, or an adapter. Missing tensors are "
+                 "checkpoint, an adapter, or a picture with the settings that made it. Missing tensors are "
                  "named; the exit code is then 1.",
         .operand = "PATH",
         .operand_value = &in.path,
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .examples = "  sumi inspect models/Z-Image-Turbo\n  sumi inspect style.safetensors\n",
+        .examples =
+            "  sumi inspect models/Z-Image-Turbo\n  sumi inspect style.safetensors\n  sumi inspect lighthouse.png\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;

@@ -24,11 +24,33 @@ static int print_help(FILE* to)
     fprintf(to, "sumi %s: images from diffusion transformers\n\nusage: sumi COMMAND [options]\n\n", sumi_version());
     for (size_t i = 0; i < COMMAND_COUNT; i++) fprintf(to, "  %-10s %s\n", s_commands[i].name, s_commands[i].about);
     fprintf(to,
-            "\nsumi COMMAND --help lists a command's options. An example:\n"
+            "\nsumi COMMAND --help lists a command's options; sumi help --man prints a manual page. An example:\n"
             "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" -o "
             "lighthouse.png\n\n%s",
             exit_code_help);
     return to == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+// The text of sumi.1.
+static int print_manual(void)
+{
+    static const char about[] = "makes images with diffusion transformers (Z-Image, Qwen-Image, NewBie-image) on the "
+                                "CPU or an NVIDIA GPU. It is "
+                                "the library of the same name on the command line.\n";
+    char* arguments[] = {ARGS_MANUAL};
+    int code = EXIT_OK;
+    printf(".TH SUMI 1 \"\" \"sumi %s\"\n.SH NAME\nsumi \\- images from diffusion transformers\n", sumi_version());
+    printf(".SH SYNOPSIS\n.B sumi\n.I command\n.RI [ options ]\n.SH DESCRIPTION\n.B sumi\n");
+    args_print_manual_text(about);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        printf(".TP\n.B %s\n", s_commands[i].name);
+        args_print_manual_text(s_commands[i].about);
+        printf("\n");
+    }
+    for (size_t i = 0; i < COMMAND_COUNT && code == EXIT_OK; i++) code = s_commands[i].run(1, arguments);
+    printf(".SH EXIT STATUS\n");
+    args_print_manual_text(exit_code_help + strlen("exit codes: "));
+    return code;
 }
 
 int main(int argc, char** argv)
@@ -43,6 +65,7 @@ int main(int argc, char** argv)
     char* help_arguments[] = {"--help"};
     bool wants_help = strcmp(name, "help") == 0;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (wants_help && argc < 3)) return print_help(stdout);
+    if (wants_help && strcmp(argv[2], "--man") == 0) return print_manual();
     if (wants_help) name = argv[2];
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(name, s_commands[i].name) == 0)

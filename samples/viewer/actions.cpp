@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 extern "C" {
-#include "png.h"
+#include "picture.h"
 }
 
 static constexpr size_t MAX_ENTRIES = 60; // of the history: each keeps its picture in memory
@@ -157,11 +157,18 @@ static std::string write_file(const Product& product, const std::string& folder,
     const std::string stem = (std::filesystem::path(folder) / file_name(product.settings)).string();
     path = stem + ".png";
     for (int i = 2; std::filesystem::exists(path, error); i++) path = stem + "-" + std::to_string(i) + ".png";
-    const std::string part = path + ".part";
+    const std::string part = path + ".part.png";
     const Pixels& pixels = *product.pixels;
-    char message[PNG_MESSAGE_BYTES] = "";
-    if (!png_write(part.c_str(), pixels.bytes.data(), pixels.width, pixels.height, (size_t)pixels.width * 4, 4,
-                   parameters_of(product).c_str(), message)) {
+    const std::string parameters = parameters_of(product);
+    char message[PICTURE_MESSAGE_BYTES] = "";
+    picture_source source = {};
+    source.pixels = pixels.bytes.data();
+    source.width = pixels.width;
+    source.height = pixels.height;
+    source.row_bytes = (size_t)pixels.width * 4;
+    source.channel_count = 4;
+    source.parameters = parameters.c_str();
+    if (!picture_write(part.c_str(), &source, message)) {
         std::filesystem::remove(part, error);
         return message;
     }
@@ -197,13 +204,13 @@ static void read_picture(Viewer& viewer, const std::string& path)
 {
     struct Answer {
         SharedPixels pixels;
-        char message[PNG_MESSAGE_BYTES] = "";
+        char message[PICTURE_MESSAGE_BYTES] = "";
     };
     auto answer = std::make_shared<Answer>();
     viewer.files.post(
         [path, answer] {
-            png_image image;
-            if (png_read(path.c_str(), 4, &image, answer->message)) {
+            picture_file image;
+            if (picture_read(path.c_str(), 4, &image, answer->message)) {
                 auto pixels = std::make_shared<Pixels>();
                 pixels->width = image.width;
                 pixels->height = image.height;
@@ -212,7 +219,7 @@ static void read_picture(Viewer& viewer, const std::string& path)
                 const bool is_large = std::max(image.width, image.height) > MAX_SIDE;
                 answer->pixels = is_large ? reduced(*pixels, MAX_SIDE) : pixels;
             }
-            png_free(&image);
+            picture_free(&image);
         },
         [&viewer, path, answer] {
             if (!answer->pixels) return complain(viewer, answer->message);

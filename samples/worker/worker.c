@@ -1,7 +1,7 @@
 // Work on a thread of sumi's: the host submits, forgets, and is told by a thread of its own that waits. For tools,
 // servers and hosts whose frame has nothing to spare.
 //     worker MODEL "a lighthouse at dusk, ink wash" out.png
-#include "png.h"
+#include "picture.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -64,10 +64,12 @@ int main(int argc, char** argv)
 
     sumi_image image;
     if (result == SUMI_OK) result = sumi_fetch_images(r.engine, r.job, &image, 1);
-    char message[PNG_MESSAGE_BYTES] = "";
+    char message[PICTURE_MESSAGE_BYTES] = "";
     const bool is_written =
         result == SUMI_OK
-        && png_write(argv[3], image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], message);
+        && picture_write(
+            argv[3], &(picture_source){image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], 0},
+            message);
     if (!is_written) fprintf(stderr, "worker: %s\n", result == SUMI_OK ? message : sumi_result_text(result));
     sumi_engine_destroy(r.engine);
     return is_written ? 0 : 1;

@@ -1,0 +1,24 @@
+// The codecs behind picture.h. Each file format is a pair of functions in a file of its own.
+#ifndef PICTURE_CODECS_H
+#define PICTURE_CODECS_H
+#include "picture.h"
+#include "system.h"
+
+// Decode to RGBA8 and set channel_count to what the file has: 1, 3 or 4. On failure they write a sentence, and what
+// `out` has allocated is freed by the caller.
+bool png_decode(const void* data, size_t bytes, const char* path, picture_file* out, char* message);
+bool jpeg_decode(const void* data, size_t bytes, const char* path, picture_file* out, char* message);
+bool webp_decode(const void* data, size_t bytes, const char* path, picture_file* out, char* message);
+
+// Encode a source that picture_encode has checked, with its quality filled in.
+bool png_encode(const picture_source* source, void** out_data, size_t* out_bytes, char* message);
+bool jpeg_encode(const picture_source* source, void** out_data, size_t* out_bytes, char* message);
+bool webp_encode(const picture_source* source, void** out_data, size_t* out_bytes, char* message);
+bool jpeg_is_built(void);
+bool webp_is_built(void);
+
+// Checks the size of a header against the limits and allocates width * height RGBA8 pixels.
+bool picture_allocate(picture_file* out, uint32_t width, uint32_t height, const char* path, char* message);
+// Writes a sentence into a message and returns false.
+bool picture_fail(char* message, const char* format, ...) SYSTEM_PRINTF(2, 3);
+#endif

@@ -1,0 +1,62 @@
+// What the files of sumi generate share: its arguments and its state. generate.c runs the job, products.c writes what
+// comes of it.
+#ifndef GENERATE_H
+#define GENERATE_H
+#include "files.h"
+#include "picture.h"
+#include "session.h"
+#include "xml.h"
+
+#define MAX_ITEMS 64
+#define MAX_LORAS 16
+#define MAX_REFERENCES 8 // more than any model takes
+
+typedef struct generate_args {
+    session_args session;
+    xml_args xml; // replaces `prompts` by one prompt in XML
+    text_list prompts, prompt_files, loras, references;
+    const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
+        *trace, *output;
+    int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
+        preview_every, mask_feather, quality;
+    float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
+    uint64_t seed;
+    bool profile, is_json;
+} generate_args;
+
+typedef struct generate_run {
+    const cli_command* command;
+    const generate_args* args;
+    cli_session session;
+    trace_writer trace;
+    picture_file image, mask, references[MAX_REFERENCES];
+    file_tensor latents, noise, posterior_noise;
+    sumi_pixels image_pixels, mask_pixels, reference_pixels[MAX_REFERENCES];
+    float* noise_values;             // of all items
+    sumi_prompt* prompts[MAX_ITEMS]; // of --prompt-file
+    sumi_prompt* negative;
+    sumi_lora* loras[MAX_LORAS];
+    sumi_lora_use lora_uses[MAX_LORAS];
+    char lora_names[MAX_LORAS][128];
+    sumi_image_item items[MAX_ITEMS];
+    sumi_image images[MAX_ITEMS];
+    sumi_image_desc desc;
+    uint32_t preview_version; // version of the newest preview that was written
+    void* preview_pixels;
+    sumi_profile_row* rows;
+    int32_t row_count;
+    char message[FILES_MESSAGE_BYTES];
+} generate_run;
+
+// Prints run->message and returns EXIT_FAILED.
+int generate_fail(const generate_run* run);
+
+// products.c. Those that return an exit code have printed why they failed.
+bool products_check_outputs(generate_run* run); // false: run->message says which output cannot be written
+void products_write_previews(void* context, sumi_job job,
+                             const sumi_job_status* status); // of session_run; context: the run
+int products_write_latents(generate_run* run, sumi_job job);
+int products_read_profile(generate_run* run, sumi_job job); // before the fetch, which ends the job
+int products_write_images(generate_run* run);
+void products_print(const generate_run* run, double seconds); // files, profile, time; or all of it as JSON
+#endif

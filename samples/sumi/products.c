@@ -1,0 +1,257 @@
+#include "generate.h"
+#include "json_out.h"
+#include "parameters.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Checks ---------------------------------------------------------------------------------------------------------
+
+// A device or a pipe without a known extension gets a PNG, as standard output does.
+static picture_format format_of_output(const char* path)
+{
+    const picture_format format = picture_format_of_path(path);
+    const bool has_no_name = is_standard_output(path) || system_look_at(path) == SYSTEM_OTHER;
+    return format == PICTURE_UNKNOWN && has_no_name ? PICTURE_PNG : format;
+}
+
+bool products_check_outputs(generate_run* run)
+{
+    const generate_args* args = run->args;
+    if (!output_is_possible(args->output, run->message)) return false;
+    if (format_of_output(args->output) != PICTURE_PNG && !picture_path_is_possible(args->output, run->message))
+        return false;
+    if (args->latents_out && !output_is_possible(args->latents_out, run->message)) return false;
+    if (args->trace && !output_is_possible(args->trace, run->message)) return false;
+    if (!args->preview_dir) return true;
+    system_make_folder(args->preview_dir); // the check below reports a folder that cannot be used
+    char inside[1100];
+    snprintf(inside, sizeof inside, "%s/preview-0-1.png", args->preview_dir);
+    return output_is_possible(inside, run->message);
+}
+
+// ---- Writing --------------------------------------------------------------------------------------------------------
+
+static bool write_picture(const char* path, const picture_source* source, char* message)
+{
+    void* data;
+    size_t bytes;
+    char reason[PICTURE_MESSAGE_BYTES];
+    if (!picture_encode(format_of_output(path), source, &data, &bytes, reason)) {
+        snprintf(message, FILES_MESSAGE_BYTES, "cannot write %s: %s", path, reason);
+        return false;
+    }
+    if (reason[0]) fprintf(stderr, "sumi: %s: %s\n", path, reason); // settings that were left out
+    const bool is_written = file_write(path, data, bytes, message);
+    free(data);
+    return is_written;
+}
+
+void products_write_previews(void* context, sumi_job job, const sumi_job_status* status)
+{
+    generate_run* run = context;
+    if (status->preview_version == run->preview_version) return;
+    run->preview_version = status->preview_version;
+    int32_t factor = sumi_model_get_info(run->session.model).latent_factor;
+    size_t bytes = (size_t)(run->desc.width / factor) * (size_t)(run->desc.height / factor) * 4;
+    if (!run->preview_pixels) run->preview_pixels = malloc(bytes);
+    for (int32_t i = 0; run->preview_pixels && i < run->desc.item_count; i++) {
+        sumi_image preview;
+        if (sumi_job_preview(run->session.engine, job, i, run->preview_pixels, bytes, &preview) != SUMI_OK) continue;
+        char path[1200];
+        snprintf(path, sizeof path, "%s/preview-%d-%d.png", run->args->preview_dir, i, status->step);
+        const picture_source source = {.pixels = preview.pixels,
+                                       .width = preview.width,
+                                       .height = preview.height,
+                                       .row_bytes = (size_t)preview.row_bytes,
+                                       .channel_count = 4};
+        if (!write_picture(path, &source, run->message)) {
+            progress_clear(&run->session.progress);
+            // a failed preview does not stop the image
+            fprintf(stderr, "sumi: the preview was not written: %s\n", run->message);
+        }
+    }
+}
+
+int products_write_latents(generate_run* run, sumi_job job)
+{
+    sumi_model_info info = sumi_model_get_info(run->session.model);
+    int64_t shape[4] = {run->desc.item_count, info.latent_channels, run->desc.height / info.latent_factor,
+                        run->desc.width / info.latent_factor};
+    size_t item_values = (size_t)(shape[1] * shape[2] * shape[3]);
+    float* values = malloc(item_values * (size_t)run->desc.item_count * sizeof(float));
+    sumi_result result = values ? SUMI_OK : SUMI_OUT_OF_HOST_MEMORY;
+    for (int32_t i = 0; i < run->desc.item_count && result == SUMI_OK; i++)
+        result = sumi_job_latents(run->session.engine, job, i, values + (size_t)i * item_values, item_values);
+    int code = EXIT_OK;
+    if (result != SUMI_OK) code = session_fail(&run->session, result, "reading the latents");
+    else if (!tensor_write(run->args->latents_out, "latents", values, shape, 4, run->message))
+        code = generate_fail(run);
+    free(values);
+    return code;
+}
+
+// The profile is read before the fetch, which ends the job, and printed after the images are written.
+int products_read_profile(generate_run* run, sumi_job job)
+{
+    run->row_count = sumi_job_profile(run->session.engine, job, NULL, 0);
+    if (run->row_count == 0) return EXIT_OK;
+    run->rows = malloc((size_t)run->row_count * sizeof *run->rows);
+    if (!run->rows) return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "reading the profile");
+    run->row_count = sumi_job_profile(run->session.engine, job, run->rows, run->row_count);
+    return EXIT_OK;
+}
+
+static const char* model_path(const generate_args* args)
+{
+    return args->session.model ? args->session.model : args->session.transformer;
+}
+
+static void image_path(const generate_run* run, int32_t index, char* into, size_t capacity)
+{
+    if (run->desc.item_count > 1) numbered_path(run->args->output, index, into, capacity);
+    else snprintf(into, capacity, "%s", run->args->output);
+}
+
+// The text that stays in the file; free() it. NULL: no memory, and the file goes without.
+static char* make_parameters(const generate_run* run, int32_t index)
+{
+    const sumi_image* image = &run->images[index];
+    const sumi_image_desc* desc = &run->desc;
+    const generate_args* args = run->args;
+    const sumi_model_info info = sumi_model_get_info(run->session.model);
+    // the negative text of an item without one of its own; the text of a prompt file is not known
+    const bool has_own_negative = desc->guidance != info.guidance_off && !args->negative_file;
+    char model_name[128], loras[2300] = "";
+    size_t used = 0;
+    name_of_path(model_path(args), model_name, sizeof model_name);
+    for (int32_t i = 0; i < desc->lora_count && used < sizeof loras; i++)
+        used += (size_t)snprintf(loras + used, sizeof loras - used, "%s%s:%g", i ? ", " : "", run->lora_names[i],
+                                 (double)desc->loras[i].scale);
+    parameters from = parameters_none();
+    from.prompt = run->items[index].text;
+    from.negative = args->negative || !has_own_negative ? args->negative : info.negative_text;
+    from.model_name = model_name;
+    from.loras = loras;
+    from.step_count = desc->deadline_ms ? image->step_count : desc->step_count;
+    from.width = image->width;
+    from.height = image->height;
+    from.solver = (int32_t)desc->solver;
+    from.guidance_rule = (int32_t)desc->guidance_rule;
+    from.noise = (int32_t)desc->noise;
+    from.reference_count = desc->reference_count;
+    from.seed = image->seed;
+    from.has_seed = true;
+    from.cfg_scale = parameters_cfg_scale(&info, desc->guidance);
+    if (desc->start_image || desc->start_latents) from.strength = desc->strength;
+    from.shift = desc->shift;
+    const size_t bytes = parameters_write(&from, NULL, 0) + 1;
+    char* text = malloc(bytes);
+    if (text) parameters_write(&from, text, bytes);
+    return text;
+}
+
+int products_write_images(generate_run* run)
+{
+    for (int32_t i = 0; i < run->desc.item_count; i++) {
+        const sumi_image* image = &run->images[i];
+        char path[1100];
+        char* text = make_parameters(run, i);
+        image_path(run, i, path, sizeof path);
+        const bool is_written = write_picture(path,
+                                              &(picture_source){.pixels = image->pixels,
+                                                                .width = image->width,
+                                                                .height = image->height,
+                                                                .row_bytes = (size_t)image->row_bytes,
+                                                                .channel_count = 4,
+                                                                .parameters = text,
+                                                                .quality = run->args->quality},
+                                              run->message);
+        free(text);
+        if (!is_written) return generate_fail(run);
+    }
+    return EXIT_OK;
+}
+
+// ---- Telling --------------------------------------------------------------------------------------------------------
+
+static void print_profile(const generate_run* run, FILE* to)
+{
+    double seconds = 1e-9, flops = 0.0, bytes = 0.0;
+    for (int32_t i = 0; i < run->row_count; i++)
+        seconds += run->rows[i].seconds, flops += run->rows[i].flops, bytes += run->rows[i].bytes;
+    fprintf(to, "%10s %6s %7s %10s %10s %9s %8s  %s\n", "ms", "share", "runs", "GFLOP", "MB", "GFLOP/s", "GB/s", "op");
+    for (int32_t i = 0; i < run->row_count; i++) {
+        const sumi_profile_row* row = &run->rows[i];
+        double time = row->seconds > 0.0 ? row->seconds : 1e-9;
+        fprintf(to, "%10.2f %5.1f%% %7d %10.3f %10.2f %9.1f %8.2f  %s %s\n", 1e3 * row->seconds,
+                100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops, 1e-6 * row->bytes,
+                1e-9 * row->flops / time, 1e-9 * row->bytes / time, progress_stage_name(row->stage), row->name);
+    }
+    fprintf(to, "%10.2f %5.1f%% %7s %10.3f %10.2f %9.1f %8.2f  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops,
+            1e-6 * bytes, 1e-9 * flops / seconds, 1e-9 * bytes / seconds);
+}
+
+static void print_json(const generate_run* run, double seconds)
+{
+    json_out out = {.file = stdout};
+    json_begin_object(&out, NULL);
+    json_begin_array(&out, "images");
+    for (int32_t i = 0; i < run->desc.item_count; i++) {
+        const sumi_image* image = &run->images[i];
+        char path[1100];
+        image_path(run, i, path, sizeof path);
+        json_begin_object(&out, NULL);
+        json_text(&out, "path", path);
+        json_text(&out, "prompt", run->items[i].text);
+        json_integer(&out, "width", image->width);
+        json_integer(&out, "height", image->height);
+        json_unsigned(&out, "seed", image->seed);
+        json_integer(&out, "steps", image->step_count);
+        json_end_object(&out);
+    }
+    json_end_array(&out);
+    json_text(&out, "model", model_path(run->args));
+    json_number(&out, "guidance", (double)run->desc.guidance);
+    json_text(&out, "solver", parameters_solver_name(run->desc.solver));
+    json_text(&out, "device", sumi_engine_get_info(run->session.engine).device);
+    json_number(&out, "seconds", seconds);
+    json_unsigned(&out, "host_peak_bytes", sumi_engine_get_info(run->session.engine).host_peak_bytes);
+    if (run->row_count > 0) {
+        json_begin_array(&out, "profile");
+        for (int32_t i = 0; i < run->row_count; i++) {
+            const sumi_profile_row* row = &run->rows[i];
+            json_begin_object(&out, NULL);
+            json_text(&out, "stage", progress_stage_name(row->stage));
+            json_text(&out, "op", row->name);
+            json_number(&out, "seconds", row->seconds);
+            json_integer(&out, "runs", row->count);
+            json_number(&out, "flops", row->flops);
+            json_number(&out, "bytes", row->bytes);
+            json_end_object(&out);
+        }
+        json_end_array(&out);
+    }
+    json_end_object(&out);
+}
+
+void products_print(const generate_run* run, double seconds)
+{
+    if (run->args->is_json) {
+        print_json(run, seconds);
+        return;
+    }
+    // A picture on standard output stays alone there.
+    FILE* to = is_standard_output(run->args->output) ? stderr : stdout;
+    for (int32_t i = 0; i < run->desc.item_count && !run->args->session.quiet; i++) {
+        const sumi_image* image = &run->images[i];
+        char path[1100];
+        image_path(run, i, path, sizeof path);
+        fprintf(to, "%s  %dx%d, seed %llu, %d steps\n", path, image->width, image->height,
+                (unsigned long long)image->seed, image->step_count);
+    }
+    if (run->row_count > 0) print_profile(run, to);
+    if (!run->args->session.quiet)
+        fprintf(stderr, "%.1f s%s, %.0f MB of memory at most beside the mapped weights\n", seconds,
+                run->session.stage_times, 1e-6 * (double)sumi_engine_get_info(run->session.engine).host_peak_bytes);
+}

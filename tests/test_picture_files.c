@@ -1,0 +1,421 @@
+// Reading and writing JPEG and WebP files, their EXIF, and the text about how a picture was made (samples/picture.h,
+// exif.h, parameters.h). test_png.c has PNG.
+#include "exif.h"
+#include "parameters.h"
+#include "picture.h"
+#include "test.h"
+#include "utf8.h"
+
+#define FOLDER "tests/picture_files/"
+
+static bool has_codec(const char* path)
+{
+    char message[PICTURE_MESSAGE_BYTES];
+    return picture_path_is_possible(path, message);
+}
+#define NEEDS_CODEC(path)                                                                                              \
+    if (!has_codec(path)) SKIP("this build has no codec for " path)
+
+static int largest_difference(const picture_file* a, const picture_file* b)
+{
+    int largest = 0;
+    if (!a->pixels || !b->pixels || a->width != b->width || a->height != b->height
+        || a->channel_count != b->channel_count)
+        return 256;
+    for (size_t i = 0; i < (size_t)a->width * (size_t)a->height * (size_t)a->channel_count; i++) {
+        const int difference = abs(a->pixels[i] - b->pixels[i]);
+        if (difference > largest) largest = difference;
+    }
+    return largest;
+}
+
+// ---- Files of another program -----------------------------------------------------------------------------------------
+
+static void check_file(const char* name, picture_format format, int32_t channel_count, int limit)
+{
+    char path[256], message[PICTURE_MESSAGE_BYTES];
+    picture_file wanted, got;
+    snprintf(path, sizeof path, FOLDER "%s", name);
+    CHECK(picture_read(FOLDER "wanted.png", channel_count == 1 ? 1 : 3, &wanted, message));
+    CHECK(picture_read(path, 0, &got, message));
+    CHECK_TEXT(message, "");
+    CHECK_NUMBER(got.format, format);
+    CHECK_NUMBER(got.channel_count, channel_count);
+    picture_free(&got);
+    CHECK(picture_is_one(path));
+    CHECK(picture_read(path, channel_count == 1 ? 1 : 3, &got, message));
+    const int difference = largest_difference(&wanted, &got);
+    if (difference > limit) printf("  %s: off by %d\n", name, difference);
+    CHECK(difference <= limit);
+    picture_free(&wanted);
+    picture_free(&got);
+}
+
+// Lossy formats blur the edges between the rectangles; a wrong channel or a wrong place would be off by 150 and more.
+TEST(jpegs_of_every_kind_are_read)
+{
+    NEEDS_CODEC("x.jpg");
+    check_file("plain.jpg", PICTURE_JPEG, 3, 24);
+    check_file("progressive.jpg", PICTURE_JPEG, 3, 24);
+    check_file("grey.jpg", PICTURE_JPEG, 1, 24);
+    check_file("cmyk.jpg", PICTURE_JPEG, 3, 24);
+}
+
+TEST(webps_of_every_kind_are_read)
+{
+    NEEDS_CODEC("x.webp");
+    check_file("lossless.webp", PICTURE_WEBP, 3, 0);
+    check_file("lossy.webp", PICTURE_WEBP, 3, 100); // colour has half the resolution and runs over the edges
+    check_file("alpha.webp", PICTURE_WEBP, 4, 0);
+    picture_file image;
+    char message[PICTURE_MESSAGE_BYTES];
+    CHECK(picture_read(FOLDER "alpha.webp", 4, &image, message));
+    CHECK(image.pixels && image.pixels[3] == 255 && image.pixels[4 * 24 * 8 + 3] == 128);
+    picture_free(&image);
+    CHECK(!picture_read(FOLDER "animated.webp", 3, &image, message));
+    CHECK(strstr(message, "animated.webp is an animation") != NULL && !image.pixels);
+}
+
+// Every cut of a file is refused or read, and never read past its end: the copy has exactly the bytes that are left.
+TEST(files_cut_short_are_refused)
+{
+    static const char* const names[] = {"plain.jpg", "progressive.jpg", "lossless.webp", "lossy.webp", "webui.jpg"};
+    char message[PICTURE_MESSAGE_BYTES];
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        char path[256];
+        snprintf(path, sizeof path, FOLDER "%s", names[k]);
+        if (!has_codec(path)) continue;
+        FILE* file = fopen(path, "rb");
+        uint8_t whole[8192];
+        const size_t bytes = file ? fread(whole, 1, sizeof whole, file) : 0;
+        if (file) fclose(file);
+        CHECK(bytes > 50);
+        for (size_t left = 0; left < bytes; left++) {
+            uint8_t* copy = exact_copy(whole, left);
+            picture_file image;
+            const bool is_read = picture_read_memory(copy, left, names[k], 3, &image, message);
+            CHECK(is_read == (image.pixels != NULL) && is_read == (message[0] == 0));
+            if (left < bytes * 3 / 4) CHECK(!is_read); // the last bytes are an end mark or a checksum's
+            picture_free(&image);
+            free(copy);
+        }
+    }
+}
+
+// ---- What is written ----------------------------------------------------------------------------------------------------
+
+static uint8_t s_pixels[20 * 12 * 4];
+
+static void fill_pixels(void)
+{
+    for (int y = 0; y < 12; y++)
+        for (int x = 0; x < 20; x++)
+            for (int c = 0; c < 4; c++)
+                s_pixels[(y * 20 + x) * 4 + c] = c == 3 ? 255 : (uint8_t)(60 + 4 * x + 3 * y * (c - 1));
+}
+
+TEST(what_is_written_reads_back)
+{
+    static const struct {
+        picture_format format;
+        const char* name;
+        int32_t quality, limit;
+    } cases[] = {{PICTURE_PNG, "x.png", 0, 0},
+                 {PICTURE_JPEG, "x.jpg", 0, 12},
+                 {PICTURE_JPEG, "x.jpeg", 100, 4},
+                 {PICTURE_WEBP, "x.webp", 0, 24},
+                 {PICTURE_WEBP, "x.WEBP", 100, 0}};
+    static const char text[] = "a fox \xE5\x88\x9D\xE9\x9F\xB3 \xF0\x9F\x8C\x8A\nSteps: 8, Seed: 7, Size: 20x12";
+    fill_pixels();
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        if (!has_codec(cases[k].name)) continue;
+        CHECK_NUMBER(picture_format_of_path(cases[k].name), cases[k].format);
+        for (int32_t channel_count = 1; channel_count <= 4; channel_count += channel_count == 1 ? 2 : 1) {
+            // Rows with a gap behind them.
+            const picture_source source = {
+                s_pixels, (int32_t)(20 * 4 / channel_count) - 2, 12, 20 * 4, channel_count, text, cases[k].quality};
+            void* data;
+            size_t bytes;
+            char message[PICTURE_MESSAGE_BYTES];
+            picture_file got;
+            CHECK(picture_encode(cases[k].format, &source, &data, &bytes, message));
+            CHECK_TEXT(message, "");
+            CHECK(picture_read_memory(data, bytes, cases[k].name, channel_count, &got, message));
+            CHECK_TEXT(got.parameters ? got.parameters : "(none)", text);
+            CHECK_NUMBER(got.width, source.width);
+            int largest = 0;
+            for (int y = 0; y < 12 && got.pixels; y++) {
+                for (int i = 0; i < source.width * channel_count; i++) {
+                    if (channel_count != 4 && cases[k].limit > 0)
+                        continue; // the pattern of four channels is noise in others
+                    const int difference = abs(got.pixels[y * source.width * channel_count + i] - s_pixels[y * 80 + i]);
+                    if (difference > largest) largest = difference;
+                }
+            }
+            if (largest > cases[k].limit)
+                printf("  %s, %d channels: off by %d\n", cases[k].name, channel_count, largest);
+            CHECK(largest <= cases[k].limit);
+            picture_free(&got);
+            free(data);
+        }
+    }
+}
+
+TEST(what_cannot_be_written_is_refused)
+{
+    char message[PICTURE_MESSAGE_BYTES];
+    void* data;
+    size_t bytes;
+    picture_source source = {s_pixels, 20, 12, 80, 4, NULL, 0};
+    static const char* const unknown[] = {"x", "x.gif", "x.png.part", "png", ".", "", "a.b/c", "x.jpegs"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        CHECK_NUMBER(picture_format_of_path(unknown[i]), PICTURE_UNKNOWN);
+        CHECK(!picture_path_is_possible(unknown[i], message));
+        CHECK(strstr(message, "write .png, .jpg") != NULL);
+        CHECK(!picture_write(unknown[i], &source, message));
+    }
+    CHECK(!picture_encode(PICTURE_UNKNOWN, &source, &data, &bytes, message) && message[0] && !data);
+    source.quality = 101;
+    CHECK(!picture_encode(PICTURE_PNG, &source, &data, &bytes, message) && message[0] && !data);
+    source.quality = 0;
+    if (has_codec("x.webp")) { // a row of 16384 pixels is one too many
+        uint8_t* wide = calloc(16384, 3);
+        CHECK(!picture_encode(PICTURE_WEBP, &(picture_source){wide, 16384, 1, 16384 * 3, 3, NULL, 0}, &data, &bytes,
+                              message));
+        CHECK(strstr(message, "at most 16383 pixels") != NULL && !data);
+        free(wide);
+    }
+    if (has_codec("x.jpg")) { // a text of 40,000 letters is 80,000 bytes of UTF-16
+        char* text = malloc(40001);
+        memset(text, 'a', 40000);
+        text[40000] = 0;
+        source.parameters = text;
+        CHECK(picture_encode(PICTURE_JPEG, &source, &data, &bytes, message));
+        CHECK(strstr(message, "left out") != NULL);
+        picture_file got;
+        CHECK(picture_read_memory(data, bytes, "x", 3, &got, message) && !got.parameters);
+        picture_free(&got);
+        free(data);
+        free(text);
+    }
+}
+
+// ---- EXIF -----------------------------------------------------------------------------------------------------------
+
+// TIFF 6.0, Orientation: the side of the upright picture at which row 0 lies, and that at which column 0 lies.
+TEST(jpegs_are_turned_upright)
+{
+    static const char sides[9][2] = {"", "TL", "TR", "BR", "BL", "LT", "RT", "RB", "LB"};
+    NEEDS_CODEC("x.jpg");
+    // 24 x 16 pixels: the corner of row 0 and column 0 is red, the other one of row 0 green, the rest blue.
+    static uint8_t stored[16 * 24 * 3];
+    for (int y = 0; y < 16; y++)
+        for (int x = 0; x < 24; x++) stored[(y * 24 + x) * 3 + (y >= 8 ? 2 : x < 12 ? 0 : 1)] = 250;
+    for (int orientation = 1; orientation <= 8; orientation++) {
+        char message[PICTURE_MESSAGE_BYTES];
+        void* jpeg;
+        size_t bytes;
+        CHECK(picture_encode(PICTURE_JPEG, &(picture_source){stored, 24, 16, 72, 3, NULL, 95}, &jpeg, &bytes, message));
+        // An EXIF marker with one entry, behind the first two bytes of the file.
+        uint8_t marker[4 + 6 + 8 + 2 + 12 + 4] = {0xFF, 0xE1,
+                                                  0,    sizeof marker - 2,
+                                                  'E',  'x',
+                                                  'i',  'f',
+                                                  0,    0,
+                                                  'M',  'M',
+                                                  0,    42,
+                                                  0,    0,
+                                                  0,    8,
+                                                  0,    1,
+                                                  0x01, 0x12,
+                                                  0,    3,
+                                                  0,    0,
+                                                  0,    1,
+                                                  0,    (uint8_t)orientation};
+        uint8_t* turned = malloc(bytes + sizeof marker);
+        memcpy(turned, jpeg, 2);
+        memcpy(turned + 2, marker, sizeof marker);
+        memcpy(turned + 2 + sizeof marker, (uint8_t*)jpeg + 2, bytes - 2);
+        picture_file got;
+        CHECK(picture_read_memory(turned, bytes + sizeof marker, "turned", 3, &got, message));
+        const bool is_wide = orientation < 5;
+        CHECK_NUMBER(got.width, is_wide ? 24 : 16);
+        CHECK_NUMBER(got.height, is_wide ? 16 : 24);
+        // The corner where row 0 and column 0 meet; the green one lies at the other end of row 0.
+        const char* side = sides[orientation];
+        const bool right = side[0] == 'R' || side[1] == 'R', bottom = side[0] == 'B' || side[1] == 'B',
+                   row_lies_flat = side[0] == 'T' || side[0] == 'B';
+        const int red_x = right ? got.width - 2 : 1, red_y = bottom ? got.height - 2 : 1,
+                  green_x = row_lies_flat ? got.width - 1 - red_x : red_x,
+                  green_y = row_lies_flat ? red_y : got.height - 1 - red_y;
+        CHECK(got.pixels && got.pixels[(red_y * got.width + red_x) * 3] > 200);
+        CHECK(got.pixels && got.pixels[(green_y * got.width + green_x) * 3 + 1] > 200);
+        picture_free(&got);
+        free(turned);
+        free(jpeg);
+    }
+}
+
+TEST(comments_of_other_programs_are_read)
+{
+    picture_file image;
+    char message[PICTURE_MESSAGE_BYTES];
+    if (has_codec("x.jpg")) {
+        CHECK(picture_read(FOLDER "webui.jpg", 3, &image, message));
+        CHECK(image.parameters && strncmp(image.parameters, "a fox\nNegative prompt: fog", 25) == 0);
+        picture_free(&image);
+        CHECK(picture_read(FOLDER "little_endian.jpg", 3, &image, message));
+        CHECK_TEXT(image.parameters ? image.parameters : "(none)", "little end, Steps: 1");
+        picture_free(&image);
+    }
+    int orientation;
+    char* comment;
+    uint8_t block[] = "II*"
+                      "\0\x08\0\0\0\x01\0\x69\x87\x04\0\x01\0\0\0\x1a\0\0\0\0\0\0\0\x01\0\x86\x92\x07\0\x0d\0\0\0\x2c\0"
+                      "\0\0\0\0\0\0ASCII\0\0\0hello";
+    exif_read(block, sizeof block - 1, &orientation, &comment);
+    CHECK_TEXT(comment ? comment : "(none)", "hello");
+    CHECK_NUMBER(orientation, 1);
+    free(comment);
+    // Every cut, and every byte replaced by the largest: nothing is read past the end (the copy has no byte more).
+    for (size_t left = 0; left < sizeof block; left++) {
+        for (int replaces = 0; replaces < 2; replaces++) {
+            const size_t bytes = replaces ? sizeof block - 1 : left;
+            uint8_t* copy = exact_copy(block, bytes);
+            if (replaces && left < bytes) copy[left] = 0xFF;
+            exif_read(copy, bytes, &orientation, &comment);
+            free(comment);
+            free(copy);
+        }
+    }
+}
+
+// ---- Texts ----------------------------------------------------------------------------------------------------------
+
+TEST(every_code_point_survives_utf8_and_utf16)
+{
+    for (uint32_t code_point = 1; code_point < 0x110000; code_point += code_point < 0x900 ? 1 : 251) {
+        if (code_point >= 0xD800 && code_point < 0xE000) continue;
+        char text[5] = "";
+        uint32_t decoded = 0;
+        const size_t bytes = utf8_encode(code_point, text);
+        CHECK(utf8_decode(text, bytes, &decoded) == bytes && decoded == code_point);
+        CHECK(utf8_decode(text, bytes - 1, &decoded) == 0);
+        // Among other letters, from which the order of the bytes is seen.
+        char words[16];
+        snprintf(words, sizeof words, "a %s b", text);
+        size_t block_bytes;
+        uint8_t* block = exif_write(words, &block_bytes);
+        int orientation;
+        char* comment;
+        exif_read(block, block_bytes, &orientation, &comment);
+        CHECK_TEXT(comment ? comment : "(none)", words);
+        free(comment);
+        free(block);
+    }
+    static const char* const invalid[] = {"\x80", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                                          "\xF8", "\xC3",     "\xE2\x82"};
+    uint32_t ignored;
+    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
+        CHECK(utf8_decode(invalid[i], strlen(invalid[i]), &ignored) == 0);
+}
+
+static void check_same_parameters(const parameters* a, const parameters* b)
+{
+    CHECK_TEXT(a->prompt ? a->prompt : "", b->prompt ? b->prompt : "");
+    CHECK_TEXT(a->negative ? a->negative : "", b->negative ? b->negative : "");
+    CHECK_TEXT(a->model_name ? a->model_name : "", b->model_name ? b->model_name : "");
+    CHECK_TEXT(a->loras ? a->loras : "", b->loras ? b->loras : "");
+    CHECK_NUMBER(a->step_count, b->step_count);
+    CHECK_NUMBER(a->width, b->width);
+    CHECK_NUMBER(a->height, b->height);
+    CHECK_NUMBER(a->solver, b->solver);
+    CHECK_NUMBER(a->guidance_rule, b->guidance_rule);
+    CHECK_NUMBER(a->noise, b->noise);
+    CHECK_NUMBER(a->reference_count, b->reference_count);
+    CHECK(a->seed == b->seed && a->has_seed == b->has_seed);
+    CHECK(a->cfg_scale == b->cfg_scale && a->strength == b->strength && a->shift == b->shift);
+}
+
+TEST(parameters_read_what_parameters_write)
+{
+    parameters all = {"two lines\nof \"text\", with: commas",
+                      "fog\nrain",
+                      "a, \"b\": c\\d",
+                      "ink:0.8, fox:-1",
+                      30,
+                      1024,
+                      768,
+                      SUMI_SOLVER_RES_MULTISTEP,
+                      SUMI_GUIDANCE_NORM_RESCALE,
+                      SUMI_NOISE_TORCH_CUDA,
+                      2,
+                      UINT64_MAX,
+                      true,
+                      4.5f,
+                      0.25f,
+                      3.1f};
+    parameters few = parameters_none();
+    few.step_count = 4, few.width = 64, few.height = 48;
+    const parameters* cases[] = {&all, &few};
+    for (size_t i = 0; i < 2; i++) {
+        char text[1024];
+        CHECK(parameters_write(cases[i], text, sizeof text) < sizeof text);
+        parameters read;
+        char* strings = parameters_read(text, &read);
+        check_same_parameters(&read, cases[i]);
+        free(strings);
+        // A cut text is shorter and ends in zero.
+        for (size_t capacity = 1; capacity < strlen(text); capacity += 7) {
+            char cut[1024];
+            memset(cut, 'x', sizeof cut);
+            CHECK_NUMBER(parameters_write(cases[i], cut, capacity), strlen(text));
+            CHECK(strlen(cut) == capacity - 1 && memcmp(cut, text, capacity - 1) == 0);
+        }
+    }
+}
+
+TEST(parameters_of_other_programs_are_read)
+{
+    static const char webui[] =
+        "a fox\nin snow\nNegative prompt: fog, rain\nSteps: 20, Sampler: Euler a, Schedule type: Karras, CFG scale: "
+        "7.5, "
+        "Seed: 12345, Size: 512x768, Model hash: 6ce0161689, Model: v1-5-pruned, Denoising strength: 0.4, "
+        "Lora hashes: \"ink: 1a2b, fox: 3c4d\", Version: v1.10.1";
+    parameters got;
+    char* strings = parameters_read(webui, &got);
+    parameters wanted = parameters_none();
+    wanted.prompt = "a fox\nin snow", wanted.negative = "fog, rain", wanted.model_name = "v1-5-pruned";
+    wanted.step_count = 20, wanted.cfg_scale = 7.5f, wanted.seed = 12345, wanted.has_seed = true;
+    wanted.width = 512, wanted.height = 768, wanted.strength = 0.4f;
+    check_same_parameters(&got, &wanted);
+    free(strings);
+    // A text alone is a prompt; what is not understood stays unknown.
+    strings = parameters_read("  just words, Steps: none of these  ", &got);
+    CHECK_TEXT(got.prompt ? got.prompt : "(none)", "just words, Steps: none of these");
+    CHECK(got.step_count == 0 && !got.has_seed);
+    free(strings);
+    strings = parameters_read("Steps: x, Seed: -1, Size: 0x5, CFG scale: nan, Sampler: \"unclosed", &got);
+    CHECK(!got.prompt && got.step_count == 0 && !got.has_seed && got.width == 0 && got.cfg_scale < 0.0f
+          && got.solver == -1);
+    free(strings);
+    strings = parameters_read("", &got);
+    CHECK(strings && !got.prompt && !got.negative);
+    free(strings);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(jpegs_of_every_kind_are_read);
+    RUN(webps_of_every_kind_are_read);
+    RUN(files_cut_short_are_refused);
+    RUN(what_is_written_reads_back);
+    RUN(what_cannot_be_written_is_refused);
+    RUN(jpegs_are_turned_upright);
+    RUN(comments_of_other_programs_are_read);
+    RUN(every_code_point_survives_utf8_and_utf16);
+    RUN(parameters_read_what_parameters_write);
+    RUN(parameters_of_other_programs_are_read);
+    TEST_END();
+}
