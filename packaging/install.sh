@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the library out of a build; `make -C build install` calls it. usage: packaging/install.sh install|uninstall BUILD/CONFIGURATION
+# Installs the library out of a build; `make -C build install` calls it. usage: packaging/install.sh install|uninstall|install-program|uninstall-program BUILD/CONFIGURATION
+# The program is the command line, samples/sumi, with its manual page.
 #
 # In the environment:
 #   PREFIX INCLUDEDIR LIBDIR   where to (/usr/local, include and lib in it); what is installed may be moved as a whole
@@ -19,6 +20,32 @@ case "$includedir/ $libdir/" in *../*) echo "install: INCLUDEDIR and LIBDIR have
 cmakedir=$libdir/cmake/sumi
 to_prefix() { realpath -ms --relative-to="$prefix/$1" "$prefix"; }
 
+count=0
+put() { # mode source target below the prefix
+    local target=${DESTDIR:-}$prefix/$3
+    count=$((count + 1))
+    case $verb in uninstall*)
+        rm -f "$target"
+        return ;;
+    esac
+    mkdir -p "$(dirname "$target")"
+    install -m "$1" "$2" "$target"
+}
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+case $verb in *-program)
+    if [ "$verb" = install-program ]; then
+        [ -x "$build/bin/sumi" ] || { echo "install: there is no program in $build/bin: build it first" >&2; exit 1; }
+        "$build/bin/sumi" help --man >"$folder/sumi.1"
+    fi
+    put 755 "$build/bin/sumi" bin/sumi
+    put 644 "$folder/sumi.1" share/man/man1/sumi.1
+    if [ "$verb" = install-program ]; then echo "installed the program sumi in ${DESTDIR:-}$prefix/bin"; else echo "the program sumi is no longer in ${DESTDIR:-}$prefix/bin"; fi
+    exit 0 ;;
+esac
+
 version_part() { sed -nE "s/^#define SUMI_VERSION_$1 +([0-9]+).*/\1/p" "$source/include/sumi.h"; }
 version=$(version_part MAJOR).$(version_part MINOR).$(version_part PATCH)
 archive= shared=
@@ -26,20 +53,6 @@ for name in libsumi.a sumi.lib; do [ -z "$archive" ] && [ -e "$build/lib/$name" 
 for name in libsumi.so sumi.dll libsumi.dylib; do [ -z "$shared" ] && [ -e "$build/plugin/$name" ] && shared=$build/plugin/$name; done
 if [ "$verb" = install ] && [ -z "$archive" ]; then echo "install: there is no library in $build/lib: build it first" >&2; exit 1; fi
 
-count=0
-put() { # mode source target below the prefix
-    local target=${DESTDIR:-}$prefix/$3
-    count=$((count + 1))
-    if [ "$verb" = uninstall ]; then
-        rm -f "$target"
-        return
-    fi
-    mkdir -p "$(dirname "$target")"
-    install -m "$1" "$2" "$target"
-}
-
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
 links= requires=
 for name in ${NEEDS:-}; do links="$links;sumi::$name"; done
 for name in ${SYSTEM:-}; do links="$links;-l$name"; done

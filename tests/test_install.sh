@@ -57,6 +57,11 @@ check "DESTDIR: does not stand in the files" sh -c "! grep -rIl '$folder' '$fold
 check "the prefix does not stand in them either" sh -c "! grep -rIl '/opt/sumi' '$folder/staged'"
 check "install" install_to PREFIX="$folder/installed"
 mkdir "$folder/elsewhere"
+check "install-program" make -C "$makefiles" config="$configuration" install-program PREFIX="$folder/program"
+check "install-program: the program runs" "$folder/program/bin/sumi" --version
+check "install-program: the manual page" grep -q '^.TH SUMI 1' "$folder/program/share/man/man1/sumi.1"
+check "uninstall-program" make -C "$makefiles" config="$configuration" uninstall-program PREFIX="$folder/program"
+check "uninstall-program: nothing is left" sh -c "! find '$folder/program' -type f | grep -q ."
 mv "$folder/installed" "$folder/elsewhere/moved"
 moved=$folder/elsewhere/moved
 check "the licence is there" cmp LICENSE "$moved/share/licenses/sumi/LICENSE"
