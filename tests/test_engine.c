@@ -9,8 +9,8 @@
 
 TEST(every_result_has_its_own_text)
 {
-    const int numbers[] = {0,  1,  2,  3,  4,  5,  6,  10, 11, 12, 20, 21, 22, 23,
-                           30, 31, 32, 33, 34, 40, 41, 42, 43, 50, 51, 52, 90};
+    const int numbers[] = {0,  1,  2,  3,  4,  5,  6,  7,  10, 11, 12, 20, 21, 22,
+                           23, 30, 31, 32, 33, 34, 40, 41, 42, 43, 50, 51, 52, 90};
     const char* unknown = sumi_result_text((sumi_result)77);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const char* text = sumi_result_text((sumi_result)numbers[i]);
