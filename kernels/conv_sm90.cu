@@ -29,76 +29,90 @@
 #include "conv.h"
 #include "gemm_sm90.cuh"
 
-// One step of a sum over lanes. It adds each of v[0 .. NV) over the two lanes that differ in bit B, and divides the
-// values between them: the lane with bit B keeps the upper half, the other lane the lower half, in v[0 .. NV / 2).
-// Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane l then has sum l.
-template <int NV, int B> __device__ __forceinline__ void reduce_step(float* v, int lane)
+// One step of a sum over lanes. It adds each of values[0 .. VALUES) over the two lanes that differ in bit BIT, and
+// divides them between these: the lane with the bit keeps the upper half, the other lane the lower half, in
+// values[0 .. VALUES / 2). Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160.
+// Lane l then has sum l.
+template <int VALUES, int BIT> __device__ __forceinline__ void reduce_step(float* values, int lane)
 {
 #pragma unroll
-    for (int k = 0; k < NV / 2; k++) {
-        const bool up = lane & B;
-        const float send = up ? v[k] : v[k + NV / 2], keep = up ? v[k + NV / 2] : v[k];
-        v[k] = keep + __shfl_xor_sync(~0u, send, B);
+    for (int i = 0; i < VALUES / 2; i++) {
+        const bool is_upper = lane & BIT;
+        const float send = is_upper ? values[i] : values[i + VALUES / 2],
+                    keep = is_upper ? values[i + VALUES / 2] : values[i];
+        values[i] = keep + __shfl_xor_sync(~0u, send, BIT);
     }
 }
 
-// GC: channels per group (out / 32); 0: no group sums. T: the tile (gemm_sm90.cuh).
-template <class T, int GC>
-__device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
-                                     const sumi_conv_sm90_args& ar)
+// GROUP_CHANNELS: channels per group (out / 32); 0: no group sums. T: the tile (gemm_sm90.cuh).
+template <class TILE, int GROUP_CHANNELS>
+__device__ __forceinline__ void conv(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map,
+                                     const sumi_tensor_map& y_map, const sumi_tensor_map& residual_map,
+                                     const sumi_conv_sm90_args& args)
 {
-    const u32 base = smem_base(), rank = cluster_rank();
-    const int wg = uniform(threadIdx.x >> 7) - 1;
-    const int tx = (ar.width + 15) / 16, ty = (ar.height + 7) / 8, tiles = tx * ty,
-              tn = (ar.out_channels + T::BN - 1) / T::BN;
-    const int chunks = (ar.in_channels + 63) / 64;
-    // At least ST k-blocks, because of vecs_load. K-blocks past the last tap are zeros.
-    const int kblocks = max(ar.kernel * ar.kernel * chunks, T::ST);
+    const u32 base = shared_base(), rank = cluster_rank();
+    const int warpgroup = uniform(threadIdx.x >> 7) - 1;
+    const int patch_columns = (args.width + 15) / 16, patch_rows = (args.height + 7) / 8,
+              tiles = patch_columns * patch_rows,
+              column_tiles = (args.out_channels + TILE::TILE_COLUMNS - 1) / TILE::TILE_COLUMNS;
+    const int chunks = (args.in_channels + 63) / 64;
+    // At least STAGES k-blocks, because of vectors_load. K-blocks past the last tap are zeros.
+    const int k_blocks = max(args.kernel * args.kernel * chunks, TILE::STAGES);
     int stage = 0;
     u32 phase = 0;
-    barriers_init<T>(base);
-// Of work item p: n0, first output channel; q, parity (pa, pb); tl and tile, patch (tl may be one past the last); x0,
-// y0, the patch's first pixel. Columns and parities change fastest, so items that run at the same time read the same
-// patch.
-#define ITEM(p)                                                                                                        \
-    const int n0 = (p) % tn * T::BN, q = (p) / tn % ar.parities, tl = (p) / tn / ar.parities * 2 + rank,               \
-              tile = min(tl, tiles - 1), x0 = tile % tx * 16, y0 = tile / tx * 8, pa = q >> 1, pb = q & 1
-    if (wg < 0) {
-        SUMI_REGS_PRODUCER();
+    barriers_init<TILE>(base);
+// Of a work item: its first output channel; its parity, of rows and of columns; its patch, which may be one past the
+// last; `tile`, the patch that is computed, and the first pixel of that. Columns and parities change fastest, so items
+// that run at the same time read the same patch.
+#define ITEM(item)                                                                                                     \
+    const int first_channel = (item) % column_tiles * TILE::TILE_COLUMNS,                                              \
+              parity_index = (item) / column_tiles % args.parities,                                                    \
+              patch = (item) / column_tiles / args.parities * 2 + rank, tile = min(patch, tiles - 1),                  \
+              patch_x = tile % patch_columns * 16, patch_y = tile / patch_columns * 8, row_parity = parity_index >> 1, \
+              column_parity = parity_index & 1
+    if (warpgroup < 0) {
+        SUMI_REGISTERS_PRODUCER();
         if (uniform(threadIdx.x >> 5) == 0 && elect_one()) {
-            const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
-            int parity = 0;
-            for (int p = ar.item_begin + (blockIdx.x >> 1); p < ar.item_end; p += gridDim.x >> 1, parity ^= 1) {
-                ITEM(p);
-                const int ox = ar.kernel == 2 ? pb - 1
-                             : ar.kernel == 3 ? -1
-                                              : 0,
-                          oy = (ar.kernel == 2 ? pa - 1 : ox) + ar.above;
-                const int row = q * ar.out_channels + n0 + rank * (T::BN / 2);
-                for (int kb = 0, tap = 0, r = 0, s = 0, c = 0; kb < kblocks; kb++) {
-                    const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
+            const u32 full = base + TILE::BARRIERS_OFFSET, empty = full + 8 * TILE::STAGES;
+            int vector_buffer = 0;
+            for (int item = args.item_begin + (blockIdx.x >> 1); item < args.item_end;
+                 item += gridDim.x >> 1, vector_buffer ^= 1) {
+                ITEM(item);
+                const int x_offset = args.kernel == 2 ? column_parity - 1
+                                   : args.kernel == 3 ? -1
+                                                      : 0,
+                          y_offset = (args.kernel == 2 ? row_parity - 1 : x_offset) + args.above;
+                const int row = parity_index * args.out_channels + first_channel + rank * (TILE::TILE_COLUMNS / 2);
+                for (int k_block = 0, tap = 0, tap_y = 0, tap_x = 0, chunk = 0; k_block < k_blocks; k_block++) {
+                    const u32 a = base + stage * TILE::STAGE_BYTES, b = a + TILE::A_BYTES, barrier = full + 8 * stage;
                     mbarrier_wait(empty + 8 * stage, phase ^ 1);
-                    if (kb == 0) {
-                        const int cols = min(T::BN, ar.out_channels - n0);
-                        mbarrier_expect(bar, T::STAGE + vecs_bytes<T>(cols, 0));
-                        vecs_load<T>(base + T::OFF_VEC + parity * T::VEC_BYTES, bar, (const float*)ar.bias, nullptr,
-                                     nullptr, nullptr, n0, cols, 0, 0);
-                    } else mbarrier_expect(bar, T::STAGE);
+                    if (k_block == 0) {
+                        const int columns = min(TILE::TILE_COLUMNS, args.out_channels - first_channel);
+                        mbarrier_expect(barrier, TILE::STAGE_BYTES + vectors_bytes<TILE>(columns, 0));
+                        vectors_load<TILE>(base + TILE::VECTORS_OFFSET + vector_buffer * TILE::VECTOR_BYTES, barrier,
+                                           (const float*)args.bias, nullptr, nullptr, nullptr, first_channel, columns,
+                                           0, 0);
+                    } else mbarrier_expect(barrier, TILE::STAGE_BYTES);
                     // Past the last tap, both operands lie outside their maps and become zeros. Both, so that no
                     // infinity is multiplied by 0.
-                    const int channel = r < ar.kernel ? c * 64 : ar.in_channels;
-                    tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &mw, bar, tap * ar.in_channels + c * 64, row, 3);
-                    if (ar.stride == 2) tma_load_5d(a, &mx, bar, channel, s & 1, x0 + (s >> 1), r & 1, y0 + (r >> 1));
-                    else tma_load_4d(a, &mx, bar, channel, x0 + ox + s, y0 + oy + r, 0);
-                    if (++c == chunks) {
-                        c = 0;
+                    const int channel = tap_y < args.kernel ? chunk * 64 : args.in_channels;
+                    tma_load_2d_multicast(b + rank * (TILE::B_BYTES / 2), &w_map, barrier,
+                                          tap * args.in_channels + chunk * 64, row, 3);
+                    if (args.stride == 2)
+                        tma_load_5d(a, &x_map, barrier, channel, tap_x & 1, patch_x + (tap_x >> 1), tap_y & 1,
+                                    patch_y + (tap_y >> 1));
+                    else
+                        tma_load_4d(a, &x_map, barrier, channel, patch_x + x_offset + tap_x, patch_y + y_offset + tap_y,
+                                    0);
+                    if (++chunk == chunks) {
+                        chunk = 0;
                         tap++;
-                        if (++s == ar.kernel) {
-                            s = 0;
-                            r++;
+                        if (++tap_x == args.kernel) {
+                            tap_x = 0;
+                            tap_y++;
                         }
                     }
-                    if (++stage == T::ST) {
+                    if (++stage == TILE::STAGES) {
                         stage = 0;
                         phase ^= 1;
                     }
@@ -106,66 +120,77 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
             }
         }
     } else {
-        SUMI_REGS_CONSUMER();
+        SUMI_REGISTERS_CONSUMER();
         const int lane = threadIdx.x & 31, warp = uniform((threadIdx.x & 127) >> 5);
         int count = 0;
-        float acc[T::WM][T::BN / 2];
-        for (int p = ar.item_begin + (blockIdx.x >> 1); p < ar.item_end; p += gridDim.x >> 1, count++) {
-            ITEM(p);
-            const int yw = y0 + wg * 4;
-            const bool idle = tl >= tiles;
-            const int ys = idle ? 1 << 30 : yw; // a patch that is computed twice is stored once (see gemm_sm90.cuh)
-            // Copies part ph of the residual's tile to this warpgroup's staging buffer.
-            auto fetch = [&](int ph) {
-                const u32 bar = base + T::OFF_BAR + 16 * T::ST + 8 * wg, stg = base + T::OFF_C + wg * T::STAGING;
+        float acc[TILE::ROW_BLOCKS][TILE::TILE_COLUMNS / 2];
+        for (int item = args.item_begin + (blockIdx.x >> 1); item < args.item_end; item += gridDim.x >> 1, count++) {
+            ITEM(item);
+            const int group_y = patch_y + warpgroup * 4;
+            const bool idle = patch >= tiles;
+            // A patch that is computed twice is stored once (see gemm_sm90.cuh).
+            const int store_y = idle ? 1 << 30 : group_y;
+            // Copies pass `pass` of the residual's tile to this warpgroup's staging buffer.
+            auto fetch = [&](int pass) {
+                const u32 barrier = base + TILE::BARRIERS_OFFSET + 16 * TILE::STAGES + 8 * warpgroup,
+                          staging = base + TILE::STAGING_OFFSET + warpgroup * TILE::STAGING_BYTES;
                 TMA_STORE_WAIT_READ();
-                mbarrier_expect(bar, T::STAGING);
+                mbarrier_expect(barrier, TILE::STAGING_BYTES);
 #pragma unroll
-                for (int sl = 0; sl < T::SLABS; sl++)
-                    tma_load_5d(stg + sl * T::SLAB_BYTES, &mr, bar, n0 + (ph * T::SLABS + sl) * T::SW, pb, x0, pa, yw);
+                for (int slab = 0; slab < TILE::SLABS; slab++)
+                    tma_load_5d(staging + slab * TILE::SLAB_BYTES, &residual_map, barrier,
+                                first_channel + (pass * TILE::SLABS + slab) * TILE::SLAB_COLUMNS, column_parity,
+                                patch_x, row_parity, group_y);
             };
-            mainloop<T>(acc, base, wg, kblocks, stage, phase, [&] {
-                if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch(0);
+            mainloop<TILE>(acc, base, warpgroup, k_blocks, stage, phase, [&] {
+                if ((TILE::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch(0);
             });
-            // v: this lane's sums and sums of squares, in pairs, per group. GC = 4: a lane's two columns of an 8-column
-            // block belong to one of the block's two groups, so v has one pair per block.
-            constexpr int NV = GC == 0 ? 1 : GC == 16 ? T::BN / 8 : T::BN / 4;
-            float v[NV];
+            // This lane's sums and sums of squares, in pairs, per group. GROUP_CHANNELS = 4: a lane's two columns of
+            // an 8-column block belong to one of the block's two groups, so there is one pair per block.
+            constexpr int VALUES = GROUP_CHANNELS == 0  ? 1
+                                 : GROUP_CHANNELS == 16 ? TILE::TILE_COLUMNS / 8
+                                                        : TILE::TILE_COLUMNS / 4;
+            float sums[VALUES];
 #pragma unroll
-            for (int k = 0; k < NV; k++) v[k] = 0.f;
-            epilogue<T>(
-                acc, base, wg, count & 1, count,
-                [&](u32 src, int col) { tma_store_5d(&my, src, n0 + col, pb, x0, pa, ys); },
+            for (int k = 0; k < VALUES; k++) sums[k] = 0.f;
+            epilogue<TILE>(
+                acc, base, warpgroup, count & 1, count,
+                [&](u32 source, int column) {
+                    tma_store_5d(&y_map, source, first_channel + column, column_parity, patch_x, row_parity, store_y);
+                },
                 [&](int i, int o, float* x) {
                     // The 16 rows of a warp in an m64 block are one image row of the patch. With r = lane >> 2, a
                     // lane has pixels r (x[0], x[1]) and r + 8 (x[2], x[3]), and of the 8-column block o the columns
                     // 2 (lane & 3) and + 1 (drawn in hopper.cuh).
-                    if (GC) {
-                        const bool in = yw + i * 4 + warp < ar.height;
-                        const int px = x0 + (lane >> 2), k = GC == 16 ? o / 2 : o;
-                        const float e0 = in && px < ar.width ? 1.f : 0.f, e1 = in && px + 8 < ar.width ? 1.f : 0.f;
-                        v[2 * k] += e0 * (x[0] + x[1]) + e1 * (x[2] + x[3]);
-                        v[2 * k + 1] += e0 * (x[0] * x[0] + x[1] * x[1]) + e1 * (x[2] * x[2] + x[3] * x[3]);
+                    if (GROUP_CHANNELS) {
+                        const bool is_inside = group_y + i * 4 + warp < args.height;
+                        const int pixel_x = patch_x + (lane >> 2), k = GROUP_CHANNELS == 16 ? o / 2 : o;
+                        const float weight0 = is_inside && pixel_x < args.width ? 1.f : 0.f,
+                                    weight1 = is_inside && pixel_x + 8 < args.width ? 1.f : 0.f;
+                        sums[2 * k] += weight0 * (x[0] + x[1]) + weight1 * (x[2] + x[3]);
+                        sums[2 * k + 1] +=
+                            weight0 * (x[0] * x[0] + x[1] * x[1]) + weight1 * (x[2] * x[2] + x[3] * x[3]);
                     }
                 },
                 fetch);
-            if (GC) {
+            if (GROUP_CHANNELS) {
                 // Bits 4, 3 and 2 of the lane number select the pixels of the row, bits 1 and 0 the columns.
-                reduce_step<NV, 16>(v, lane);
-                reduce_step<NV / 2, 8>(v, lane);
-                reduce_step<NV / 4, 4>(v, lane);
-                float* out = (float*)ar.stats + (((size_t)tile * ar.parities + q) * 8 + wg * 4 + warp) * 64
-                           + n0 / (GC ? GC : 1) * 2;
-                if (GC == 4) { // bit 1 of the lane says which of the two groups of an 8-column block it has
-                    reduce_step<NV / 8, 1>(v, lane);
+                reduce_step<VALUES, 16>(sums, lane);
+                reduce_step<VALUES / 2, 8>(sums, lane);
+                reduce_step<VALUES / 4, 4>(sums, lane);
+                float* out = (float*)args.stats
+                           + (((size_t)tile * args.parities + parity_index) * 8 + warpgroup * 4 + warp) * 64
+                           + first_channel / (GROUP_CHANNELS ? GROUP_CHANNELS : 1) * 2;
+                if (GROUP_CHANNELS == 4) { // bit 1 of the lane says which of the two groups of an 8-column block it has
+                    reduce_step<VALUES / 8, 1>(sums, lane);
                     const int o = (lane >> 4 & 1) * 8 + (lane >> 3 & 1) * 4 + (lane >> 2 & 1) * 2 + (lane & 1);
-                    if (!idle) *(float2*)(out + (2 * o + (lane >> 1 & 1)) * 2) = make_float2(v[0], v[1]);
+                    if (!idle) *(float2*)(out + (2 * o + (lane >> 1 & 1)) * 2) = make_float2(sums[0], sums[1]);
                 } else {
-                    reduce_step<NV / 8, 2>(v, lane);
-                    reduce_step<NV / 16, 1>(v, lane);
+                    reduce_step<VALUES / 8, 2>(sums, lane);
+                    reduce_step<VALUES / 16, 1>(sums, lane);
                     if (!idle) {
-                        if (NV == 64) *(float2*)(out + lane * 2) = make_float2(v[0], v[1]);
-                        else out[lane] = v[0];
+                        if (VALUES == 64) *(float2*)(out + lane * 2) = make_float2(sums[0], sums[1]);
+                        else out[lane] = sums[0];
                     }
                 }
             }
@@ -175,26 +200,29 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
     cluster_sync();
 }
 
-#define SUMI_CONV_KERNEL(name, BN, ST, EPILOGUE, GC)                                                                   \
-    static_assert(sumi_tile<1, BN, ST, 1, 64, EPILOGUE, 0>::SMEM == SUMI_CONV_SM90_N##BN##_SHARED, "conv.h");          \
+#define SUMI_CONV_KERNEL(name, TILE_COLUMNS, STAGES, EPILOGUE, GROUP_CHANNELS)                                         \
+    static_assert(sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, 0>::SHARED_BYTES                                 \
+                      == SUMI_CONV_SM90_N##TILE_COLUMNS##_SHARED,                                                      \
+                  "conv.h");                                                                                           \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
-        name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw,                               \
-             const __grid_constant__ sumi_tmap my, const __grid_constant__ sumi_tmap mr,                               \
-             const __grid_constant__ sumi_conv_sm90_args ar)                                                           \
+        name(const __grid_constant__ sumi_tensor_map x_map, const __grid_constant__ sumi_tensor_map w_map,             \
+             const __grid_constant__ sumi_tensor_map y_map, const __grid_constant__ sumi_tensor_map residual_map,      \
+             const __grid_constant__ sumi_conv_sm90_args args)                                                         \
     {                                                                                                                  \
-        conv<sumi_tile<1, BN, ST, 1, 64, EPILOGUE, 0>, GC>(mx, mw, my, mr, ar);                                        \
+        conv<sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, 0>, GROUP_CHANNELS>(x_map, w_map, y_map,              \
+                                                                                     residual_map, args);              \
     }
 
-#define B SUMI_EPILOGUE_BIAS
-#define R (SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_RESIDUAL)
+#define BIAS SUMI_EPILOGUE_BIAS
+#define BIAS_RESIDUAL (SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_RESIDUAL)
 //                                                 columns, stages, epilogue, channels per group
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, B, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, B, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8, 256, 3, B, 8)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, R, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, R, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, R, 8)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128, 128, 5, B, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4, 128, 5, B, 4)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, R, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, R, 4)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, BIAS, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, BIAS, 16)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8, 256, 3, BIAS, 8)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, BIAS_RESIDUAL, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, BIAS_RESIDUAL, 16)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, BIAS_RESIDUAL, 8)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128, 128, 5, BIAS, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4, 128, 5, BIAS, 4)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, BIAS_RESIDUAL, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, BIAS_RESIDUAL, 4)

@@ -103,13 +103,14 @@ SUMI_DEVICE void store_cluster(u32 address, int rank, float4 v)
         : "memory");
 }
 
-template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& map_x, const sumi_gemm_stored_args& a)
+template <int TYPE, class T>
+SUMI_DEVICE void gemm_stored_sm90(const sumi_tensor_map& map_x, const sumi_gemm_stored_args& a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
     // Each warp's [row of x][row of w]. The pitch of 20 floats avoids bank conflicts.
     __shared__ __align__(16) float transposed[T::WARPS][32][20];
     __shared__ uint32_t is_last;
-    const u32 smem = smem_addr(shared), full = smem + T::BARRIERS_OFFSET, empty = full + 8 * T::X_SLOTS;
+    const u32 smem = shared_address(shared), full = smem + T::BARRIERS_OFFSET, empty = full + 8 * T::X_SLOTS;
     const int warp = uniform((int)threadIdx.x >> 5), lane = (int)threadIdx.x & 31;
     // Barriers. full, empty: a slot of x is complete, or may be overwritten. w_full: this warp's slots of w are
     // complete. A warp needs no barrier to overwrite its own slots: see fetch_w().
@@ -168,7 +169,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
         return (const uint8_t*)a.from[tensor] + (int64_t)(row - tensor_begin) * a.row_bytes;
     };
     uint8_t* const ring = shared + T::X_SLOTS * T::X_SLOT_BYTES + warp * T::W_SLOTS * T::W_SLOT_BYTES;
-    const u32 ring_smem = smem_addr(ring);
+    const u32 ring_smem = shared_address(ring);
     if (!T::ROWS_END_AT_CHUNKS && a.k % 256 != 0) {
         // Beyond a row's end x is zero. w is then what the slot holds: weights of an earlier chunk, or these zeros. It
         // must be finite, because NaN and infinity times zero are NaN.
@@ -249,19 +250,19 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
                     operand_1[0] = u.z, operand_1[1] = v.z, operand_1[2] = u.w, operand_1[3] = v.w;
                 }
                 mbarrier_wait(full + 8 * slot, phase);
-                WG_FENCE();
-                const u32 x = wg_desc_lo(smem + slot * T::X_SLOT_BYTES);
+                WGMMA_FENCE();
+                const u32 x = matrix_descriptor_low(smem + slot * T::X_SLOT_BYTES);
 #pragma unroll
                 for (int p = 0; p < 4; p++)
-                    wgmma_registers<T::X_ROWS>::mma(acc, operands[b & 1][p], wg_desc(x + p * 2), 1);
-                WG_COMMIT();
-                WG_WAIT(1);
+                    wgmma_registers<T::X_ROWS>::mma(acc, operands[b & 1][p], matrix_descriptor(x + p * 2), 1);
+                WGMMA_COMMIT();
+                WGMMA_WAIT(1);
                 release_x_slot();
                 last_slot = slot;
                 if (++slot == T::X_SLOTS) slot = 0, phase ^= 1;
             }
         }
-        WG_WAIT(0);
+        WGMMA_WAIT(0);
         release_x_slot();
         last_slot = -1;
 
@@ -392,7 +393,7 @@ template <int TYPE, class T> SUMI_DEVICE void gemm_stored_sm90(const sumi_tmap& 
 // registers that a thread has with three warpgroups, so that tile has two; its slots of x are 32 KiB, so it has three.
 #define DEFINE_KERNEL(name, number, ROWS, GROUPS, X_SLOTS)                                                             \
     extern "C" __global__ void __launch_bounds__(SUMI_GEMM_STORED_SM90_THREADS(GROUPS), 1)                             \
-        sumi_gemm_stored_sm90_##name##_##ROWS(const __grid_constant__ sumi_tmap map_x,                                 \
+        sumi_gemm_stored_sm90_##name##_##ROWS(const __grid_constant__ sumi_tensor_map map_x,                           \
                                               const __grid_constant__ sumi_gemm_stored_args a)                         \
     {                                                                                                                  \
         gemm_stored_sm90<number, stored_sm90_tile<number, ROWS, GROUPS, X_SLOTS>>(map_x, a);                           \

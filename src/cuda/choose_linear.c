@@ -13,51 +13,41 @@
 
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
+// Rows of the lists in gemm.h, with two consumer warpgroups and with three. ADDED: SUMI_EPILOGUE_SCALE for 8-bit operands.
+#define KERNEL_2(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, ROW_BLOCKS, TILE_COLUMNS, STAGES, PASSES, SLAB_COLUMNS, PING_PONG)                 \
+    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, PING_PONG, SUMI_GEMM_SM90_ROWS(ROW_BLOCKS, PING_PONG), TILE_COLUMNS, STAGES,      \
+     64 * (ROW_BLOCKS), SLAB_COLUMNS, 384, SUMI_GEMM_SM90_SHARED((EPILOGUE) | (ADDED), ROW_BLOCKS, TILE_COLUMNS, STAGES, PASSES, PING_PONG)},
+#define KERNEL_3(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, TILE_COLUMNS, STAGES, PASSES, SLAB_COLUMNS)                                         \
+    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, false, 192, TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512,                          \
+     SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | (ADDED), TILE_COLUMNS, STAGES, SLAB_COLUMNS)},
+#define BF16_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, __VA_ARGS__)
+#define BF16_3(...) KERNEL_3("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, __VA_ARGS__)
+#define FP8_2(...) KERNEL_2("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
+#define FP8_3(...) KERNEL_3("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
+#define INT8_2(...) KERNEL_2("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
+#define INT8_3(...) KERNEL_3("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
 const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
-#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,   \
-     SUMI_GEMM_SM90_SHARED(EPILOGUE, WM, BN, ST, PH, PP)},
-    SUMI_GEMM_SM90_BF16(ROW)
-#undef ROW
-#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, false, 192, BN, ST, 64, SW, 512, SUMI_GEMM_SM90_SHARED_3(EPILOGUE, BN, ST, SW)},
-    SUMI_GEMM_SM90_BF16_3(ROW)
-#undef ROW
-#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
-     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, WM, BN, ST, PH, PP)},
-    SUMI_GEMM_SM90_8BIT(ROW)
-#undef ROW
-#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, false, 192, BN, ST, 64, SW, 512,                                  \
-     SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, BN, ST, SW)},
-    SUMI_GEMM_SM90_8BIT_3(ROW)
-#undef ROW
-#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
-     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, WM, BN, ST, PH, PP)},
-    SUMI_GEMM_SM90_8BIT(ROW)
-#undef ROW
-#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, false, 192, BN, ST, 64, SW, 512,                                  \
-     SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, BN, ST, SW)},
-    SUMI_GEMM_SM90_8BIT_3(ROW)
-#undef ROW
+    SUMI_GEMM_SM90_BF16(BF16_2) SUMI_GEMM_SM90_BF16_3(BF16_3)
+    SUMI_GEMM_SM90_8BIT(FP8_2) SUMI_GEMM_SM90_8BIT_3(FP8_3)
+    SUMI_GEMM_SM90_8BIT(INT8_2) SUMI_GEMM_SM90_8BIT_3(INT8_3)
 };
+#undef KERNEL_2
+#undef KERNEL_3
 enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels, WGMMA_SHARED = 232448 };
 
 const sumi_cuda_split sumi_cuda_split_kernels[] = {
-#define ROW(BN, ST) {"sumi_gemm_split_any_" #BN, "sumi_gemm_split_swiglu_" #BN, SUMI_CUDA_BF16, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
+#define ROW(COLUMNS, STAGES) {"sumi_gemm_split_any_" #COLUMNS, "sumi_gemm_split_swiglu_" #COLUMNS, SUMI_CUDA_BF16, COLUMNS, SUMI_GEMM_SPLIT_SHARED(COLUMNS, STAGES)},
     SUMI_GEMM_SPLIT(ROW)
 #undef ROW
-#define ROW(BN, ST) {"sumi_gemm_split_int8_any_" #BN, "sumi_gemm_split_int8_swiglu_" #BN, SUMI_CUDA_INT8, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
+#define ROW(COLUMNS, STAGES) {"sumi_gemm_split_int8_any_" #COLUMNS, "sumi_gemm_split_int8_swiglu_" #COLUMNS, SUMI_CUDA_INT8, COLUMNS, SUMI_GEMM_SPLIT_SHARED(COLUMNS, STAGES)},
     SUMI_GEMM_SPLIT_INT8(ROW)
 #undef ROW
 };
 enum { SPLIT_COUNT = sizeof sumi_cuda_split_kernels / sizeof *sumi_cuda_split_kernels };
 
 const sumi_cuda_portable sumi_cuda_portable_kernels[] = {
-#define NUMBERS(BM, BN, RB, ST, WM, WN, MINB) BM, BN, RB, (BM) / (WM) * ((BN) / (WN)) * 32, MINB, (ST) * ((BM) + (BN)) * (RB)
+#define NUMBERS(TILE_ROWS, TILE_COLUMNS, K_BYTES, STAGES, WARP_ROWS, WARP_COLUMNS, MIN_BLOCKS) \
+    TILE_ROWS, TILE_COLUMNS, K_BYTES, (TILE_ROWS) / (WARP_ROWS) * ((TILE_COLUMNS) / (WARP_COLUMNS)) * 32, MIN_BLOCKS, (STAGES) * ((TILE_ROWS) + (TILE_COLUMNS)) * (K_BYTES)
 #define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, false},
     SUMI_GEMM_PORTABLE_TILES(ROW)
 #undef ROW
