@@ -125,9 +125,9 @@ static bool add_machine(const char* name, const sumi_cuda_options* options, int 
 
 static int32_t capability(const sumi_runner* runner)
 {
-    sumi_device_facts facts;
-    runner->functions->facts(runner, &facts);
-    return facts.capability;
+    sumi_device_properties properties;
+    runner->functions->properties(runner, &properties);
+    return properties.capability;
 }
 
 int main(int argc, char** argv)

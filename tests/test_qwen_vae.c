@@ -320,9 +320,9 @@ TEST(wan_names_are_the_same_model)
         add_all(&m[i], 8, 2, s_small, 3);
         CHECK_NUMBER(bind(&b[i], &m[i], s_config, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
-        const sumi_autoencoder_facts facts = sumi_qwen_vae_module.facts(b[i].vae);
-        CHECK(facts.channels == 16 && facts.factor == 8 && facts.sample_size == 0);
-        CHECK(facts.has_decoder && facts.has_encoder);
+        const sumi_autoencoder_properties properties = sumi_qwen_vae_module.properties(b[i].vae);
+        CHECK(properties.channels == 16 && properties.factor == 8 && properties.sample_size == 0);
+        CHECK(properties.has_decoder && properties.has_encoder);
     }
     check_same(b[0].vae, b[1].vae, true, 4, 3, 0);
     check_same(b[0].vae, b[1].vae, false, 4, 3, 0);

@@ -72,8 +72,8 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         SUMI_ASSERT(need->device_bytes >= need->weight_bytes);
         out->staging = need->pinned_bytes;
         out->streamed = need->streamed_bytes;
-        sumi_device_facts facts;
-        engine->runner->functions->facts(engine->runner, &facts);
+        sumi_device_properties facts;
+        engine->runner->functions->properties(engine->runner, &facts);
         out->uncounted = facts.uncounted_bytes;
     }
     out->images = sumi_plan_job_image_bytes(job);

@@ -648,14 +648,14 @@ static sumi_result bind_part(void* part, const void* settings, sumi_binder* b, c
     return sumi_flux_vae_bind(part, b, config->data, config->bytes, config->path, without_encoder);
 }
 
-static sumi_autoencoder_facts flux_facts(const void* part)
+static sumi_autoencoder_properties flux_properties(const void* part)
 {
     const sumi_flux_vae* vae = part;
-    return (sumi_autoencoder_facts){.channels = vae->latent_channels,
-                                    .factor = vae->factor,
-                                    .sample_size = vae->sample_size,
-                                    .has_encoder = vae->encoder.is_present,
-                                    .has_decoder = vae->decoder.is_present};
+    return (sumi_autoencoder_properties){.channels = vae->latent_channels,
+                                         .factor = vae->factor,
+                                         .sample_size = vae->sample_size,
+                                         .has_encoder = vae->encoder.is_present,
+                                         .has_decoder = vae->decoder.is_present};
 }
 
 static void write_decode(const void* part, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
@@ -682,7 +682,7 @@ static void write_posterior(const void* part, sumi_plan* plan, sumi_value moment
 
 const sumi_autoencoder_module sumi_flux_vae_module = {.model_bytes = sizeof(sumi_flux_vae),
                                                       .bind = bind_part,
-                                                      .facts = flux_facts,
+                                                      .properties = flux_properties,
                                                       .write_decode = write_decode,
                                                       .write_encode = write_encode,
                                                       .write_posterior = write_posterior};

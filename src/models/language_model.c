@@ -298,13 +298,13 @@ static sumi_result bind_language_model(void* part, const void* settings, sumi_bi
     return b->result;
 }
 
-static sumi_text_encoder_facts language_facts(const void* part)
+static sumi_text_encoder_properties language_properties(const void* part)
 {
     const sumi_language_model* model = part;
-    return (sumi_text_encoder_facts){.width = model->width,
-                                     .vocabulary = model->vocabulary,
-                                     .takes_pictures = model->settings->takes_pictures,
-                                     .shares_beginning = true};
+    return (sumi_text_encoder_properties){.width = model->width,
+                                          .vocabulary = model->vocabulary,
+                                          .takes_pictures = model->settings->takes_pictures,
+                                          .shares_beginning = true};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -528,5 +528,5 @@ static sumi_value write_language_text(const void* part, sumi_plan* plan, const s
 
 const sumi_text_encoder_module sumi_language_model_module = {.model_bytes = sizeof(sumi_language_model),
                                                              .bind = bind_language_model,
-                                                             .facts = language_facts,
+                                                             .properties = language_properties,
                                                              .write = write_language_text};

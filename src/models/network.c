@@ -207,37 +207,37 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
                         &config, error));
     const void* settings = variant->denoiser_settings != NULL ? variant->denoiser_settings : recipe->denoiser_settings;
     SUMI_TRY(recipe->denoiser->bind(network->denoiser, settings, &binder, &config));
-    const sumi_denoiser_facts facts = recipe->denoiser->facts(network->denoiser);
+    const sumi_denoiser_properties properties = recipe->denoiser->properties(network->denoiser);
     sumi_network_info* info = &network->info;
     *info = (sumi_network_info){.family = recipe->family,
                                 .variant = variant->name,
                                 .sigmas = sigmas,
                                 .sample_size = variant->sample_size,
-                                .latent_channels = facts.channels,
+                                .latent_channels = properties.channels,
                                 .vae_factor = 8, // until the autoencoder gives its own factor
                                 .max_side = recipe->max_side,
                                 .text_encoder_count = recipe->encoder_count,
-                                .patch_size = facts.patch,
+                                .patch_size = properties.patch,
                                 .guidance_formula = recipe->guidance_formula,
                                 .guidance_off = recipe->guidance_off,
                                 .guidance_rule = recipe->guidance_rule};
-    memcpy(info->feature_width, facts.feature_width, sizeof info->feature_width);
-    memcpy(info->is_pooled, facts.reads_pooled, sizeof info->is_pooled);
+    memcpy(info->feature_width, properties.feature_width, sizeof info->feature_width);
+    memcpy(info->is_pooled, properties.reads_pooled, sizeof info->is_pooled);
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
         const sumi_prompt_template* prompt = &recipe->encoders[e].prompt;
         if (prompt->max_tokens > info->max_prompt_tokens) { info->max_prompt_tokens = prompt->max_tokens; }
         info->min_prompt_tokens[e] = prompt->dropped_feature_rows + 1;
     }
     const sumi_preview_factors* preview = recipe->preview();
-    info->preview = preview->channel_count == facts.channels ? preview : NULL;
-    if (facts.takes_references) {
+    info->preview = preview->channel_count == properties.channels ? preview : NULL;
+    if (properties.takes_references) {
         SUMI_ASSERT(recipe->references.min_count <= recipe->references.max_count
                     && recipe->references.max_count <= SUMI_MAX_REFERENCES);
         info->min_references = recipe->references.min_count;
         info->max_references = recipe->references.max_count;
         info->size_follows_last_reference = recipe->references.size_follows_last;
     }
-    info->size_multiple = facts.patch * info->vae_factor;
+    info->size_multiple = properties.patch * info->vae_factor;
     info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
     scale_presets(network);
     return SUMI_OK;
@@ -254,23 +254,23 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
                         &config, error));
     SUMI_TRY(recipe->autoencoder->bind(network->autoencoder, recipe->autoencoder_settings, &binder, &config,
                                        network->without_vae_encoder));
-    const sumi_autoencoder_facts facts = recipe->autoencoder->facts(network->autoencoder);
+    const sumi_autoencoder_properties properties = recipe->autoencoder->properties(network->autoencoder);
     sumi_network_info* info = &network->info;
-    if (facts.channels != info->latent_channels) {
+    if (properties.channels != info->latent_channels) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s: the VAE's latents have %d channels, the transformer's %d; they do not belong together",
-                         component->path, (int)facts.channels, (int)info->latent_channels);
+                         component->path, (int)properties.channels, (int)info->latent_channels);
     }
-    info->vae_factor = facts.factor;
-    info->size_multiple = recipe->denoiser->facts(network->denoiser).patch * facts.factor;
+    info->vae_factor = properties.factor;
+    info->size_multiple = recipe->denoiser->properties(network->denoiser).patch * properties.factor;
     // otherwise the config gives nothing useful
-    if (facts.sample_size >= 4 * info->size_multiple && facts.sample_size <= info->max_side) {
-        info->sample_size = facts.sample_size;
-        info->tile_latent = facts.sample_size / facts.factor / 4 * 4;
+    if (properties.sample_size >= 4 * info->size_multiple && properties.sample_size <= info->max_side) {
+        info->sample_size = properties.sample_size;
+        info->tile_latent = properties.sample_size / properties.factor / 4 * 4;
     }
     scale_presets(network);
-    info->has_vae_decoder = facts.has_decoder;
-    info->has_vae_encoder = facts.has_encoder;
+    info->has_vae_decoder = properties.has_decoder;
+    info->has_vae_encoder = properties.has_encoder;
     return SUMI_OK;
 }
 
@@ -297,22 +297,22 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
                                 sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
-    const sumi_text_encoder_facts facts = recipe->encoders[e].part->facts(network->encoders[e].model);
-    if (facts.width != network->info.feature_width[e]) {
+    const sumi_text_encoder_properties properties = recipe->encoders[e].part->properties(network->encoders[e].model);
+    if (properties.width != network->info.feature_width[e]) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s: the %stext encoder makes features of %d values, the transformer reads %d; they do not "
                          "belong together: take "
                          "the one that was released with the model",
-                         component->path, e == 0 ? "" : "second ", (int)facts.width,
+                         component->path, e == 0 ? "" : "second ", (int)properties.width,
                          (int)network->info.feature_width[e]);
     }
-    SUMI_ASSERT(facts.pools == network->info.is_pooled[e]); // the recipe's value
-    if (network->vision != NULL && facts.takes_pictures
-        && recipe->vision->facts(network->vision).width != facts.width) {
+    SUMI_ASSERT(properties.pools == network->info.is_pooled[e]); // the recipe's value
+    if (network->vision != NULL && properties.takes_pictures
+        && recipe->vision->properties(network->vision).width != properties.width) {
         return sumi_fail(
             error, SUMI_TENSOR_MISMATCH,
             "%s: the text encoder takes rows of %d values, the vision tower makes %d; they do not belong together",
-            component->path, (int)facts.width, (int)recipe->vision->facts(network->vision).width);
+            component->path, (int)properties.width, (int)recipe->vision->properties(network->vision).width);
     }
     return SUMI_OK;
 }
@@ -387,7 +387,7 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
     if (encoder->tokenizer == NULL) { return SUMI_OK; }
     SUMI_TRY(sumi_tokenizer_step(encoder->tokenizer, ITEMS_PER_STEP, out_done, out_progress, error));
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[e];
-    const int32_t vocabulary = recipe->part->facts(encoder->model).vocabulary;
+    const int32_t vocabulary = recipe->part->properties(encoder->model).vocabulary;
     if (*out_done && sumi_tokenizer_size(encoder->tokenizer) > (size_t)vocabulary) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together: "
@@ -688,8 +688,9 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
     sumi_reference_sizes sizes = {.tokens = 0};
     SUMI_TRY(sumi_picture_size_of_area(picture, rule->autoencoder_area, rule->multiple, &sizes.autoencoder, error));
     if (network->vision != NULL) {
-        const sumi_vision_facts facts = network->recipe->vision->facts(network->vision);
-        const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, rule->max_ratio};
+        const sumi_vision_properties properties = network->recipe->vision->properties(network->vision);
+        const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,
+                                         rule->max_ratio};
         SUMI_TRY(sumi_picture_size_of_area(picture, rule->vision_area, rule->multiple, &sizes.first, error));
         SUMI_TRY(sumi_picture_size_within(sizes.first, &limits, &sizes.vision, error));
     }
@@ -702,7 +703,7 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
             (int)picture.width, (int)picture.height, (int)read->width, (int)read->height, (int)most);
     }
     if (network->vision != NULL) {
-        const int32_t cell = network->recipe->vision->facts(network->vision).cell;
+        const int32_t cell = network->recipe->vision->properties(network->vision).cell;
         sizes.tokens = (seen->width / cell) * (seen->height / cell);
     }
     *out_sizes = sizes;

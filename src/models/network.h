@@ -1,5 +1,5 @@
 // An opened checkpoint: what the engine knows of a network. Opening finds the recipe by the tensors (recipe.h) and
-// binds its modules. After that the engine asks for facts (info), token ids, and plans (models/pipeline.h). This file
+// binds its modules. After that the engine asks for properties (info), token ids, and plans (models/pipeline.h). This file
 // knows no family's name, rules or numbers.
 //
 //   checkpoint files --open steps--> sumi_network { modules, weights, tokenizers, info } --sumi_pipeline_write--> plan

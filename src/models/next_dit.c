@@ -277,13 +277,13 @@ static sumi_result bind_dit_model(void* part, const void* settings, sumi_binder*
     return b->result;
 }
 
-static sumi_denoiser_facts dit_facts(const void* part)
+static sumi_denoiser_properties dit_properties(const void* part)
 {
     const sumi_next_dit* model = part;
-    return (sumi_denoiser_facts){.channels = model->channels,
-                                 .patch = 2,
-                                 .feature_width = {model->feature_width, model->pooled_width},
-                                 .reads_pooled = {false, model->settings->reads_pooled}};
+    return (sumi_denoiser_properties){.channels = model->channels,
+                                      .patch = 2,
+                                      .feature_width = {model->feature_width, model->pooled_width},
+                                      .reads_pooled = {false, model->settings->reads_pooled}};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -587,7 +587,7 @@ static void write_dit_modulation(const sumi_next_dit* model, sumi_plan* plan, su
 static void write_dit_prepare(const void* part, sumi_plan* plan, sumi_denoising* job)
 {
     const sumi_next_dit* model = part;
-    SUMI_ASSERT(job->reference_count == 0); // facts: the network takes none
+    SUMI_ASSERT(job->reference_count == 0); // by its properties the network takes none
     write_dit_captions(model, plan, job);
     write_dit_modulation(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
@@ -760,7 +760,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
 const sumi_denoiser_module sumi_next_dit_module = {.model_bytes = sizeof(sumi_next_dit),
                                                    .state_bytes = sizeof(sumi_next_dit_state),
                                                    .bind = bind_dit_model,
-                                                   .facts = dit_facts,
+                                                   .properties = dit_properties,
                                                    .write_prepare = write_dit_prepare,
                                                    .write_layout = write_dit_layout,
                                                    .write_evaluation = write_dit_evaluation};

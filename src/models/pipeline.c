@@ -134,7 +134,7 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[encoder];
     int32_t shared = recipe->prompt.dropped_feature_rows, prompts = 0;
     int64_t rows = 0;
-    if (!recipe->part->facts(network->encoders[encoder].model).shares_beginning) { return 0; }
+    if (!recipe->part->properties(network->encoders[encoder].model).shares_beginning) { return 0; }
     if (request->reference_count > 0 && network->vision == NULL) { return 0; } // refused in any case
     const sumi_pipeline_prompt* first = NULL;
     for (int32_t p = 0; p < request->prompt_count; p++) {
@@ -145,7 +145,7 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
         rows += prompt->token_count[encoder];
     }
     for (int32_t i = 0; i < request->reference_count && encoder == 0 && first != NULL; i++) {
-        const int32_t cell = network->recipe->vision->facts(network->vision).cell;
+        const int32_t cell = network->recipe->vision->properties(network->vision).cell;
         const sumi_pipeline_reference* one = &request->references[i];
         const int32_t end = first->reference_row[i] + one->vision_height / cell * (one->vision_width / cell);
         shared = end > shared ? end : shared;
@@ -187,7 +187,7 @@ static sumi_result check_request_references(const sumi_network* network, const s
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "the model was opened without a VAE encoder, which references need; open it with vae_path");
     }
-    const int32_t cell = sees ? network->recipe->vision->facts(network->vision).cell : 1;
+    const int32_t cell = sees ? network->recipe->vision->properties(network->vision).cell : 1;
     for (int32_t i = 0; i < r->reference_count; i++) {
         const sumi_pipeline_reference* one = &r->references[i];
         if ((sees && !is_size_good(one->vision_width, one->vision_height, cell, info->max_side))
@@ -264,7 +264,7 @@ static int32_t place_pictures(writer* w, const int32_t* first_id)
     const sumi_pipeline_request* r = w->r;
     int32_t count = 0;
     if (r->reference_count == 0) { return 0; }
-    const int32_t cell = w->network->recipe->vision->facts(w->network->vision).cell;
+    const int32_t cell = w->network->recipe->vision->properties(w->network->vision).cell;
     for (int32_t p = 0; p < r->prompt_count && (count == 0 || r->shared_tokens[0] == 0); p++) {
         for (int32_t i = 0; i < r->reference_count && !r->prompts[p].has_features; i++) {
             w->pictures[count++] = (sumi_text_picture){.row = first_id[p] + r->prompts[p].reference_row[i],

@@ -377,13 +377,13 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
     return b->result;
 }
 
-static sumi_autoencoder_facts qwen_vae_facts(const void* model)
+static sumi_autoencoder_properties qwen_vae_properties(const void* model)
 {
     const sumi_qwen_vae* vae = model;
-    return (sumi_autoencoder_facts){.channels = vae->channels,
-                                    .factor = vae->factor,
-                                    .has_encoder = vae->encoder.is_present,
-                                    .has_decoder = vae->decoder.is_present};
+    return (sumi_autoencoder_properties){.channels = vae->channels,
+                                         .factor = vae->factor,
+                                         .has_encoder = vae->encoder.is_present,
+                                         .has_decoder = vae->decoder.is_present};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -749,7 +749,7 @@ static void qwen_vae_posterior(const void* model, sumi_plan* plan, sumi_value mo
 
 const sumi_autoencoder_module sumi_qwen_vae_module = {.model_bytes = sizeof(sumi_qwen_vae),
                                                       .bind = qwen_vae_bind,
-                                                      .facts = qwen_vae_facts,
+                                                      .properties = qwen_vae_properties,
                                                       .write_decode = qwen_vae_decode,
                                                       .write_encode = qwen_vae_encode,
                                                       .write_posterior = qwen_vae_posterior};

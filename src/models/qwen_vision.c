@@ -229,13 +229,13 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
     return b->result;
 }
 
-static sumi_vision_facts vision_facts(const void* memory)
+static sumi_vision_properties vision_properties(const void* memory)
 {
     const sumi_qwen_vision* model = memory;
-    return (sumi_vision_facts){.width = model->out_width,
-                               .cell = model->patch * model->merge,
-                               .min_pixels = model->min_pixels,
-                               .max_pixels = model->max_pixels};
+    return (sumi_vision_properties){.width = model->out_width,
+                                    .cell = model->patch * model->merge,
+                                    .min_pixels = model->min_pixels,
+                                    .max_pixels = model->max_pixels};
 }
 
 // ---- Windows --------------------------------------------------------------------------------------------------------
@@ -410,5 +410,5 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
 
 const sumi_vision_module sumi_qwen_vision_module = {.model_bytes = sizeof(sumi_qwen_vision),
                                                     .bind = bind_vision_tower,
-                                                    .facts = vision_facts,
+                                                    .properties = vision_properties,
                                                     .write = write_vision_model};

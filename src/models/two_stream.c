@@ -203,10 +203,10 @@ static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b
     return b->result;
 }
 
-static sumi_denoiser_facts facts_of(const void* memory)
+static sumi_denoiser_properties two_stream_properties(const void* memory)
 {
     const sumi_two_stream* model = memory;
-    return (sumi_denoiser_facts){
+    return (sumi_denoiser_properties){
         .channels = model->channels, .patch = 2, .feature_width = {model->feature_width}, .takes_references = true};
 }
 
@@ -837,7 +837,7 @@ static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* pla
 const sumi_denoiser_module sumi_two_stream_module = {.model_bytes = sizeof(sumi_two_stream),
                                                      .state_bytes = sizeof(two_stream_state),
                                                      .bind = bind_model,
-                                                     .facts = facts_of,
+                                                     .properties = two_stream_properties,
                                                      .write_prepare = write_two_stream_prepare,
                                                      .write_layout = write_two_stream_layout,
                                                      .write_evaluation = write_two_stream_evaluation};

@@ -206,10 +206,10 @@ static sumi_result bind_roberta_model(void* part, const void* settings, sumi_bin
     return b->result;
 }
 
-static sumi_text_encoder_facts roberta_facts(const void* part)
+static sumi_text_encoder_properties roberta_properties(const void* part)
 {
     const sumi_xlm_roberta* model = part;
-    return (sumi_text_encoder_facts){.width = model->width, .vocabulary = model->vocabulary, .pools = true};
+    return (sumi_text_encoder_properties){.width = model->width, .vocabulary = model->vocabulary, .pools = true};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -360,5 +360,5 @@ static sumi_value write_roberta_text(const void* part, sumi_plan* plan, const su
 
 const sumi_text_encoder_module sumi_xlm_roberta_module = {.model_bytes = sizeof(sumi_xlm_roberta),
                                                           .bind = bind_roberta_model,
-                                                          .facts = roberta_facts,
+                                                          .properties = roberta_properties,
                                                           .write = write_roberta_text};
