@@ -37,9 +37,9 @@ uint64_t sumi_clock_ns(void)
     LARGE_INTEGER now, frequency;
     QueryPerformanceCounter(&now);
     QueryPerformanceFrequency(&frequency);
-    uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart),
-             rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
-    return whole * 1000000000u + rest * 1000000000u / (uint64_t)frequency.QuadPart;
+    uint64_t seconds = (uint64_t)(now.QuadPart / frequency.QuadPart),
+             remainder = (uint64_t)(now.QuadPart % frequency.QuadPart);
+    return seconds * 1000000000u + remainder * 1000000000u / (uint64_t)frequency.QuadPart;
 }
 
 void sumi_sleep_us(uint32_t microseconds) { Sleep((microseconds + 999) / 1000); }
