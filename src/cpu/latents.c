@@ -122,8 +122,8 @@ static void solve(int32_t begin, int32_t end, int32_t worker_index, void* contex
                                      loop->h == NULL ? 0.0f : loop->h[at]};
             float x = combine(next, values);
             if (blends) {
-                float kept = row[9] * loop->noise[at] + (1.0f - row[9]) * loop->clean[at];
-                x = (1.0f - mask[i]) * kept + mask[i] * x;
+                float noised = row[9] * loop->noise[at] + (1.0f - row[9]) * loop->clean[at];
+                x = (1.0f - mask[i]) * noised + mask[i] * x;
             }
             if (loop->h_out != NULL) { loop->h_out[at] = combine(history, values); }
             if (loop->y_out != NULL && row[7] == 0.0f) { loop->y_out[at] = x; }

@@ -124,11 +124,11 @@ static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set
         }
         const char* const* prefixes = signature->prefixes != NULL ? signature->prefixes : s_no_prefix;
         for (int32_t preference = 0; prefixes[preference] != NULL && preference < best.preference; preference++) {
-            match found = {signature, prefixes[preference], strlen(prefixes[preference]), preference};
+            match candidate = {signature, prefixes[preference], strlen(prefixes[preference]), preference};
             if (strchr(prefixes[preference], '*') != NULL
-                    ? find_prefix(set, signature, prefixes[preference], &found)
-                    : holds_all(set, signature, found.prefix, found.prefix_bytes)) {
-                best = found;
+                    ? find_prefix(set, signature, prefixes[preference], &candidate)
+                    : holds_all(set, signature, candidate.prefix, candidate.prefix_bytes)) {
+                best = candidate;
             }
         }
     }
@@ -298,15 +298,15 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 
 // found->signature is NULL if only the folder identifies the component.
 static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* component, const source* s,
-                              const match* found, sumi_error* error)
+                              const match* matched, sumi_error* error)
 {
     SUMI_ASSERT(!component->present && component->prefix == NULL && s->is_located);
-    component->prefix = sumi_alloc(checkpoint->heap, found->prefix_bytes + 1);
-    if (component->prefix == NULL) { return sumi_out_of_memory(error, found->prefix_bytes + 1, "a prefix of names"); }
-    if (found->prefix_bytes > 0) { memcpy(component->prefix, found->prefix, found->prefix_bytes); }
-    component->prefix[found->prefix_bytes] = '\0';
+    component->prefix = sumi_alloc(checkpoint->heap, matched->prefix_bytes + 1);
+    if (component->prefix == NULL) { return sumi_out_of_memory(error, matched->prefix_bytes + 1, "a prefix of names"); }
+    if (matched->prefix_bytes > 0) { memcpy(component->prefix, matched->prefix, matched->prefix_bytes); }
+    component->prefix[matched->prefix_bytes] = '\0';
     component->present = true;
-    component->signature = found->signature;
+    component->signature = matched->signature;
     component->set = &s->set;
     component->path = s->path;
     return SUMI_OK;
@@ -315,13 +315,13 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* compo
 // Fails because the file that was given for a component holds something else.
 static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source* s, sumi_error* error)
 {
-    const match other = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
-    const sumi_signature* looks = other.signature;
+    const match matched = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
+    const sumi_signature* signature = matched.signature;
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s: its %zu tensors are not those of a known %s%s%s%s%s%s; check which component the file is",
-                     s->path, s->set.count, s_kind_names[s->kind], looks != NULL ? ", they look like the " : "",
-                     looks != NULL ? s_kind_names[looks->component] : "", looks != NULL ? " \"" : "",
-                     looks != NULL ? looks->network : "", looks != NULL ? "\"" : "");
+                     s->path, s->set.count, s_kind_names[s->kind], signature != NULL ? ", they look like the " : "",
+                     signature != NULL ? s_kind_names[signature->component] : "", signature != NULL ? " \"" : "",
+                     signature != NULL ? signature->network : "", signature != NULL ? "\"" : "");
 }
 
 static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
@@ -336,11 +336,11 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
                 component->path = s->path;
             } // for messages, also if absent
             if (!s->is_located) { continue; }
-            const match found = find_match(checkpoint, &s->set, kind);
-            if (found.signature != NULL) { return use_source(checkpoint, component, s, &found, error); }
+            const match matched = find_match(checkpoint, &s->set, kind);
+            if (matched.signature != NULL) { return use_source(checkpoint, component, s, &matched, error); }
             if (pass == 0 && s->must_exist) { return refuse_source(checkpoint, s, error); }
             if (pass == 0) { // no signature knows the network, but its folder says which component it is
-                return use_source(checkpoint, component, s, &found, error);
+                return use_source(checkpoint, component, s, &matched, error);
             }
         }
     }
@@ -426,12 +426,12 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
     const source* s = sumi_checkpoint_source_of(checkpoint, component);
     if (s == NULL) { return SUMI_OK; }
     if (s->is_no_file) {
-        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &component->config, s->path, "config.json", true, error));
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &component->config, s->path, "config.json", true, error));
     } else {
         char* folder;
         SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
         const sumi_result result =
-            sumi_checkpoint_open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
+            sumi_checkpoint_open_optional(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
@@ -445,7 +445,7 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
         char* folder;
         SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, checkpoint->path, s_folders[kind][i], error, &folder));
         const sumi_result result =
-            sumi_checkpoint_open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
+            sumi_checkpoint_open_optional(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
@@ -474,7 +474,7 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
 {
     sumi_file file = {0};
     sumi_result result =
-        sumi_checkpoint_open_if_there(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
+        sumi_checkpoint_open_optional(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
     if (result == SUMI_OK && file.data != NULL) {
         sumi_json json;
         sumi_json_text key, text;
@@ -501,30 +501,30 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
 static sumi_result resolve_processor(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     static const char s_name[] = "preprocessor_config.json", s_below[] = "processor/preprocessor_config.json";
-    const char* given = checkpoint->processor_path;
+    const char* path = checkpoint->processor_path;
     sumi_file* file = &checkpoint->processor;
-    if (given != NULL && !sumi_checkpoint_is_folder(checkpoint, given)) {
-        SUMI_TRY(sumi_file_open(file, checkpoint->heap, checkpoint->files, given, error));
+    if (path != NULL && !sumi_checkpoint_is_folder(checkpoint, path)) {
+        SUMI_TRY(sumi_file_open(file, checkpoint->heap, checkpoint->files, path, error));
         return sumi_checkpoint_check_json(file, error);
     }
-    const char* folder = given != NULL ? given : checkpoint->path_is_folder ? checkpoint->path : NULL;
-    if (folder != NULL) { SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, file, folder, s_below, true, error)); }
+    const char* folder = path != NULL ? path : checkpoint->path_is_folder ? checkpoint->path : NULL;
+    if (folder != NULL) { SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, file, folder, s_below, true, error)); }
     if (folder != NULL && file->data == NULL) {
-        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, file, folder, s_name, true, error));
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, file, folder, s_name, true, error));
     }
-    if (given != NULL && file->data == NULL) {
-        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", given, s_name);
+    if (path != NULL && file->data == NULL) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", path, s_name);
     }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_VISION]);
     return file->data == NULL && s != NULL && s->is_no_file
-             ? sumi_checkpoint_open_if_there(checkpoint, file, s->path, s_name, true, error)
+             ? sumi_checkpoint_open_optional(checkpoint, file, s->path, s_name, true, error)
              : SUMI_OK;
 }
 
 static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     if (checkpoint->path_is_folder) {
-        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, checkpoint->path,
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &checkpoint->scheduler, checkpoint->path,
                                                "scheduler/scheduler_config.json", true, error));
     }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
@@ -532,7 +532,7 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
     if (checkpoint->scheduler.data == NULL && s != NULL && s->is_no_file) {
         char* folder;
         SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
-        const sumi_result result = sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, folder,
+        const sumi_result result = sumi_checkpoint_open_optional(checkpoint, &checkpoint->scheduler, folder,
                                                                  "scheduler/scheduler_config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         return result;
@@ -715,5 +715,5 @@ sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_hea
     checkpoint->heap = heap;
     checkpoint->files = files;
     checkpoint->stage = STAGE_DONE;
-    return sumi_checkpoint_open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
+    return sumi_checkpoint_open_tokenizer_path(checkpoint, &checkpoint->tokenizers[0], path, error);
 }

@@ -99,10 +99,10 @@ static int compare_candidates(const void* a, const void* b)
     return (x->value > y->value) - (x->value < y->value);
 }
 
-static bool lives_overlap(const placed* other, const sumi_value_info* info)
+static bool lives_overlap(const placed* entry, const sumi_value_info* info)
 {
-    SUMI_ASSERT(other->first <= other->last && info->first_use >= 0 && info->first_use <= info->last_use);
-    return other->first <= info->last_use && info->first_use <= other->last;
+    SUMI_ASSERT(entry->first <= entry->last && info->first_use >= 0 && info->first_use <= info->last_use);
+    return entry->first <= info->last_use && info->first_use <= entry->last;
 }
 
 // Whether a guest of this many bytes can lie at the offset of its host.

@@ -53,7 +53,7 @@ static int64_t items_shown(const sumi_plan* plan, const sumi_op* op) { return su
 static int64_t pixels_placed(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
-    return (int64_t)op->u.place.height * op->u.place.width;
+    return (int64_t)op->u.tile_place.height * op->u.tile_place.width;
 }
 
 static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
@@ -69,12 +69,12 @@ static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     SUMI_ASSERT(op->u.attention.query_block >= 1 && op->u.attention.sequence_count >= 1);
-    int64_t parts = 0, block = op->u.attention.query_block;
+    int64_t block_count = 0, block_rows = op->u.attention.query_block;
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        parts += op->u.attention.q_heads * ((sumi_sequence_queries(sequence) + block - 1) / block);
+        block_count += op->u.attention.q_heads * ((sumi_sequence_queries(sequence) + block_rows - 1) / block_rows);
     }
-    return parts;
+    return block_count;
 }
 
 // ---- Work ranges ----------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ static double input_bytes(const sumi_plan* plan, const sumi_op* op) { return sum
 
 static double place_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    return 2.0 * op->u.place.height * op->u.place.width * sumi_plan_cols(plan, op->in[0]) * 4;
+    return 2.0 * op->u.tile_place.height * op->u.tile_place.width * sumi_plan_cols(plan, op->in[0]) * 4;
 }
 
 static double pixels_out_bytes(const sumi_plan* plan, const sumi_op* op)

@@ -461,7 +461,7 @@ typedef struct sumi_op {
         sumi_op_conv conv;
         sumi_op_group group;
         sumi_op_tile_blend blend;
-        sumi_op_tile_place place;
+        sumi_op_tile_place tile_place;
     } u;
 } sumi_op;
 #endif

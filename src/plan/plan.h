@@ -150,7 +150,7 @@ typedef struct sumi_plan {
     size_t adapted_vector_count,
         adapted_vector_capacity; // the vectors that these adapters change, as far as they were asked for
     // A constant of value 1; none until it is first needed.
-    sumi_value one;
+    sumi_value constant_one;
     uint64_t arena_bytes; // exact after sumi_plan_finish
     double total_flops;   // over all iterations of all sections
     char label_prefix[64];
@@ -273,8 +273,8 @@ typedef struct sumi_plan_linear_args {
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
 
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
-// act(x) * y for rows [x, y] whose halves have equal width: the gate after products with biases.
-sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation);
+// act(gate) * up for rows [gate, up] whose halves have equal width, for gates after products with biases.
+sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value gate_and_up, sumi_activation activation);
 // act(x W_gate^T) * (x W_up^T). gate_up is a stacked weight: the rows of W_gate, then those of W_up.
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);

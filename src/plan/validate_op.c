@@ -67,11 +67,11 @@ static sumi_result check_weights(const sumi_validator* v, const sumi_op* op)
         int64_t rows = 0;
         bool is_whole = true;
         for (int32_t p = 0; weights[i] != NULL && p < weights[i]->tensor_count && p < SUMI_WEIGHT_MAX_TENSORS; p++) {
-            const sumi_stacked_tensor* part = &weights[i]->tensors[p];
-            rows += part->rows;
+            const sumi_stacked_tensor* tensor = &weights[i]->tensors[p];
+            rows += tensor->rows;
             is_whole = is_whole
-                    && (part->rotation == 0
-                        || (sumi_rotation_is_known(part->rotation) && weights[i]->cols % part->rotation == 0));
+                    && (tensor->rotation == 0
+                        || (sumi_rotation_is_known(tensor->rotation) && weights[i]->cols % tensor->rotation == 0));
         }
         if (!is_whole) {
             return sumi_validate_op_breaks(v, op, op->out, "a weight's rows are whole groups of its rotation");
@@ -198,7 +198,7 @@ static int64_t work_rows(const sumi_op* op)
     case SUMI_OP_POSTERIOR:
     case SUMI_OP_TILE_BLEND: return 1;
     case SUMI_OP_LATENT_IN: return (int64_t)op->u.latent_in.tile_height * op->u.latent_in.tile_width;
-    case SUMI_OP_TILE_PLACE: return (int64_t)op->u.place.height * op->u.place.width;
+    case SUMI_OP_TILE_PLACE: return (int64_t)op->u.tile_place.height * op->u.tile_place.width;
     case SUMI_OP_PATCHES_IN:
         return op->u.patches.patch > 0
                  ? (int64_t)(op->u.patches.height / op->u.patches.patch) * (op->u.patches.width / op->u.patches.patch)
