@@ -156,8 +156,8 @@ static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value valu
     memcpy(into, ((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, (size_t)bytes);
 }
 
-static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t range_begin,
-                             int32_t range_end, int32_t counter, sumi_error* error)
+static sumi_result run_ranges(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t range_begin,
+                              int32_t range_end, int32_t counter, sumi_error* error)
 {
     SUMI_ASSERT(range_begin >= 0 && counter >= 0 && op->range_rows >= 1);
     SUMI_ASSERT(cpu->arena_bytes >= plan->arena_bytes);
@@ -192,10 +192,10 @@ static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sum
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end && (size_t)slice->op_end <= plan->op_count);
     sumi_cpu* cpu = (sumi_cpu*)runner;
     if (slice->op_end == slice->op_begin + 1) {
-        return run_parts(cpu, plan, &plan->ops[slice->op_begin], slice->range_begin, slice->range_end, counter, error);
+        return run_ranges(cpu, plan, &plan->ops[slice->op_begin], slice->range_begin, slice->range_end, counter, error);
     }
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
-        SUMI_TRY(run_parts(cpu, plan, &plan->ops[i], 0, plan->ops[i].range_count, counter, error));
+        SUMI_TRY(run_ranges(cpu, plan, &plan->ops[i], 0, plan->ops[i].range_count, counter, error));
     }
     return SUMI_OK;
 }

@@ -137,11 +137,11 @@ static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a
 {
     SUMI_ASSERT(count >= 0 && length >= 0 && channels >= 1);
     for (int32_t i = 0; i < count; i++) {
-        float new_part = (float)((double)i / (double)count), old_part = (float)(1.0 - (double)i / (double)count);
+        float new_weight = (float)((double)i / (double)count), old_weight = (float)(1.0 - (double)i / (double)count);
         for (int32_t j = 0; j < length; j++) {
             float* to = b + i * b_step + j * b_along;
             const float* from = a + i * a_step + j * a_along;
-            for (int32_t c = 0; c < channels; c++) { to[c] = from[c] * old_part + to[c] * new_part; }
+            for (int32_t c = 0; c < channels; c++) { to[c] = from[c] * old_weight + to[c] * new_weight; }
         }
     }
 }
