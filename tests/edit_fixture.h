@@ -127,7 +127,7 @@ static inline void make_edit_model(sumi_model* model, const sumi_reference_rule*
     denoiser.write_evaluation = edit_evaluation;
     recipe.vision = &vision;
     recipe.denoiser = &denoiser;
-    recipe.encoders[0].part = &text;
+    recipe.encoders[0].module = &text;
     recipe.encoders[0].prompt.picture = "Picture #: <|vision_start|><|image_pad|><|vision_end|>";
     recipe.encoders[0].prompt.picture_token = "<|image_pad|>";
     recipe.references = *rule;

@@ -92,7 +92,7 @@ typedef struct sumi_prompt_text {
     // Tokens of each reference: as many as the vision tower makes rows of it.
     const int32_t* picture_tokens;
     int32_t picture_count;
-    // NULL, or receives the number of tokens for which the encoder or the transformer has no place: ids that were cut
+    // NULL, or receives the number of tokens beyond the limits of the encoder and of the transformer: ids that were cut
     // off, and rows of features that are dropped.
     int32_t* out_cut;
 } sumi_prompt_text;
