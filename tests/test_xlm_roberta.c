@@ -362,7 +362,7 @@ TEST(every_missing_or_misshapen_tensor_is_named)
             CHECK(how > 0 || strstr(name, ".lora_") == NULL || strstr(t.error.text, name) != NULL);
             tried += is_of_tower;
             close_tower(&t);
-            CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+            CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
         }
     }
     CHECK(tried > 100);

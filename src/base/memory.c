@@ -35,7 +35,7 @@ void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator)
     } else {
         heap->allocator = (sumi_allocator){allocate_from_c, release_to_c, NULL};
     }
-    atomic_init(&heap->held, 0);
+    atomic_init(&heap->allocated_bytes, 0);
     atomic_init(&heap->peak, 0);
     atomic_init(&heap->count, 0);
 }
@@ -50,10 +50,10 @@ void* sumi_alloc(sumi_heap* heap, size_t bytes)
     unsigned char* memory = heap->allocator.allocate(block_bytes, SUMI_ALIGNMENT, heap->allocator.user_data);
     if (memory == NULL) { return NULL; }
     ((block_header*)(void*)memory)->bytes = block_bytes;
-    uint64_t held = atomic_fetch_add(&heap->held, block_bytes) + block_bytes;
+    uint64_t allocated = atomic_fetch_add(&heap->allocated_bytes, block_bytes) + block_bytes;
     atomic_fetch_add(&heap->count, 1);
     uint64_t peak = atomic_load(&heap->peak);
-    while (held > peak && !atomic_compare_exchange_weak(&heap->peak, &peak, held)) {}
+    while (allocated > peak && !atomic_compare_exchange_weak(&heap->peak, &peak, allocated)) {}
     return memory + SUMI_ALIGNMENT;
 }
 
@@ -78,8 +78,9 @@ void sumi_free(sumi_heap* heap, void* memory)
     SUMI_ASSERT((uintptr_t)memory % SUMI_ALIGNMENT == 0);
     // fails if the header was overwritten or the block is not from sumi_alloc
     SUMI_ASSERT(bytes >= SUMI_ALIGNMENT && bytes % SUMI_ALIGNMENT == 0);
-    SUMI_ASSERT(atomic_load(&heap->held) >= bytes); // fails if the block is another heap's or was freed twice
-    atomic_fetch_sub(&heap->held, bytes);
+    // fails if the block is another heap's or was freed twice
+    SUMI_ASSERT(atomic_load(&heap->allocated_bytes) >= bytes);
+    atomic_fetch_sub(&heap->allocated_bytes, bytes);
     heap->allocator.release(block, bytes, heap->allocator.user_data);
 }
 
