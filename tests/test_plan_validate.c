@@ -487,7 +487,7 @@ static const struct {
     {"the number of parts", break_part_count, {"group", "do not cover its rows once"}},
     {"rows of the work", break_work, {"conv_out", "not the work"}},
     {"blocks of sums", break_blocks, {"group", "the blocks of group sums"}},
-    {"parts that overlap", break_spans, {"fill", "two parts of the op write the same rows"}},
+    {"parts that overlap", break_spans, {"fill", "the op writes the same rows twice"}},
     {"rows that are averaged", break_averaged_rows, {"pool", "reads rows 8 to 25, the value has 24"}},
     {"the number of means", break_averaged_count, {"pool", "not the work"}},
     {"the width of means", break_averaged_width, {"pool", "has other columns than the op needs"}},

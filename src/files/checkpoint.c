@@ -24,7 +24,7 @@
 #define MAX_SOURCES                                                                                                    \
     (SUMI_COMPONENT_COUNT + 1) // a component has a given path or a folder, never both; and `path` itself
 
-enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_REST, STAGE_DONE };
+enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_OTHER_FILES, STAGE_DONE };
 
 typedef struct sumi_source source;
 
@@ -150,7 +150,7 @@ static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int
 }
 
 // The path that the caller gave for a component. NULL if none was given or the component is not wanted.
-static const char* given_path(const sumi_checkpoint_desc* desc, int32_t kind)
+static const char* component_path(const sumi_checkpoint_desc* desc, int32_t kind)
 {
     return desc->without_text_encoder && is_for_prompts(kind) ? NULL : desc->component_paths[kind];
 }
@@ -197,7 +197,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     checkpoint->class_words = desc->class_words;
     checkpoint->without_text_encoder = desc->without_text_encoder;
     bool any = desc->path != NULL;
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { any = any || given_path(desc, kind) != NULL; }
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { any = any || component_path(desc, kind) != NULL; }
     if (!any) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "no path is given: name a diffusers folder, a checkpoint file, or the transformer's path");
@@ -208,7 +208,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     }
     SUMI_TRY(keep_paths(checkpoint, desc, error));
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
-        const char* path = given_path(desc, kind);
+        const char* path = component_path(desc, kind);
         if (path != NULL) {
             SUMI_TRY(add_source(checkpoint, path, kind, true, sumi_checkpoint_is_folder(checkpoint, path), error));
         }
@@ -555,7 +555,7 @@ static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
     return SUMI_OK;
 }
 
-static sumi_result resolve_rest(sumi_checkpoint* checkpoint, sumi_error* error)
+static sumi_result resolve_other_files(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !checkpoint->without_text_encoder; i++) {
         SUMI_TRY(sumi_checkpoint_resolve_tokenizer(checkpoint, i, error));
@@ -600,7 +600,7 @@ static void undo_step(sumi_checkpoint* checkpoint)
         checkpoint->sources[current].is_located = false;
         break;
     case STAGE_RESOLVE: close_component(checkpoint, current); break;
-    case STAGE_REST:
+    case STAGE_OTHER_FILES:
         for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
             sumi_checkpoint_close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
         }
@@ -617,7 +617,7 @@ static sumi_result run_step(sumi_checkpoint* checkpoint, sumi_error* error)
     case STAGE_LOCATE: return locate_next(checkpoint, error);
     case STAGE_OPEN: return open_next(checkpoint, error);
     case STAGE_RESOLVE: return resolve_next(checkpoint, error);
-    case STAGE_REST: return resolve_rest(checkpoint, error);
+    case STAGE_OTHER_FILES: return resolve_other_files(checkpoint, error);
     default: return SUMI_OK;
     }
 }
@@ -653,7 +653,7 @@ float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read)
                     ? 0.9f * ((float)checkpoint->opened_count + read) / (float)checkpoint->file_count
                     : 0.0f);
     case STAGE_RESOLVE:
-    case STAGE_REST: return 0.95f;
+    case STAGE_OTHER_FILES: return 0.95f;
     default: return 1.0f;
     }
 }

@@ -247,7 +247,7 @@ static const char* foreign_type(uint64_t type)
     return type < sizeof s_names / sizeof *s_names ? s_names[type] : NULL;
 }
 
-// Until place_tensors, tensor->data is the start of the file plus the tensor's offset: the end of the table is not
+// Until set_tensor_data, tensor->data is the start of the file plus the tensor's offset: the end of the table is not
 // known yet.
 static sumi_result read_gguf_tensor(reader* r)
 {
@@ -316,7 +316,7 @@ static sumi_result read_gguf_tensor(reader* r)
 }
 
 // Moves the tensors' data pointers from their offsets to their positions after the table.
-static sumi_result place_tensors(reader* r, size_t first)
+static sumi_result set_tensor_data(reader* r, size_t first)
 {
     SUMI_ASSERT(first <= r->set->count && (r->alignment & (r->alignment - 1)) == 0);
     const uint64_t table = (uint64_t)(r->at - r->begin), file_bytes = (uint64_t)(r->end - r->begin);
@@ -369,6 +369,6 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
     }
     for (uint64_t i = 0; i < key_count; i++) { SUMI_TRY(read_key(&r)); }
     for (uint64_t i = 0; i < tensor_count; i++) { SUMI_TRY(read_gguf_tensor(&r)); }
-    SUMI_TRY(place_tensors(&r, first));
+    SUMI_TRY(set_tensor_data(&r, first));
     return SUMI_OK;
 }

@@ -318,8 +318,8 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
 typedef struct picture {
     sumi_value value;
     int32_t height, width;
-    // shared_block: none, or the block of memory in which the picture begins at row free_rows * width. spare: a picture of the
-    // same size that is not read any more, or none.
+    // shared_block: none, or the block of memory in which the picture begins at row free_rows * width. spare: a picture
+    // of the same size that is not read any more, or none.
     sumi_value shared_block, spare;
     int32_t free_rows;
     uint64_t min_bytes; // flux_least_bytes of the half

@@ -397,14 +397,14 @@ static sumi_value write_language_rope(const sumi_language_model* model, sumi_pla
 // only for sequences that begin with their first query, and nearly all rows are in such sequences.
 static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_attention* attention, int32_t shared)
 {
-    sumi_attention some = *attention;
-    if (shared == 0 || some.sequence_count == 1) { return sumi_plan_attention(plan, "attention", qkv, attention); }
-    some.sequence_count = 1;
-    sumi_value o = sumi_plan_attention(plan, "attention", qkv, &some);
-    some.sequences = attention->sequences + 1;
-    some.sequence_count = attention->sequence_count - 1;
-    sumi_value others = sumi_plan_attention(plan, "attention_others", qkv, &some);
-    const int32_t begin = some.sequences[0].span[1].begin;
+    sumi_attention subset = *attention;
+    if (shared == 0 || subset.sequence_count == 1) { return sumi_plan_attention(plan, "attention", qkv, attention); }
+    subset.sequence_count = 1;
+    sumi_value o = sumi_plan_attention(plan, "attention", qkv, &subset);
+    subset.sequences = attention->sequences + 1;
+    subset.sequence_count = attention->sequence_count - 1;
+    sumi_value others = sumi_plan_attention(plan, "attention_others", qkv, &subset);
+    const int32_t begin = subset.sequences[0].span[1].begin;
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = others, .x_row = begin, .y = o, .y_row = begin});
     return o;
 }

@@ -20,32 +20,34 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     sumi_file_cache_init(&network->cache, heap, files);
     network->without_text_encoder = desc->without_text_encoder;
     network->without_vae_encoder = desc->without_vae_encoder;
-    snprintf(network->asked_for_variant, sizeof network->asked_for_variant, "%s",
+    snprintf(network->requested_variant, sizeof network->requested_variant, "%s",
              desc->variant != NULL ? desc->variant : "");
     sumi_weight_list_init(&network->weights, heap);
-    sumi_checkpoint_desc where = {.path = desc->path,
-                                  .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = desc->transformer_path,
-                                                      [SUMI_COMPONENT_TEXT_ENCODER] = desc->text_encoder_path,
-                                                      [SUMI_COMPONENT_TEXT_ENCODER_2] = desc->text_encoder_2_path,
-                                                      [SUMI_COMPONENT_VISION] = desc->vision_path,
-                                                      [SUMI_COMPONENT_VAE] = desc->vae_path},
-                                  .tokenizer_paths = {desc->tokenizer_path, desc->tokenizer_2_path},
-                                  .processor_path = desc->processor_path,
-                                  .without_text_encoder = desc->without_text_encoder};
-    where.signatures = sumi_signatures(&where.signature_count);
-    where.class_words = sumi_class_words();
+    sumi_checkpoint_desc checkpoint_desc = {
+        .path = desc->path,
+        .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = desc->transformer_path,
+                            [SUMI_COMPONENT_TEXT_ENCODER] = desc->text_encoder_path,
+                            [SUMI_COMPONENT_TEXT_ENCODER_2] = desc->text_encoder_2_path,
+                            [SUMI_COMPONENT_VISION] = desc->vision_path,
+                            [SUMI_COMPONENT_VAE] = desc->vae_path},
+        .tokenizer_paths = {desc->tokenizer_path, desc->tokenizer_2_path},
+        .processor_path = desc->processor_path,
+        .without_text_encoder = desc->without_text_encoder};
+    checkpoint_desc.signatures = sumi_signatures(&checkpoint_desc.signature_count);
+    checkpoint_desc.class_words = sumi_class_words();
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const bool is_text = kind != SUMI_COMPONENT_TRANSFORMER && kind != SUMI_COMPONENT_VAE;
-        network->asked_for[kind] = where.component_paths[kind] != NULL && !(is_text && desc->without_text_encoder);
+        network->is_requested[kind] =
+            checkpoint_desc.component_paths[kind] != NULL && !(is_text && desc->without_text_encoder);
     }
-    network->asked_for_text_encoder_2 = desc->text_encoder_2_path != NULL ? "text_encoder_2_path"
-                                      : desc->tokenizer_2_path != NULL    ? "tokenizer_2_path"
-                                                                          : NULL;
-    network->asked_for_vision = desc->vision_path != NULL    ? "vision_path"
-                              : desc->processor_path != NULL ? "processor_path"
-                                                             : NULL;
-    sumi_result result =
-        sumi_checkpoint_begin(&network->checkpoint, heap, sumi_file_cache_files(&network->cache), &where, error);
+    network->text_encoder_2_option = desc->text_encoder_2_path != NULL ? "text_encoder_2_path"
+                                   : desc->tokenizer_2_path != NULL    ? "tokenizer_2_path"
+                                                                       : NULL;
+    network->vision_option = desc->vision_path != NULL    ? "vision_path"
+                           : desc->processor_path != NULL ? "processor_path"
+                                                          : NULL;
+    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, sumi_file_cache_files(&network->cache),
+                                               &checkpoint_desc, error);
     if (result != SUMI_OK) {
         sumi_network_close(network);
         return result;
@@ -65,13 +67,13 @@ _Static_assert(sizeof s_encoder_components / sizeof *s_encoder_components == SUM
 static sumi_result check_use(const sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
-    if (network->asked_for_text_encoder_2 != NULL && recipe->encoder_count < 2) {
+    if (network->text_encoder_2_option != NULL && recipe->encoder_count < 2) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has one text encoder; leave it NULL",
-                         network->asked_for_text_encoder_2, recipe->family);
+                         network->text_encoder_2_option, recipe->family);
     }
-    if (network->asked_for_vision != NULL && recipe->vision == NULL) {
+    if (network->vision_option != NULL && recipe->vision == NULL) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s takes no images in its prompts; leave it NULL",
-                         network->asked_for_vision, recipe->family);
+                         network->vision_option, recipe->family);
     }
     return SUMI_OK;
 }
@@ -97,13 +99,13 @@ static void add_name(char* list, size_t bytes, const char* name)
 static sumi_result choose_recipe(sumi_network* network, const char* transformer, sumi_error* error)
 {
     char variants[160] = "";
-    const bool is_asked = network->asked_for_variant[0] != 0;
+    const bool is_requested = network->requested_variant[0] != 0;
     const sumi_recipe* recipe;
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && network->recipe == NULL; i++) {
         if (strcmp(transformer, recipe->network) != 0) { continue; }
-        const sumi_variant* variant = find_variant(recipe, network->asked_for_variant);
-        if (is_asked ? variant != NULL
-                     : recipe->is_this_family == NULL || recipe->is_this_family(&network->checkpoint)) {
+        const sumi_variant* variant = find_variant(recipe, network->requested_variant);
+        if (is_requested ? variant != NULL
+                         : recipe->is_this_family == NULL || recipe->is_this_family(&network->checkpoint)) {
             network->recipe = recipe;
             network->variant = variant;
         }
@@ -111,10 +113,10 @@ static sumi_result choose_recipe(sumi_network* network, const char* transformer,
             add_name(variants, sizeof variants, recipe->variants[k]->name);
         }
     }
-    if (is_asked && network->recipe == NULL && variants[0] != 0) {
+    if (is_requested && network->recipe == NULL && variants[0] != 0) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "variant is \"%s\", which is none of those that this transformer can be (%s)",
-                         network->asked_for_variant, variants);
+                         network->requested_variant, variants);
     }
     return SUMI_OK;
 }
@@ -130,7 +132,7 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
     SUMI_TRY(sumi_signatures_check(checkpoint, error));
     for (int32_t kind = SUMI_COMPONENT_TRANSFORMER + 1; kind < SUMI_COMPONENT_COUNT; kind++) {
         const sumi_component* component = &checkpoint->components[kind];
-        if (network->asked_for[kind] && !component->present) {
+        if (network->is_requested[kind] && !component->present) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s holds no %s that this library knows",
                              component->path != NULL ? component->path : "the given path",
                              sumi_component_kind_name((sumi_component_kind)kind));

@@ -1,6 +1,6 @@
 // An opened checkpoint: what the engine knows of a network. Opening finds the recipe by the tensors (recipe.h) and
-// binds its modules. After that the engine asks for properties (info), token ids, and plans (models/pipeline.h). This file
-// knows no family's name, rules or numbers.
+// binds its modules. After that the engine asks for properties (info), token ids, and plans (models/pipeline.h). This
+// file knows no family's name, rules or numbers.
 //
 //   checkpoint files --open steps--> sumi_network { modules, weights, tokenizers, info } --sumi_pipeline_write--> plan
 #ifndef SUMI_MODELS_NETWORK_H

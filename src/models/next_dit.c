@@ -627,8 +627,8 @@ static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_den
         const int32_t prompt = list[i < count ? i : 2 * count - 1 - i].prompt,
                       table_row = prompt * job->evaluation_count;
         begin += i < count ? l->image_rows : state->caption_rows[prompt];
-        const bool goes_on = rows.band_count > 0 && bands[rows.band_count - 1].table_row == table_row;
-        bands[goes_on ? rows.band_count - 1 : rows.band_count++] = (sumi_row_band){begin, table_row};
+        const bool continues_band = rows.band_count > 0 && bands[rows.band_count - 1].table_row == table_row;
+        bands[continues_band ? rows.band_count - 1 : rows.band_count++] = (sumi_row_band){begin, table_row};
     }
     SUMI_ASSERT(rows.band_count == 0 || begin == end);
     return rows;

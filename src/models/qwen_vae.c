@@ -412,7 +412,7 @@ typedef struct picture {
     int32_t height, width;
     // the value whose memory it fills completely; otherwise none
     sumi_value base;
-    uint64_t min_bytes; // wan_least_bytes of the half
+    uint64_t min_bytes; // wan_min_bytes of the half
 } picture;
 
 static picture new_picture(sumi_value value, int32_t height, int32_t width, uint64_t min_bytes)
@@ -645,7 +645,7 @@ static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* st
 }
 
 // Bytes of the picture with the most pixels, which is needed in any case.
-static uint64_t wan_least_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
+static uint64_t wan_min_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
 {
     return (uint64_t)height * (uint64_t)width * (uint64_t)stage->blocks[0].conv1.rows
          * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
@@ -671,9 +671,9 @@ static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi
                                                                       .per_item = true});
     z = sumi_plan_linear(plan, &(sumi_plan_linear_args){
                                    .label = "post_quant", .x = z, .weight = &half->quant, .bias = &half->quant_bias});
-    picture x = new_picture(z, tile.height, tile.width,
-                            wan_least_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor,
-                                            tile.width * vae->factor));
+    picture x = new_picture(
+        z, tile.height, tile.width,
+        wan_min_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor, tile.width * vae->factor));
     x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_wan_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -690,7 +690,7 @@ static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi
     SUMI_ASSERT(half->is_present);
     sumi_plan_prefix(plan, "encoder.");
     picture x = new_picture(sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile), tile.height, tile.width,
-                            wan_least_bytes(plan, &half->stages[0], tile.height, tile.width));
+                            wan_min_bytes(plan, &half->stages[0], tile.height, tile.width));
     x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_qwen_vae_stage* stage = &half->stages[s];

@@ -93,7 +93,7 @@ static bool is_known_processor(const file_values* t, const sumi_qwen_vision* mod
         && (t->processor_merge == 0 || t->processor_merge == model->merge);
 }
 
-static bool contradicts(int32_t told_size, int32_t size) { return told_size != 0 && told_size != size; }
+static bool contradicts(int32_t config_size, int32_t size) { return config_size != 0 && config_size != size; }
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 

@@ -134,10 +134,10 @@ static void bind_roberta_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t 
 // agree with the tensors.
 static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_module_config* config)
 {
-    int32_t width = 0, rank = 0, own_width = 0, hidden = 0, layers = 0, heads = 0;
+    int32_t width = 0, rank = 0, tower_width = 0, hidden = 0, layers = 0, heads = 0;
     double alpha = 0.0;
     const sumi_config_field fields[] = {
-        {"hidden_size", SUMI_CONFIG_INTEGER, &own_width, 0, NULL}, // of a tower that was saved by itself
+        {"hidden_size", SUMI_CONFIG_INTEGER, &tower_width, 0, NULL}, // of a tower that was saved by itself
         {"intermediate_size", SUMI_CONFIG_INTEGER, &hidden, 0, NULL},
         {"num_hidden_layers", SUMI_CONFIG_INTEGER, &layers, 0, NULL},
         {"num_attention_heads", SUMI_CONFIG_INTEGER, &heads, 0, NULL},
@@ -152,7 +152,7 @@ static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const 
     const int32_t stored_rank = find_rank(b, ROOT "embeddings.word_embeddings", 0);
     if (b->result != SUMI_OK) { return; }
     sumi_bind_check(b, config->path, "text_config.embed_dim", width, model->width);
-    sumi_bind_check(b, config->path, "hidden_size", own_width, model->width);
+    sumi_bind_check(b, config->path, "hidden_size", tower_width, model->width);
     sumi_bind_check(b, config->path, "intermediate_size", hidden, model->hidden);
     sumi_bind_check(b, config->path, "num_hidden_layers", layers, model->layer_count);
     sumi_bind_check(b, config->path, "num_attention_heads", heads, model->heads);

@@ -145,9 +145,9 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
                   weight->name, weight->rows, weight->cols);
         return SUMI_NO_VALUE;
     }
-    const char* wrong = linear_mismatch(plan, args, rows);
-    if (wrong != NULL) {
-        sumi_plan_mismatch(plan, label, wrong);
+    const char* mismatch = linear_mismatch(plan, args, rows);
+    if (mismatch != NULL) {
+        sumi_plan_mismatch(plan, label, mismatch);
         return SUMI_NO_VALUE;
     }
     sumi_op product = {

@@ -115,9 +115,9 @@ static sumi_result make_symbols(symbol_list* list, const char* piece, size_t byt
         if (id != NONE && !list->unknown_waits) {
             add_symbol(list, id);
         } else {
-            char stand_in[4];
-            size_t stand_in_bytes = sumi_byte_level_character((unsigned char)piece[i], stand_in);
-            SUMI_TRY(add_character(list, stand_in, stand_in_bytes, error));
+            char character[4];
+            size_t character_bytes = sumi_byte_level_character((unsigned char)piece[i], character);
+            SUMI_TRY(add_character(list, character, character_bytes, error));
         }
     }
     if (list->unknown_waits) { add_symbol(list, list->bpe->unknown_id); }
