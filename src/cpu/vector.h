@@ -130,10 +130,10 @@ static inline float vec_largest(vec v)
 static inline vec vec_exp(vec x)
 {
     // with this order of operands both instructions pass NaN on
-    vec limited = vec_max(vec_all(-88.0f), vec_min(vec_all(89.0f), x));
-    vec n = vec_round(limited * vec_all(1.44269504f));
+    vec clamped = vec_max(vec_all(-88.0f), vec_min(vec_all(89.0f), x));
+    vec n = vec_round(clamped * vec_all(1.44269504f));
     // ln 2 in two summands; the first has 9 bits, so n times it is exact
-    vec r = vec_fma(n, vec_all(-0.693359375f), limited);
+    vec r = vec_fma(n, vec_all(-0.693359375f), clamped);
     r = vec_fma(n, vec_all(2.12194440e-4f), r);
     vec p = vec_all(1.0f / 5040.0f);
     p = vec_fma(p, r, vec_all(1.0f / 720.0f));

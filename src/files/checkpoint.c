@@ -374,7 +374,7 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
 {
     sumi_json json;
     sumi_json_text key, text;
-    bool is_sure = false;
+    bool has_class_name = false;
     name[0] = '\0';
     sumi_json_begin(&json, file->data, (size_t)file->bytes, NULL);
     sumi_json_object(&json);
@@ -384,9 +384,9 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
         if (is_list) { sumi_json_array(&json); }
         if (is_class || (is_list && sumi_json_item(&json) && sumi_json_peek(&json) == SUMI_JSON_STRING)) {
             sumi_json_string(&json, &text);
-            const size_t bytes = is_sure ? capacity : sumi_json_decode(&text, name, capacity - 1);
+            const size_t bytes = has_class_name ? capacity : sumi_json_decode(&text, name, capacity - 1);
             if (bytes < capacity) { name[bytes] = '\0'; }
-            is_sure = is_sure || is_class;
+            has_class_name = has_class_name || is_class;
             while (is_list && sumi_json_item(&json)) { sumi_json_skip(&json); }
         } else if (!is_list) {
             sumi_json_skip(&json);
@@ -397,11 +397,11 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
 }
 
 // Whether a config.json from outside the component's own folder describes this component.
-static bool config_suits(const sumi_checkpoint* checkpoint, const sumi_file* file, int32_t kind)
+static bool config_matches(const sumi_checkpoint* checkpoint, const sumi_file* file, int32_t kind)
 {
     sumi_json json;
     sumi_json_text key, text;
-    bool suits = false;
+    bool matches = false;
     sumi_json_begin(&json, file->data, (size_t)file->bytes, NULL);
     sumi_json_object(&json);
     while (sumi_json_key(&json, &key)) {
@@ -410,14 +410,15 @@ static bool config_suits(const sumi_checkpoint* checkpoint, const sumi_file* fil
             char name[128] = "";
             sumi_json_decode(&text, name, sizeof name - 1);
             const char* const* words = checkpoint->class_words != NULL ? checkpoint->class_words[kind] : NULL;
-            for (; words != NULL && *words != NULL; words++) { suits = suits || strstr(name, *words) != NULL; }
+            for (; words != NULL && *words != NULL; words++) { matches = matches || strstr(name, *words) != NULL; }
         } else {
-            suits = suits
-                 || (is_for_prompts(kind) && (sumi_json_is(&key, "architectures") || sumi_json_is(&key, "model_type")));
+            matches =
+                matches
+                || (is_for_prompts(kind) && (sumi_json_is(&key, "architectures") || sumi_json_is(&key, "model_type")));
             sumi_json_skip(&json);
         }
     }
-    return suits;
+    return matches;
 }
 
 static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
@@ -436,7 +437,7 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
         SUMI_TRY(result);
     }
     if (component->config.data != NULL && (!s->is_no_file || s->kind != kind)
-        && !config_suits(checkpoint, &component->config, kind)) {
+        && !config_matches(checkpoint, &component->config, kind)) {
         sumi_file_close(&component->config);
     }
     // the weights may be from elsewhere while config.json is in the folder of `path`

@@ -90,7 +90,7 @@ static sumi_result read_text(reader* r, const char* where, text* out_text)
     return SUMI_OK;
 }
 
-static bool text_is(const text* key, const char* literal)
+static bool text_equals(const text* key, const char* literal)
 {
     return key->bytes == strlen(literal) && memcmp(key->data, literal, key->bytes) == 0;
 }
@@ -183,7 +183,7 @@ static sumi_result read_key(reader* r)
     if (!sumi_utf8_is_valid(key.data, key.bytes)) { return malformed(r, "a metadata key that is not UTF-8"); }
     SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &type));
     if (type >= KEY_COUNT) { return malformed(r, "a metadata value of an unknown type"); }
-    if (text_is(&key, "general.alignment")) {
+    if (text_equals(&key, "general.alignment")) {
         if (type != KEY_U32) { return malformed(r, "general.alignment is not a 32-bit number"); }
         SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &bits));
         if (bits == 0 || (bits & (bits - 1)) != 0 || bits > MAX_ALIGNMENT) {

@@ -479,13 +479,13 @@ static bool is_other_method(const char* name)
     return has_suffix(name, ".diff") || has_suffix(name, ".on_input");
 }
 
-typedef struct unmatched {
+typedef struct unmatched_names {
     char text[256];
     size_t used;
     int32_t count;
-} unmatched;
+} unmatched_names;
 
-static void note_unmatched(unmatched* list, const char* name)
+static void add_unmatched(unmatched_names* list, const char* name)
 {
     if (list->count++ < SHOWN_NAMES && list->used < sizeof list->text) {
         int written =
@@ -495,7 +495,7 @@ static void note_unmatched(unmatched* list, const char* name)
 }
 
 static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_network* network, const sumi_tensor* tensor,
-                                       unmatched* list, sumi_error* error)
+                                       unmatched_names* list, sumi_error* error)
 {
     const char *name = tensor->name, *path = file->path;
     size_t kronecker_bytes = 0;
@@ -512,7 +512,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
             const sumi_tensor* up = find_sibling(file, name, module_bytes, s_suffixes[i][1]);
             const sumi_adapter_target* target = find_target(network, name, module_bytes, false);
             if (target == NULL) {
-                note_unmatched(list, name);
+                add_unmatched(list, name);
                 return SUMI_OK;
             }
             if (up == NULL) {
@@ -535,7 +535,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
     if (has_suffix(name, ".w_norm")) {
         const sumi_adapter_target* target = find_target(network, name, strlen(name) - strlen(".w_norm"), true);
         if (target != NULL) { return add_vector(file, target, tensor, error); }
-        note_unmatched(list, name);
+        add_unmatched(list, name);
         return SUMI_OK;
     }
     if (has_suffix(name, ".b_norm")) {
@@ -546,7 +546,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
     if (has_kronecker) {
         const sumi_adapter_target* target = find_target(network, name, kronecker_bytes, false);
         if (target != NULL) { return add_target_kronecker(file, target, name, kronecker_bytes, error); }
-        note_unmatched(list, name);
+        add_unmatched(list, name);
         return SUMI_OK;
     }
     if (has_suffix(name, ".alpha")) {
@@ -559,7 +559,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
             if (find_sibling(file, name, module_bytes, s_suffixes[i][0]) != NULL) { return SUMI_OK; }
         }
     }
-    note_unmatched(list, name);
+    add_unmatched(list, name);
     return SUMI_OK;
 }
 
@@ -622,7 +622,7 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_files* files, c
     const char* path = file->path;
     SUMI_TRY(sumi_tensor_set_open(&file->set, path, error));
     SUMI_TRY(sumi_adapter_config_read(&file->config, file->heap, files, &file->set, path, error));
-    unmatched list = {.count = 0};
+    unmatched_names list = {.count = 0};
     for (size_t i = 0; i < file->set.count; i++) {
         SUMI_TRY(read_adapter_tensor(file, network, &file->set.tensors[i], &list, error));
     }

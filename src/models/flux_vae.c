@@ -322,7 +322,7 @@ typedef struct picture {
     // of the same size that is not read any more, or none.
     sumi_value shared_block, spare;
     int32_t free_rows;
-    uint64_t min_bytes; // flux_least_bytes of the half
+    uint64_t min_bytes; // flux_min_bytes of the half
 } picture;
 
 static sumi_value write_flux_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x,

@@ -403,9 +403,9 @@ static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_at
     sumi_value o = sumi_plan_attention(plan, "attention", qkv, &subset);
     subset.sequences = attention->sequences + 1;
     subset.sequence_count = attention->sequence_count - 1;
-    sumi_value others = sumi_plan_attention(plan, "attention_others", qkv, &subset);
+    sumi_value later_outputs = sumi_plan_attention(plan, "attention_others", qkv, &subset);
     const int32_t begin = subset.sequences[0].span[1].begin;
-    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = others, .x_row = begin, .y = o, .y_row = begin});
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = later_outputs, .x_row = begin, .y = o, .y_row = begin});
     return o;
 }
 

@@ -464,16 +464,16 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
 // Rows of the condition. If each prompt has its own condition, there is one row per evaluation for each prompt. On the
 // CPU, products of fewer rows than this are summed in another order, but a picture of a batch must have the bits of a
 // single one. So unused rows are added.
-#define LEAST_CONDITION_ROWS 8
+#define MIN_CONDITION_ROWS 8
 static int32_t condition_rows(const sumi_next_dit* model, const sumi_denoising* job)
 {
     if (!model->settings->reads_pooled) { return job->evaluation_count; }
     const int32_t rows = job->prompt_count * job->evaluation_count;
-    return rows > LEAST_CONDITION_ROWS ? rows : LEAST_CONDITION_ROWS;
+    return rows > MIN_CONDITION_ROWS ? rows : MIN_CONDITION_ROWS;
 }
 
 // For each row of the condition the number of its prompt, or of its evaluation.
-static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, bool of_prompts)
+static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, bool by_prompt)
 {
     const int32_t rows = condition_rows(model, job), evaluations = job->evaluation_count;
     const size_t bytes = (size_t)rows * sizeof(int32_t);
@@ -483,10 +483,10 @@ static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, con
         return SUMI_NO_VALUE;
     }
     for (int32_t i = 0; i < job->prompt_count * evaluations; i++) {
-        numbers[i] = of_prompts ? i / evaluations : i % evaluations;
+        numbers[i] = by_prompt ? i / evaluations : i % evaluations;
     }
     sumi_value value =
-        sumi_plan_constant(plan, of_prompts ? "prompts" : "evaluations", SUMI_ELEMENT_INT, rows, 1, numbers);
+        sumi_plan_constant(plan, by_prompt ? "prompts" : "evaluations", SUMI_ELEMENT_INT, rows, 1, numbers);
     sumi_free(plan->heap, numbers);
     return value;
 }
@@ -709,11 +709,12 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
     }
     sumi_row_band bands[3][2 * MAX_EVALUATIONS];
     const int32_t final_rows = job->computes_unused_rows ? l.rows : image_rows;
-    const modulated_rows of_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
-                         of_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
-                         of_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
-    sumi_attention over_images = attention_over(model, images, count), over_all = attention_over(model, joint, count),
-                   from_images = attention_over(model, last, count);
+    const modulated_rows modulated_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
+                         modulated_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
+                         modulated_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
+    sumi_attention image_attention = attention_over(model, images, count),
+                   joint_attention = attention_over(model, joint, count),
+                   last_attention = attention_over(model, last, count);
 
     sumi_plan_prefix(plan, "%s", "");
     sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, l.rows, model->dim);
@@ -721,7 +722,7 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_next_dit_block* w = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        write_dit_block(model, plan, w, x, of_images, of_images, &over_images, state->rope[slot],
+        write_dit_block(model, plan, w, x, modulated_images, modulated_images, &image_attention, state->rope[slot],
                         state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "caption_");
@@ -736,8 +737,8 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
         const sumi_next_dit_block* w = &model->layers[i];
         bool is_last = i == model->layer_count - 1 && !job->computes_unused_rows;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        write_dit_block(model, plan, w, x, of_all, is_last ? of_images : of_all, is_last ? &from_images : &over_all,
-                        state->rope[slot], state->modulation[w->slot]);
+        write_dit_block(model, plan, w, x, modulated_all, is_last ? modulated_images : modulated_all,
+                        is_last ? &last_attention : &joint_attention, state->rope[slot], state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
@@ -746,8 +747,8 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
                                                                .norm = SUMI_NORM_LAYER,
                                                                .eps = FINAL_EPS,
                                                                .scale = {state->final_scale, 0, true},
-                                                               .bands = of_final.bands,
-                                                               .band_count = of_final.band_count});
+                                                               .bands = modulated_final.bands,
+                                                               .band_count = modulated_final.band_count});
     sumi_value out = sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
                   .label = "linear", .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});

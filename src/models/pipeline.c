@@ -500,13 +500,13 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
                                           w->out->latent_height * w->out->latent_width);
     }
-    bool laid_out[2] = {false, false};
+    bool has_layout[2] = {false, false};
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];
-        if (!laid_out[guides]) { // still in the section before the first evaluation
+        if (!has_layout[guides]) { // still in the section before the first evaluation
             w->network->recipe->denoiser->write_layout(w->network->denoiser, w->plan, &w->denoising, guides,
                                                        w->evaluation_lists[guides], r->item_count * (guides ? 2 : 1));
-            laid_out[guides] = true;
+            has_layout[guides] = true;
         }
     }
     for (int32_t first = 0, e = 1; e <= r->evaluation_count; e++) {

@@ -52,7 +52,7 @@ static bool has_module(const sumi_binder* b, const char* block, const char* modu
 }
 
 static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_stream_weights* w, const char* block,
-                      const side_names* names, bool may_be_cut)
+                      const side_names* names, bool may_lack_output)
 {
     int32_t dim = model->dim;
     char n[4][SUMI_NAME_BYTES];
@@ -67,7 +67,7 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
     sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
     // The last block's output of the text stream is not used, and quantised files may lack those weights.
-    w->has_output_weights = !may_be_cut
+    w->has_output_weights = !may_lack_output
                          || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
                              && has_module(b, block, names->mlp_out));
     if (!w->has_output_weights) { return; }

@@ -29,8 +29,8 @@ static sumi_tile input_tile(const tile_grid* w, int32_t row, int32_t column)
     return (sumi_tile){y, x, sumi_min_int(w->size, w->height - y), sumi_min_int(w->size, w->width - x)};
 }
 
-// Writes every tile in reading order, blends its seams and copies the first out_stride rows and columns of the tile to the output. Only the row of tiles above is
-// stored together with the current one.
+// Writes every tile in reading order, blends its seams and copies its first out_stride rows and columns to the output.
+// Only the row of tiles above is stored together with the current one.
 static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const tile_grid* w,
                         const sumi_tile_source* source, bool decodes, sumi_value out)
 {

@@ -11,8 +11,8 @@
 #define SUMI_MODELS_VAE_TILES_H
 #include "plan/plan.h"
 
-// The stride from one tile to the next is stride_units / size_units of a tile's side, which is a multiple of size_units.
-// The rest of the side overlaps the next tile.
+// The stride from one tile to the next is stride_units / size_units of a tile's side, which is a multiple of
+// size_units. The rest of the side overlaps the next tile.
 typedef struct sumi_tile_rule {
     int32_t stride_units, size_units;
 } sumi_tile_rule;

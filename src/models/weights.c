@@ -535,8 +535,8 @@ static bool set_factor(sumi_binder* binder, sumi_stacked_tensor* stacked, const 
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
     if (tensor == NULL) { return false; }
     const int64_t* shape = tensor->shape + (tensor->rank == 3 ? 1 : 0);
-    const bool is_one = tensor->rank == 2 || (tensor->rank == 3 && tensor->shape[0] == 1);
-    if (!is_one || shape[0] != rows || shape[1] != cols) {
+    const bool is_single = tensor->rank == 2 || (tensor->rank == 3 && tensor->shape[0] == 1);
+    if (!is_single || shape[0] != rows || shape[1] != cols) {
         char required_shape[64];
         snprintf(required_shape, sizeof required_shape, "[1, %d, %d]", (int)rows, (int)cols);
         refuse_shape(binder, tensor, required_shape);

@@ -1,9 +1,9 @@
 // From named tensors to the weights of a network. A network requests each weight by its canonical name (that of
-// diffusers) and the shape that it must have. The binder knows the aliases of a tensor, which are its names in other files, the prefix in the
-// file and the scales of fp8 files. It keeps the first failure, so that binding reads like the table of tensors in a
-// paper, without a check in each line.
+// diffusers) and the shape that it must have. The binder knows the aliases of a tensor, which are its
+// names in other files, the prefix in the file and the scales of fp8 files. It keeps the first failure, so that binding
+// reads like the table of tensors in a paper, without a check in each line.
 //
-//     sumi_binder b = {.list = list, .component = component, .alias = dit_alias, .what = "the transformer", .error = error};
+//     sumi_binder b = {.list = list, .component = c, .alias = dit_alias, .what = "the transformer", .error = error};
 //     sumi_bind_matrix(&b, &block->out, "layers.0.attention.to_out.0", dim, dim);
 //     return b.result;
 #ifndef SUMI_MODELS_WEIGHTS_H

@@ -257,8 +257,8 @@ typedef struct sumi_op_time_embed {
 } sumi_op_time_embed;
 
 // FINISH_MODULATION: converts the output of a modulation layer to the factors and summands that other ops read. The
-// columns are `vector_count` vectors of equal width. An element v of vector p becomes 1 + v if bit p of adds_one is set,
-// tanh v if bit p of applies_tanh is set, and is not changed if neither is set.
+// columns are `vector_count` vectors of equal width. An element v of vector p becomes 1 + v if bit p of adds_one is
+// set, tanh v if bit p of applies_tanh is set, and is not changed if neither is set.
 // in[0]: table [evaluations, cols]. out: the table itself; or a value of its own, whose row r comes from row x_row + r
 // of the table, with per_step from row x_row + r + `counter`.
 typedef struct sumi_op_finish_modulation {

@@ -158,7 +158,7 @@ typedef struct sumi_plan {
 } sumi_plan;
 
 // Begins an empty plan. activation_bytes: bytes of a SUMI_ELEMENT_ACTIVATION on the plan's runner (4 on the CPU).
-// `wishes` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan (runner.h).
+// `weight_options` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan (runner.h).
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
 void sumi_plan_end(sumi_plan* plan); // frees the plan's memory; accepts a zeroed plan
 // Lets the backend mark pairs of ops, and computes lifetimes, offsets and costs. Returns the first

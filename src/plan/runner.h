@@ -128,7 +128,7 @@ typedef struct sumi_runner_functions {
     // those that no step reads, and in a further call the rest. Returns false if nothing was left to evict. Call only
     // while no slice is in flight.
     bool (*evict)(sumi_runner* runner, const sumi_plan* plan);
-    void (*capacity)(sumi_runner* runner, sumi_device_capacity* out_room); // the device's memory now
+    void (*capacity)(sumi_runner* runner, sumi_device_capacity* out_capacity); // the device's memory now
     // The plan will be freed: frees its graphs. Call only while none of its slices is in flight.
     void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
     // The weights will be freed: removes them from the device. Call only while nothing that uses them is in flight.

@@ -27,8 +27,8 @@ bool sumi_weight_is_dense(const sumi_weight* weight)
     return is_dense;
 }
 
-// The address of element `index` of a stacked tensor, counted as if the tensor were dense. The element must begin a row or
-// a chunk.
+// The address of element `index` of a stacked tensor, counted as if the tensor were dense. The element must begin a row
+// or a chunk.
 static const unsigned char* element_address(const sumi_stacked_tensor* tensor, uint64_t index)
 {
     SUMI_ASSERT(tensor->chunk >= 0 && (tensor->chunk == 0 || index % (uint64_t)tensor->chunk == 0));
