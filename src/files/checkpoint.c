@@ -149,7 +149,7 @@ static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int
     return sumi_checkpoint_copy_text(checkpoint->heap, path, error, &s->path);
 }
 
-// The path that the caller gave for a component. NULL if none was given or the component is not wanted.
+// The path in the desc of a component. NULL if there is none or the component is left out.
 static const char* component_path(const sumi_checkpoint_desc* desc, int32_t kind)
 {
     return desc->without_text_encoder && is_for_prompts(kind) ? NULL : desc->component_paths[kind];

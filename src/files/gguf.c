@@ -361,8 +361,8 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
     if (key_count == 0 && tensor_count == 0) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a GGUF file with nothing in it", path);
     }
-    if (key_count > remaining_bytes(&r) / 13
-        || tensor_count > remaining_bytes(&r) / 24) { // smallest sizes of a key and of a tensor entry
+    // smallest sizes of a key and of a tensor entry
+    if (key_count > remaining_bytes(&r) / 13 || tensor_count > remaining_bytes(&r) / 24) {
         return sumi_fail(error, SUMI_FILE_TRUNCATED,
                          "%s: announces %llu keys and %llu tensors, more than its %llu bytes can hold", path,
                          (unsigned long long)key_count, (unsigned long long)tensor_count, (unsigned long long)bytes);

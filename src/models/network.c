@@ -661,9 +661,8 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
     int32_t id_count = (int32_t)(count < max_count ? count : max_count);
     const size_t cut = count - (size_t)id_count;
-    if (count > max_count
-        && prompt_template->keeps_end_token) { // of an empty text only the tokens remain that are always there
-        int32_t special[4];
+    if (count > max_count && prompt_template->keeps_end_token) {
+        int32_t special[4]; // the tokens of an empty text, which are those that every text has
         SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, "", 0, true, special,
                                        sizeof special / sizeof *special, &count, error));
         if (count > 0 && count <= sizeof special / sizeof *special) { ids[id_count - 1] = special[count - 1]; }

@@ -22,7 +22,7 @@ struct sumi_network {
     sumi_preset_values presets[SUMI_PRESET_COUNT];
     sumi_size sizes[SUMI_MAX_SIZES];
     bool without_text_encoder, without_vae_encoder;
-    bool is_requested[SUMI_COMPONENT_COUNT]; // the component has a path of its own, so it must be there
+    bool is_requested[SUMI_COMPONENT_COUNT]; // the desc has a path for the component, so it must be present
     // For components that not every family has: the name of the member of the desc that is not NULL; NULL: none.
     const char *text_encoder_2_option, *vision_option;
     int32_t stage; // of opening

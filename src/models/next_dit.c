@@ -588,7 +588,7 @@ static void write_dit_modulation(const sumi_next_dit* model, sumi_plan* plan, su
 static void write_dit_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
 {
     const sumi_next_dit* model = memory;
-    SUMI_ASSERT(job->reference_count == 0); // by its properties the network takes none
+    SUMI_ASSERT(job->reference_count == 0); // takes_references is false
     write_dit_captions(model, plan, job);
     write_dit_modulation(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
