@@ -164,12 +164,12 @@ static void write_pictures(fixture* f)
                                                             .y = f->grown});
     sumi_value out = sumi_plan_conv(
         plan, &(sumi_plan_conv_args){.label = "conv_out", .x = f->grown, .weight = &f->conv, .shape = shape});
-    sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = out,
-                                                       .tile_width = 8,
-                                                       .picture = f->picture,
-                                                       .picture_height = 8,
-                                                       .picture_width = 8,
-                                                       .copied = {0, 0, 8, 8}});
+    sumi_plan_tile_place(plan, &(sumi_plan_tile_place_args){.tile = out,
+                                                            .tile_width = 8,
+                                                            .picture = f->picture,
+                                                            .picture_height = 8,
+                                                            .picture_width = 8,
+                                                            .copied = {0, 0, 8, 8}});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_plan_composite(plan, f->picture, f->background, f->opacity);
     static const int32_t zero = 0;

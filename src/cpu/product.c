@@ -37,7 +37,7 @@ enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 7, DOT_COLS = 64 };
 typedef struct product_loop {
     const sumi_cpu_product* product;
     int32_t block_rows, panels; // of the whole product
-    int32_t item_panels;        // most panels of one loop item
+    int32_t item_panels;        // the maximum number of panels of a loop item
     int64_t unit_begin, unit_end;
 } product_loop;
 

@@ -19,8 +19,8 @@ void sumi_checkpoint_close_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoin
 }
 
 // Appends a folder to the list of searched folders, which messages show.
-static sumi_result note_folder(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
-                               sumi_error* error)
+static sumi_result add_searched_folder(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                       const char* folder, sumi_error* error)
 {
     const char* before = tokenizer->searched_folders != NULL ? tokenizer->searched_folders : "";
     const size_t bytes = strlen(before) + strlen(folder) + 3;
@@ -62,7 +62,7 @@ static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_to
     SUMI_TRY(name[0] != '\0' ? sumi_checkpoint_join(checkpoint->heap, parent, name, error, &tokenizer->folder)
                              : sumi_checkpoint_copy_text(checkpoint->heap, parent, error, &tokenizer->folder));
     const char* folder = tokenizer->folder;
-    SUMI_TRY(note_folder(checkpoint, tokenizer, folder, error));
+    SUMI_TRY(add_searched_folder(checkpoint, tokenizer, folder, error));
     SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, "tokenizer.json", false, error));
     if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_JSON, error); }
     SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, "vocab.json", false, error));

@@ -25,7 +25,7 @@
 #define TABLE_BYTES (256ull << 20)
 
 // Vectors of a block's modulation: shift, scale, gate of attention, then of the MLP. Scales become 1 + s.
-enum { SHIFT_1, SCALE_1, GATE_1, SHIFT_2, SCALE_2, GATE_2, MODULATION_PARTS };
+enum { SHIFT_1, SCALE_1, GATE_1, SHIFT_2, SCALE_2, GATE_2, MODULATION_VECTORS };
 #define BLOCK_ADDS_ONE (1u << SCALE_1 | 1u << SCALE_2)
 // The final norm has them in another order: scale, shift.
 enum { FINAL_SCALE, FINAL_SHIFT, FINAL_PARTS };
@@ -57,7 +57,7 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     int32_t dim = model->dim;
     char n[4][SUMI_NAME_BYTES];
     sumi_bind_linear(b, &w->modulation, &w->modulation_bias, sumi_bind_join(n[0], block, names->modulation),
-                     MODULATION_PARTS * dim, dim);
+                     MODULATION_VECTORS * dim, dim);
     w->modulation.keeps_precision = true;
     const char* qkv[] = {sumi_bind_join(n[0], block, names->q), sumi_bind_join(n[1], block, names->k),
                          sumi_bind_join(n[2], block, names->v)};
@@ -333,14 +333,14 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
             if (state->has_tables) {
                 state->tables[i][side] = state->has_float_tables
                                            ? convert_table(plan, side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
-                                                           table, count, MODULATION_PARTS, BLOCK_ADDS_ONE)
+                                                           table, count, MODULATION_VECTORS, BLOCK_ADDS_ONE)
                                            : table;
             }
             if (has_zero) {
                 state->zero[i] =
                     sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "img_mod.zero",
                                                                             .table = table,
-                                                                            .vector_count = MODULATION_PARTS,
+                                                                            .vector_count = MODULATION_VECTORS,
                                                                             .adds_one = BLOCK_ADDS_ONE,
                                                                             .rows = 1,
                                                                             .x_row = rows.count - 1,
@@ -367,7 +367,7 @@ static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_d
     write_two_stream_captions(model, plan, job);
     state->has_zero = model->zero_cond && (job->reference_count > 0 || job->computes_unused_rows);
     uint64_t elements =
-        (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
+        (uint64_t)model->block_count * 2 * MODULATION_VECTORS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
     state->has_tables = elements * (uint64_t)plan->activation_bytes <= model->table_bytes;
     state->has_float_tables = elements * sizeof(float) <= model->table_bytes;
     write_two_stream_condition(model, plan, job);
@@ -745,7 +745,7 @@ static void write_two_stream_block(writer* w, int32_t index)
                 : write_two_stream_modulation(w,
                                               &(sumi_plan_modulation_args){.label = s->names->modulation,
                                                                            .table = w->state->tables[index][s->side],
-                                                                           .vector_count = MODULATION_PARTS,
+                                                                           .vector_count = MODULATION_VECTORS,
                                                                            .adds_one = BLOCK_ADDS_ONE},
                                               &weights->modulation, &weights->modulation_bias);
         write_qkv(w, s, weights, rows[k], qkv);

@@ -53,25 +53,25 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const ti
             above_height = r > 0 ? input_tile(w, r - 1, c).height * w->out_size / w->size : 0;
             sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
             if (r > 0 || c > 0) {
-                sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){.tile = tile,
-                                                                   .height = height,
-                                                                   .width = width,
-                                                                   .above = r > 0 ? above[c] : SUMI_NO_VALUE,
-                                                                   .above_height = above_height,
-                                                                   .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
-                                                                   .left_width = left_width,
-                                                                   .extent = w->out_size - w->out_stride});
+                sumi_plan_tile_blend(plan, &(sumi_plan_tile_blend_args){.tile = tile,
+                                                                        .height = height,
+                                                                        .width = width,
+                                                                        .above = r > 0 ? above[c] : SUMI_NO_VALUE,
+                                                                        .above_height = above_height,
+                                                                        .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
+                                                                        .left_width = left_width,
+                                                                        .extent = w->out_size - w->out_stride});
             }
             current[c] = tile;
             sumi_tile copied = {r * w->out_stride, c * w->out_stride, sumi_min_int(w->out_stride, height),
                                 sumi_min_int(w->out_stride, width)};
-            sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = tile,
-                                                               .tile_width = width,
-                                                               .picture = out,
-                                                               .picture_height = out_height,
-                                                               .picture_width = out_width,
-                                                               .copied = copied,
-                                                               .per_item = decodes});
+            sumi_plan_tile_place(plan, &(sumi_plan_tile_place_args){.tile = tile,
+                                                                    .tile_width = width,
+                                                                    .picture = out,
+                                                                    .picture_height = out_height,
+                                                                    .picture_width = out_width,
+                                                                    .copied = copied,
+                                                                    .per_item = decodes});
         }
         memcpy(above, current, (size_t)w->columns * sizeof *above);
     }
@@ -95,13 +95,13 @@ void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const
             out_width = width * tiling->factor;
     if (tile == 0 || (height <= tile && width <= tile)) {
         sumi_value decoded = tiling->decode(tiling->model, plan, latents, (sumi_tile){0, 0, height, width});
-        sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = decoded,
-                                                           .tile_width = out_width,
-                                                           .picture = picture,
-                                                           .picture_height = out_height,
-                                                           .picture_width = out_width,
-                                                           .copied = (sumi_tile){0, 0, out_height, out_width},
-                                                           .per_item = true});
+        sumi_plan_tile_place(plan, &(sumi_plan_tile_place_args){.tile = decoded,
+                                                                .tile_width = out_width,
+                                                                .picture = picture,
+                                                                .picture_height = out_height,
+                                                                .picture_width = out_width,
+                                                                .copied = (sumi_tile){0, 0, out_height, out_width},
+                                                                .per_item = true});
     } else {
         tile_grid w = make_grid(latents, tiling->rule, tile, tile * tiling->factor);
         write_tiles(tiling, plan, &w, latents, true, picture);

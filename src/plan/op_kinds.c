@@ -119,8 +119,8 @@ static int64_t head_rows(const sumi_plan* plan, const sumi_op* op)
     return memory_bound_rows(head_cols(op));
 }
 
-// A single work range, because PIXELS_OUT counts values that are not finite in one place, and the spans of FILL_ROWS
-// are small.
+// A single work range, because PIXELS_OUT adds the number of values that are not finite to one counter, and the spans
+// of FILL_ROWS are small.
 static int64_t single_range(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;

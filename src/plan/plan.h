@@ -47,8 +47,8 @@ typedef struct sumi_value_info {
     // Elements from one row to the next: cols, or more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM
     // accept any pitch; other ops need pitch == cols.
     int32_t pitch;
-    // For views. base: the value whose memory the view shares; it is no view itself. whole: the value that the view was
-    // cut from, which is the base or another view; the view begins at row cut_from_row of `whole`.
+    // For views. base: the value whose memory the view shares; it is no view itself. cut_from: the value that the view
+    // was cut from, which is the base or another view; the view begins at row cut_from_row of it.
     sumi_value base, cut_from;
     int32_t cut_from_row;
     uint64_t base_element; // index of the view's first element in the base
@@ -470,7 +470,7 @@ typedef struct sumi_plan_group_norm_args {
 } sumi_plan_group_norm_args;
 sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args* args);
 
-typedef struct sumi_plan_blend_args {
+typedef struct sumi_plan_tile_blend_args {
     sumi_value tile;
     int32_t height, width;
     sumi_value above; // none: no seam
@@ -478,18 +478,18 @@ typedef struct sumi_plan_blend_args {
     sumi_value left;
     int32_t left_width;
     int32_t extent;
-} sumi_plan_blend_args;
-void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args);
+} sumi_plan_tile_blend_args;
+void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_tile_blend_args* args);
 
-typedef struct sumi_plan_place_args {
+typedef struct sumi_plan_tile_place_args {
     sumi_value tile;
     int32_t tile_width;
     sumi_value picture; // is written
     int32_t picture_height, picture_width;
     sumi_tile copied; // height x width upper left pixels of the tile are copied to (y, x) of the picture
     bool per_item;
-} sumi_plan_place_args;
-void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);
+} sumi_plan_tile_place_args;
+void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args);
 
 // Puts pictures [n * h * w, 3] over an 8-bit RGB picture `beneath` [h * w, 3], in place. `opacity` is bytes [h * w, 1]:
 // 255 shows the pictures, 0 the picture beneath.

@@ -191,7 +191,7 @@ sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args
                                        .u.group = group});
 }
 
-void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args)
+void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_tile_blend_args* args)
 {
     int32_t height = args->height, width = args->width, cols = sumi_plan_cols(plan, args->tile);
     if (sumi_plan_rows(plan, args->tile) != height * width
@@ -210,7 +210,7 @@ void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args)
                                             .extent = args->extent}});
 }
 
-void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args)
+void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args)
 {
     sumi_tile copied = args->copied;
     int32_t picture_rows = args->picture_height * args->picture_width;
