@@ -15,7 +15,10 @@
 #define EDIT_PICTURE_TOKEN 876 // <|image_pad|>
 #define EDIT_WIDTH 96          // of the checkpoint's features
 
-static sumi_vision_facts edit_vision_facts(const void* model) { return *(const sumi_vision_facts*)model; }
+static sumi_vision_properties edit_vision_properties(const void* model)
+{
+    return *(const sumi_vision_properties*)model;
+}
 
 static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height,
                                     int32_t width)
@@ -28,7 +31,7 @@ static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_val
         .cols = 3,
         .tensor_count = 1,
         .tensors = {{.data = values, .dtype = SUMI_DTYPE_F32, .rows = EDIT_WIDTH, .scale = 1.0f}}};
-    const int32_t cell = ((const sumi_vision_facts*)model)->cell;
+    const int32_t cell = ((const sumi_vision_properties*)model)->cell;
     sumi_value picture = sumi_plan_pixels_in(plan, pixels, width, (sumi_tile){0, 0, height, width});
     sumi_value all =
         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "vision", .x = picture, .weight = &weight});
@@ -104,10 +107,11 @@ static const sumi_reference_rule s_needed = {.min_count = 1,
                                              .vision_area = 32 * 32,
                                              .multiple = 16,
                                              .max_ratio = 10};
-static const sumi_vision_facts s_cells = {.width = EDIT_WIDTH, .cell = 5, .min_pixels = 50, .max_pixels = 2000};
+static const sumi_vision_properties s_cells = {.width = EDIT_WIDTH, .cell = 5, .min_pixels = 50, .max_pixels = 2000};
 
 // Plans are cached by the model: one rule for each engine.
-static inline void make_edit_model(sumi_model* model, const sumi_reference_rule* rule, const sumi_vision_facts* facts)
+static inline void make_edit_model(sumi_model* model, const sumi_reference_rule* rule,
+                                   const sumi_vision_properties* properties)
 {
     static sumi_recipe recipe;
     static sumi_vision_module vision;
@@ -115,7 +119,7 @@ static inline void make_edit_model(sumi_model* model, const sumi_reference_rule*
     static sumi_denoiser_module denoiser;
     sumi_network* network = model->network;
     recipe = sumi_recipe_z_image;
-    vision = (sumi_vision_module){.facts = edit_vision_facts, .write = edit_vision_write};
+    vision = (sumi_vision_module){.properties = edit_vision_properties, .write = edit_vision_write};
     text = sumi_language_model_module;
     text.write = edit_text_write;
     denoiser = sumi_next_dit_module;
@@ -123,16 +127,16 @@ static inline void make_edit_model(sumi_model* model, const sumi_reference_rule*
     denoiser.write_evaluation = edit_evaluation;
     recipe.vision = &vision;
     recipe.denoiser = &denoiser;
-    recipe.encoders[0].part = &text;
+    recipe.encoders[0].module = &text;
     recipe.encoders[0].prompt.picture = "Picture #: <|vision_start|><|image_pad|><|vision_end|>";
     recipe.encoders[0].prompt.picture_token = "<|image_pad|>";
     recipe.references = *rule;
     network->recipe = &recipe;
-    if (facts != NULL) {                                            // else as if no vision tower had been opened
-        network->vision = sumi_alloc(network->heap, sizeof *facts); // freed with the network
-        memcpy(network->vision, facts, sizeof *facts);
+    if (properties != NULL) {                                            // else as if no vision tower had been opened
+        network->vision = sumi_alloc(network->heap, sizeof *properties); // freed with the network
+        memcpy(network->vision, properties, sizeof *properties);
     }
-    network->info.has_vision = facts != NULL;
+    network->info.has_vision = properties != NULL;
     network->info.min_references = rule->min_count;
     network->info.max_references = rule->max_count;
     network->info.size_follows_last_reference = rule->size_follows_last;

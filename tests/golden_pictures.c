@@ -70,8 +70,9 @@ static sumi_picture_size sized(golden_case* c, sumi_picture_size picture, int64_
 static void make_picture(golden_case* c, const sumi_network* network, const picture_file* file, picture_areas areas,
                          case_pictures* out)
 {
-    const sumi_vision_facts facts = network->recipe->vision->facts(network->vision);
-    const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, LONGEST_PICTURE_RATIO};
+    const sumi_vision_properties properties = network->recipe->vision->properties(network->vision);
+    const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,
+                                     LONGEST_PICTURE_RATIO};
     const sumi_picture_size own = {file->width, file->height}, looked_at = sized(c, own, areas.seen),
                             encoded = sized(c, own, areas.encoded);
     sumi_picture_size seen = looked_at;
@@ -82,7 +83,7 @@ static void make_picture(golden_case* c, const sumi_network* network, const pict
     out->seen[i] = resize(c, between, looked_at, seen, SUMI_FILTER_BICUBIC);
     free(between);
     out->references[i] = (sumi_pipeline_reference){.vision_width = seen.width, .vision_height = seen.height};
-    out->tokens[i] = seen.width / facts.cell * (seen.height / facts.cell);
+    out->tokens[i] = seen.width / properties.cell * (seen.height / properties.cell);
     out->last = own;
     if (areas.encoded >= 0) {
         out->pixels[i] = resize(c, file->pixels, own, encoded, SUMI_FILTER_LANCZOS);

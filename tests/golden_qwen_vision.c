@@ -128,7 +128,7 @@ static void reorder_watches(const golden_case* c, watcher* w, int index)
 
 static void run_picture(golden_case* c, const sumi_qwen_vision* model, int index, vision_job* job)
 {
-    const sumi_vision_facts facts = sumi_qwen_vision_module.facts(model);
+    const sumi_vision_properties properties = sumi_qwen_vision_module.properties(model);
     const int32_t height = job->picture.height, width = job->picture.width;
     char name[32];
     sumi_plan plan;
@@ -136,8 +136,8 @@ static void run_picture(golden_case* c, const sumi_qwen_vision* model, int index
     begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
     job->pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
-    job->rows = sumi_plan_bound(&plan, "rows", SUMI_ELEMENT_ACTIVATION, height / facts.cell * (width / facts.cell),
-                                facts.width);
+    job->rows = sumi_plan_bound(&plan, "rows", SUMI_ELEMENT_ACTIVATION,
+                                height / properties.cell * (width / properties.cell), properties.width);
     sumi_value made = sumi_qwen_vision_module.write(model, &plan, job->pixels, height, width);
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = made, .y = job->rows});
     plan_run run = {.c = c, .write = write_picture, .probe = probe_vision, .context = job};
@@ -208,8 +208,9 @@ static void run_vision(golden_case* c)
     sumi_qwen_vision model = {0};
     const node* list = json_get(c->json, "images");
     if (open_tower(c, &component, &model)) {
-        const sumi_vision_facts facts = sumi_qwen_vision_module.facts(&model);
-        const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, LONGEST_PICTURE_RATIO};
+        const sumi_vision_properties properties = sumi_qwen_vision_module.properties(&model);
+        const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,
+                                         LONGEST_PICTURE_RATIO};
         if (!c->by_op) run_windows(c, &model);
         int index = 0;
         for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next, index++) {
@@ -231,8 +232,8 @@ static void run_vision(golden_case* c)
                 array order = numbered_input(c, index, "window_index"),
                       ends = numbered_input(c, index, "cu_window_seqlens");
                 snprintf(label, sizeof label, "%d.windows", index);
-                compare_windows(c, label, job.picture.height / facts.cell, job.picture.width / facts.cell, model.merge,
-                                model.window, &order, &ends);
+                compare_windows(c, label, job.picture.height / properties.cell, job.picture.width / properties.cell,
+                                model.merge, model.window, &order, &ends);
                 array_free(&order);
                 array_free(&ends);
                 run_picture(c, &model, index, &job);

@@ -210,8 +210,9 @@ int main(int argc, char** argv)
     if (is_gpu) g->runner->functions->destroy(g->runner);
     g->processor->functions->destroy(g->processor);
     sumi_workers_destroy(g->workers);
-    if (atomic_load(&g->heap.held) != 0)
-        printf("golden_run: the library still holds %llu bytes\n", (unsigned long long)atomic_load(&g->heap.held)),
+    if (atomic_load(&g->heap.allocated_bytes) != 0)
+        printf("golden_run: the library still holds %llu bytes\n",
+               (unsigned long long)atomic_load(&g->heap.allocated_bytes)),
             good = false;
     free(g);
     return good ? 0 : 1;

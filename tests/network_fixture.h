@@ -232,8 +232,9 @@ static inline void end_networks(void)
         for (size_t i = 0; i < sizeof files / sizeof *files; i++) system_remove(scratch(files[i]));
         system_remove(t_folder);
     }
-    if (atomic_load(&t_heap.held) != 0) {
-        printf("%s: the library still holds %llu bytes\n", t_program, (unsigned long long)atomic_load(&t_heap.held));
+    if (atomic_load(&t_heap.allocated_bytes) != 0) {
+        printf("%s: the library still holds %llu bytes\n", t_program,
+               (unsigned long long)atomic_load(&t_heap.allocated_bytes));
         t_failed++;
     }
 }

@@ -139,7 +139,7 @@ static inline void close_setup(runner_setup* setup)
 {
     if (setup->runner != NULL) setup->runner->functions->destroy(setup->runner);
     sumi_workers_destroy(setup->workers);
-    CHECK_NUMBER(atomic_load(&setup->heap.held), 0);
+    CHECK_NUMBER(atomic_load(&setup->heap.allocated_bytes), 0);
     CHECK_NUMBER(fake_held(), 0);
     CHECK_NUMBER(fake_violations(), 0);
     CHECK_NUMBER(fake_context_depth(), 0);

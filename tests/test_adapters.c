@@ -183,7 +183,7 @@ TEST(adapter_config_beside_the_file_gives_scales)
                                .data = &alpha,
                                .bytes = 4}};
     system_make_folder(scratch("peft"));
-    const uint64_t held = atomic_load(&t_heap.held);
+    const uint64_t held = atomic_load(&t_heap.allocated_bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const sumi_metadata header = {cases[i].header, cases[i].header_value};
         write_tensors(scratch("peft/adapter_model.safetensors"), tensors, cases[i].has_alpha ? 3 : 2, &header,
@@ -204,7 +204,7 @@ TEST(adapter_config_beside_the_file_gives_scales)
             sumi_adapter_close(file);
         }
     }
-    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
     sumi_error error = {0};
     CHECK_NUMBER(open_adapter(network, scratch("no folder"), &error), SUMI_FILE_NOT_FOUND);
     CHECK(strstr(error.text, "adapter_model.safetensors") != NULL);
@@ -330,7 +330,7 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                   "alpha"}};
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
-    uint64_t held = atomic_load(&t_heap.held);
+    uint64_t held = atomic_load(&t_heap.allocated_bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sumi_tensor tensors[2];
         for (int k = 0; k < 2; k++)
@@ -345,7 +345,7 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
         CHECK_NUMBER(open_adapter(network, scratch("wrong.safetensors"), &error), cases[i].expected);
         CHECK(strstr(error.text, cases[i].says) != NULL && strstr(error.text, "wrong.safetensors") != NULL);
     }
-    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
     sumi_network_close(network);
 }
 

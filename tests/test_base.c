@@ -14,11 +14,11 @@ TEST(heap_counts_and_aligns)
     CHECK(a != NULL && b != NULL && (uintptr_t)a % SUMI_ALIGNMENT == 0 && (uintptr_t)b % SUMI_ALIGNMENT == 0);
     CHECK(b[0] == 0 && b[999] == 0);
     CHECK_NUMBER(heap.count, 2);
-    CHECK(heap.held >= 1001 && heap.peak == heap.held);
+    CHECK(heap.allocated_bytes >= 1001 && heap.peak == heap.allocated_bytes);
     sumi_free(&heap, a);
     sumi_free(&heap, b);
     sumi_free(&heap, NULL);
-    CHECK_NUMBER(heap.held, 0);
+    CHECK_NUMBER(heap.allocated_bytes, 0);
     CHECK(sumi_alloc(&heap, SIZE_MAX - 3) == NULL);
     CHECK(sumi_alloc_array(&heap, SIZE_MAX / 2, 4) == NULL);
 }
@@ -293,6 +293,6 @@ int main(int argc, char** argv)
     RUN(file_reads_through_the_host);
     RUN(fused_multiply_add_rounds_once);
     RUN(clock_moves_forward_and_waits_time_out);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
     TEST_END();
 }

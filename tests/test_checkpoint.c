@@ -45,7 +45,7 @@ TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
     CHECK_TEXT(c.tokenizers[0].folder, "m/tokenizer");
     sumi_checkpoint_close(&c);
     sumi_checkpoint_close(&c);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
     // cancelled after every number of steps
     for (int n = 0; n < steps; n++) {
         CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host, &desc, &error), SUMI_OK);
@@ -54,7 +54,7 @@ TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
             CHECK_NUMBER(sumi_checkpoint_step(&c, &done, &error), SUMI_OK);
         }
         sumi_checkpoint_close(&c);
-        CHECK_NUMBER(s_heap.held, 0);
+        CHECK_NUMBER(s_heap.allocated_bytes, 0);
         CHECK_NUMBER(files.open_count, 0);
     }
     release(&files);
@@ -120,7 +120,7 @@ TEST(checkpoint_finds_all_components_of_one_file)
     CHECK_NUMBER(files.open_count, 1); // one set serves all
     sumi_checkpoint_close(&c);
     release(&files);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 TEST(checkpoint_tells_single_components_by_content)
@@ -250,7 +250,7 @@ TEST(checkpoint_components_override_and_complete_each_other)
           && c.components[SUMI_COMPONENT_VAE].config.data != NULL);
     sumi_checkpoint_close(&c);
     release(&files);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 TEST(checkpoint_without_model_index_goes_on_by_content)
@@ -309,7 +309,7 @@ TEST(checkpoint_refusals_name_what_is_wrong)
             t_errors++;
         }
         sumi_checkpoint_close(&c);
-        CHECK_NUMBER(s_heap.held, 0);
+        CHECK_NUMBER(s_heap.allocated_bytes, 0);
     }
     release(&files);
 }
@@ -454,7 +454,7 @@ TEST(golden_z_image_checkpoints_open)
           && holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "layers.0.attention.qkv.weight")
           && c.components[SUMI_COMPONENT_TEXT_ENCODER].present && c.components[SUMI_COMPONENT_VAE].present);
     sumi_checkpoint_close(&c);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 TEST(golden_checkpoints_of_other_families_open)

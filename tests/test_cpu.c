@@ -117,11 +117,12 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
         result = result != SUMI_OK ? result : sumi_workers_create(&heap, NULL, 2, &error, &workers);
         result = result != SUMI_OK ? result : sumi_cpu_create(&heap, workers, SUMI_CPU_AUTO, &error, &runner);
         if (result == SUMI_OK) {
-            uint64_t before = heap.held, promised = plan.arena_bytes + runner->functions->scratch_bytes(runner, &plan);
+            uint64_t before = heap.allocated_bytes,
+                     promised = plan.arena_bytes + runner->functions->scratch_bytes(runner, &plan);
             result = runner->functions->reserve(runner, &plan, &error);
             if (result == SUMI_OK) {
                 // and the two blocks' headers
-                CHECK(heap.held - before >= promised && heap.held - before < promised + 512);
+                CHECK(heap.allocated_bytes - before >= promised && heap.allocated_bytes - before < promised + 512);
                 uint64_t count = heap.count;
                 runner->functions->start(runner, &plan);
                 sumi_slice all = {0, 1, 0, plan.ops[0].range_count, 0.0f};
@@ -132,7 +133,7 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
                 CHECK_TEXT(runner->functions->name(runner), "cpu");
                 CHECK(runner->functions->rates(runner).flops_per_us > 0.0);
                 runner->functions->release(runner);
-                CHECK(heap.held == before);
+                CHECK(heap.allocated_bytes == before);
                 c.until_failure = -1; // from here on there is memory
                 CHECK(runner->functions->reserve(runner, &plan, &error) == SUMI_OK);
                 successes++;

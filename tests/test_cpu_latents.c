@@ -371,25 +371,25 @@ static void build_tile(bench* b, scene* s)
         s->values[1] = bench_value(b, 20, 2);
         s->values[2] = bench_value(b, 18, 2);
         s->value_count = 3;
-        sumi_plan_tile_blend(p, &(sumi_plan_blend_args){.tile = s->values[0],
-                                                        .height = 6,
-                                                        .width = 5,
-                                                        .above = s->values[1],
-                                                        .above_height = 4,
-                                                        .left = s->values[2],
-                                                        .left_width = 3,
-                                                        .extent = 4});
+        sumi_plan_tile_blend(p, &(sumi_plan_tile_blend_args){.tile = s->values[0],
+                                                             .height = 6,
+                                                             .width = 5,
+                                                             .above = s->values[1],
+                                                             .above_height = 4,
+                                                             .left = s->values[2],
+                                                             .left_width = 3,
+                                                             .extent = 4});
         break;
     default: // 3 x 2 of a 4 x 5 tile into the second of two 7 x 6 pictures
         s->values[0] = bench_value(b, 84, 2);
         s->values[1] = bench_value(b, 20, 2);
-        sumi_plan_tile_place(p, &(sumi_plan_place_args){.tile = s->values[1],
-                                                        .tile_width = 5,
-                                                        .picture = s->values[0],
-                                                        .picture_height = 7,
-                                                        .picture_width = 6,
-                                                        .copied = (sumi_tile){4, 3, 3, 2},
-                                                        .per_item = true});
+        sumi_plan_tile_place(p, &(sumi_plan_tile_place_args){.tile = s->values[1],
+                                                             .tile_width = 5,
+                                                             .picture = s->values[0],
+                                                             .picture_height = 7,
+                                                             .picture_width = 6,
+                                                             .copied = (sumi_tile){4, 3, 3, 2},
+                                                             .per_item = true});
         break;
     }
     if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }

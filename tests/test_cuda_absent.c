@@ -33,7 +33,7 @@ TEST(no_driver_is_a_result)
     CHECK(strstr(error.text, "CPU backend") != NULL);
     CHECK_NUMBER(error.result, result);
     CHECK(runner == NULL);
-    CHECK_NUMBER(atomic_load(&heap.held), 0);
+    CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
 }
 
 TEST(a_library_that_is_not_there_is_null)

@@ -179,7 +179,7 @@ static void close_all(sumi_runner* runner)
 {
     if (runner != NULL) runner->functions->destroy(runner);
     sumi_workers_destroy(s_workers);
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
     CHECK_NUMBER(fake_held(), 0);
     CHECK_NUMBER(fake_violations(), 0);
     CHECK_NUMBER(fake_context_depth(), 0);

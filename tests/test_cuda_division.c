@@ -230,7 +230,7 @@ static void close_bench(bench* b)
 {
     b->runner->functions->destroy(b->runner);
     sumi_workers_destroy(b->workers);
-    CHECK_NUMBER(atomic_load(&b->heap.held), 0);
+    CHECK_NUMBER(atomic_load(&b->heap.allocated_bytes), 0);
     CHECK_NUMBER(fake_held(), 0);
     CHECK_NUMBER(fake_violations(), 0);
 }

@@ -346,7 +346,7 @@ static void begin(fixture* f, const sumi_device_allocator* allocator)
 static void end(fixture* f)
 {
     for (int kind = 0; kind < 4; kind++) CHECK_NUMBER(atomic_load(&f->memory.held[kind]), 0);
-    CHECK_NUMBER(atomic_load(&f->heap.held), 0);
+    CHECK_NUMBER(atomic_load(&f->heap.allocated_bytes), 0);
     sumi_cuda_leave(&f->device, &f->scope);
     sumi_cuda_device_close(&f->device);
     check_clean(NULL);

@@ -45,7 +45,7 @@ static void close_place(place* p)
     sumi_cuda_mapped_close(&p->mapped);
     sumi_cuda_leave(&p->device, &p->scope);
     sumi_cuda_device_close(&p->device);
-    CHECK_NUMBER(atomic_load(&p->heap.held), 0);
+    CHECK_NUMBER(atomic_load(&p->heap.allocated_bytes), 0);
     CHECK_NUMBER(fake_held(), 0);
     CHECK_NUMBER(fake_violations(), 0);
     free(p->file);

@@ -125,9 +125,9 @@ static bool add_machine(const char* name, const sumi_cuda_options* options, int 
 
 static int32_t capability(const sumi_runner* runner)
 {
-    sumi_device_facts facts;
-    runner->functions->facts(runner, &facts);
-    return facts.capability;
+    sumi_device_properties properties;
+    runner->functions->properties(runner, &properties);
+    return properties.capability;
 }
 
 int main(int argc, char** argv)
@@ -185,7 +185,8 @@ int main(int argc, char** argv)
         g_run.machines[i].runner->functions->destroy(g_run.machines[i].runner);
     g_run.reference.runner->functions->destroy(g_run.reference.runner);
     sumi_workers_destroy(g_run.workers);
-    if (atomic_load(&g_run.heap.held) != 0)
-        printf("  %llu bytes were not given back\n", (unsigned long long)atomic_load(&g_run.heap.held)), t_failed++;
+    if (atomic_load(&g_run.heap.allocated_bytes) != 0)
+        printf("  %llu bytes were not given back\n", (unsigned long long)atomic_load(&g_run.heap.allocated_bytes)),
+            t_failed++;
     TEST_END();
 }

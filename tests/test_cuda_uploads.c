@@ -22,14 +22,14 @@ TEST(weights_are_uploaded_and_released)
     open_small_plan(&setup, &model, &small, 100, &error);
     const sumi_cuda* cuda = (const sumi_cuda*)setup.runner;
     const sumi_runner_functions* f = setup.runner->functions;
-    sumi_device_facts facts;
+    sumi_device_properties properties;
     sumi_device_need need;
     CHECK(f->need(setup.runner, &small.plan, 0, &need, &error) == SUMI_OK && need.fits && need.streamed_bytes == 0);
     const uint64_t needed = need.weight_bytes;
     CHECK(plan_prepare(setup.runner, &small.plan, &error) == SUMI_OK);
-    f->facts(setup.runner, &facts);
-    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_WEIGHTS], needed);
-    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_STAGING], 0); // freed after the upload
+    f->properties(setup.runner, &properties);
+    CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_WEIGHTS], needed);
+    CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_STAGING], 0); // freed after the upload
 
     const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &model.embedding, SUMI_CUDA_FORM_MATRIX);
     // the device memory of the fake driver is host memory
@@ -46,9 +46,9 @@ TEST(weights_are_uploaded_and_released)
     CHECK(sumi_cuda_weights_find(&cuda->weights, &model.down, SUMI_CUDA_FORM_MATRIX) != NULL);
     CHECK(run_small_plan(setup.runner, &small, &error) == SUMI_OK); // uploads them again
     f->release_weights(setup.runner, model.list, 6);
-    f->facts(setup.runner, &facts);
-    CHECK_NUMBER(facts.held_bytes[SUMI_MEMORY_WEIGHTS], 0);
-    CHECK_NUMBER(facts.capability, 90);
+    f->properties(setup.runner, &properties);
+    CHECK_NUMBER(properties.held_bytes[SUMI_MEMORY_WEIGHTS], 0);
+    CHECK_NUMBER(properties.capability, 90);
     close_small_plan(&setup, &small);
 }
 

@@ -460,7 +460,7 @@ TEST(encoded_latents_start_like_the_image)
     close_engine(engine);
 }
 
-// Formula, rule and schedule are facts of the model. Those of other families are put in place of this one's.
+// Formula, rule and schedule are properties of the model. Those of other families are put in place of this one's.
 TEST(a_models_own_guidance_and_schedule_are_used)
 {
     OPEN(engine, model);

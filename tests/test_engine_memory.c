@@ -47,7 +47,7 @@ TEST(an_image_resized_in_pieces_has_the_same_bits)
         sumi_workspace_close(&heap, &workspace);
         free(source), free(whole), free(pieces);
     }
-    CHECK_NUMBER(heap.held, 0);
+    CHECK_NUMBER(heap.allocated_bytes, 0);
 }
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ TEST(sizes_are_those_of_the_published_pipelines)
         {{832, 1216}, {832, 1248}, {840, 1260}, {320, 480}, {308, 476}, 1350, 187},
         {{2000, 500}, {2048, 512}, {2044, 504}, {768, 192}, {756, 196}, 1314, 189},
     };
-    const sumi_vision_facts facts = {.width = EDIT_WIDTH, .cell = 28, .min_pixels = 3136, .max_pixels = 12845056};
+    const sumi_vision_properties properties = {
+        .width = EDIT_WIDTH, .cell = 28, .min_pixels = 3136, .max_pixels = 12845056};
     for (int small = 0; small < 2; small++) {
         OPEN(engine, model);
         const sumi_reference_rule rule = {.max_count = 3,
@@ -29,7 +30,7 @@ TEST(sizes_are_those_of_the_published_pipelines)
                                           .vision_area = small ? 384 * 384 : 1024 * 1024,
                                           .multiple = 32,
                                           .max_ratio = 200};
-        make_edit_model(model, &rule, &facts);
+        make_edit_model(model, &rule, &properties);
         sumi_error error = {0};
         sumi_reference_sizes sizes;
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -232,8 +233,9 @@ TEST(a_large_reference_is_resized_in_pieces)
     OPEN(engine, model);
     const sumi_reference_rule rule = {
         .max_count = 1, .autoencoder_area = 32 * 32, .vision_area = 448 * 448, .multiple = 16, .max_ratio = 10};
-    const sumi_vision_facts facts = {.width = EDIT_WIDTH, .cell = 100, .min_pixels = 10000, .max_pixels = 250000};
-    make_edit_model(model, &rule, &facts);
+    const sumi_vision_properties properties = {
+        .width = EDIT_WIDTH, .cell = 100, .min_pixels = 10000, .max_pixels = 250000};
+    make_edit_model(model, &rule, &properties);
     uint8_t* data = malloc(1600 * 1200 * 4);
     for (size_t i = 0; i < 1600 * 1200 * 4; i++) data[i] = (uint8_t)(i * 13 + i / 1601);
     const sumi_pixels picture = {data, 1600, 1200, 0, 4};

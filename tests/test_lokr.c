@@ -241,13 +241,13 @@ TEST(lokr_factors_become_the_change_that_they_describe)
     };
     sumi_network* network = open_path(GOLDEN "model");
     if (network == NULL) return;
-    const uint64_t held = atomic_load(&t_heap.held);
+    const uint64_t held = atomic_load(&t_heap.allocated_bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int errors = t_errors;
         try_lokr(network, &cases[i]);
         if (t_errors > errors) { printf("  case %d\n", (int)i); }
     }
-    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
     sumi_network_close(network);
 }
 

@@ -150,7 +150,7 @@ TEST(presets_are_what_the_authors_say)
 
 TEST(network_opens_within_its_budget_and_can_be_cancelled_at_every_step)
 {
-    uint64_t held = atomic_load(&t_heap.held);
+    uint64_t held = atomic_load(&t_heap.allocated_bytes);
     int steps = 1000;
     for (int stop = 0; stop <= steps; stop++) {
         sumi_error error = {0};
@@ -170,7 +170,7 @@ TEST(network_opens_within_its_budget_and_can_be_cancelled_at_every_step)
         }
         if (done) steps = made < steps ? made : steps;
         sumi_network_close(network);
-        CHECK_NUMBER(atomic_load(&t_heap.held), held);
+        CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
     }
     CHECK(steps > 6 && steps < 1000);
 }

@@ -195,7 +195,7 @@ static void break_tensors(const sumi_tensor_set* set, const char* path, const su
                           const char* unused_a, const char* unused_b)
 {
     sumi_tensor* tensors = malloc((set->count + 1) * sizeof *tensors);
-    uint64_t held = atomic_load(&t_heap.held);
+    uint64_t held = atomic_load(&t_heap.allocated_bytes);
     for (size_t broken = 0; broken < set->count; broken++) {
         bool is_unused =
             strstr(set->tensors[broken].name, unused_a) != NULL || strstr(set->tensors[broken].name, unused_b) != NULL;
@@ -226,7 +226,7 @@ static void break_tensors(const sumi_tensor_set* set, const char* path, const su
             CHECK(expected);
             CHECK(result == SUMI_OK || strstr(error.text, "broken") != NULL);
             sumi_network_close(network);
-            CHECK_NUMBER(atomic_load(&t_heap.held), held);
+            CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), held);
         }
     }
     free(tensors);

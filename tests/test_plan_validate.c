@@ -164,12 +164,12 @@ static void write_pictures(fixture* f)
                                                             .y = f->grown});
     sumi_value out = sumi_plan_conv(
         plan, &(sumi_plan_conv_args){.label = "conv_out", .x = f->grown, .weight = &f->conv, .shape = shape});
-    sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = out,
-                                                       .tile_width = 8,
-                                                       .picture = f->picture,
-                                                       .picture_height = 8,
-                                                       .picture_width = 8,
-                                                       .copied = {0, 0, 8, 8}});
+    sumi_plan_tile_place(plan, &(sumi_plan_tile_place_args){.tile = out,
+                                                            .tile_width = 8,
+                                                            .picture = f->picture,
+                                                            .picture_height = 8,
+                                                            .picture_width = 8,
+                                                            .copied = {0, 0, 8, 8}});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_plan_composite(plan, f->picture, f->background, f->opacity);
     static const int32_t zero = 0;
@@ -434,8 +434,8 @@ static const struct {
     {"an op of another section", break_section_of_op, {"some_rows", "lies in one section and names another"}},
     {"an op of no section", break_section_end, {"pixels_out", "lies in no section"}},
     {"counters", break_counters, {"solver", "their counters overlap"}},
-    {"a gap between slices", break_slice_gap, {"slice 1", "slices hold every part"}},
-    {"parts of a slice", break_slice_parts, {"slice ", "slices hold every part"}},
+    {"a gap between slices", break_slice_gap, {"slice 1", "slices hold every work range"}},
+    {"parts of a slice", break_slice_parts, {"slice ", "slices hold every work range"}},
     {"a slice of no section", break_slice_end, {"section ", "slices"}},
     {"a constant's size", break_constant_size, {"positions", "as large as its value"}},
     {"a constant's value", break_constant_bound, {"room", "a constant needs a bound value"}},
@@ -487,7 +487,7 @@ static const struct {
     {"the number of parts", break_part_count, {"group", "do not cover its rows once"}},
     {"rows of the work", break_work, {"conv_out", "not the work"}},
     {"blocks of sums", break_blocks, {"group", "the blocks of group sums"}},
-    {"parts that overlap", break_spans, {"fill", "two parts of the op write the same rows"}},
+    {"parts that overlap", break_spans, {"fill", "the op writes the same rows twice"}},
     {"rows that are averaged", break_averaged_rows, {"pool", "reads rows 8 to 25, the value has 24"}},
     {"the number of means", break_averaged_count, {"pool", "not the work"}},
     {"the width of means", break_averaged_width, {"pool", "has other columns than the op needs"}},

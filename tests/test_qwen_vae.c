@@ -320,9 +320,9 @@ TEST(wan_names_are_the_same_model)
         add_all(&m[i], 8, 2, s_small, 3);
         CHECK_NUMBER(bind(&b[i], &m[i], s_config, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
-        const sumi_autoencoder_facts facts = sumi_qwen_vae_module.facts(b[i].vae);
-        CHECK(facts.channels == 16 && facts.factor == 8 && facts.sample_size == 0);
-        CHECK(facts.has_decoder && facts.has_encoder);
+        const sumi_autoencoder_properties properties = sumi_qwen_vae_module.properties(b[i].vae);
+        CHECK(properties.channels == 16 && properties.factor == 8 && properties.sample_size == 0);
+        CHECK(properties.has_decoder && properties.has_encoder);
     }
     check_same(b[0].vae, b[1].vae, true, 4, 3, 0);
     check_same(b[0].vae, b[1].vae, false, 4, 3, 0);
@@ -460,11 +460,11 @@ TEST(the_released_sizes_need_little_more_than_one_image)
     begin_maker(&m, false);
     m.skips_data = true;
     add_all(&m, 96, 2, s_released, 3);
-    const uint64_t before = atomic_load(&t_heap.held);
+    const uint64_t before = atomic_load(&t_heap.allocated_bytes);
     CHECK_NUMBER(bind(&b, &m, NULL, &error), SUMI_OK); // without a config.json the statistics are the released ones
     CHECK_TEXT(error.text, "");
     // no kernel is copied: names and lists only
-    CHECK(atomic_load(&t_heap.held) - before < 64 << 10);
+    CHECK(atomic_load(&t_heap.allocated_bytes) - before < 64 << 10);
     CHECK(b.vae->shift[7] == 1.5508f && fabsf(b.vae->scale[0] * 2.8184f - 1.0f) < 1e-6f);
     printf("  %.1f M values are bound\n", (double)b.list.weight_bytes / 4e6);
     CHECK(arena_of(b.vae, true, 1024, 0) < 1.35);
@@ -497,6 +497,6 @@ int main(int argc, char** argv)
     RUN(the_released_sizes_need_little_more_than_one_image);
     t_runner->functions->destroy(t_runner);
     sumi_workers_destroy(t_workers);
-    CHECK_NUMBER(atomic_load(&t_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&t_heap.allocated_bytes), 0);
     TEST_END();
 }

@@ -271,7 +271,7 @@ TEST(signatures_come_from_the_caller)
           && c.components[SUMI_COMPONENT_TRANSFORMER].signature == NULL);
     sumi_checkpoint_close(&c);
     release(&files);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 TEST(checkpoint_finds_two_encoders_and_a_vision_tower)
@@ -367,7 +367,7 @@ TEST(checkpoint_finds_two_encoders_and_a_vision_tower)
         sumi_checkpoint_close(&c);
     }
     release(&files);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 TEST(tokenizers_are_found_beside_the_weights)
@@ -407,7 +407,7 @@ TEST(tokenizers_are_found_beside_the_weights)
     CHECK(c.tokenizers[0].form == SUMI_TOKENIZER_SENTENCEPIECE && c.tokenizers[1].form == SUMI_TOKENIZER_JSON);
     sumi_checkpoint_close(&c);
     release(&files);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 int main(int argc, char** argv)

@@ -378,7 +378,7 @@ TEST(every_truncation_of_a_file_is_survived)
         }
         free(file);
     }
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 TEST(files_that_are_something_else_are_named)

@@ -53,7 +53,7 @@ TEST(many_tensors_are_found_by_name)
     }
     sumi_tensor_set_close(&set);
     free(large);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 // ---- A file system in memory ----------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ TEST(tensors_know_the_mapping_that_they_lie_in)
 #endif
     }
     sumi_tensor_set_close(&set);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
 }
 
 TEST(host_files_serve_with_and_without_map)
@@ -146,7 +146,7 @@ TEST(host_files_serve_with_and_without_map)
         CHECK(extra != NULL
               && extra->mapping == NULL); // memory of the host program's, which nobody but the host may lock
         sumi_tensor_set_close(&set);
-        CHECK_NUMBER(s_heap.held, 0);
+        CHECK_NUMBER(s_heap.allocated_bytes, 0);
 
         files.fail_read = true;
         sumi_tensor_set_init(&set, &s_heap, &host);

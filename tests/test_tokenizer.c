@@ -282,7 +282,7 @@ TEST(special_tokens_are_cut_out_as_their_map_says)
         if (what == 2) { GIVES(tokenizer, "ab <e>", true, 3, 2, 4); }
         sumi_tokenizer_destroy(tokenizer);
     }
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ TEST(any_allocation_may_fail)
                 CHECK(sumi_tokenizer_encode(tokenizer, text, bytes, true, s_ids, MAX_IDS, &count, NULL) == SUMI_OK);
             }
             sumi_tokenizer_destroy(tokenizer);
-            CHECK_NUMBER(atomic_load(&heap.held), 0);
+            CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
         }
         CHECK(worked);
         free(json.data);
@@ -353,7 +353,7 @@ TEST(a_second_text_of_the_same_size_allocates_nothing)
         CHECK_NUMBER(atomic_load(&s_heap.count), count);
         sumi_tokenizer_destroy(tokenizer);
     }
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 int main(int argc, char** argv)

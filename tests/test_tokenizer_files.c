@@ -132,7 +132,7 @@ TEST(malformed_files_are_refused_with_a_sentence)
         sumi_tokenizer_destroy(tokenizer);
         free(text);
     }
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 TEST(every_truncated_file_is_refused)
@@ -215,7 +215,7 @@ TEST(malformed_older_files_are_refused)
         CHECK(strstr(error.text, s_files[i].says) != NULL);
         sumi_tokenizer_destroy(tokenizer);
     }
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 // ---- SentencePiece --------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ TEST(sentencepiece_merges_by_score_from_the_left)
     }
     sumi_tokenizer_destroy(tokenizer);
     free(w.data);
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 TEST(malformed_sentencepiece_models_are_refused)
@@ -359,7 +359,7 @@ TEST(malformed_sentencepiece_models_are_refused)
     CHECK(load_pieces(&s_heap, model.data, model.bytes, "{\"tokenizer_class\":\"T5Tokenizer\"}", &error) == NULL);
     CHECK(error.result == SUMI_NOT_SUPPORTED && strstr(error.text, "T5Tokenizer") != NULL);
     free(model.data);
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 TEST(damaged_sentencepiece_models_are_survived)
@@ -390,7 +390,7 @@ TEST(damaged_sentencepiece_models_are_survived)
         free(damaged);
     }
     free(model.data);
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 int main(int argc, char** argv)

@@ -207,7 +207,7 @@ TEST(gemma_from_sentencepiece_gives_the_same_ids)
     tokenizer = load_golden_pieces(GEMMA_MODEL, "{\"add_bos_token\":false}");
     if (tokenizer != NULL) { GIVES(tokenizer, "\n", true, 107); }
     sumi_tokenizer_destroy(tokenizer);
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 TEST(qwen_with_every_file_beside_it_gives_the_same_ids)

@@ -227,7 +227,7 @@ TEST(a_sentencepiece_model_of_the_released_size_loads_in_small_steps)
             CHECK_NUMBER(sumi_tokenizer_size(tokenizer), is_bpe ? 262144 : 250002);
             least_worst = worst < least_worst ? worst : least_worst;
             least_all = all < least_all ? all : least_all;
-            held = (double)atomic_load(&s_heap.held);
+            held = (double)atomic_load(&s_heap.allocated_bytes);
             sumi_tokenizer_destroy(tokenizer);
         }
         CHECK(least_worst < 0.2 * least_all && held < 30e6);
@@ -235,7 +235,7 @@ TEST(a_sentencepiece_model_of_the_released_size_loads_in_small_steps)
                (double)w.bytes / 1e6, is_bpe ? "BPE" : "Unigram", least_all, least_worst, held / 1e6);
         free(w.data);
     }
-    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+    CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
 }
 
 TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
@@ -256,7 +256,7 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
         best = took < best ? took : best;
     }
     CHECK_TEXT(error.text, "");
-    double held = (double)atomic_load(&heap.held), peak = (double)atomic_load(&heap.peak);
+    double held = (double)atomic_load(&heap.allocated_bytes), peak = (double)atomic_load(&heap.peak);
     CHECK(held < 30e6 && peak < 30e6);
     CHECK(best < LOAD_SCANS * json_ms);
 
@@ -295,7 +295,7 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
     CHECK(least_worst < 0.1 * best);
     printf("  the longest step of 1000 entries took %.2f ms\n", least_worst);
     sumi_tokenizer_destroy(tokenizer);
-    CHECK_NUMBER(atomic_load(&heap.held), 0);
+    CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
     free(json.data);
     free(prompt.data);
 }

@@ -80,9 +80,9 @@ TEST(configs_that_are_not_supported_are_refused_by_name)
     bound* b = bind(&t_heap, &t_set, ", \"guidance_embeds\": false, \"zero_cond_t\": null", NULL);
     CHECK_NUMBER(b->result, SUMI_OK);
     CHECK(!b->model.zero_cond);
-    const sumi_denoiser_facts facts = PART->facts(&b->model);
-    CHECK(facts.channels == 16 && facts.patch == 2 && facts.feature_width[0] == 128 && facts.feature_width[1] == 0
-          && facts.takes_references);
+    const sumi_denoiser_properties properties = PART->properties(&b->model);
+    CHECK(properties.channels == 16 && properties.patch == 2 && properties.feature_width[0] == 128
+          && properties.feature_width[1] == 0 && properties.takes_references);
     end(b);
     check_refused(&t_set, ", \"guidance_embeds\": true", SUMI_NOT_SUPPORTED, "guidance_embeds");
     check_refused(&t_set, ", \"use_additional_t_cond\": true", SUMI_NOT_SUPPORTED, "Layered");

@@ -396,7 +396,7 @@ TEST(every_missing_or_misshapen_tensor_of_the_tower_is_named)
             CHECK(result == SUMI_OK || strstr(t.error.text, "text_encoder") != NULL);
             tried += is_of_tower;
             close_tower(&t);
-            CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+            CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
         }
     }
     CHECK(tried > 60);
@@ -452,16 +452,16 @@ TEST(a_file_without_configs_takes_the_settings)
             CHECK_NUMBER(result, given ? SUMI_OK : SUMI_NOT_SUPPORTED);
             CHECK(given || strstr(t.error.text, "0 heads") != NULL);
             if (given) {
-                const sumi_vision_facts facts = sumi_qwen_vision_module.facts(&t.model);
+                const sumi_vision_properties properties = sumi_qwen_vision_module.properties(&t.model);
                 CHECK_NUMBER(t.model.block_count, 3);
                 CHECK_NUMBER(t.model.window, 4);
                 CHECK_NUMBER(t.model.patch, 14);
                 CHECK_NUMBER(t.model.frames, 2);
                 CHECK_NUMBER(t.model.merge, 2);
                 CHECK(!t.model.blocks[0].attends_to_all && t.model.blocks[1].attends_to_all);
-                CHECK_NUMBER(facts.width, 128);
-                CHECK_NUMBER(facts.cell, 28);
-                CHECK_NUMBER(facts.max_pixels, 12845056);
+                CHECK_NUMBER(properties.width, 128);
+                CHECK_NUMBER(properties.cell, 28);
+                CHECK_NUMBER(properties.max_pixels, 12845056);
             }
         }
         close_tower(&t);
@@ -536,9 +536,9 @@ TEST(areas_come_from_the_older_form_where_both_are_there)
             t.processor =
                 (sumi_module_config){cases[i].processor, strlen(cases[i].processor), "preprocessor_config.json"};
             CHECK_NUMBER(bind_tower(&t, &s_settings), SUMI_OK);
-            const sumi_vision_facts facts = sumi_qwen_vision_module.facts(&t.model);
-            CHECK_NUMBER(facts.min_pixels, cases[i].least);
-            CHECK_NUMBER(facts.max_pixels, cases[i].most);
+            const sumi_vision_properties properties = sumi_qwen_vision_module.properties(&t.model);
+            CHECK_NUMBER(properties.min_pixels, cases[i].least);
+            CHECK_NUMBER(properties.max_pixels, cases[i].most);
         }
         close_tower(&t);
     }
@@ -617,7 +617,7 @@ TEST(every_failing_allocation_is_survived)
             CHECK(result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY);
             finished = result == SUMI_OK;
             sumi_weight_list_close(&list);
-            CHECK_NUMBER(atomic_load(&heap.held), 0);
+            CHECK_NUMBER(atomic_load(&heap.allocated_bytes), 0);
         }
         CHECK(finished);
     }

@@ -178,6 +178,6 @@ int main(int argc, char** argv)
     RUN(fp8_rows_have_their_own_scales);
     RUN(row_scales_are_for_matrices);
     RUN(rotations_are_of_few_sizes);
-    CHECK_NUMBER(s_heap.held, 0);
+    CHECK_NUMBER(s_heap.allocated_bytes, 0);
     TEST_END();
 }

@@ -251,10 +251,10 @@ TEST(released_files_bind_with_their_adapter)
     }
     CHECK_NUMBER(t.list.weight_bytes, bytes);
     CHECK_NUMBER(bytes, file_bytes);
-    const sumi_text_encoder_facts facts = sumi_xlm_roberta_module.facts(&t.model);
-    CHECK(facts.pools && !facts.takes_pictures && !facts.shares_beginning);
-    CHECK_NUMBER(facts.width, 128);
-    CHECK_NUMBER(facts.vocabulary, 402);
+    const sumi_text_encoder_properties properties = sumi_xlm_roberta_module.properties(&t.model);
+    CHECK(properties.pools && !properties.takes_pictures && !properties.shares_beginning);
+    CHECK_NUMBER(properties.width, 128);
+    CHECK_NUMBER(properties.vocabulary, 402);
     float* got = encode(&t, s_ids, &s_count, 1);
     CHECK(distance(got, s_pooled, 128) < 2e-5);
     free(got);
@@ -362,7 +362,7 @@ TEST(every_missing_or_misshapen_tensor_is_named)
             CHECK(how > 0 || strstr(name, ".lora_") == NULL || strstr(t.error.text, name) != NULL);
             tried += is_of_tower;
             close_tower(&t);
-            CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+            CHECK_NUMBER(atomic_load(&s_heap.allocated_bytes), 0);
         }
     }
     CHECK(tried > 100);

@@ -71,7 +71,7 @@ static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_erro
     size_t bytes = kind == SUMI_COMPONENT_TRANSFORMER ? recipe->denoiser->model_bytes
                  : kind == SUMI_COMPONENT_VAE         ? recipe->autoencoder->model_bytes
                  : kind == SUMI_COMPONENT_VISION      ? (recipe->vision ? recipe->vision->model_bytes : 0)
-                 : encoder < recipe->encoder_count    ? recipe->encoders[encoder].part->model_bytes
+                 : encoder < recipe->encoder_count    ? recipe->encoders[encoder].module->model_bytes
                                                       : 0;
     if (!bytes) return SUMI_OK; // the family does not use this component
     sumi_weight_list list;
@@ -91,7 +91,7 @@ static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_erro
         result = recipe->autoencoder->bind(model, recipe->autoencoder_settings, &binder, &config, false);
     else if (kind == SUMI_COMPONENT_VISION)
         result = recipe->vision->bind(model, recipe->vision_settings, &binder, &config, &processor);
-    else result = recipe->encoders[encoder].part->bind(model, recipe->encoders[encoder].settings, &binder, &config);
+    else result = recipe->encoders[encoder].module->bind(model, recipe->encoders[encoder].settings, &binder, &config);
     sumi_free(&in->heap, model);
     sumi_weight_list_close(&list);
     return result;

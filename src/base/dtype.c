@@ -235,10 +235,10 @@ static void q2_k_block(const unsigned char* restrict block, float* restrict into
     for (int32_t run = 0; run < 8; run++) {
         const unsigned char* pairs = block + 16 + run / 4 * 32;
         const int32_t shift = run % 4 * 2;
-        for (int32_t part = 0; part < 2; part++) {
-            const unsigned char packed = block[run * 2 + part];
+        for (int32_t group = 0; group < 2; group++) {
+            const unsigned char packed = block[run * 2 + group];
             const float factor = d * (float)(packed & 15), offset = d_minimum * (float)(packed >> 4);
-            for (int32_t i = part * 16; i < part * 16 + 16; i++) {
+            for (int32_t i = group * 16; i < group * 16 + 16; i++) {
                 into[run * 32 + i] = factor * (float)(pairs[i] >> shift & 3) - offset;
             }
         }
@@ -255,11 +255,11 @@ static void q3_k_block(const unsigned char* restrict block, float* restrict into
     for (int32_t run = 0; run < 8; run++) {
         const unsigned char* pairs = block + 32 + run / 4 * 32;
         const int32_t shift = run % 4 * 2;
-        for (int32_t part = 0; part < 2; part++) {
-            const int32_t s = run * 2 + part;
+        for (int32_t group = 0; group < 2; group++) {
+            const int32_t s = run * 2 + group;
             const int32_t scale = (packed[s % 8] >> (s / 8 * 4) & 15) | (packed[8 + s % 4] >> (s / 4 * 2) & 3) << 4;
             const float factor = d * (float)(scale - 32);
-            for (int32_t i = part * 16; i < part * 16 + 16; i++) {
+            for (int32_t i = group * 16; i < group * 16 + 16; i++) {
                 into[run * 32 + i] = factor * (float)(((pairs[i] >> shift & 3) | (block[i] >> run & 1) << 2) - 4);
             }
         }
@@ -324,9 +324,9 @@ static void q6_k_block(const unsigned char* restrict block, float* restrict into
         const unsigned char* low = block + half * 64 + r % 2 * 32;
         const unsigned char* high = block + 128 + half * 32;
         const unsigned char* scales = block + 192 + run * 2;
-        for (int32_t part = 0; part < 2; part++) {
-            const float factor = d * (float)(int8_t)scales[part];
-            for (int32_t i = part * 16; i < part * 16 + 16; i++) {
+        for (int32_t group = 0; group < 2; group++) {
+            const float factor = d * (float)(int8_t)scales[group];
+            for (int32_t i = group * 16; i < group * 16 + 16; i++) {
                 const int32_t q = ((low[i] >> (r / 2 * 4)) & 15) | (high[i] >> (2 * r) & 3) << 4;
                 into[run * 32 + i] = factor * (float)(q - 32);
             }

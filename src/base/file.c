@@ -2,9 +2,9 @@
 #include "base/assert.h"
 #include <string.h>
 
-// Limits of the pieces in which a file is read, in bytes. A piece smaller than LEAST_PIECE would spend most of its time
-// on the fixed cost of the host program's callback. Reading LEAST_PIECE takes two thirds of a millisecond at 100 MB/s.
-#define LEAST_PIECE ((size_t)64 << 10)
+// Limits of the pieces in which a file is read, in bytes. A piece smaller than MIN_PIECE would spend most of its time
+// on the fixed cost of the host program's callback. Reading MIN_PIECE takes two thirds of a millisecond at 100 MB/s.
+#define MIN_PIECE ((size_t)64 << 10)
 #define MAX_PIECE ((size_t)16 << 20)
 
 static bool is_built_in(const sumi_files* files) { return files == NULL || files->open == NULL; }
@@ -73,7 +73,7 @@ void sumi_file_cache_init(sumi_file_cache* cache, sumi_heap* heap, const sumi_fi
     *cache = (sumi_file_cache){.files = {.open = open_in_cache, .user_data = cache},
                                .heap = heap,
                                .host = is_built_in(host) ? NULL : host,
-                               .piece = LEAST_PIECE};
+                               .piece = MIN_PIECE};
 }
 
 const sumi_files* sumi_file_cache_files(const sumi_file_cache* cache)
@@ -81,65 +81,65 @@ const sumi_files* sumi_file_cache_files(const sumi_file_cache* cache)
     return cache->host != NULL ? &cache->files : NULL;
 }
 
-bool sumi_file_cache_is_reading(const sumi_file_cache* cache) { return cache->wanted != NULL; }
+bool sumi_file_cache_is_reading(const sumi_file_cache* cache) { return cache->reading != NULL; }
 
 float sumi_file_cache_progress(const sumi_file_cache* cache)
 {
-    const sumi_cached_file* wanted = cache->wanted;
-    return wanted != NULL && wanted->bytes > 0 ? (float)((double)wanted->read_bytes / (double)wanted->bytes) : 0.0f;
+    const sumi_cached_file* cached = cache->reading;
+    return cached != NULL && cached->bytes > 0 ? (float)((double)cached->read_bytes / (double)cached->bytes) : 0.0f;
 }
 
 sumi_result sumi_file_cache_read(sumi_file_cache* cache, uint32_t budget_us, sumi_error* error)
 {
-    sumi_cached_file* wanted = cache->wanted;
-    SUMI_ASSERT(wanted != NULL && wanted->copy != NULL && wanted->read_bytes < wanted->bytes);
-    const uint64_t left = wanted->bytes - wanted->read_bytes;
-    const size_t bytes = left < cache->piece ? (size_t)left : cache->piece;
+    sumi_cached_file* cached = cache->reading;
+    SUMI_ASSERT(cached != NULL && cached->copy != NULL && cached->read_bytes < cached->bytes);
+    const uint64_t remaining_bytes = cached->bytes - cached->read_bytes;
+    const size_t bytes = remaining_bytes < cache->piece ? (size_t)remaining_bytes : cache->piece;
     const uint64_t begin_ns = sumi_clock_ns();
-    if (!cache->host->read(wanted->handle, wanted->read_bytes, (unsigned char*)wanted->copy + wanted->read_bytes, bytes,
+    if (!cache->host->read(cached->handle, cached->read_bytes, (unsigned char*)cached->copy + cached->read_bytes, bytes,
                            cache->host->user_data)) {
         return sumi_fail(error, SUMI_FILE_READ_FAILED,
-                         "%s: the host program's files.read failed for %zu bytes from byte %llu on", wanted->path,
-                         bytes, (unsigned long long)wanted->read_bytes);
+                         "%s: the host program's files.read failed for %zu bytes from byte %llu on", cached->path,
+                         bytes, (unsigned long long)cached->read_bytes);
     }
     const double us = (double)(sumi_clock_ns() - begin_ns) * 1e-3;
-    wanted->read_bytes += bytes;
-    // The next piece is what would have taken the budget at this speed, but at most twice this piece: this piece may
+    cached->read_bytes += bytes;
+    // The next piece is what takes the budget at this speed, but at most twice this piece: this piece may
     // have come from a cache of the host program or of the operating system.
-    const double fitting = us > 0.0 ? (double)bytes / us * budget_us : (double)MAX_PIECE;
-    const size_t most = bytes < MAX_PIECE / 2 ? 2 * bytes : MAX_PIECE;
-    const size_t wished = fitting < (double)most ? (size_t)fitting : most;
-    cache->piece = wished > LEAST_PIECE ? wished : LEAST_PIECE;
-    if (wanted->read_bytes == wanted->bytes) {
-        wanted->data = wanted->copy;
-        cache->wanted = NULL;
+    const double fitting_bytes = us > 0.0 ? (double)bytes / us * budget_us : (double)MAX_PIECE;
+    const size_t max_bytes = bytes < MAX_PIECE / 2 ? 2 * bytes : MAX_PIECE;
+    const size_t next_bytes = fitting_bytes < (double)max_bytes ? (size_t)fitting_bytes : max_bytes;
+    cache->piece = next_bytes > MIN_PIECE ? next_bytes : MIN_PIECE;
+    if (cached->read_bytes == cached->bytes) {
+        cached->data = cached->copy;
+        cache->reading = NULL;
     }
     return SUMI_OK;
 }
 
-static void forget_files(sumi_file_cache* cache, bool all)
+static void free_entries(sumi_file_cache* cache, bool includes_open)
 {
-    cache->wanted = NULL;
-    for (sumi_cached_file** at = &cache->first; *at != NULL;) {
-        sumi_cached_file* cached = *at;
-        if (cached->users > 0 && !all) {
-            at = &cached->next;
+    cache->reading = NULL;
+    for (sumi_cached_file** link = &cache->first; *link != NULL;) {
+        sumi_cached_file* cached = *link;
+        if (cached->users > 0 && !includes_open) {
+            link = &cached->next;
             continue;
         }
-        *at = cached->next;
+        *link = cached->next;
         free_cached(cache, cached);
     }
 }
 
 void sumi_file_cache_trim(sumi_file_cache* cache)
 {
-    SUMI_ASSERT(cache->wanted == NULL);
-    forget_files(cache, false);
+    SUMI_ASSERT(cache->reading == NULL);
+    free_entries(cache, false);
 }
 
 void sumi_file_cache_close(sumi_file_cache* cache)
 {
-    forget_files(cache, true);
+    free_entries(cache, true);
     memset(cache, 0, sizeof *cache);
 }
 
@@ -154,10 +154,10 @@ static sumi_result open_cached(sumi_file* file, sumi_file_cache* cache, sumi_err
     const sumi_files* host = cache->host;
     if (!is_whole(cached) && host->map != NULL) { cached->data = host->map(cached->handle, host->user_data); }
     if (!is_whole(cached)) {
-        SUMI_ASSERT(cache->wanted == NULL && cached->copy == NULL);
+        SUMI_ASSERT(cache->reading == NULL && cached->copy == NULL);
         cached->copy = cached->bytes > SIZE_MAX ? NULL : sumi_alloc(cache->heap, (size_t)cached->bytes);
         if (cached->copy == NULL) { return sumi_out_of_memory(error, (size_t)cached->bytes, file->path); }
-        cache->wanted = cached;
+        cache->reading = cached;
         return SUMI_TIMEOUT;
     }
     cached->users++;

@@ -38,10 +38,10 @@ bool sumi_file_exists(const sumi_files* files, const char* path);
 typedef struct sumi_file_cache {
     sumi_files files; // handed to the code that opens files
     sumi_heap* heap;
-    const sumi_files* host;          // NULL: the built-in mapping is used and the cache stays empty
-    struct sumi_cached_file* first;  // in the order in which paths were asked for
-    struct sumi_cached_file* wanted; // the file that is being read; NULL: none
-    size_t piece;                    // size of the next piece, in bytes
+    const sumi_files* host;           // NULL: the built-in mapping is used and the cache stays empty
+    struct sumi_cached_file* first;   // in the order in which paths were asked for
+    struct sumi_cached_file* reading; // the file that is being read; NULL: none
+    size_t piece;                     // size of the next piece, in bytes
 } sumi_file_cache;
 
 void sumi_file_cache_init(sumi_file_cache* cache, sumi_heap* heap, const sumi_files* host); // the cache must not move

@@ -13,11 +13,12 @@ static inline float sumi_fmaf_by_double(float x, float y, float z)
 {
     const double product = (double)x * (double)y;
     double sum = product + (double)z;
-    const double added = sum - product, lost = (product - (sum - added)) + ((double)z - added);
+    const double addend = sum - product, sum_error = (product - (sum - addend)) + ((double)z - addend);
     uint64_t bits;
     memcpy(&bits, &sum, sizeof bits);
-    if ((lost > 0.0 || lost < 0.0) && (bits & 1) == 0) { // false for infinities and NaN, for which `lost` is NaN
-        if ((lost > 0.0) == (sum > 0.0)) bits++;
+    // false for infinities and NaN, for which `sum_error` is NaN
+    if ((sum_error > 0.0 || sum_error < 0.0) && (bits & 1) == 0) {
+        if ((sum_error > 0.0) == (sum > 0.0)) bits++;
         else bits--;
         memcpy(&sum, &bits, sizeof sum);
     }

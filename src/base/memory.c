@@ -35,7 +35,7 @@ void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator)
     } else {
         heap->allocator = (sumi_allocator){allocate_from_c, release_to_c, NULL};
     }
-    atomic_init(&heap->held, 0);
+    atomic_init(&heap->allocated_bytes, 0);
     atomic_init(&heap->peak, 0);
     atomic_init(&heap->count, 0);
 }
@@ -45,15 +45,15 @@ void* sumi_alloc(sumi_heap* heap, size_t bytes)
     SUMI_ASSERT(heap->allocator.allocate != NULL && heap->allocator.release != NULL); // sumi_heap_init was called
     if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) { return NULL; }
     // aligned_alloc requires a multiple of the alignment; the host program's allocator gets the same rounded size
-    size_t whole = (bytes + 2 * SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
-    SUMI_ASSERT(whole % SUMI_ALIGNMENT == 0 && whole - SUMI_ALIGNMENT >= bytes);
-    unsigned char* memory = heap->allocator.allocate(whole, SUMI_ALIGNMENT, heap->allocator.user_data);
+    size_t block_bytes = (bytes + 2 * SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
+    SUMI_ASSERT(block_bytes % SUMI_ALIGNMENT == 0 && block_bytes - SUMI_ALIGNMENT >= bytes);
+    unsigned char* memory = heap->allocator.allocate(block_bytes, SUMI_ALIGNMENT, heap->allocator.user_data);
     if (memory == NULL) { return NULL; }
-    ((block_header*)(void*)memory)->bytes = whole;
-    uint64_t held = atomic_fetch_add(&heap->held, whole) + whole;
+    ((block_header*)(void*)memory)->bytes = block_bytes;
+    uint64_t allocated = atomic_fetch_add(&heap->allocated_bytes, block_bytes) + block_bytes;
     atomic_fetch_add(&heap->count, 1);
     uint64_t peak = atomic_load(&heap->peak);
-    while (held > peak && !atomic_compare_exchange_weak(&heap->peak, &peak, held)) {}
+    while (allocated > peak && !atomic_compare_exchange_weak(&heap->peak, &peak, allocated)) {}
     return memory + SUMI_ALIGNMENT;
 }
 
@@ -73,14 +73,15 @@ void* sumi_alloc_array(sumi_heap* heap, size_t count, size_t element_bytes)
 void sumi_free(sumi_heap* heap, void* memory)
 {
     if (memory == NULL) { return; }
-    unsigned char* whole = (unsigned char*)memory - SUMI_ALIGNMENT;
-    size_t bytes = (size_t)((block_header*)(void*)whole)->bytes;
+    unsigned char* block = (unsigned char*)memory - SUMI_ALIGNMENT;
+    size_t bytes = (size_t)((block_header*)(void*)block)->bytes;
     SUMI_ASSERT((uintptr_t)memory % SUMI_ALIGNMENT == 0);
     // fails if the header was overwritten or the block is not from sumi_alloc
     SUMI_ASSERT(bytes >= SUMI_ALIGNMENT && bytes % SUMI_ALIGNMENT == 0);
-    SUMI_ASSERT(atomic_load(&heap->held) >= bytes); // fails if the block is another heap's or was freed twice
-    atomic_fetch_sub(&heap->held, bytes);
-    heap->allocator.release(whole, bytes, heap->allocator.user_data);
+    // fails if the block is another heap's or was freed twice
+    SUMI_ASSERT(atomic_load(&heap->allocated_bytes) >= bytes);
+    atomic_fetch_sub(&heap->allocated_bytes, bytes);
+    heap->allocator.release(block, bytes, heap->allocator.user_data);
 }
 
 char* sumi_copy_text(sumi_heap* heap, const char* text)

@@ -8,10 +8,10 @@
 #define SUMI_ALIGNMENT 64u // of every block, in bytes: a cache line and one AVX-512 register
 
 typedef struct sumi_heap {
-    sumi_allocator allocator;   // sumi_heap_init fills in the C library's if the host program gives none
-    atomic_uint_fast64_t held;  // bytes held now, headers included
-    atomic_uint_fast64_t peak;  // most bytes ever held
-    atomic_uint_fast64_t count; // allocations ever made; the "zero allocations per job" test reads it
+    sumi_allocator allocator;             // sumi_heap_init fills in the C library's if the host program gives none
+    atomic_uint_fast64_t allocated_bytes; // now, headers included
+    atomic_uint_fast64_t peak;            // the largest allocated_bytes so far
+    atomic_uint_fast64_t count;           // allocations ever made; the "zero allocations per job" test reads it
 } sumi_heap;
 
 void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator);

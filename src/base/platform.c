@@ -37,9 +37,9 @@ uint64_t sumi_clock_ns(void)
     LARGE_INTEGER now, frequency;
     QueryPerformanceCounter(&now);
     QueryPerformanceFrequency(&frequency);
-    uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart),
-             rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
-    return whole * 1000000000u + rest * 1000000000u / (uint64_t)frequency.QuadPart;
+    uint64_t seconds = (uint64_t)(now.QuadPart / frequency.QuadPart),
+             remainder = (uint64_t)(now.QuadPart % frequency.QuadPart);
+    return seconds * 1000000000u + remainder * 1000000000u / (uint64_t)frequency.QuadPart;
 }
 
 void sumi_sleep_us(uint32_t microseconds) { Sleep((microseconds + 999) / 1000); }
@@ -124,14 +124,14 @@ bool sumi_mutex_is_held(const sumi_mutex* mutex)
     return atomic_load_explicit(&mutex->owner, memory_order_relaxed) == sumi_this_thread();
 }
 
-static void note_taken(sumi_mutex* mutex)
+static void set_owner(sumi_mutex* mutex)
 {
     atomic_store_explicit(&mutex->owner, sumi_this_thread(), memory_order_relaxed);
 }
-static void note_free(sumi_mutex* mutex) { atomic_store_explicit(&mutex->owner, 0, memory_order_relaxed); }
+static void clear_owner(sumi_mutex* mutex) { atomic_store_explicit(&mutex->owner, 0, memory_order_relaxed); }
 #else
-static void note_taken(sumi_mutex* mutex) { (void)mutex; }
-static void note_free(sumi_mutex* mutex) { (void)mutex; }
+static void set_owner(sumi_mutex* mutex) { (void)mutex; }
+static void clear_owner(sumi_mutex* mutex) { (void)mutex; }
 #endif
 
 #if defined(_WIN32)
@@ -244,16 +244,16 @@ static void native_wait(sumi_condition* condition, sumi_mutex* mutex)
 
 static bool native_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
 {
-    struct timespec until;
+    struct timespec deadline;
 #if defined(__APPLE__)
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_REALTIME, &deadline);
 #else
-    clock_gettime(CLOCK_MONOTONIC, &until);
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
 #endif
-    uint64_t nanoseconds = (uint64_t)until.tv_nsec + microseconds % 1000000u * 1000u;
-    until.tv_sec += (time_t)(microseconds / 1000000u + nanoseconds / 1000000000u);
-    until.tv_nsec = (long)(nanoseconds % 1000000000u);
-    return pthread_cond_timedwait(native_condition(condition), native_mutex(mutex), &until) == 0;
+    uint64_t nanoseconds = (uint64_t)deadline.tv_nsec + microseconds % 1000000u * 1000u;
+    deadline.tv_sec += (time_t)(microseconds / 1000000u + nanoseconds / 1000000000u);
+    deadline.tv_nsec = (long)(nanoseconds % 1000000000u);
+    return pthread_cond_timedwait(native_condition(condition), native_mutex(mutex), &deadline) == 0;
 }
 void sumi_condition_broadcast(sumi_condition* condition) { pthread_cond_broadcast(native_condition(condition)); }
 
@@ -292,7 +292,7 @@ void sumi_thread_join(sumi_thread* thread)
 
 bool sumi_mutex_init(sumi_mutex* mutex)
 {
-    note_free(mutex);
+    clear_owner(mutex);
     return native_mutex_init(mutex);
 }
 
@@ -306,30 +306,30 @@ void sumi_mutex_lock(sumi_mutex* mutex)
 {
     SUMI_ASSERT(!sumi_mutex_is_held(mutex)); // locking twice would deadlock
     native_mutex_lock(mutex);
-    note_taken(mutex);
+    set_owner(mutex);
 }
 
 void sumi_mutex_unlock(sumi_mutex* mutex)
 {
     SUMI_ASSERT(sumi_mutex_is_held(mutex));
-    note_free(mutex);
+    clear_owner(mutex);
     native_mutex_unlock(mutex);
 }
 
 void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex)
 {
     SUMI_ASSERT(sumi_mutex_is_held(mutex));
-    note_free(mutex);
+    clear_owner(mutex);
     native_wait(condition, mutex);
-    note_taken(mutex);
+    set_owner(mutex);
 }
 
 bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
 {
     SUMI_ASSERT(sumi_mutex_is_held(mutex));
-    note_free(mutex);
+    clear_owner(mutex);
     const bool was_woken = native_wait_us(condition, mutex, microseconds);
-    note_taken(mutex);
+    set_owner(mutex);
     return was_woken;
 }
 
@@ -506,10 +506,10 @@ bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char*
 // ---- Libraries ------------------------------------------------------------------------------------------------------
 
 #if defined(_WIN32)
-static void* open_library(const char* name, DWORD where)
+static void* open_library(const char* name, DWORD flags)
 {
     wchar_t wide[260];
-    return wide_path(name, wide, 260) ? (void*)LoadLibraryExW(wide, NULL, where) : NULL;
+    return wide_path(name, wide, 260) ? (void*)LoadLibraryExW(wide, NULL, flags) : NULL;
 }
 
 void* sumi_library_open(const char* name) { return open_library(name, LOAD_LIBRARY_SEARCH_SYSTEM32); }

@@ -15,18 +15,18 @@
 
 #define MAX_THREADS 256
 
-typedef struct own_thread {
+typedef struct worker_thread {
     sumi_thread thread;
     sumi_thread_start start;
     struct sumi_workers* workers;
     int32_t index; // worker_index of this thread, 1 or more; the caller has 0
-} own_thread;
+} worker_thread;
 
 struct sumi_workers {
     sumi_heap* heap;
     sumi_tasks tasks;
     bool uses_tasks;
-    own_thread* threads;
+    worker_thread* threads;
     int32_t thread_count; // threads that were started; the caller is not counted
     sumi_mutex mutex;
     sumi_condition wake; // threads wait: a new loop is published, or the workers are destroyed
@@ -56,7 +56,7 @@ static void claim_ranges(sumi_workers* workers, int32_t worker_index)
 
 static void thread_main(void* context)
 {
-    own_thread* self = context;
+    worker_thread* self = context;
     sumi_workers* workers = self->workers;
     SUMI_ASSERT(self->index >= 1 && self->index < MAX_THREADS);
     uint64_t seen = 0;
@@ -102,14 +102,14 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
             return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
         }
         workers->has_locks = true;
-        size_t bytes = (size_t)(thread_count - 1) * sizeof(own_thread);
+        size_t bytes = (size_t)(thread_count - 1) * sizeof(worker_thread);
         workers->threads = sumi_alloc_zero(heap, bytes);
         if (workers->threads == NULL) {
             sumi_workers_destroy(workers);
             return sumi_out_of_memory(error, bytes, "worker threads");
         }
         for (int32_t i = 0; i < thread_count - 1; i++) {
-            own_thread* thread = &workers->threads[i];
+            worker_thread* thread = &workers->threads[i];
             thread->workers = workers;
             thread->index = i + 1;
             thread->start = (sumi_thread_start){thread_main, thread, true, ""};

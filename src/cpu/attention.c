@@ -30,7 +30,7 @@ typedef struct attention_loop {
     const float* qkv;
     float* y;
     int64_t stride, y_stride;
-    int32_t group_parts; // consecutive work ranges (query blocks) of one head in one loop item
+    int32_t group_ranges; // consecutive work ranges (query blocks) of one head in one loop item
 } attention_loop;
 
 static int32_t sequence_rows(const sumi_sequence* sequence, int32_t span_count)
@@ -155,18 +155,18 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
     const attention_loop* loop = context;
     const sumi_op* op = loop->run->op;
     float* memory = sumi_cpu_worker(loop->run, worker_index);
-    int32_t query_block = op->u.attention.query_block, item = 0, part = 0;
+    int32_t query_block = op->u.attention.query_block, item = 0, range_base = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count && item < end; i++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
         int32_t queries = sumi_sequence_queries(sequence), blocks = sumi_divide_up(queries, query_block);
         int32_t first = sequence->query_first > 0 ? sequence->span[0].count : 0; // first query's index in the sequence
-        for (int32_t head = 0; head < op->u.attention.q_heads && item < end; head++, part += blocks) {
-            int32_t from = loop->run->range_begin > part ? loop->run->range_begin - part : 0,
-                    to = sumi_min_int(blocks, loop->run->range_end - part);
-            for (; from < to && item < end; from += loop->group_parts, item++) {
+        for (int32_t head = 0; head < op->u.attention.q_heads && item < end; head++, range_base += blocks) {
+            int32_t from = loop->run->range_begin > range_base ? loop->run->range_begin - range_base : 0,
+                    to = sumi_min_int(blocks, loop->run->range_end - range_base);
+            for (; from < to && item < end; from += loop->group_ranges, item++) {
                 if (item >= begin) {
                     attend(loop, sequence, head, first + from * query_block,
-                           first + sumi_min_int(queries, sumi_min_int(to, from + loop->group_parts) * query_block),
+                           first + sumi_min_int(queries, sumi_min_int(to, from + loop->group_ranges) * query_block),
                            memory);
                 }
             }
@@ -196,19 +196,19 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
                            .stride = sumi_cpu_cols(run, op->in[0]),
                            .y_stride = sumi_cpu_cols(run, op->out)};
     // a work range larger than a group would not fit the worker's memory; the plan's query_block is far smaller
-    loop.group_parts = group_queries(op->u.attention.dim) / op->u.attention.query_block;
-    if (loop.group_parts < 1) {
+    loop.group_ranges = group_queries(op->u.attention.dim) / op->u.attention.query_block;
+    if (loop.group_ranges < 1) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a query block of %d is too large for the CPU backend",
                          op->label == NULL ? "attention" : op->label, op->u.attention.query_block);
     }
-    int32_t items = 0, part = 0;
+    int32_t items = 0, range_base = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
         int32_t blocks = sumi_divide_up(sumi_sequence_queries(sequence), op->u.attention.query_block);
-        for (int32_t head = 0; head < op->u.attention.q_heads; head++, part += blocks) {
-            int32_t from = run->range_begin > part ? run->range_begin - part : 0,
-                    to = sumi_min_int(blocks, run->range_end - part);
-            items += from < to ? sumi_divide_up(to - from, loop.group_parts) : 0;
+        for (int32_t head = 0; head < op->u.attention.q_heads; head++, range_base += blocks) {
+            int32_t from = run->range_begin > range_base ? run->range_begin - range_base : 0,
+                    to = sumi_min_int(blocks, run->range_end - range_base);
+            items += from < to ? sumi_divide_up(to - from, loop.group_ranges) : 0;
         }
     }
     sumi_parallel(run->workers, items, 1, run_groups, &loop);

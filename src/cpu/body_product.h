@@ -234,11 +234,11 @@ static ALWAYS_INLINE void dot_rows(source_type type, const float* x, ptrdiff_t x
         }
     }
     for (; k < depth; k += SUMI_LANES) {
-        int32_t rest = depth - k < SUMI_LANES ? depth - k : SUMI_LANES;
-        vec w0 = source_part(type, w, k, rest);
+        int32_t lane_count = depth - k < SUMI_LANES ? depth - k : SUMI_LANES;
+        vec w0 = source_part(type, w, k, lane_count);
         UNROLL
         for (int32_t r = 0; r < rows; r++) {
-            sums[r][0] = vec_fma(vec_load_part(x + r * x_stride + k, rest), w0, sums[r][0]);
+            sums[r][0] = vec_fma(vec_load_part(x + r * x_stride + k, lane_count), w0, sums[r][0]);
         }
     }
     UNROLL

@@ -40,17 +40,17 @@ static inline vec act(sumi_activation activation, vec x)
     do {                                                                                                               \
         int32_t i = 0;                                                                                                 \
         for (; i + SUMI_LANES <= (count); i += SUMI_LANES) {                                                           \
-            enum { part = 0, rest = 0 };                                                                               \
+            enum { is_partial = 0, lane_count = 0 };                                                                   \
             statement;                                                                                                 \
         }                                                                                                              \
         if (i < (count)) {                                                                                             \
-            enum { part = 1 };                                                                                         \
-            int32_t rest = (count)-i;                                                                                  \
+            enum { is_partial = 1 };                                                                                   \
+            int32_t lane_count = (count)-i;                                                                            \
             statement;                                                                                                 \
         }                                                                                                              \
     } while (0)
-#define LOAD(p) (part ? vec_load_part((p) + i, rest) : vec_load((p) + i))
-#define STORE(p, v) (part ? vec_store_part((p) + i, v, rest) : vec_store((p) + i, v))
+#define LOAD(p) (is_partial ? vec_load_part((p) + i, lane_count) : vec_load((p) + i))
+#define STORE(p, v) (is_partial ? vec_store_part((p) + i, v, lane_count) : vec_store((p) + i, v))
 
 static void rows_activate(sumi_activation activation, float* y, const float* x, size_t count)
 {
@@ -116,9 +116,9 @@ static float rows_sum_squares(const float* x, float mean, int32_t count)
     float filled[SUMI_LANES]; // lanes past the end hold the mean, so that they add 0
     FOR_VECTORS(count - at, {
         vec v = LOAD(tail);
-        if (part) {
+        if (is_partial) {
             vec_store(filled, centre);
-            vec_store_part(filled, v, rest);
+            vec_store_part(filled, v, lane_count);
             v = vec_load(filled);
         }
         vec d = v - centre;
@@ -154,11 +154,12 @@ static void rows_gate_add(float* y, const float* x, const float* b, float factor
 
 static void rows_rotate(float* x, const float* cos_sin, int32_t pairs, sumi_rotary rotary)
 {
-    int32_t step = rotary == SUMI_ROTARY_INTERLEAVED ? 2 : 1, other = rotary == SUMI_ROTARY_INTERLEAVED ? 1 : pairs;
+    int32_t step = rotary == SUMI_ROTARY_INTERLEAVED ? 2 : 1,
+            pair_offset = rotary == SUMI_ROTARY_INTERLEAVED ? 1 : pairs;
     for (int32_t k = 0; k < pairs; k++) {
-        float a = x[k * step], b = x[k * step + other], c = cos_sin[2 * k], s = cos_sin[2 * k + 1];
+        float a = x[k * step], b = x[k * step + pair_offset], c = cos_sin[2 * k], s = cos_sin[2 * k + 1];
         x[k * step] = a * c - b * s;
-        x[k * step + other] = b * c + a * s;
+        x[k * step + pair_offset] = b * c + a * s;
     }
 }
 
@@ -198,9 +199,9 @@ static float rows_softmax(float* s, int32_t count, float* max, float* sum)
     vec shift = vec_all(top), total = vec_all(0.0f);
     FOR_VECTORS(count, {
         vec e = vec_exp(LOAD(s) - shift);
-        if (part) {
+        if (is_partial) {
             float lanes[SUMI_LANES] = {0};
-            vec_store_part(lanes, e, rest);
+            vec_store_part(lanes, e, lane_count);
             e = vec_load(lanes);
         }
         total = total + e;

@@ -69,16 +69,18 @@ static uint64_t round_to_line(uint64_t bytes) { return (bytes + SUMI_ALIGNMENT -
 
 static sumi_cpu_scratch plan_scratch(const sumi_cpu* cpu, const sumi_plan* plan)
 {
-    sumi_cpu_scratch most = {0, 0};
+    sumi_cpu_scratch largest = {0, 0};
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
         if (ops[op->kind].scratch != NULL) {
             sumi_cpu_scratch scratch = ops[op->kind].scratch(cpu->kernels, plan, op);
-            most.shared_bytes = scratch.shared_bytes > most.shared_bytes ? scratch.shared_bytes : most.shared_bytes;
-            most.worker_bytes = scratch.worker_bytes > most.worker_bytes ? scratch.worker_bytes : most.worker_bytes;
+            largest.shared_bytes =
+                scratch.shared_bytes > largest.shared_bytes ? scratch.shared_bytes : largest.shared_bytes;
+            largest.worker_bytes =
+                scratch.worker_bytes > largest.worker_bytes ? scratch.worker_bytes : largest.worker_bytes;
         }
     }
-    return (sumi_cpu_scratch){round_to_line(most.shared_bytes), round_to_line(most.worker_bytes)};
+    return (sumi_cpu_scratch){round_to_line(largest.shared_bytes), round_to_line(largest.worker_bytes)};
 }
 
 static void remember_layout(sumi_cpu* cpu, const sumi_plan* plan)
@@ -97,13 +99,13 @@ static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* pl
 }
 
 // Frees the old block first, so that the peak does not include both.
-static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
-                               sumi_error* error)
+static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* allocated_bytes, uint64_t bytes,
+                               const char* what, sumi_error* error)
 {
-    if (*memory != NULL && *held >= bytes) { return SUMI_OK; }
+    if (*memory != NULL && *allocated_bytes >= bytes) { return SUMI_OK; }
     sumi_free(cpu->heap, *memory);
     *memory = bytes > SIZE_MAX ? NULL : sumi_alloc(cpu->heap, (size_t)bytes);
-    *held = *memory != NULL ? bytes : 0;
+    *allocated_bytes = *memory != NULL ? bytes : 0;
     if (*memory == NULL) { return sumi_out_of_memory(error, (size_t)bytes, what); }
     return SUMI_OK;
 }
@@ -154,8 +156,8 @@ static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value valu
     memcpy(into, ((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, (size_t)bytes);
 }
 
-static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t range_begin,
-                             int32_t range_end, int32_t counter, sumi_error* error)
+static sumi_result run_ranges(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t range_begin,
+                              int32_t range_end, int32_t counter, sumi_error* error)
 {
     SUMI_ASSERT(range_begin >= 0 && counter >= 0 && op->range_rows >= 1);
     SUMI_ASSERT(cpu->arena_bytes >= plan->arena_bytes);
@@ -190,10 +192,10 @@ static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sum
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end && (size_t)slice->op_end <= plan->op_count);
     sumi_cpu* cpu = (sumi_cpu*)runner;
     if (slice->op_end == slice->op_begin + 1) {
-        return run_parts(cpu, plan, &plan->ops[slice->op_begin], slice->range_begin, slice->range_end, counter, error);
+        return run_ranges(cpu, plan, &plan->ops[slice->op_begin], slice->range_begin, slice->range_end, counter, error);
     }
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
-        SUMI_TRY(run_parts(cpu, plan, &plan->ops[i], 0, plan->ops[i].range_count, counter, error));
+        SUMI_TRY(run_ranges(cpu, plan, &plan->ops[i], 0, plan->ops[i].range_count, counter, error));
     }
     return SUMI_OK;
 }

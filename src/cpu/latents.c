@@ -13,7 +13,7 @@ typedef struct latent_loop {
     int32_t plane;    // floats per channel plane
 } latent_loop;
 
-static void over_items(latent_loop* loop, sumi_loop_body* body)
+static void run_over_items(latent_loop* loop, sumi_loop_body* body)
 {
     SUMI_ASSERT(loop->plane >= 1 && loop->out != NULL);
     sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, 1, body, loop);
@@ -58,7 +58,7 @@ sumi_result sumi_cpu_patchify(sumi_cpu_run* run)
                         .x = sumi_cpu_value(run, run->op->in[0]),
                         .out = sumi_cpu_value(run, run->op->out),
                         .plane = run->op->u.patch.height * run->op->u.patch.width};
-    over_items(&loop, move_patches);
+    run_over_items(&loop, move_patches);
     return SUMI_OK;
 }
 sumi_result sumi_cpu_unpatchify(sumi_cpu_run* run) { return sumi_cpu_patchify(run); }
@@ -85,7 +85,7 @@ sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
                         .out = sumi_cpu_value(run, op->out),
                         .plane = sumi_cpu_cols(run, op->out)};
     loop.row = sumi_cpu_step(run, op->u.add_noise.sigma);
-    over_items(&loop, add_noise);
+    run_over_items(&loop, add_noise);
     return SUMI_OK;
 }
 
@@ -122,8 +122,8 @@ static void solve(int32_t begin, int32_t end, int32_t worker_index, void* contex
                                      loop->h == NULL ? 0.0f : loop->h[at]};
             float x = combine(next, values);
             if (blends) {
-                float kept = row[9] * loop->noise[at] + (1.0f - row[9]) * loop->clean[at];
-                x = (1.0f - mask[i]) * kept + mask[i] * x;
+                float noised = row[9] * loop->noise[at] + (1.0f - row[9]) * loop->clean[at];
+                x = (1.0f - mask[i]) * noised + mask[i] * x;
             }
             if (loop->h_out != NULL) { loop->h_out[at] = combine(history, values); }
             if (loop->y_out != NULL && row[7] == 0.0f) { loop->y_out[at] = x; }
@@ -149,7 +149,7 @@ sumi_result sumi_cpu_solve(sumi_cpu_run* run)
     loop.out = sumi_cpu_value(run, op->out);
     loop.plane = sumi_cpu_cols(run, op->out);
     loop.row = sumi_cpu_step(run, op->u.solve.row);
-    over_items(&loop, solve);
+    run_over_items(&loop, solve);
     return SUMI_OK;
 }
 
@@ -224,7 +224,7 @@ sumi_result sumi_cpu_guide(sumi_cpu_run* run)
                         .out = sumi_cpu_value(run, run->op->out),
                         .plane = sumi_cpu_cols(run, run->op->out)};
     loop.row = sumi_cpu_step(run, run->op->u.guide.scale);
-    over_items(&loop, guide);
+    run_over_items(&loop, guide);
     return SUMI_OK;
 }
 
@@ -260,7 +260,7 @@ sumi_result sumi_cpu_preview(sumi_cpu_run* run)
                         .out = sumi_cpu_value(run, op->out),
                         .plane = sumi_cpu_cols(run, op->out)};
     loop.row = sumi_cpu_step(run, op->u.preview.sigma);
-    over_items(&loop, preview);
+    run_over_items(&loop, preview);
     return SUMI_OK;
 }
 

@@ -33,12 +33,14 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t count, float* into)
 const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype)
 {
     SUMI_ASSERT(row >= 0 && row < weight->rows && weight->tensor_count >= 1 && sumi_weight_is_dense(weight));
-    const sumi_stacked_tensor* part = weight->tensors;
-    for (; part + 1 < weight->tensors + weight->tensor_count && row >= part->rows; part++) { row -= part->rows; }
-    *dtype = part->dtype;
-    if (weight->change != NULL || part->scale != 1.0f || !sumi_stacked_tensor_is_plain(part)
+    const sumi_stacked_tensor* tensor = weight->tensors;
+    for (; tensor + 1 < weight->tensors + weight->tensor_count && row >= tensor->rows; tensor++) {
+        row -= tensor->rows;
+    }
+    *dtype = tensor->dtype;
+    if (weight->change != NULL || tensor->scale != 1.0f || !sumi_stacked_tensor_is_plain(tensor)
         || (*dtype != SUMI_DTYPE_F32 && *dtype != SUMI_DTYPE_F16 && *dtype != SUMI_DTYPE_BF16)) {
         return NULL;
     }
-    return (const unsigned char*)part->data + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
+    return (const unsigned char*)tensor->data + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
 }

@@ -137,11 +137,11 @@ static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a
 {
     SUMI_ASSERT(count >= 0 && length >= 0 && channels >= 1);
     for (int32_t i = 0; i < count; i++) {
-        float new_part = (float)((double)i / (double)count), old_part = (float)(1.0 - (double)i / (double)count);
+        float new_weight = (float)((double)i / (double)count), old_weight = (float)(1.0 - (double)i / (double)count);
         for (int32_t j = 0; j < length; j++) {
             float* to = b + i * b_step + j * b_along;
             const float* from = a + i * a_step + j * a_along;
-            for (int32_t c = 0; c < channels; c++) { to[c] = from[c] * old_part + to[c] * new_part; }
+            for (int32_t c = 0; c < channels; c++) { to[c] = from[c] * old_weight + to[c] * new_weight; }
         }
     }
 }
@@ -170,16 +170,18 @@ sumi_result sumi_cpu_tile_blend(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
 {
-    SUMI_ASSERT(run->op->u.place.width >= 1 && run->op->u.place.width <= run->op->u.place.tile_width);
+    SUMI_ASSERT(run->op->u.tile_place.width >= 1 && run->op->u.tile_place.width <= run->op->u.tile_place.tile_width);
     const sumi_op* op = run->op;
     int32_t channels = sumi_cpu_cols(run, op->out);
     const float* tile = sumi_cpu_value(run, op->in[0]);
     float* picture = (float*)sumi_cpu_value(run, op->out)
-                   + (int64_t)(op->u.place.per_item ? run->counter : 0) * op->u.place.item_rows * channels;
+                   + (int64_t)(op->u.tile_place.per_item ? run->counter : 0) * op->u.tile_place.item_rows * channels;
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
-        int32_t y = r / op->u.place.width, x = r % op->u.place.width;
-        memcpy(picture + ((int64_t)(op->u.place.y + y) * op->u.place.picture_width + op->u.place.x + x) * channels,
-               tile + ((int64_t)y * op->u.place.tile_width + x) * channels, (size_t)channels * sizeof(float));
+        int32_t y = r / op->u.tile_place.width, x = r % op->u.tile_place.width;
+        memcpy(picture
+                   + ((int64_t)(op->u.tile_place.y + y) * op->u.tile_place.picture_width + op->u.tile_place.x + x)
+                         * channels,
+               tile + ((int64_t)y * op->u.tile_place.tile_width + x) * channels, (size_t)channels * sizeof(float));
     }
     return SUMI_OK;
 }

@@ -37,7 +37,7 @@ enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 7, DOT_COLS = 64 };
 typedef struct product_loop {
     const sumi_cpu_product* product;
     int32_t block_rows, panels; // of the whole product
-    int32_t item_panels;        // most panels of one loop item
+    int32_t item_panels;        // the maximum number of panels of a loop item
     int64_t unit_begin, unit_end;
 } product_loop;
 
@@ -176,8 +176,8 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
     float* c = b + (product->panels == NULL ? SUMI_CPU_DEPTH * loop->item_panels * tile_cols : 0);
     float* converted = c + (size_t)loop->block_rows * (size_t)(loop->item_panels * tile_cols);
     for (int32_t item = begin; item < end; item++) {
-        block at = find_item(loop, item);
-        int32_t row = at.row, rows = at.rows, column = at.column, cols = at.cols;
+        block item_block = find_item(loop, item);
+        int32_t row = item_block.row, rows = item_block.rows, column = item_block.column, cols = item_block.cols;
         int32_t panels = sumi_divide_up(cols, tile_cols), c_stride = panels * tile_cols;
         // tiles of equal height: a last tile of 2 rows would run at a quarter of the speed
         int32_t tiles = sumi_divide_up(rows, tile_rows), height = sumi_divide_up(rows, tiles);
@@ -226,10 +226,10 @@ void sumi_cpu_product_run(const sumi_cpu_product* product)
     loop.unit_begin = units * product->share_begin / product->share_count;
     loop.unit_end = units * product->share_end / product->share_count;
     // narrower items if there are too few to keep every worker busy to the end
-    int64_t wanted = 4 * (int64_t)sumi_workers_count(product->run->workers),
-            share = (loop.unit_end - loop.unit_begin + wanted - 1) / wanted;
-    int32_t most = BLOCK_COLS / kernels->tile_cols;
-    loop.item_panels = share < 1 ? 1 : share > most ? most : (int32_t)share;
+    int64_t target_items = 4 * (int64_t)sumi_workers_count(product->run->workers),
+            share = (loop.unit_end - loop.unit_begin + target_items - 1) / target_items;
+    int32_t max_panels = BLOCK_COLS / kernels->tile_cols;
+    loop.item_panels = share < 1 ? 1 : share > max_panels ? max_panels : (int32_t)share;
     loop.item_panels = sumi_min_int(loop.item_panels, loop.panels);
     sumi_parallel(product->run->workers, count_items(&loop), 1, run_blocks, &loop);
 }

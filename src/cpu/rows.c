@@ -451,7 +451,7 @@ sumi_result sumi_cpu_finish_modulation(sumi_cpu_run* run)
     const sumi_op_finish_modulation* finish = &run->op->u.finish;
     SUMI_ASSERT(finish->vector_count >= 1 && finish->vector_count <= 32
                 && sumi_cpu_cols(run, run->op->out) % finish->vector_count == 0);
-    int32_t cols = sumi_cpu_cols(run, run->op->out), part_cols = cols / finish->vector_count;
+    int32_t cols = sumi_cpu_cols(run, run->op->out), vector_cols = cols / finish->vector_count;
     int64_t first = finish->x_row + (finish->per_step ? run->counter : 0);
     const float* x = sumi_cpu_value(run, run->op->in[0]);
     float* y = sumi_cpu_value(run, run->op->out);
@@ -459,8 +459,8 @@ sumi_result sumi_cpu_finish_modulation(sumi_cpu_run* run)
         const float* from = x + (first + r) * cols;
         float* to = y + (int64_t)r * cols;
         for (int32_t c = 0; c < cols; c++) {
-            int32_t part = c / part_cols;
-            bool squashes = (finish->applies_tanh >> part & 1) != 0, adds_one = (finish->adds_one >> part & 1) != 0;
+            int32_t vector = c / vector_cols;
+            bool squashes = (finish->applies_tanh >> vector & 1) != 0, adds_one = (finish->adds_one >> vector & 1) != 0;
             to[c] = squashes ? (float)tanh((double)from[c]) : adds_one ? 1.0f + from[c] : from[c];
         }
     }

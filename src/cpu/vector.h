@@ -53,10 +53,10 @@ static inline vec vec_round(vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEA
 // a * 2^n for n in [-252, 254]: two factors, so that neither overflows the exponent field
 static inline vec vec_times_power_of_two(vec a, vec n)
 {
-    __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half),
-            bias = _mm256_set1_epi32(127);
-    return a * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23))
-         * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
+    __m256i i = _mm256_cvtps_epi32(n), exponent_1 = _mm256_srai_epi32(i, 1),
+            exponent_2 = _mm256_sub_epi32(i, exponent_1), bias = _mm256_set1_epi32(127);
+    return a * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(exponent_1, bias), 23))
+         * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(exponent_2, bias), 23));
 }
 static inline vec vec_zero_below(vec v, vec x, float limit)
 {
@@ -101,8 +101,8 @@ static inline vec vec_round(vec a)
 }
 static inline vec vec_times_power_of_two(vec a, vec n)
 {
-    vec_int i = __builtin_convertvector(n, vec_int), half = i >> 1, rest = i - half;
-    return a * (vec)((half + 127) << 23) * (vec)((rest + 127) << 23);
+    vec_int i = __builtin_convertvector(n, vec_int), exponent_1 = i >> 1, exponent_2 = i - exponent_1;
+    return a * (vec)((exponent_1 + 127) << 23) * (vec)((exponent_2 + 127) << 23);
 }
 static inline vec vec_zero_below(vec v, vec x, float limit) { return (vec)((vec_int)v & ~(x < vec_all(limit))); }
 #endif
@@ -130,10 +130,10 @@ static inline float vec_largest(vec v)
 static inline vec vec_exp(vec x)
 {
     // with this order of operands both instructions pass NaN on
-    vec limited = vec_max(vec_all(-88.0f), vec_min(vec_all(89.0f), x));
-    vec n = vec_round(limited * vec_all(1.44269504f));
+    vec clamped = vec_max(vec_all(-88.0f), vec_min(vec_all(89.0f), x));
+    vec n = vec_round(clamped * vec_all(1.44269504f));
     // ln 2 in two summands; the first has 9 bits, so n times it is exact
-    vec r = vec_fma(n, vec_all(-0.693359375f), limited);
+    vec r = vec_fma(n, vec_all(-0.693359375f), clamped);
     r = vec_fma(n, vec_all(2.12194440e-4f), r);
     vec p = vec_all(1.0f / 5040.0f);
     p = vec_fma(p, r, vec_all(1.0f / 720.0f));

@@ -482,7 +482,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .release_import = cuda_release_import,
                                                 .copy_to_texture = cuda_show,
                                                 .wait_all = cuda_settle,
-                                                .facts = sumi_cuda_runner_facts,
+                                                .properties = sumi_cuda_runner_properties,
                                                 .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
 

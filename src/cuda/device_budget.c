@@ -335,12 +335,12 @@ void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_capacity* out_room)
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
-void sumi_cuda_runner_facts(const sumi_runner* runner, sumi_device_facts* out_facts)
+void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    *out_facts = (sumi_device_facts){.device_bytes = cuda->device.bytes,
-                                     .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
-                                     .capability = cuda->device.capability,
-                                     .driver = cuda->device.driver.version};
-    for (int kind = 0; kind < 4; kind++) out_facts->held_bytes[kind] = atomic_load(&cuda->memory.held[kind]);
+    *out_properties = (sumi_device_properties){.device_bytes = cuda->device.bytes,
+                                               .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
+                                               .capability = cuda->device.capability,
+                                               .driver = cuda->device.driver.version};
+    for (int kind = 0; kind < 4; kind++) out_properties->held_bytes[kind] = atomic_load(&cuda->memory.held[kind]);
 }

@@ -28,5 +28,5 @@ bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan);
 // the driver's own memory has grown. The context must be current.
 bool sumi_cuda_ask_driver(sumi_cuda* cuda, uint64_t* out_free);
 void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_capacity* out_room);
-void sumi_cuda_runner_facts(const sumi_runner* runner, sumi_device_facts* out_facts);
+void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties);
 #endif

@@ -583,9 +583,10 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
     if (sumi_cuda_element(run, op->in[0]) != sumi_cuda_element(run, op->out)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: tile and image have other elements", op->label);
     }
-    int64_t tile_pitch = op->u.place.tile_width * pixel, picture_pitch = op->u.place.picture_width * pixel,
-            row = op->u.place.width * pixel;
-    int64_t first = op->u.place.y * picture_pitch + op->u.place.x * pixel, item = op->u.place.item_rows * pixel;
+    int64_t tile_pitch = op->u.tile_place.tile_width * pixel, picture_pitch = op->u.tile_place.picture_width * pixel,
+            row = op->u.tile_place.width * pixel;
+    int64_t first = op->u.tile_place.y * picture_pitch + op->u.tile_place.x * pixel,
+            item = op->u.tile_place.item_rows * pixel;
     int64_t all = tile_pitch | picture_pitch | row | first | item, element = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 2;
     sumi_tile_place_args args = {.tile = sumi_cuda_value(run, op->in[0]),
                                  .picture = sumi_cuda_value(run, op->out),
@@ -595,9 +596,9 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
                                  .tile_pitch = (int32_t)(tile_pitch / element),
                                  .picture_pitch = (int32_t)(picture_pitch / element),
                                  .row_elements = (int32_t)(row / element),
-                                 .per_item = op->u.place.per_item,
+                                 .per_item = op->u.tile_place.per_item,
                                  .element_bytes = (int32_t)element};
-    sumi_cuda_share(run, op->u.place.height, &args.row_begin, &args.row_end);
+    sumi_cuda_share(run, op->u.tile_place.height, &args.row_begin, &args.row_end);
     return launch_blocks(run, "sumi_tile_place",
                          blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1,
                          SUMI_PICTURES_THREADS, 0, &args);

@@ -153,7 +153,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             (void)sumi_out_of_memory(&error, sizeof *engine, "the engine");
         } else {
             sumi_heap_init(&engine->heap, &desc->allocator);
-            atomic_store(&engine->heap.held, atomic_load(&first.held));
+            atomic_store(&engine->heap.allocated_bytes, atomic_load(&first.allocated_bytes));
             atomic_store(&engine->heap.peak, atomic_load(&first.peak));
             atomic_store(&engine->heap.count, atomic_load(&first.count));
             engine->desc = *desc;
@@ -216,7 +216,7 @@ void sumi_engine_destroy(sumi_engine* engine)
     }
     sumi_heap last; // the engine's own heap lies in the block that is freed last
     sumi_heap_init(&last, &engine->desc.allocator);
-    atomic_store(&last.held, atomic_load(&heap->held));
+    atomic_store(&last.allocated_bytes, atomic_load(&heap->allocated_bytes));
     sumi_free(&last, engine);
-    SUMI_ASSERT(atomic_load(&last.held) == 0); // all memory was freed
+    SUMI_ASSERT(atomic_load(&last.allocated_bytes) == 0); // all memory was freed
 }

@@ -10,9 +10,9 @@
 
 static uint64_t held_on_device(const sumi_engine* engine)
 {
-    sumi_device_facts facts;
-    if (engine->runner->functions->facts == NULL) return 0;
-    engine->runner->functions->facts(engine->runner, &facts);
+    sumi_device_properties facts;
+    if (engine->runner->functions->properties == NULL) return 0;
+    engine->runner->functions->properties(engine->runner, &facts);
     return facts.held_bytes[SUMI_MEMORY_WEIGHTS] + facts.held_bytes[SUMI_MEMORY_ARENA]
          + facts.held_bytes[SUMI_MEMORY_IMAGE];
 }
@@ -101,9 +101,9 @@ static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
     info->held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->memory.arena_bytes);
     info->held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->memory.image_bytes);
     info->held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->memory.scratch_bytes);
-    if (engine->runner->functions->facts == NULL) return;
-    sumi_device_facts facts;
-    engine->runner->functions->facts(engine->runner, &facts);
+    if (engine->runner->functions->properties == NULL) return;
+    sumi_device_properties facts;
+    engine->runner->functions->properties(engine->runner, &facts);
     facts.held_bytes[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
     memcpy(info->held_bytes, facts.held_bytes, sizeof info->held_bytes);
     info->device_bytes = facts.device_bytes;
@@ -128,7 +128,7 @@ sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
     read_memory(engine, &info);
     info.has_cublaslt =
         engine->runner->functions->has_cublaslt != NULL && engine->runner->functions->has_cublaslt(engine->runner);
-    info.host_bytes = atomic_load(&engine->heap.held);
+    info.host_bytes = atomic_load(&engine->heap.allocated_bytes);
     info.host_peak_bytes = atomic_load(&engine->heap.peak);
     info.allocation_count = atomic_load(&engine->heap.count);
     sumi_engine* locked = (sumi_engine*)engine;

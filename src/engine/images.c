@@ -57,9 +57,9 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, error));
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
-    const uint64_t held = atomic_load(&heap->held);
+    const uint64_t held = atomic_load(&heap->allocated_bytes);
     SUMI_TRY(sumi_plan_entry_try(engine, heap, &request, &query->entry, error));
-    out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
+    out->host = atomic_load(&heap->allocated_bytes) - held + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
               + sumi_references_resize_bytes(&job->references);
     out->weights = desc->model->info.weight_bytes;
@@ -72,8 +72,8 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         SUMI_ASSERT(need->device_bytes >= need->weight_bytes);
         out->staging = need->pinned_bytes;
         out->streamed = need->streamed_bytes;
-        sumi_device_facts facts;
-        engine->runner->functions->facts(engine->runner, &facts);
+        sumi_device_properties facts;
+        engine->runner->functions->properties(engine->runner, &facts);
         out->uncounted = facts.uncounted_bytes;
     }
     out->images = sumi_plan_job_image_bytes(job);

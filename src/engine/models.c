@@ -56,9 +56,9 @@ static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_
 static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model)
 {
     const sumi_network_info* info = &model->info;
-    sumi_device_facts facts = {.device_bytes = 0};
+    sumi_device_properties facts = {.device_bytes = 0};
     if (model->weights != SUMI_WEIGHTS_AUTO) return;
-    engine->runner->functions->facts(engine->runner, &facts);
+    engine->runner->functions->properties(engine->runner, &facts);
     // A quarter of the memory is left for everything else: activations, the decoder, pictures of the host program.
     const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.device_bytes / 4 * 3;
     if (as_bf16 <= room) {
@@ -245,8 +245,8 @@ static sumi_result check_weights(const sumi_engine* engine, const char* member, 
             member);
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d: no such format", member, (int)weights);
     }
-    sumi_device_facts facts;
-    engine->runner->functions->facts(engine->runner, &facts);
+    sumi_device_properties facts;
+    engine->runner->functions->properties(engine->runner, &facts);
     if (weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
         return sumi_fail(
             error, SUMI_NOT_SUPPORTED,

@@ -24,7 +24,7 @@
 #define MAX_SOURCES                                                                                                    \
     (SUMI_COMPONENT_COUNT + 1) // a component has a given path or a folder, never both; and `path` itself
 
-enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_REST, STAGE_DONE };
+enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_OTHER_FILES, STAGE_DONE };
 
 typedef struct sumi_source source;
 
@@ -124,11 +124,11 @@ static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set
         }
         const char* const* prefixes = signature->prefixes != NULL ? signature->prefixes : s_no_prefix;
         for (int32_t preference = 0; prefixes[preference] != NULL && preference < best.preference; preference++) {
-            match found = {signature, prefixes[preference], strlen(prefixes[preference]), preference};
+            match candidate = {signature, prefixes[preference], strlen(prefixes[preference]), preference};
             if (strchr(prefixes[preference], '*') != NULL
-                    ? find_prefix(set, signature, prefixes[preference], &found)
-                    : holds_all(set, signature, found.prefix, found.prefix_bytes)) {
-                best = found;
+                    ? find_prefix(set, signature, prefixes[preference], &candidate)
+                    : holds_all(set, signature, candidate.prefix, candidate.prefix_bytes)) {
+                best = candidate;
             }
         }
     }
@@ -149,8 +149,8 @@ static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int
     return sumi_checkpoint_copy_text(checkpoint->heap, path, error, &s->path);
 }
 
-// The path that the caller gave for a component. NULL if none was given or the component is not wanted.
-static const char* given_path(const sumi_checkpoint_desc* desc, int32_t kind)
+// The path in the desc of a component. NULL if there is none or the component is left out.
+static const char* component_path(const sumi_checkpoint_desc* desc, int32_t kind)
 {
     return desc->without_text_encoder && is_for_prompts(kind) ? NULL : desc->component_paths[kind];
 }
@@ -197,7 +197,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     checkpoint->class_words = desc->class_words;
     checkpoint->without_text_encoder = desc->without_text_encoder;
     bool any = desc->path != NULL;
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { any = any || given_path(desc, kind) != NULL; }
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { any = any || component_path(desc, kind) != NULL; }
     if (!any) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "no path is given: name a diffusers folder, a checkpoint file, or the transformer's path");
@@ -208,7 +208,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     }
     SUMI_TRY(keep_paths(checkpoint, desc, error));
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
-        const char* path = given_path(desc, kind);
+        const char* path = component_path(desc, kind);
         if (path != NULL) {
             SUMI_TRY(add_source(checkpoint, path, kind, true, sumi_checkpoint_is_folder(checkpoint, path), error));
         }
@@ -298,15 +298,15 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 
 // found->signature is NULL if only the folder identifies the component.
 static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* component, const source* s,
-                              const match* found, sumi_error* error)
+                              const match* matched, sumi_error* error)
 {
     SUMI_ASSERT(!component->present && component->prefix == NULL && s->is_located);
-    component->prefix = sumi_alloc(checkpoint->heap, found->prefix_bytes + 1);
-    if (component->prefix == NULL) { return sumi_out_of_memory(error, found->prefix_bytes + 1, "a prefix of names"); }
-    if (found->prefix_bytes > 0) { memcpy(component->prefix, found->prefix, found->prefix_bytes); }
-    component->prefix[found->prefix_bytes] = '\0';
+    component->prefix = sumi_alloc(checkpoint->heap, matched->prefix_bytes + 1);
+    if (component->prefix == NULL) { return sumi_out_of_memory(error, matched->prefix_bytes + 1, "a prefix of names"); }
+    if (matched->prefix_bytes > 0) { memcpy(component->prefix, matched->prefix, matched->prefix_bytes); }
+    component->prefix[matched->prefix_bytes] = '\0';
     component->present = true;
-    component->signature = found->signature;
+    component->signature = matched->signature;
     component->set = &s->set;
     component->path = s->path;
     return SUMI_OK;
@@ -315,13 +315,13 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* compo
 // Fails because the file that was given for a component holds something else.
 static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source* s, sumi_error* error)
 {
-    const match other = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
-    const sumi_signature* looks = other.signature;
+    const match matched = find_match(checkpoint, &s->set, SUMI_ANY_COMPONENT);
+    const sumi_signature* signature = matched.signature;
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s: its %zu tensors are not those of a known %s%s%s%s%s%s; check which component the file is",
-                     s->path, s->set.count, s_kind_names[s->kind], looks != NULL ? ", they look like the " : "",
-                     looks != NULL ? s_kind_names[looks->component] : "", looks != NULL ? " \"" : "",
-                     looks != NULL ? looks->network : "", looks != NULL ? "\"" : "");
+                     s->path, s->set.count, s_kind_names[s->kind], signature != NULL ? ", they look like the " : "",
+                     signature != NULL ? s_kind_names[signature->component] : "", signature != NULL ? " \"" : "",
+                     signature != NULL ? signature->network : "", signature != NULL ? "\"" : "");
 }
 
 static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
@@ -336,11 +336,11 @@ static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, 
                 component->path = s->path;
             } // for messages, also if absent
             if (!s->is_located) { continue; }
-            const match found = find_match(checkpoint, &s->set, kind);
-            if (found.signature != NULL) { return use_source(checkpoint, component, s, &found, error); }
+            const match matched = find_match(checkpoint, &s->set, kind);
+            if (matched.signature != NULL) { return use_source(checkpoint, component, s, &matched, error); }
             if (pass == 0 && s->must_exist) { return refuse_source(checkpoint, s, error); }
             if (pass == 0) { // no signature knows the network, but its folder says which component it is
-                return use_source(checkpoint, component, s, &found, error);
+                return use_source(checkpoint, component, s, &matched, error);
             }
         }
     }
@@ -374,7 +374,7 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
 {
     sumi_json json;
     sumi_json_text key, text;
-    bool is_sure = false;
+    bool has_class_name = false;
     name[0] = '\0';
     sumi_json_begin(&json, file->data, (size_t)file->bytes, NULL);
     sumi_json_object(&json);
@@ -384,9 +384,9 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
         if (is_list) { sumi_json_array(&json); }
         if (is_class || (is_list && sumi_json_item(&json) && sumi_json_peek(&json) == SUMI_JSON_STRING)) {
             sumi_json_string(&json, &text);
-            const size_t bytes = is_sure ? capacity : sumi_json_decode(&text, name, capacity - 1);
+            const size_t bytes = has_class_name ? capacity : sumi_json_decode(&text, name, capacity - 1);
             if (bytes < capacity) { name[bytes] = '\0'; }
-            is_sure = is_sure || is_class;
+            has_class_name = has_class_name || is_class;
             while (is_list && sumi_json_item(&json)) { sumi_json_skip(&json); }
         } else if (!is_list) {
             sumi_json_skip(&json);
@@ -397,11 +397,11 @@ static void read_class(const sumi_file* file, char* name, size_t capacity)
 }
 
 // Whether a config.json from outside the component's own folder describes this component.
-static bool config_suits(const sumi_checkpoint* checkpoint, const sumi_file* file, int32_t kind)
+static bool config_matches(const sumi_checkpoint* checkpoint, const sumi_file* file, int32_t kind)
 {
     sumi_json json;
     sumi_json_text key, text;
-    bool suits = false;
+    bool matches = false;
     sumi_json_begin(&json, file->data, (size_t)file->bytes, NULL);
     sumi_json_object(&json);
     while (sumi_json_key(&json, &key)) {
@@ -410,14 +410,15 @@ static bool config_suits(const sumi_checkpoint* checkpoint, const sumi_file* fil
             char name[128] = "";
             sumi_json_decode(&text, name, sizeof name - 1);
             const char* const* words = checkpoint->class_words != NULL ? checkpoint->class_words[kind] : NULL;
-            for (; words != NULL && *words != NULL; words++) { suits = suits || strstr(name, *words) != NULL; }
+            for (; words != NULL && *words != NULL; words++) { matches = matches || strstr(name, *words) != NULL; }
         } else {
-            suits = suits
-                 || (is_for_prompts(kind) && (sumi_json_is(&key, "architectures") || sumi_json_is(&key, "model_type")));
+            matches =
+                matches
+                || (is_for_prompts(kind) && (sumi_json_is(&key, "architectures") || sumi_json_is(&key, "model_type")));
             sumi_json_skip(&json);
         }
     }
-    return suits;
+    return matches;
 }
 
 static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
@@ -426,17 +427,17 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
     const source* s = sumi_checkpoint_source_of(checkpoint, component);
     if (s == NULL) { return SUMI_OK; }
     if (s->is_no_file) {
-        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &component->config, s->path, "config.json", true, error));
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &component->config, s->path, "config.json", true, error));
     } else {
         char* folder;
         SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
         const sumi_result result =
-            sumi_checkpoint_open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
+            sumi_checkpoint_open_optional(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
     if (component->config.data != NULL && (!s->is_no_file || s->kind != kind)
-        && !config_suits(checkpoint, &component->config, kind)) {
+        && !config_matches(checkpoint, &component->config, kind)) {
         sumi_file_close(&component->config);
     }
     // the weights may be from elsewhere while config.json is in the folder of `path`
@@ -445,7 +446,7 @@ static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_e
         char* folder;
         SUMI_TRY(sumi_checkpoint_join(checkpoint->heap, checkpoint->path, s_folders[kind][i], error, &folder));
         const sumi_result result =
-            sumi_checkpoint_open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
+            sumi_checkpoint_open_optional(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
@@ -474,7 +475,7 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
 {
     sumi_file file = {0};
     sumi_result result =
-        sumi_checkpoint_open_if_there(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
+        sumi_checkpoint_open_optional(checkpoint, &file, checkpoint->path, "model_index.json", true, error);
     if (result == SUMI_OK && file.data != NULL) {
         sumi_json json;
         sumi_json_text key, text;
@@ -501,30 +502,30 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
 static sumi_result resolve_processor(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     static const char s_name[] = "preprocessor_config.json", s_below[] = "processor/preprocessor_config.json";
-    const char* given = checkpoint->processor_path;
+    const char* path = checkpoint->processor_path;
     sumi_file* file = &checkpoint->processor;
-    if (given != NULL && !sumi_checkpoint_is_folder(checkpoint, given)) {
-        SUMI_TRY(sumi_file_open(file, checkpoint->heap, checkpoint->files, given, error));
+    if (path != NULL && !sumi_checkpoint_is_folder(checkpoint, path)) {
+        SUMI_TRY(sumi_file_open(file, checkpoint->heap, checkpoint->files, path, error));
         return sumi_checkpoint_check_json(file, error);
     }
-    const char* folder = given != NULL ? given : checkpoint->path_is_folder ? checkpoint->path : NULL;
-    if (folder != NULL) { SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, file, folder, s_below, true, error)); }
+    const char* folder = path != NULL ? path : checkpoint->path_is_folder ? checkpoint->path : NULL;
+    if (folder != NULL) { SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, file, folder, s_below, true, error)); }
     if (folder != NULL && file->data == NULL) {
-        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, file, folder, s_name, true, error));
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, file, folder, s_name, true, error));
     }
-    if (given != NULL && file->data == NULL) {
-        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", given, s_name);
+    if (path != NULL && file->data == NULL) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", path, s_name);
     }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_VISION]);
     return file->data == NULL && s != NULL && s->is_no_file
-             ? sumi_checkpoint_open_if_there(checkpoint, file, s->path, s_name, true, error)
+             ? sumi_checkpoint_open_optional(checkpoint, file, s->path, s_name, true, error)
              : SUMI_OK;
 }
 
 static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     if (checkpoint->path_is_folder) {
-        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, checkpoint->path,
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &checkpoint->scheduler, checkpoint->path,
                                                "scheduler/scheduler_config.json", true, error));
     }
     const source* s = sumi_checkpoint_source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
@@ -532,7 +533,7 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
     if (checkpoint->scheduler.data == NULL && s != NULL && s->is_no_file) {
         char* folder;
         SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, s->path, error, &folder));
-        const sumi_result result = sumi_checkpoint_open_if_there(checkpoint, &checkpoint->scheduler, folder,
+        const sumi_result result = sumi_checkpoint_open_optional(checkpoint, &checkpoint->scheduler, folder,
                                                                  "scheduler/scheduler_config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         return result;
@@ -555,7 +556,7 @@ static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
     return SUMI_OK;
 }
 
-static sumi_result resolve_rest(sumi_checkpoint* checkpoint, sumi_error* error)
+static sumi_result resolve_other_files(sumi_checkpoint* checkpoint, sumi_error* error)
 {
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !checkpoint->without_text_encoder; i++) {
         SUMI_TRY(sumi_checkpoint_resolve_tokenizer(checkpoint, i, error));
@@ -600,7 +601,7 @@ static void undo_step(sumi_checkpoint* checkpoint)
         checkpoint->sources[current].is_located = false;
         break;
     case STAGE_RESOLVE: close_component(checkpoint, current); break;
-    case STAGE_REST:
+    case STAGE_OTHER_FILES:
         for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
             sumi_checkpoint_close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
         }
@@ -617,7 +618,7 @@ static sumi_result run_step(sumi_checkpoint* checkpoint, sumi_error* error)
     case STAGE_LOCATE: return locate_next(checkpoint, error);
     case STAGE_OPEN: return open_next(checkpoint, error);
     case STAGE_RESOLVE: return resolve_next(checkpoint, error);
-    case STAGE_REST: return resolve_rest(checkpoint, error);
+    case STAGE_OTHER_FILES: return resolve_other_files(checkpoint, error);
     default: return SUMI_OK;
     }
 }
@@ -653,7 +654,7 @@ float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read)
                     ? 0.9f * ((float)checkpoint->opened_count + read) / (float)checkpoint->file_count
                     : 0.0f);
     case STAGE_RESOLVE:
-    case STAGE_REST: return 0.95f;
+    case STAGE_OTHER_FILES: return 0.95f;
     default: return 1.0f;
     }
 }
@@ -715,5 +716,5 @@ sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_hea
     checkpoint->heap = heap;
     checkpoint->files = files;
     checkpoint->stage = STAGE_DONE;
-    return sumi_checkpoint_open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
+    return sumi_checkpoint_open_tokenizer_path(checkpoint, &checkpoint->tokenizers[0], path, error);
 }

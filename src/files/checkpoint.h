@@ -80,14 +80,14 @@ typedef struct sumi_checkpoint_tokenizer {
     sumi_tokenizer_form form;
     const void* data; // tokenizer.json, vocab.json or the SentencePiece model
     size_t bytes;
-    const char* path;  // path of `data`, for messages
-    char* folder;      // folder of the files; NULL if there is none
-    sumi_file file;    // owns `data` if that is a file
-    sumi_file merges;  // merges.txt
-    sumi_file config;  // tokenizer_config.json
-    sumi_file added;   // added_tokens.json
-    sumi_file special; // special_tokens_map.json
-    char* looked_in;   // folders that were searched, as "a/tokenizer, a/text_encoder", for messages; NULL: none
+    const char* path;       // path of `data`, for messages
+    char* folder;           // folder of the files; NULL if there is none
+    sumi_file file;         // owns `data` if that is a file
+    sumi_file merges;       // merges.txt
+    sumi_file config;       // tokenizer_config.json
+    sumi_file added;        // added_tokens.json
+    sumi_file special;      // special_tokens_map.json
+    char* searched_folders; // folders that were searched, as "a/tokenizer, a/text_encoder", for messages; NULL: none
 } sumi_checkpoint_tokenizer;
 
 typedef struct sumi_checkpoint_desc {

@@ -47,7 +47,7 @@ sumi_result sumi_checkpoint_check_json(const sumi_file* file, sumi_error* error)
     return sumi_json_end(&json);
 }
 
-sumi_result sumi_checkpoint_open_if_there(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder,
+sumi_result sumi_checkpoint_open_optional(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder,
                                           const char* name, bool is_json, sumi_error* error)
 {
     SUMI_ASSERT(file->heap == NULL); // the file must be closed

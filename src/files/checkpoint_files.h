@@ -27,7 +27,7 @@ bool sumi_checkpoint_is_folder(const sumi_checkpoint* checkpoint, const char* pa
 sumi_result sumi_checkpoint_copy_text(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy);
 sumi_result sumi_checkpoint_check_json(const sumi_file* file, sumi_error* error);
 // Opens folder/name if it exists; otherwise file->data stays NULL. is_json: the file must be a well-formed JSON object.
-sumi_result sumi_checkpoint_open_if_there(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder,
+sumi_result sumi_checkpoint_open_optional(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder,
                                           const char* name, bool is_json, sumi_error* error);
 // The source of a component; NULL: none.
 const struct sumi_source* sumi_checkpoint_source_of(const sumi_checkpoint* checkpoint, const sumi_component* component);

@@ -14,21 +14,21 @@ void sumi_checkpoint_close_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoin
     sumi_file_close(&tokenizer->added);
     sumi_file_close(&tokenizer->special);
     sumi_free(checkpoint->heap, tokenizer->folder);
-    sumi_free(checkpoint->heap, tokenizer->looked_in);
+    sumi_free(checkpoint->heap, tokenizer->searched_folders);
     memset(tokenizer, 0, sizeof *tokenizer);
 }
 
-// Appends a folder to the list of searched places, which messages show.
-static sumi_result note_place(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
-                              sumi_error* error)
+// Appends a folder to the list of searched folders, which messages show.
+static sumi_result add_searched_folder(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                       const char* folder, sumi_error* error)
 {
-    const char* before = tokenizer->looked_in != NULL ? tokenizer->looked_in : "";
+    const char* before = tokenizer->searched_folders != NULL ? tokenizer->searched_folders : "";
     const size_t bytes = strlen(before) + strlen(folder) + 3;
     char* list = sumi_alloc(checkpoint->heap, bytes);
     if (list == NULL) { return sumi_out_of_memory(error, bytes, "a list of folders"); }
     snprintf(list, bytes, "%s%s%s", before, before[0] != '\0' ? ", " : "", folder);
-    sumi_free(checkpoint->heap, tokenizer->looked_in);
-    tokenizer->looked_in = list;
+    sumi_free(checkpoint->heap, tokenizer->searched_folders);
+    tokenizer->searched_folders = list;
     return SUMI_OK;
 }
 
@@ -44,32 +44,32 @@ static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_to
     if (form == SUMI_TOKENIZER_JSON) { return SUMI_OK; }
     const char* folder = tokenizer->folder;
     if (form == SUMI_TOKENIZER_VOCABULARY) {
-        SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->merges, folder, "merges.txt", false, error));
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->merges, folder, "merges.txt", false, error));
     }
     SUMI_TRY(
-        sumi_checkpoint_open_if_there(checkpoint, &tokenizer->config, folder, "tokenizer_config.json", false, error));
-    SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->added, folder, "added_tokens.json", false, error));
-    return sumi_checkpoint_open_if_there(checkpoint, &tokenizer->special, folder, "special_tokens_map.json", false,
+        sumi_checkpoint_open_optional(checkpoint, &tokenizer->config, folder, "tokenizer_config.json", false, error));
+    SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->added, folder, "added_tokens.json", false, error));
+    return sumi_checkpoint_open_optional(checkpoint, &tokenizer->special, folder, "special_tokens_map.json", false,
                                          error);
 }
 
 // Looks for a tokenizer in folder/name; name may be "".
-static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
+static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* parent,
                                  const char* name, sumi_error* error)
 {
     if (tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
     SUMI_ASSERT(tokenizer->folder == NULL && tokenizer->file.heap == NULL);
-    SUMI_TRY(name[0] != '\0' ? sumi_checkpoint_join(checkpoint->heap, folder, name, error, &tokenizer->folder)
-                             : sumi_checkpoint_copy_text(checkpoint->heap, folder, error, &tokenizer->folder));
-    const char* place = tokenizer->folder;
-    SUMI_TRY(note_place(checkpoint, tokenizer, place, error));
-    SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->file, place, "tokenizer.json", false, error));
+    SUMI_TRY(name[0] != '\0' ? sumi_checkpoint_join(checkpoint->heap, parent, name, error, &tokenizer->folder)
+                             : sumi_checkpoint_copy_text(checkpoint->heap, parent, error, &tokenizer->folder));
+    const char* folder = tokenizer->folder;
+    SUMI_TRY(add_searched_folder(checkpoint, tokenizer, folder, error));
+    SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, "tokenizer.json", false, error));
     if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_JSON, error); }
-    SUMI_TRY(sumi_checkpoint_open_if_there(checkpoint, &tokenizer->file, place, "vocab.json", false, error));
+    SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, "vocab.json", false, error));
     if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_VOCABULARY, error); }
     for (size_t i = 0; i < sizeof s_sentencepiece_names / sizeof *s_sentencepiece_names; i++) {
-        SUMI_TRY(
-            sumi_checkpoint_open_if_there(checkpoint, &tokenizer->file, place, s_sentencepiece_names[i], false, error));
+        SUMI_TRY(sumi_checkpoint_open_optional(checkpoint, &tokenizer->file, folder, s_sentencepiece_names[i], false,
+                                               error));
         if (tokenizer->file.heap != NULL) {
             return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_SENTENCEPIECE, error);
         }
@@ -98,21 +98,21 @@ static sumi_tokenizer_form form_of(const sumi_file* file)
     return is_pieces ? SUMI_TOKENIZER_SENTENCEPIECE : SUMI_TOKENIZER_JSON;
 }
 
-sumi_result sumi_checkpoint_open_given_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
-                                                 const char* given, sumi_error* error)
+sumi_result sumi_checkpoint_open_tokenizer_path(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                                const char* path, sumi_error* error)
 {
-    if (sumi_checkpoint_is_folder(checkpoint, given)) {
-        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "", error));
-        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "tokenizer", error));
+    if (sumi_checkpoint_is_folder(checkpoint, path)) {
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, path, "", error));
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, path, "tokenizer", error));
         return tokenizer->form != SUMI_TOKENIZER_ABSENT
                  ? SUMI_OK
                  : sumi_fail(error, SUMI_FILE_NOT_FOUND,
                              "%s: no such file, and no folder that holds tokenizer.json, vocab.json with merges.txt, "
                              "or a SentencePiece model (tokenizer.model, sentencepiece.bpe.model, spiece.model)",
-                             given);
+                             path);
     }
-    SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, given, error, &tokenizer->folder));
-    SUMI_TRY(sumi_file_open(&tokenizer->file, checkpoint->heap, checkpoint->files, given, error));
+    SUMI_TRY(sumi_checkpoint_parent(checkpoint->heap, path, error, &tokenizer->folder));
+    SUMI_TRY(sumi_file_open(&tokenizer->file, checkpoint->heap, checkpoint->files, path, error));
     return use_tokenizer(checkpoint, tokenizer, form_of(&tokenizer->file), error);
 }
 
@@ -167,27 +167,27 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
 
 sumi_result sumi_checkpoint_resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encoder, sumi_error* error)
 {
-    static const char* const s_places[SUMI_CHECKPOINT_ENCODERS][4] = {
+    static const char* const s_folder_names[SUMI_CHECKPOINT_ENCODERS][4] = {
         {"tokenizer", "text_encoder", "processor", ""}, {"tokenizer_2", "text_encoder_2", "clip_model", NULL}};
     sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
     if (checkpoint->tokenizer_paths[encoder] != NULL) {
-        return sumi_checkpoint_open_given_tokenizer(checkpoint, tokenizer, checkpoint->tokenizer_paths[encoder], error);
+        return sumi_checkpoint_open_tokenizer_path(checkpoint, tokenizer, checkpoint->tokenizer_paths[encoder], error);
     }
-    for (int32_t i = 0; i < 4 && checkpoint->path_is_folder && s_places[encoder][i] != NULL; i++) {
-        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, checkpoint->path, s_places[encoder][i], error));
+    for (int32_t i = 0; i < 4 && checkpoint->path_is_folder && s_folder_names[encoder][i] != NULL; i++) {
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, checkpoint->path, s_folder_names[encoder][i], error));
     }
-    return try_beside_weights(checkpoint, encoder, s_places[encoder][0], error);
+    return try_beside_weights(checkpoint, encoder, s_folder_names[encoder][0], error);
 }
 
 sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
                                               const char* needed_by, sumi_error* error)
 {
-    const char* places = tokenizer->looked_in;
+    const char* folders = tokenizer->searched_folders;
     return sumi_fail(
         error, SUMI_FILE_NOT_FOUND,
         "%s: the %stext encoder needs its tokenizer; give tokenizer%s_path, or open the model without text "
         "encoders; looked for tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
         "sentencepiece.bpe.model and spiece.model in %s",
         needed_by, encoder == 0 ? "" : "second ", encoder == 0 ? "" : "_2",
-        places != NULL ? places : "no folder, as none was given");
+        folders != NULL ? folders : "no folder, as none was given");
 }

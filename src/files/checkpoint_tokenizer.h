@@ -3,12 +3,12 @@
 #define SUMI_FILES_CHECKPOINT_TOKENIZER_H
 #include "files/checkpoint.h"
 
-// Searches the path that the caller gave, otherwise the model's folder, otherwise the places around the encoder's
+// Searches the path that the caller gave, otherwise the model's folder, otherwise the folders around the encoder's
 // weights. A tokenizer that is not found is no failure (unless the caller gave its path): its form stays
 // SUMI_TOKENIZER_ABSENT.
 sumi_result sumi_checkpoint_resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encoder, sumi_error* error);
-// Opens the tokenizer from the file or folder `given`, which must exist.
-sumi_result sumi_checkpoint_open_given_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
-                                                 const char* given, sumi_error* error);
+// Opens the tokenizer from the file or folder `path`, which must exist.
+sumi_result sumi_checkpoint_open_tokenizer_path(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                                const char* path, sumi_error* error);
 void sumi_checkpoint_close_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer);
 #endif

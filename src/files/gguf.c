@@ -60,7 +60,7 @@ static sumi_result malformed(reader* r, const char* reason)
                      (unsigned long long)(r->at - r->begin));
 }
 
-static uint64_t left(const reader* r) { return (uint64_t)(r->end - r->at); }
+static uint64_t remaining_bytes(const reader* r) { return (uint64_t)(r->end - r->at); }
 
 static uint64_t little_endian(const unsigned char* data, uint32_t bytes)
 {
@@ -74,7 +74,7 @@ static sumi_result read_gguf_number(reader* r, uint32_t bytes, const char* where
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 8 && r->at <= r->end);
     *out_value = 0;
-    if (left(r) < bytes) { return truncated(r, where); }
+    if (remaining_bytes(r) < bytes) { return truncated(r, where); }
     *out_value = little_endian(r->at, bytes);
     r->at += bytes;
     return SUMI_OK;
@@ -84,13 +84,13 @@ static sumi_result read_text(reader* r, const char* where, text* out_text)
 {
     uint64_t bytes;
     SUMI_TRY(read_gguf_number(r, 8, where, &bytes));
-    if (bytes > left(r)) { return truncated(r, where); }
+    if (bytes > remaining_bytes(r)) { return truncated(r, where); }
     *out_text = (text){(const char*)r->at, (size_t)bytes};
     r->at += bytes;
     return SUMI_OK;
 }
 
-static bool text_is(const text* key, const char* literal)
+static bool text_equals(const text* key, const char* literal)
 {
     return key->bytes == strlen(literal) && memcmp(key->data, literal, key->bytes) == 0;
 }
@@ -105,7 +105,7 @@ static sumi_result skip_array(reader* r, int32_t depth)
     SUMI_TRY(read_gguf_number(r, 8, "an array of the metadata", &count));
     if (type >= KEY_COUNT) { return malformed(r, "an array of an unknown type"); }
     if (s_key_bytes[type] > 0) {
-        if (count > left(r) / s_key_bytes[type]) { return truncated(r, "an array of the metadata"); }
+        if (count > remaining_bytes(r) / s_key_bytes[type]) { return truncated(r, "an array of the metadata"); }
         r->at += count * s_key_bytes[type];
         return SUMI_OK;
     }
@@ -141,15 +141,15 @@ static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_
 {
     SUMI_ASSERT(type < KEY_COUNT && type != KEY_STRING && type != KEY_ARRAY);
     char value[40];
-    int64_t whole = 0;
+    int64_t integer = 0;
     float single;
     double number = 0;
     const uint32_t low = (uint32_t)bits;
     switch (type) {
-    case KEY_I8: whole = (int8_t)bits; break;
-    case KEY_I16: whole = (int16_t)bits; break;
-    case KEY_I32: whole = (int32_t)bits; break;
-    case KEY_I64: whole = (int64_t)bits; break;
+    case KEY_I8: integer = (int8_t)bits; break;
+    case KEY_I16: integer = (int16_t)bits; break;
+    case KEY_I32: integer = (int32_t)bits; break;
+    case KEY_I64: integer = (int64_t)bits; break;
     case KEY_F32:
         memcpy(&single, &low, sizeof single);
         number = (double)single;
@@ -167,7 +167,7 @@ static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_
     case KEY_I8:
     case KEY_I16:
     case KEY_I32:
-    case KEY_I64: snprintf(value, sizeof value, "%lld", (long long)whole); break;
+    case KEY_I64: snprintf(value, sizeof value, "%lld", (long long)integer); break;
     default: snprintf(value, sizeof value, "%llu", (unsigned long long)bits); break;
     }
     char* comma = strchr(value, ','); // the host program's locale may print a decimal comma
@@ -183,7 +183,7 @@ static sumi_result read_key(reader* r)
     if (!sumi_utf8_is_valid(key.data, key.bytes)) { return malformed(r, "a metadata key that is not UTF-8"); }
     SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &type));
     if (type >= KEY_COUNT) { return malformed(r, "a metadata value of an unknown type"); }
-    if (text_is(&key, "general.alignment")) {
+    if (text_equals(&key, "general.alignment")) {
         if (type != KEY_U32) { return malformed(r, "general.alignment is not a 32-bit number"); }
         SUMI_TRY(read_gguf_number(r, 4, "a metadata value", &bits));
         if (bits == 0 || (bits & (bits - 1)) != 0 || bits > MAX_ALIGNMENT) {
@@ -247,7 +247,7 @@ static const char* foreign_type(uint64_t type)
     return type < sizeof s_names / sizeof *s_names ? s_names[type] : NULL;
 }
 
-// Until place_tensors, tensor->data is the start of the file plus the tensor's offset: the end of the table is not
+// Until set_tensor_data, tensor->data is the start of the file plus the tensor's offset: the end of the table is not
 // known yet.
 static sumi_result read_gguf_tensor(reader* r)
 {
@@ -316,7 +316,7 @@ static sumi_result read_gguf_tensor(reader* r)
 }
 
 // Moves the tensors' data pointers from their offsets to their positions after the table.
-static sumi_result place_tensors(reader* r, size_t first)
+static sumi_result set_tensor_data(reader* r, size_t first)
 {
     SUMI_ASSERT(first <= r->set->count && (r->alignment & (r->alignment - 1)) == 0);
     const uint64_t table = (uint64_t)(r->at - r->begin), file_bytes = (uint64_t)(r->end - r->begin);
@@ -361,13 +361,14 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
     if (key_count == 0 && tensor_count == 0) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a GGUF file with nothing in it", path);
     }
-    if (key_count > left(&r) / 13 || tensor_count > left(&r) / 24) { // smallest sizes of a key and of a tensor entry
+    // smallest sizes of a key and of a tensor entry
+    if (key_count > remaining_bytes(&r) / 13 || tensor_count > remaining_bytes(&r) / 24) {
         return sumi_fail(error, SUMI_FILE_TRUNCATED,
                          "%s: announces %llu keys and %llu tensors, more than its %llu bytes can hold", path,
                          (unsigned long long)key_count, (unsigned long long)tensor_count, (unsigned long long)bytes);
     }
     for (uint64_t i = 0; i < key_count; i++) { SUMI_TRY(read_key(&r)); }
     for (uint64_t i = 0; i < tensor_count; i++) { SUMI_TRY(read_gguf_tensor(&r)); }
-    SUMI_TRY(place_tensors(&r, first));
+    SUMI_TRY(set_tensor_data(&r, first));
     return SUMI_OK;
 }

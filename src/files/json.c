@@ -410,7 +410,7 @@ static bool is_digit(const sumi_json* json, const char* at) { return at < json->
 
 typedef struct number {
     const char *begin, *end;
-    bool negative, whole; // whole: neither fraction nor exponent
+    bool negative, is_integer; // is_integer: without fraction and exponent
 } number;
 
 // Moves the cursor past one number and checks its grammar: -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
@@ -435,7 +435,7 @@ static bool read_json_number(sumi_json* json, number* out)
     }
     while (is_digit(json, at)) { at++; }
     if (at < json->end && *at == '.') {
-        out->whole = false;
+        out->is_integer = false;
         at++;
         if (!is_digit(json, at)) {
             sumi_json_refuse(json, "a decimal point without digits");
@@ -444,7 +444,7 @@ static bool read_json_number(sumi_json* json, number* out)
         while (is_digit(json, at)) { at++; }
     }
     if (at < json->end && (*at == 'e' || *at == 'E')) {
-        out->whole = false;
+        out->is_integer = false;
         at++;
         at += at < json->end && (*at == '+' || *at == '-');
         if (!is_digit(json, at)) {
@@ -461,7 +461,7 @@ static bool read_json_number(sumi_json* json, number* out)
 
 // The exact rounding error factor * power - product, where `product` is the rounded product, computed with Dekker's
 // split into halves of 26 bits. C's fma is not used because MinGW-w64's rounds twice.
-static double rest_of_product(double factor, double power, double product)
+static double product_error(double factor, double power, double product)
 {
     // the factor is scaled down so that the split does not overflow
     const double scale = fabs(factor) > 0x1p900 ? 0x1p-100 : 1.0, split = 0x1p27 + 1.0;
@@ -470,15 +470,15 @@ static double rest_of_product(double factor, double power, double product)
                  factor_low = factor - factor_high;
     const double power_wide = split * power, power_high = power_wide - (power_wide - power),
                  power_low = power - power_high;
-    const double rest =
+    const double scaled_error =
         ((factor_high * power_high - product * scale) + factor_high * power_low + factor_low * power_high)
         + factor_low * power_low;
-    return rest / scale;
+    return scaled_error / scale;
 }
 
 // digits * 10^power as a double. Never negative; not finite if too large. Powers of ten up to 10^22 are exact in
 // double, so the result for them is the exact product or quotient of value + low (below), rounded once: the quotient's
-// remainder is exact because rest_of_product gives the rounding error of quotient * power, and the correction is
+// remainder is exact because product_error gives the rounding error of quotient * power, and the correction is
 // accurate to 2^-100 of the result. Larger powers are applied in steps of 10^22, each of which rounds once; no
 // configuration file or score uses them.
 static double scale_by_ten(uint64_t digits, int32_t power)
@@ -501,11 +501,11 @@ static double scale_by_ten(uint64_t digits, int32_t power)
     if (power > 22) { return HUGE_VAL; }
     if (power >= 0) {
         const double ten = s_tens[power], product = value * ten;
-        return product <= 1.7976931348623157e308 ? product + (rest_of_product(value, ten, product) + low * ten)
+        return product <= 1.7976931348623157e308 ? product + (product_error(value, ten, product) + low * ten)
                                                  : HUGE_VAL;
     }
     const double ten = s_tens[-power], quotient = value / ten, product = quotient * ten;
-    return quotient + ((value - product) - rest_of_product(quotient, ten, product) + low) / ten;
+    return quotient + ((value - product) - product_error(quotient, ten, product) + low) / ten;
 }
 
 double sumi_json_number(sumi_json* json)
@@ -513,7 +513,7 @@ double sumi_json_number(sumi_json* json)
     number text;
     if (!read_json_number(json, &text)) { return 0; }
     uint64_t digits = 0;
-    int32_t power = 0, kept = 0;
+    int32_t power = 0, digit_count = 0;
     bool fraction = false;
     const char* at = text.begin + text.negative;
     for (; at < text.end && *at != 'e' && *at != 'E'; at++) {
@@ -521,9 +521,9 @@ double sumi_json_number(sumi_json* json)
             fraction = true;
             continue;
         }
-        if (kept < 19) {
+        if (digit_count < 19) {
             digits = digits * 10 + (uint64_t)(*at - '0');
-            kept += digits > 0; // leading zeros do not count
+            digit_count += digits > 0; // leading zeros do not count
             power -= fraction;
         } else {
             power += !fraction && power < 100000;
@@ -548,13 +548,13 @@ double sumi_json_number(sumi_json* json)
 }
 
 // The magnitude of an integer that fits int64_t (allow_minus) or uint64_t.
-static uint64_t read_whole(sumi_json* json, bool allow_minus, bool* out_negative)
+static uint64_t read_magnitude(sumi_json* json, bool allow_minus, bool* out_negative)
 {
     number text;
     *out_negative = false;
     if (!read_json_number(json, &text)) { return 0; }
     uint64_t value = 0;
-    const char* reason = !text.whole                   ? "a whole number is due, without point or exponent"
+    const char* reason = !text.is_integer              ? "a whole number is due, without point or exponent"
                        : text.negative && !allow_minus ? "a number that is not negative is due"
                                                        : NULL;
     for (const char* at = text.begin + text.negative; reason == NULL && at < text.end; at++) {
@@ -576,14 +576,14 @@ static uint64_t read_whole(sumi_json* json, bool allow_minus, bool* out_negative
 int64_t sumi_json_integer(sumi_json* json)
 {
     bool negative;
-    const uint64_t magnitude = read_whole(json, true, &negative);
+    const uint64_t magnitude = read_magnitude(json, true, &negative);
     return !negative ? (int64_t)magnitude : magnitude == 0 ? 0 : -(int64_t)(magnitude - 1) - 1;
 }
 
 uint64_t sumi_json_unsigned(sumi_json* json)
 {
     bool negative;
-    return read_whole(json, false, &negative);
+    return read_magnitude(json, false, &negative);
 }
 
 // ---- Literals and skipping ------------------------------------------------------------------------------------------

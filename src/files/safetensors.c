@@ -95,8 +95,8 @@ static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, su
 }
 
 // Sets the tensor's data and bytes from its shape and offsets, after checking them.
-static sumi_result place(reader* r, const char* name, size_t name_bytes, sumi_tensor* tensor, uint64_t begin,
-                         uint64_t end)
+static sumi_result set_tensor_range(reader* r, const char* name, size_t name_bytes, sumi_tensor* tensor, uint64_t begin,
+                                    uint64_t end)
 {
     SUMI_ASSERT(tensor->rank >= 0 && tensor->rank <= SUMI_TENSOR_MAX_RANK);
     SUMI_ASSERT(sumi_dtype_get(tensor->dtype)->block == 1 && tensor->dtype != SUMI_DTYPE_NONE);
@@ -179,7 +179,7 @@ static sumi_result read_header_tensor(reader* r, const sumi_json_text* key)
                          : !has_shape ? "shape"
                                       : "data_offsets");
     }
-    SUMI_TRY(place(r, name, name_bytes, &tensor, offsets[0], offsets[1]));
+    SUMI_TRY(set_tensor_range(r, name, name_bytes, &tensor, offsets[0], offsets[1]));
     return sumi_tensor_set_add(r->set, name, name_bytes, &tensor, r->path, r->error);
 }
 

@@ -102,20 +102,24 @@ static int64_t values_in(const sumi_tensor* tensor)
 
 // Why a weight cannot be read, as the end of "is quantised as ..."; NULL: it can be read. scale is NULL if the weight
 // has none.
-static const char* why_refused(const quantisation* said, const sumi_tensor* weight, const sumi_tensor* scale,
-                               char* text, size_t text_bytes)
+static const char* unsupported_format(const quantisation* declared, const sumi_tensor* weight, const sumi_tensor* scale,
+                                      char* text, size_t text_bytes)
 {
     const bool is_fp8 = weight->dtype == SUMI_DTYPE_F8_E4M3 || weight->dtype == SUMI_DTYPE_F8_E5M2;
-    const bool says_int8 = strcmp(said->format, "int8_tensorwise") == 0;
-    const bool says_fp8 = strcmp(said->format, "float8_e4m3fn") == 0 || strcmp(said->format, "float8_e5m2") == 0;
-    if (said->format[0] != '\0' && !says_fp8 && (!says_int8 || weight->dtype != SUMI_DTYPE_I8)) { return said->format; }
-    if (weight->dtype == SUMI_DTYPE_I8 && (!says_int8 || scale == NULL)) {
-        return says_int8 ? "int8_tensorwise without a scale" : "int8 of an unknown format";
+    const bool is_int8_format = strcmp(declared->format, "int8_tensorwise") == 0;
+    const bool is_fp8_format =
+        strcmp(declared->format, "float8_e4m3fn") == 0 || strcmp(declared->format, "float8_e5m2") == 0;
+    if (declared->format[0] != '\0' && !is_fp8_format && (!is_int8_format || weight->dtype != SUMI_DTYPE_I8)) {
+        return declared->format;
+    }
+    if (weight->dtype == SUMI_DTYPE_I8 && (!is_int8_format || scale == NULL)) {
+        return is_int8_format ? "int8_tensorwise without a scale" : "int8 of an unknown format";
     }
     if (scale != NULL && !is_fp8 && weight->dtype != SUMI_DTYPE_I8) { return sumi_dtype_get(weight->dtype)->name; }
-    if (said->is_rotated && (!says_int8 || weight->rank != 2 || !sumi_rotation_is_known(said->group))) {
+    if (declared->is_rotated && (!is_int8_format || weight->rank != 2 || !sumi_rotation_is_known(declared->group))) {
         snprintf(text, text_bytes, "%s, convrot in groups of %lld",
-                 said->format[0] != '\0' ? said->format : sumi_dtype_get(weight->dtype)->name, (long long)said->group);
+                 declared->format[0] != '\0' ? declared->format : sumi_dtype_get(weight->dtype)->name,
+                 (long long)declared->group);
         return text;
     }
     if (scale != NULL && values_in(scale) != 1) {
@@ -167,28 +171,28 @@ sumi_result sumi_tensor_find_scaling(const sumi_component* component, const char
     memcpy(layer, name, bytes - 7);
     layer[bytes - 7] = '\0';
 
-    quantisation said;
-    SUMI_TRY(find_quantisation(component, layer, &said, error));
+    quantisation declared;
+    SUMI_TRY(find_quantisation(component, layer, &declared, error));
     const sumi_tensor* scale = find_beside(component, layer, ".weight_scale");
     scale = scale != NULL ? scale : find_beside(component, layer, ".scale_weight");
-    const char* refused = find_beside(component, layer, ".weight_scale_2") != NULL
-                            ? "nvfp4"
-                            : why_refused(&said, weight, scale, text, sizeof text);
-    if (refused != NULL) {
+    const char* unsupported = find_beside(component, layer, ".weight_scale_2") != NULL
+                                ? "nvfp4"
+                                : unsupported_format(&declared, weight, scale, text, sizeof text);
+    if (unsupported != NULL) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "%s: tensor %s%s is quantised as %s, which is not supported; take the bf16, fp8 (one scale), "
                          "int8_tensorwise or GGUF file of the model",
-                         component->path, component->prefix, name, refused);
+                         component->path, component->prefix, name, unsupported);
     }
-    if (said.is_rotated) {
-        if (weight->shape[1] % said.group != 0) {
+    if (declared.is_rotated) {
+        if (weight->shape[1] % declared.group != 0) {
             return sumi_fail(error, SUMI_FILE_MALFORMED,
                              "%s: tensor %s%s has rows of %lld values, not a multiple of the %lld that are rotated "
                              "together",
                              component->path, component->prefix, name, (long long)weight->shape[1],
-                             (long long)said.group);
+                             (long long)declared.group);
         }
-        out->rotation = (int32_t)said.group;
+        out->rotation = (int32_t)declared.group;
     }
     return scale != NULL ? read_scales(component, scale, out, error) : SUMI_OK;
 }

@@ -92,10 +92,10 @@ static size_t find_slot(const sumi_tensor_set* set, const char* prefix, size_t p
     SUMI_ASSERT(set->slot_count > 0 && set->count < set->slot_count); // a free hash slot ends every search
     size_t slot = hash_slot(set, hash_more(hash_more(set->hash_seed, prefix, prefix_bytes), name, name_bytes));
     for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
-        const char* other = set->tensors[set->slots[slot] - 1].name;
-        // strncmp stops at the terminator of `other`, so a shorter name is not read past its end
-        if (strncmp(other, prefix, prefix_bytes) == 0 && strncmp(other + prefix_bytes, name, name_bytes) == 0
-            && other[prefix_bytes + name_bytes] == '\0') {
+        const char* slot_name = set->tensors[set->slots[slot] - 1].name;
+        // strncmp stops at the terminator of `slot_name`, so a shorter name is not read past its end
+        if (strncmp(slot_name, prefix, prefix_bytes) == 0 && strncmp(slot_name + prefix_bytes, name, name_bytes) == 0
+            && slot_name[prefix_bytes + name_bytes] == '\0') {
             break;
         }
     }
@@ -122,8 +122,8 @@ static sumi_result grow_slots(sumi_tensor_set* set, sumi_error* error)
 const sumi_tensor* sumi_tensor_find_prefixed(const sumi_tensor_set* set, const char* prefix, const char* name)
 {
     if (set->slot_count == 0) { return NULL; }
-    const uint32_t found = set->slots[find_slot(set, prefix, strlen(prefix), name, strlen(name))];
-    return found > 0 ? &set->tensors[found - 1] : NULL;
+    const uint32_t entry = set->slots[find_slot(set, prefix, strlen(prefix), name, strlen(name))];
+    return entry > 0 ? &set->tensors[entry - 1] : NULL;
 }
 
 const sumi_tensor* sumi_tensor_find(const sumi_tensor_set* set, const char* name)
@@ -147,16 +147,17 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
     if ((set->count + 1) * 2 > set->slot_count) { SUMI_TRY(grow_slots(set, error)); }
     const size_t slot = find_slot(set, "", 0, name, name_bytes);
     if (set->slots[slot] != 0) {
-        const sumi_tensor* other = &set->tensors[set->slots[slot] - 1];
-        const bool elsewhere = other->file_index >= 0 && other->file_index != tensor->file_index;
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: tensor %.120s occurs twice%s%s", path, other->name,
-                         elsewhere ? ", first in " : "", elsewhere ? set->opened[other->file_index].path : "");
+        const sumi_tensor* existing = &set->tensors[set->slots[slot] - 1];
+        const bool is_in_other_file = existing->file_index >= 0 && existing->file_index != tensor->file_index;
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: tensor %.120s occurs twice%s%s", path, existing->name,
+                         is_in_other_file ? ", first in " : "",
+                         is_in_other_file ? set->opened[existing->file_index].path : "");
     }
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->tensors, &set->capacity, set->count + 1, sizeof *set->tensors, error));
-    const char* kept;
-    SUMI_TRY(copy_into_set(set, name, name_bytes, error, &kept));
+    const char* copied_name;
+    SUMI_TRY(copy_into_set(set, name, name_bytes, error, &copied_name));
     set->tensors[set->count] = *tensor;
-    set->tensors[set->count].name = kept;
+    set->tensors[set->count].name = copied_name;
     SUMI_ASSERT(set->slots[slot] == 0 && (set->count + 1) * 2 <= set->slot_count);
     set->slots[slot] = (uint32_t)++set->count;
     return SUMI_OK;

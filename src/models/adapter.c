@@ -95,14 +95,14 @@ static bool factor_shape(const sumi_tensor* tensor, int32_t* rows, int32_t* cols
 static sumi_weight factor(const sumi_tensor* tensor, int32_t rows, int32_t cols)
 {
     SUMI_ASSERT(rows >= 1 && cols >= 1 && tensor->data != NULL);
-    const sumi_stacked_tensor part = {.data = tensor->data,
-                                      .dtype = tensor->dtype,
-                                      .rows = rows,
-                                      .scale = 1.0f,
-                                      .mapping = tensor->mapping,
-                                      .mapping_bytes = tensor->mapping_bytes};
+    const sumi_stacked_tensor stacked = {.data = tensor->data,
+                                         .dtype = tensor->dtype,
+                                         .rows = rows,
+                                         .scale = 1.0f,
+                                         .mapping = tensor->mapping,
+                                         .mapping_bytes = tensor->mapping_bytes};
     return (sumi_weight){
-        .name = tensor->name, .rows = rows, .cols = cols, .tensor_count = 1, .tensors = {part}, .index = -1};
+        .name = tensor->name, .rows = rows, .cols = cols, .tensor_count = 1, .tensors = {stacked}, .index = -1};
 }
 
 static bool is_plain_float(sumi_dtype dtype)
@@ -114,10 +114,10 @@ static bool is_plain_float(sumi_dtype dtype)
 static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char* name, size_t module_bytes,
                                        const char* suffix)
 {
-    char other[2 * SUMI_NAME_BYTES];
-    int length = snprintf(other, sizeof other, "%.*s%s", (int)module_bytes, name, suffix);
-    return module_bytes < sizeof other && length >= 0 && (size_t)length < sizeof other
-             ? sumi_tensor_find(&file->set, other)
+    char sibling[2 * SUMI_NAME_BYTES];
+    int length = snprintf(sibling, sizeof sibling, "%.*s%s", (int)module_bytes, name, suffix);
+    return module_bytes < sizeof sibling && length >= 0 && (size_t)length < sizeof sibling
+             ? sumi_tensor_find(&file->set, sibling)
              : NULL;
 }
 
@@ -127,8 +127,10 @@ static sumi_result read_scale(const sumi_adapter_file* file, const sumi_tensor* 
                               size_t module_bytes, int32_t rank, float* out_scale, sumi_error* error)
 {
     SUMI_ASSERT(rank >= 1);
-    double said = sumi_adapter_config_alpha(&file->config, module, module_bytes);
-    double scale = said < 0 ? 1.0 : file->config.rank_stabilised ? said / sqrt((double)rank) : said / rank;
+    double config_alpha = sumi_adapter_config_alpha(&file->config, module, module_bytes);
+    double scale = config_alpha < 0             ? 1.0
+                 : file->config.rank_stabilised ? config_alpha / sqrt((double)rank)
+                                                : config_alpha / rank;
     if (alpha != NULL) {
         float stored = 0.0f;
         uint64_t count = 1;
@@ -150,15 +152,15 @@ static bool has_target(const sumi_adapter_file* file, const sumi_adapter_target*
 {
     bool found = false;
     for (size_t i = 0; i < file->delta_count; i++) {
-        const sumi_delta* other = &file->deltas[i];
+        const sumi_delta* delta = &file->deltas[i];
         found = found
-             || (other->weight_index == target->weight_index && other->row_begin == target->row_begin
-                 && sumi_delta_rows(other) == target->rows);
+             || (delta->weight_index == target->weight_index && delta->row_begin == target->row_begin
+                 && sumi_delta_rows(delta) == target->rows);
     }
     return found;
 }
 
-static sumi_result keep_delta(sumi_adapter_file* file, sumi_delta delta, sumi_error* error)
+static sumi_result add_delta(sumi_adapter_file* file, sumi_delta delta, sumi_error* error)
 {
     SUMI_TRY(sumi_grow(file->heap, (void**)&file->deltas, &file->delta_capacity, file->delta_count + 1,
                        sizeof *file->deltas, error));
@@ -193,31 +195,31 @@ static sumi_result add_target_delta(sumi_adapter_file* file, const sumi_adapter_
     SUMI_TRY(sumi_adapter_config_check_rank(&file->config, down->name, module_bytes, rank, error));
     float scale = 0.0f;
     SUMI_TRY(read_scale(file, alpha, down->name, module_bytes, rank, &scale, error));
-    return keep_delta(file,
-                      (sumi_delta){.weight_index = target->weight_index,
-                                   .row_begin = target->row_begin,
-                                   .scale = scale,
-                                   .down = factor(down, rank, in),
-                                   .up = factor(up, out, rank)},
-                      error);
+    return add_delta(file,
+                     (sumi_delta){.weight_index = target->weight_index,
+                                  .row_begin = target->row_begin,
+                                  .scale = scale,
+                                  .down = factor(down, rank, in),
+                                  .up = factor(up, out, rank)},
+                     error);
 }
 
 // ---- LoKr -----------------------------------------------------------------------------------------------------------
 //
 // The change of a layer is a Kronecker product, W1 (x) W2 with [a, c] (x) [b, d] = [a b, c d]. Each factor is stored
-// whole or as a product of two matrices of an inner size r:
+// in full or as a product of two matrices of an inner size r:
 //
 //     MODULE.lokr_w1 [a, c]   or   MODULE.lokr_w1_a [a, r], MODULE.lokr_w1_b [r, c]        MODULE.lokr_w2 likewise
 //
-// The scale is alpha / r, and 1 if both factors are stored whole, whatever alpha is.
-// (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2) is a low-rank change of rank r1 r2, where a whole factor is the product
+// The scale is alpha / r, and 1 if both factors are stored in full, whatever alpha is.
+// (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2) is a low-rank change of rank r1 r2, where a full factor is the product
 // of itself and a unit matrix of its smaller side.
 
 // One of the two factors.
 typedef struct kronecker_factor {
-    const sumi_tensor *whole, *left, *right; // either `whole`, or `left` and `right`
+    const sumi_tensor *full, *left, *right; // either `full`, or `left` and `right`
     int32_t rows, cols;
-    int32_t inner; // inner size of left and right; of a whole factor its smaller side
+    int32_t inner; // inner size of left and right; of a full factor its smaller side
 } kronecker_factor;
 
 static sumi_result find_factor(const sumi_adapter_file* file, const char* name, size_t module_bytes, int32_t which,
@@ -226,30 +228,30 @@ static sumi_result find_factor(const sumi_adapter_file* file, const char* name, 
     static const char* const suffixes[2][3] = {{".lokr_w1", ".lokr_w1_a", ".lokr_w1_b"},
                                                {".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"}};
     const char* const* suffix = suffixes[which];
-    *out = (kronecker_factor){.whole = find_sibling(file, name, module_bytes, suffix[0]),
+    *out = (kronecker_factor){.full = find_sibling(file, name, module_bytes, suffix[0]),
                               .left = find_sibling(file, name, module_bytes, suffix[1]),
                               .right = find_sibling(file, name, module_bytes, suffix[2])};
-    if (out->whole != NULL ? out->left != NULL || out->right != NULL : out->left == NULL || out->right == NULL) {
+    if (out->full != NULL ? out->left != NULL || out->right != NULL : out->left == NULL || out->right == NULL) {
         return sumi_fail(error, SUMI_TENSOR_MISSING,
                          "%s: %.*s needs either %s or both %s and %s; the file is incomplete", file->path,
                          (int)module_bytes, name, suffix[0], suffix[1], suffix[2]);
     }
     int32_t inner = 0;
-    const sumi_tensor* all[3] = {out->whole, out->left, out->right};
-    bool is_good = out->whole != NULL ? factor_shape(out->whole, &out->rows, &out->cols)
-                                      : factor_shape(out->left, &out->rows, &out->inner)
-                                            && factor_shape(out->right, &inner, &out->cols) && inner == out->inner;
-    if (out->whole != NULL) { out->inner = out->rows < out->cols ? out->rows : out->cols; }
+    const sumi_tensor* tensors[3] = {out->full, out->left, out->right};
+    bool is_good = out->full != NULL ? factor_shape(out->full, &out->rows, &out->cols)
+                                     : factor_shape(out->left, &out->rows, &out->inner)
+                                           && factor_shape(out->right, &inner, &out->cols) && inner == out->inner;
+    if (out->full != NULL) { out->inner = out->rows < out->cols ? out->rows : out->cols; }
     if (!is_good) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s: the factors of %.*s%s are no matrices that can be multiplied", file->path,
                          (int)module_bytes, name, suffix[0]);
     }
     for (int32_t i = 0; i < 3; i++) {
-        if (all[i] != NULL && !is_plain_float(all[i]->dtype)) {
+        if (tensors[i] != NULL && !is_plain_float(tensors[i]->dtype)) {
             return sumi_fail(error, SUMI_NOT_SUPPORTED,
                              "%s: %s has the type %s; adapters are stored as F32, F16 or BF16", file->path,
-                             all[i]->name, sumi_dtype_get(all[i]->dtype)->name);
+                             tensors[i]->name, sumi_dtype_get(tensors[i]->dtype)->name);
         }
     }
     return SUMI_OK;
@@ -272,7 +274,7 @@ static float* reserve_floats(sumi_adapter_file* file, int32_t rows, int32_t cols
     return file->blocks[file->block_count++] = block;
 }
 
-static sumi_weight own_factor(const char* name, const float* data, int32_t rows, int32_t cols)
+static sumi_weight float_factor(const char* name, const float* data, int32_t rows, int32_t cols)
 {
     return (sumi_weight){.name = name,
                          .rows = rows,
@@ -282,7 +284,7 @@ static sumi_weight own_factor(const char* name, const float* data, int32_t rows,
                          .index = -1};
 }
 
-// The left or right matrix of a factor. For a whole factor the one on its smaller side is the unit matrix.
+// The left or right matrix of a factor. For a full factor the one on its smaller side is the unit matrix.
 typedef struct half_factor {
     const sumi_tensor* tensor; // NULL: the unit matrix
     int32_t rows, cols;
@@ -290,13 +292,13 @@ typedef struct half_factor {
 
 static half_factor left_of(const kronecker_factor* f)
 {
-    const sumi_tensor* tensor = f->whole == NULL ? f->left : f->inner == f->cols ? f->whole : NULL;
+    const sumi_tensor* tensor = f->full == NULL ? f->left : f->inner == f->cols ? f->full : NULL;
     return (half_factor){tensor, f->rows, f->inner};
 }
 
 static half_factor right_of(const kronecker_factor* f)
 {
-    const sumi_tensor* tensor = f->whole == NULL ? f->right : f->inner == f->cols ? NULL : f->whole;
+    const sumi_tensor* tensor = f->full == NULL ? f->right : f->inner == f->cols ? NULL : f->full;
     return (half_factor){tensor, f->inner, f->cols};
 }
 
@@ -330,12 +332,12 @@ static void multiply_kronecker(const half_factor* a_half, const float* a, const 
 }
 
 // Stores the product as a low-rank change: up = L1 (x) L2, down = R1 (x) R2.
-static sumi_result keep_low_rank(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
-                                 const kronecker_factor* w2, sumi_error* error)
+static sumi_result add_low_rank(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
+                                const kronecker_factor* w2, sumi_error* error)
 {
     const half_factor l1 = left_of(w1), l2 = left_of(w2), r1 = right_of(w1), r2 = right_of(w2);
     const int32_t rank = w1->inner * w2->inner, out = w1->rows * w2->rows, in = w1->cols * w2->cols;
-    const char* name = (w2->whole != NULL ? w2->whole : w2->left)->name;
+    const char* name = (w2->full != NULL ? w2->full : w2->left)->name;
     float *up = reserve_floats(file, out, rank, error), *down = NULL;
     if (up != NULL) { down = reserve_floats(file, rank, in, error); }
     if (down == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
@@ -348,16 +350,16 @@ static sumi_result keep_low_rank(sumi_adapter_file* file, sumi_delta delta, cons
     multiply_kronecker(&l1, floats, &l2, l2_floats, up);
     multiply_kronecker(&r1, r1_floats, &r2, r2_floats, down);
     sumi_free(file->heap, floats);
-    delta.up = own_factor(name, up, out, rank);
-    delta.down = own_factor(name, down, rank, in);
-    return keep_delta(file, delta, error);
+    delta.up = float_factor(name, up, out, rank);
+    delta.down = float_factor(name, down, rank, in);
+    return add_delta(file, delta, error);
 }
 
 // Returns a factor as it is in the file, or multiplied out.
-static sumi_result take_factor(sumi_adapter_file* file, const kronecker_factor* f, sumi_weight* out, sumi_error* error)
+static sumi_result load_factor(sumi_adapter_file* file, const kronecker_factor* f, sumi_weight* out, sumi_error* error)
 {
-    if (f->whole != NULL) {
-        *out = factor(f->whole, f->rows, f->cols);
+    if (f->full != NULL) {
+        *out = factor(f->full, f->rows, f->cols);
         return SUMI_OK;
     }
     const half_factor left = left_of(f), right = right_of(f);
@@ -376,17 +378,17 @@ static sumi_result take_factor(sumi_adapter_file* file, const kronecker_factor* 
         }
     }
     sumi_free(file->heap, floats);
-    *out = own_factor(f->left->name, product, f->rows, f->cols);
+    *out = float_factor(f->left->name, product, f->rows, f->cols);
     return SUMI_OK;
 }
 
-static sumi_result keep_factors(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
-                                const kronecker_factor* w2, sumi_error* error)
+static sumi_result add_factors(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
+                               const kronecker_factor* w2, sumi_error* error)
 {
     delta.kind = SUMI_DELTA_KRONECKER;
-    SUMI_TRY(take_factor(file, w1, &delta.up, error));
-    SUMI_TRY(take_factor(file, w2, &delta.down, error));
-    return keep_delta(file, delta, error);
+    SUMI_TRY(load_factor(file, w1, &delta.up, error));
+    SUMI_TRY(load_factor(file, w2, &delta.down, error));
+    return add_delta(file, delta, error);
 }
 
 static sumi_result add_target_kronecker(sumi_adapter_file* file, const sumi_adapter_target* target, const char* name,
@@ -404,9 +406,9 @@ static sumi_result add_target_kronecker(sumi_adapter_file* file, const sumi_adap
     }
     if (has_target(file, target)) { return SUMI_OK; }
     sumi_delta delta = {.weight_index = target->weight_index, .row_begin = target->row_begin, .scale = 1.0f};
-    const kronecker_factor* ranked = w2.whole == NULL ? &w2 : &w1;
-    if (ranked->whole == NULL) {
-        if (w1.whole == NULL && w1.inner != w2.inner && w2.whole == NULL) {
+    const kronecker_factor* ranked = w2.full == NULL ? &w2 : &w1;
+    if (ranked->full == NULL) {
+        if (w1.full == NULL && w1.inner != w2.inner && w2.full == NULL) {
             return sumi_fail(error, SUMI_TENSOR_MISMATCH, "%s: the factors of %.*s have the ranks %d and %d, not one",
                              file->path, (int)module_bytes, name, (int)w1.inner, (int)w2.inner);
         }
@@ -414,10 +416,8 @@ static sumi_result add_target_kronecker(sumi_adapter_file* file, const sumi_adap
                             &delta.scale, error));
     }
     const int32_t smaller = target->rows < target->cols ? target->rows : target->cols;
-    if ((int64_t)w1.inner * w2.inner <= smaller / LOW_RANK_SHARE) {
-        return keep_low_rank(file, delta, &w1, &w2, error);
-    }
-    return keep_factors(file, delta, &w1, &w2, error);
+    if ((int64_t)w1.inner * w2.inner <= smaller / LOW_RANK_SHARE) { return add_low_rank(file, delta, &w1, &w2, error); }
+    return add_factors(file, delta, &w1, &w2, error);
 }
 
 // ---- Norms ----------------------------------------------------------------------------------------------------------
@@ -442,12 +442,12 @@ static sumi_result add_vector(sumi_adapter_file* file, const sumi_adapter_target
                          file->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
     }
     if (has_target(file, target)) { return SUMI_OK; }
-    return keep_delta(file,
-                      (sumi_delta){.weight_index = target->weight_index,
-                                   .scale = 1.0f,
-                                   .up = factor(tensor, target->cols, 1),
-                                   .kind = SUMI_DELTA_VECTOR},
-                      error);
+    return add_delta(file,
+                     (sumi_delta){.weight_index = target->weight_index,
+                                  .scale = 1.0f,
+                                  .up = factor(tensor, target->cols, 1),
+                                  .kind = SUMI_DELTA_VECTOR},
+                     error);
 }
 
 // Whether a name ends like a tensor of LoKr. If so, *out_module_bytes is the length of the part before that.
@@ -479,13 +479,13 @@ static bool is_other_method(const char* name)
     return has_suffix(name, ".diff") || has_suffix(name, ".on_input");
 }
 
-typedef struct unmatched {
+typedef struct unmatched_names {
     char text[256];
     size_t used;
     int32_t count;
-} unmatched;
+} unmatched_names;
 
-static void note_unmatched(unmatched* list, const char* name)
+static void add_unmatched(unmatched_names* list, const char* name)
 {
     if (list->count++ < SHOWN_NAMES && list->used < sizeof list->text) {
         int written =
@@ -495,7 +495,7 @@ static void note_unmatched(unmatched* list, const char* name)
 }
 
 static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_network* network, const sumi_tensor* tensor,
-                                       unmatched* list, sumi_error* error)
+                                       unmatched_names* list, sumi_error* error)
 {
     const char *name = tensor->name, *path = file->path;
     size_t kronecker_bytes = 0;
@@ -512,7 +512,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
             const sumi_tensor* up = find_sibling(file, name, module_bytes, s_suffixes[i][1]);
             const sumi_adapter_target* target = find_target(network, name, module_bytes, false);
             if (target == NULL) {
-                note_unmatched(list, name);
+                add_unmatched(list, name);
                 return SUMI_OK;
             }
             if (up == NULL) {
@@ -535,7 +535,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
     if (has_suffix(name, ".w_norm")) {
         const sumi_adapter_target* target = find_target(network, name, strlen(name) - strlen(".w_norm"), true);
         if (target != NULL) { return add_vector(file, target, tensor, error); }
-        note_unmatched(list, name);
+        add_unmatched(list, name);
         return SUMI_OK;
     }
     if (has_suffix(name, ".b_norm")) {
@@ -546,7 +546,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
     if (has_kronecker) {
         const sumi_adapter_target* target = find_target(network, name, kronecker_bytes, false);
         if (target != NULL) { return add_target_kronecker(file, target, name, kronecker_bytes, error); }
-        note_unmatched(list, name);
+        add_unmatched(list, name);
         return SUMI_OK;
     }
     if (has_suffix(name, ".alpha")) {
@@ -559,7 +559,7 @@ static sumi_result read_adapter_tensor(sumi_adapter_file* file, const sumi_netwo
             if (find_sibling(file, name, module_bytes, s_suffixes[i][0]) != NULL) { return SUMI_OK; }
         }
     }
-    note_unmatched(list, name);
+    add_unmatched(list, name);
     return SUMI_OK;
 }
 
@@ -589,11 +589,11 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
         }
         if (sumi_delta_rows(delta) == weight->rows && single_rows >= weight->rows) { delta->row_begin = -1; }
     }
-    size_t kept = 0;
+    size_t kept_count = 0;
     for (size_t i = 0; i < file->delta_count; i++) {
-        if (file->deltas[i].row_begin >= 0) { file->deltas[kept++] = file->deltas[i]; }
+        if (file->deltas[i].row_begin >= 0) { file->deltas[kept_count++] = file->deltas[i]; }
     }
-    file->delta_count = kept;
+    file->delta_count = kept_count;
 }
 
 // Finds the file: `path` itself, or the file in the folder that PEFT or diffusers saved. The host program's file
@@ -616,13 +616,13 @@ static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, c
 }
 
 static sumi_result read_file(sumi_adapter_file* file, const sumi_files* files, const sumi_network* network,
-                             const char* given, sumi_error* error)
+                             const char* requested_path, sumi_error* error)
 {
-    SUMI_TRY(find_file(file, files, given, error));
+    SUMI_TRY(find_file(file, files, requested_path, error));
     const char* path = file->path;
     SUMI_TRY(sumi_tensor_set_open(&file->set, path, error));
     SUMI_TRY(sumi_adapter_config_read(&file->config, file->heap, files, &file->set, path, error));
-    unmatched list = {.count = 0};
+    unmatched_names list = {.count = 0};
     for (size_t i = 0; i < file->set.count; i++) {
         SUMI_TRY(read_adapter_tensor(file, network, &file->set.tensors[i], &list, error));
     }

@@ -73,11 +73,11 @@ double sumi_adapter_config_alpha(const sumi_adapter_config* config, const char* 
 sumi_result sumi_adapter_config_check_rank(const sumi_adapter_config* config, const char* module, size_t bytes,
                                            int32_t rank, sumi_error* error)
 {
-    double said = number_of(config, "rank_pattern", module, bytes, config->rank);
-    if (said < 0 || said == (double)rank) { return SUMI_OK; }
+    double config_rank = number_of(config, "rank_pattern", module, bytes, config->rank);
+    if (config_rank < 0 || config_rank == (double)rank) { return SUMI_OK; }
     return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                      "%s: it gives %.*s the rank %.9g, the tensors have %d; it belongs to another adapter",
-                     config->path, (int)(bytes < 256 ? bytes : 256), module, said, (int)rank);
+                     config->path, (int)(bytes < 256 ? bytes : 256), module, config_rank, (int)rank);
 }
 
 // ---- Reading --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
 // Maps names of diffusers to those of LDM, and to the oldest names of attention.
-static bool flux_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool flux_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     static const char* const middle[][2] = {{"mid_block.resnets.0.", "mid.block_1."},
                                             {"mid_block.resnets.1.", "mid.block_2."},
@@ -44,19 +44,19 @@ static bool flux_other_name(const void* context, const char* canonical, int32_t 
         || used == 0) {
         return false;
     }
-    char rest[SUMI_NAME_BYTES], renamed[SUMI_NAME_BYTES];
-    snprintf(rest, sizeof rest, "%s", canonical + used);
+    char suffix[SUMI_NAME_BYTES], renamed[SUMI_NAME_BYTES];
+    snprintf(suffix, sizeof suffix, "%s", canonical + used);
     static const char* const inner[][2] = {{"resnets.", "block."},
                                            {"upsamplers.0.", "upsample."},
                                            {"downsamplers.0.", "downsample."},
                                            {"conv_shortcut.", "nin_shortcut."}};
     for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-        if (sumi_replace_text(rest, inner[i][0], inner[i][1], renamed, sizeof renamed)) {
-            memcpy(rest, renamed, sizeof rest);
+        if (sumi_replace_text(suffix, inner[i][0], inner[i][1], renamed, sizeof renamed)) {
+            memcpy(suffix, renamed, sizeof suffix);
         }
     }
-    int length = is_decoder ? snprintf(out, out_bytes, "decoder.up.%d.%s", (int)vae->level_count - 1 - stage, rest)
-                            : snprintf(out, out_bytes, "encoder.down.%d.%s", stage, rest);
+    int length = is_decoder ? snprintf(out, out_bytes, "decoder.up.%d.%s", (int)vae->level_count - 1 - stage, suffix)
+                            : snprintf(out, out_bytes, "encoder.down.%d.%s", stage, suffix);
     return length >= 0 && (size_t)length < out_bytes;
 }
 
@@ -224,10 +224,10 @@ static void check_flux_half(const sumi_vae_half* half, bool decodes, sumi_binder
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         char key[48];
-        const int32_t place = decodes ? half->stage_count - 1 - s : s;
-        snprintf(key, sizeof key, "block_out_channels[%d]", (int)place);
+        const int32_t stage_index = decodes ? half->stage_count - 1 - s : s;
+        snprintf(key, sizeof key, "block_out_channels[%d]", (int)stage_index);
         if (c->stage_count > 0) {
-            sumi_bind_check(b, path, key, c->channels[place], stage->blocks[stage->block_count - 1].conv2.rows);
+            sumi_bind_check(b, path, key, c->channels[stage_index], stage->blocks[stage->block_count - 1].conv2.rows);
         }
         sumi_bind_check(b, path, "layers_per_block", c->blocks, stage->block_count - (decodes ? 1 : 0));
     }
@@ -245,7 +245,7 @@ static void check_flux_config(const sumi_flux_vae* vae, sumi_binder* b, const co
 sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes,
                                const char* config_path, bool without_encoder)
 {
-    b->alias = flux_other_name;
+    b->alias = flux_alias;
     b->alias_context = vae;
     b->result = SUMI_OK;
     vae->groups = 32;
@@ -318,11 +318,11 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
 typedef struct picture {
     sumi_value value;
     int32_t height, width;
-    // room: none, or the shared block in which the picture begins at row room_rows * width. spare: a picture of the
-    // same size that is not read any more, or none.
-    sumi_value room, spare;
-    int32_t room_rows;
-    uint64_t least; // flux_least_bytes of the half
+    // shared_block: none, or the block of memory in which the picture begins at row free_rows * width. spare: a picture
+    // of the same size that is not read any more, or none.
+    sumi_value shared_block, spare;
+    int32_t free_rows;
+    uint64_t min_bytes; // flux_min_bytes of the half
 } picture;
 
 static sumi_value write_flux_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x,
@@ -349,7 +349,7 @@ static sumi_value write_flux_conv(sumi_plan* plan, const char* label, picture x,
 }
 
 // Bytes that a half needs in any case, where its pictures are largest: x and h of a block, or the shared block.
-static uint64_t flux_least_bytes(const sumi_plan* plan, const sumi_vae_block* largest, int32_t height, int32_t width)
+static uint64_t flux_min_bytes(const sumi_plan* plan, const sumi_vae_block* largest, int32_t height, int32_t width)
 {
     int32_t in = largest->conv1.cols / 9, out = largest->conv1.rows;
     return (uint64_t)height * (uint64_t)width * (uint64_t)(in > 2 * out ? in : 2 * out)
@@ -359,14 +359,16 @@ static uint64_t flux_least_bytes(const sumi_plan* plan, const sumi_vae_block* la
 // Rows of a strip of normed x: all rows if they fit, beside x and h, into what the half needs anyway; otherwise as many
 // as strip_bytes allow, with all strips of about equal size.
 static int32_t flux_strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width,
-                               int32_t in, int32_t out, uint64_t least)
+                               int32_t in, int32_t out, uint64_t min_bytes)
 {
     uint64_t column = (uint64_t)width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION),
              row = column * (uint64_t)in;
     uint64_t fit = vae->strip_bytes / (row > 0 ? row : 1); // rows
-    if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= least) { return height; }
-    int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
-            count = (height + most - 1) / most;
+    if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= min_bytes) {
+        return height;
+    }
+    int32_t max_rows = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
+            count = (height + max_rows - 1) / max_rows;
     int32_t rows = ((height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
     return rows < height ? rows : height;
 }
@@ -381,10 +383,10 @@ static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const s
     sumi_value strip = sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, in);
     for (int32_t row = 0; row < x.height; row += rows) {
         int32_t count = x.height - row < rows ? x.height - row : rows, above = row > 0, below = row + count < x.height,
-                all = above + count + below;
-        const sumi_span own_rows = {row * width, count * width}, read_rows = {(row - above) * width, all * width};
+                height = above + count + below;
+        const sumi_span strip_rows = {row * width, count * width}, read_rows = {(row - above) * width, height * width};
         sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, (sumi_span){0, in});
-        sumi_value normed = sumi_plan_view(plan, "strip", strip, (sumi_span){0, all * width}, (sumi_span){0, in});
+        sumi_value normed = sumi_plan_view(plan, "strip", strip, (sumi_span){0, height * width}, (sumi_span){0, in});
         sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = "norm1",
                                                                 .x = from,
                                                                 .sums = sums,
@@ -395,23 +397,23 @@ static void write_flux_strips(const sumi_flux_vae* vae, sumi_plan* plan, const s
                                                                 .silu = true,
                                                                 .y = normed});
         if (wide.id != 0) {
-            sumi_value own = sumi_plan_view(plan, "strip", x.value, own_rows, (sumi_span){0, in});
-            sumi_value both = sumi_plan_view(plan, "strip", wide, own_rows, (sumi_span){0, in});
+            sumi_value x_rows = sumi_plan_view(plan, "strip", x.value, strip_rows, (sumi_span){0, in});
+            sumi_value wide_rows = sumi_plan_view(plan, "strip", wide, strip_rows, (sumi_span){0, in});
             sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "shortcut",
-                                                            .x = own,
+                                                            .x = x_rows,
                                                             .weight = &w->shortcut,
                                                             .bias = &w->shortcut_bias,
-                                                            .y = both,
+                                                            .y = wide_rows,
                                                             .writes_some_columns = true,
                                                             .y_column = out});
         }
-        sumi_plan_conv(plan,
-                       &(sumi_plan_conv_args){.label = "conv1",
-                                              .x = normed,
-                                              .weight = &w->conv1,
-                                              .bias = &w->conv1_bias,
-                                              .shape = {.height = all, .width = width, .above = above, .below = below},
-                                              .y = sumi_plan_view(plan, "strip", h, own_rows, (sumi_span){0, out})});
+        sumi_plan_conv(
+            plan, &(sumi_plan_conv_args){.label = "conv1",
+                                         .x = normed,
+                                         .weight = &w->conv1,
+                                         .bias = &w->conv1_bias,
+                                         .shape = {.height = height, .width = width, .above = above, .below = below},
+                                         .y = sumi_plan_view(plan, "strip", h, strip_rows, (sumi_span){0, out})});
     }
 }
 
@@ -425,14 +427,15 @@ static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const
         sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)stage, (int)index);
     }
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, pixels = x.height * x.width,
-            rows = flux_strip_rows(vae, plan, x.height, x.width, in, out, x.least);
+            rows = flux_strip_rows(vae, plan, x.height, x.width, in, out, x.min_bytes);
     picture h = {.height = x.height, .width = x.width};
     sumi_value residual = x.value;
-    if (x.room.id != 0) {
-        sumi_value wide = sumi_plan_view(plan, "h_and_shortcut", x.room, (sumi_span){0, pixels}, (sumi_span){0, in});
+    if (x.shared_block.id != 0) {
+        sumi_value wide =
+            sumi_plan_view(plan, "h_and_shortcut", x.shared_block, (sumi_span){0, pixels}, (sumi_span){0, in});
         h.value = sumi_plan_view(plan, "h", wide, (sumi_span){0, pixels}, (sumi_span){0, out});
         residual = sumi_plan_view(plan, "shortcut", wide, (sumi_span){0, pixels}, (sumi_span){out, out});
-        write_flux_strips(vae, plan, w, x, x.room_rows - 1, h.value, wide);
+        write_flux_strips(vae, plan, w, x, x.free_rows - 1, h.value, wide);
     } else {
         if (rows < x.height) {
             h.value = x.spare.id != 0 && !w->has_shortcut
@@ -446,7 +449,7 @@ static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const
     }
     // directly after conv1, which may have left its sums
     write_flux_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true);
-    if (w->has_shortcut && x.room.id == 0) {
+    if (w->has_shortcut && x.shared_block.id == 0) {
         residual = sumi_plan_linear(
             plan, &(sumi_plan_linear_args){
                       .label = "shortcut", .x = x.value, .weight = &w->shortcut, .bias = &w->shortcut_bias}); // 1x1
@@ -458,7 +461,8 @@ static picture write_flux_block(const sumi_flux_vae* vae, sumi_plan* plan, const
                                                 .shape = {.height = x.height, .width = x.width},
                                                 .residual = residual,
                                                 .y = residual});
-    return (picture){.value = residual, .height = x.height, .width = x.width, .spare = h.value, .least = x.least};
+    return (picture){
+        .value = residual, .height = x.height, .width = x.width, .spare = h.value, .min_bytes = x.min_bytes};
 }
 
 // Residual block, attention over all pixels with one head as wide as the channels, residual block.
@@ -484,20 +488,20 @@ static sumi_value write_flux_end(const sumi_flux_vae* vae, sumi_plan* plan, cons
 
 // The first small row of the strip before `end` that can be upsampled into the shared block: its output must lie after
 // every small row that this strip and earlier strips read. Returns `end` if there is none.
-static int32_t upsampled_strip(picture x, int32_t end, int32_t room_rows)
+static int32_t upsampled_strip(picture x, int32_t end, int32_t free_rows)
 {
     int32_t last = end < x.height ? end : x.height - 1; // the last row that is read
     for (int32_t row = 0; row < end; row += STRIP_MULTIPLE) {
         // a small row has half the bytes of a row of the shared block
-        if (last + 1 <= 2 * (room_rows + 2 * row)) { return row; }
+        if (last + 1 <= 2 * (free_rows + 2 * row)) { return row; }
     }
     return end;
 }
 
-static bool can_grow_in_place(picture x, int32_t room_rows)
+static bool can_grow_in_place(picture x, int32_t free_rows)
 {
     for (int32_t end = x.height, row; end > 0; end = row) {
-        row = upsampled_strip(x, end, room_rows);
+        row = upsampled_strip(x, end, free_rows);
         if (row == end) { return false; }
     }
     return true;
@@ -509,14 +513,16 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
                                    const sumi_vae_stage* next)
 {
     int32_t channels = stage->resample.rows, out = next != NULL ? next->blocks[0].conv1.rows : 0;
-    picture y = {.height = 2 * x.height, .width = 2 * x.width, .least = x.least};
+    picture y = {.height = 2 * x.height, .width = 2 * x.width, .min_bytes = x.min_bytes};
     sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
-    int32_t rows = flux_strip_rows(vae, plan, y.height, y.width, channels, out, x.least);
-    bool has_room = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
-                 && channels % 8 == 0 && out % 8 == 0;
+    int32_t rows = flux_strip_rows(vae, plan, y.height, y.width, channels, out, x.min_bytes);
+    bool has_shared_block = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
+                         && channels % 8 == 0 && out % 8 == 0;
     // a product cannot read columns of a shared block
-    for (int32_t i = 1; has_room && i < next->block_count; i++) { has_room = !next->blocks[i].has_shortcut; }
-    if (!has_room) {
+    for (int32_t i = 1; has_shared_block && i < next->block_count; i++) {
+        has_shared_block = !next->blocks[i].has_shortcut;
+    }
+    if (!has_shared_block) {
         y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
                                                               .x = x.value,
                                                               .weight = &stage->resample,
@@ -524,23 +530,24 @@ static picture write_flux_upsample(const sumi_flux_vae* vae, sumi_plan* plan, co
                                                               .shape = up});
         return y;
     }
-    y.room_rows = rows + 1;
-    y.room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (y.height + y.room_rows) * y.width, channels);
+    y.free_rows = rows + 1;
+    y.shared_block =
+        sumi_plan_value(plan, "shared_block", SUMI_ELEMENT_ACTIVATION, (y.height + y.free_rows) * y.width, channels);
     const sumi_span all_columns = {0, channels};
-    const sumi_span own_rows = {y.room_rows * y.width, y.height * y.width};
-    y.value = sumi_plan_view(plan, "upsampled", y.room, own_rows, all_columns);
+    const sumi_span y_rows = {y.free_rows * y.width, y.height * y.width};
+    y.value = sumi_plan_view(plan, "upsampled", y.shared_block, y_rows, all_columns);
     bool shares = stage->resample.cols == 9 * channels && sumi_plan_info(plan, x.value)->base.id == 0
-               && can_grow_in_place(x, y.room_rows);
-    if (shares) { sumi_plan_share(plan, x.value, y.room); }
+               && can_grow_in_place(x, y.free_rows);
+    if (shares) { sumi_plan_share(plan, x.value, y.shared_block); }
     for (int32_t end = x.height, row; end > 0; end = row) {
-        row = shares ? upsampled_strip(x, end, y.room_rows) : 0;
+        row = shares ? upsampled_strip(x, end, y.free_rows) : 0;
         up.above = row > 0;
         up.below = end < x.height;
         up.height = up.above + end - row + up.below;
         const sumi_span read_rows = {(row - up.above) * x.width, up.height * x.width};
-        const sumi_span made_rows = {2 * row * y.width, 2 * (end - row) * y.width};
+        const sumi_span written_rows = {2 * row * y.width, 2 * (end - row) * y.width};
         sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, all_columns);
-        sumi_value into = sumi_plan_view(plan, "strip", y.value, made_rows, all_columns);
+        sumi_value into = sumi_plan_view(plan, "strip", y.value, written_rows, all_columns);
         sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
                                                     .x = from,
                                                     .weight = &stage->resample,
@@ -557,8 +564,8 @@ static sumi_value decode_flux_tile(const void* model, sumi_plan* plan, const sum
     const sumi_vae_half* half = &vae->decoder;
     sumi_plan_prefix(plan, "decoder.");
     picture x = {.height = tile.height, .width = tile.width};
-    x.least = flux_least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor,
-                               tile.width * vae->factor);
+    x.min_bytes = flux_min_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor,
+                                 tile.width * vae->factor);
     x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
                                                                  .channels = vae->latent_channels,
                                                                  .height = latents->height,
@@ -587,7 +594,7 @@ static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sum
     const sumi_vae_half* half = &vae->encoder;
     sumi_plan_prefix(plan, "encoder.");
     picture x = {.height = tile.height, .width = tile.width};
-    x.least = flux_least_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
+    x.min_bytes = flux_min_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
     x.value = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile);
     x.value = write_flux_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -604,14 +611,14 @@ static sumi_value encode_flux_tile(const void* model, sumi_plan* plan, const sum
                                        .weight = &stage->resample,
                                        .bias = &stage->resample_bias,
                                        .shape = {.height = x.height, .width = x.width, .stride = 2, .pads_end = true}});
-            x = (picture){.value = half_size, .height = x.height / 2, .width = x.width / 2, .least = x.least};
+            x = (picture){.value = half_size, .height = x.height / 2, .width = x.width / 2, .min_bytes = x.min_bytes};
         }
     }
     x = write_flux_middle(vae, plan, half, x, "encoder");
     return write_flux_end(vae, plan, half, x, "encoder");
 }
 
-// ---- The whole -------------------------------------------------------------------------------------------------------
+// ---- The module -----------------------------------------------------------------------------------------------------
 
 // Tiles as in diffusers: they overlap by a quarter.
 static sumi_vae_tiling flux_tiling_of(const sumi_flux_vae* vae)
@@ -641,38 +648,38 @@ sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan,
 // ---- The network module
 // ----------------------------------------------------------------------------------------------
 
-static sumi_result bind_part(void* part, const void* settings, sumi_binder* b, const sumi_module_config* config,
-                             bool without_encoder)
+static sumi_result bind_flux_vae(void* model, const void* settings, sumi_binder* b, const sumi_module_config* config,
+                                 bool without_encoder)
 {
     (void)settings;
-    return sumi_flux_vae_bind(part, b, config->data, config->bytes, config->path, without_encoder);
+    return sumi_flux_vae_bind(model, b, config->data, config->bytes, config->path, without_encoder);
 }
 
-static sumi_autoencoder_facts flux_facts(const void* part)
+static sumi_autoencoder_properties flux_properties(const void* model)
 {
-    const sumi_flux_vae* vae = part;
-    return (sumi_autoencoder_facts){.channels = vae->latent_channels,
-                                    .factor = vae->factor,
-                                    .sample_size = vae->sample_size,
-                                    .has_encoder = vae->encoder.is_present,
-                                    .has_decoder = vae->decoder.is_present};
+    const sumi_flux_vae* vae = model;
+    return (sumi_autoencoder_properties){.channels = vae->latent_channels,
+                                         .factor = vae->factor,
+                                         .sample_size = vae->sample_size,
+                                         .has_encoder = vae->encoder.is_present,
+                                         .has_decoder = vae->decoder.is_present};
 }
 
-static void write_decode(const void* part, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
+static void write_decode(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
                          int32_t tile, sumi_value picture_out)
 {
-    sumi_flux_vae_write_decode(part, plan, latents, height, width, tile, picture_out);
+    sumi_flux_vae_write_decode(model, plan, latents, height, width, tile, picture_out);
 }
 
-static sumi_value write_encode(const void* part, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
+static sumi_value write_encode(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
                                int32_t tile)
 {
-    return sumi_flux_vae_write_encode(part, plan, pixels, height, width, tile);
+    return sumi_flux_vae_write_encode(model, plan, pixels, height, width, tile);
 }
 
-static void write_posterior(const void* part, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents)
+static void write_posterior(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents)
 {
-    const sumi_flux_vae* vae = part;
+    const sumi_flux_vae* vae = model;
     sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
                                                           .eps = eps,
                                                           .channels = vae->latent_channels,
@@ -681,8 +688,8 @@ static void write_posterior(const void* part, sumi_plan* plan, sumi_value moment
 }
 
 const sumi_autoencoder_module sumi_flux_vae_module = {.model_bytes = sizeof(sumi_flux_vae),
-                                                      .bind = bind_part,
-                                                      .facts = flux_facts,
+                                                      .bind = bind_flux_vae,
+                                                      .properties = flux_properties,
                                                       .write_decode = write_decode,
                                                       .write_encode = write_encode,
                                                       .write_posterior = write_posterior};

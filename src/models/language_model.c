@@ -9,7 +9,7 @@
 
 // Other names of "model.layers.3.self_attn.q_proj.weight": "layers.3.self_attn.q_proj.weight", "blk.3.attn_q.weight",
 // and these with the prefixes of newer and older programs.
-static bool language_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool language_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     const sumi_language_model_settings* settings = context;
     static const char* const prefixes[] = {"", NULL, "model.language_model.", "language_model.model.",
@@ -44,9 +44,9 @@ static bool language_other_name(const void* context, const char* canonical, int3
     return false;
 }
 
-static const char* language_name_in(char* out, int32_t layer, const char* rest)
+static const char* language_name_in(char* out, int32_t layer, const char* suffix)
 {
-    snprintf(out, SUMI_NAME_BYTES, "model.layers.%d.%s", (int)layer, rest);
+    snprintf(out, SUMI_NAME_BYTES, "model.layers.%d.%s", (int)layer, suffix);
     return out;
 }
 
@@ -54,8 +54,9 @@ static const char* language_name_in(char* out, int32_t layer, const char* rest)
 static bool holds_factors(const sumi_binder* b, const char* name)
 {
     const sumi_tensor* tensor = sumi_bind_find(b, name);
-    const char* own = tensor != NULL ? sumi_component_tensor_name(b->component, tensor) : NULL;
-    return own != NULL && (strncmp(own, "blk.", 4) == 0 || strcmp(own, "output_norm.weight") == 0);
+    const char* tensor_name = tensor != NULL ? sumi_component_tensor_name(b->component, tensor) : NULL;
+    return tensor_name != NULL
+        && (strncmp(tensor_name, "blk.", 4) == 0 || strcmp(tensor_name, "output_norm.weight") == 0);
 }
 
 static void bind_language_norm(const sumi_language_model* model, sumi_binder* b, sumi_weight* weight, const char* name,
@@ -118,7 +119,7 @@ typedef struct config_values {
 } config_values;
 
 // Reads the language model's keys below `outer` ("" or "text_config."). Files of models with a vision tower have the
-// keys in either place, some in both.
+// keys in one of the two objects, some in both.
 static sumi_result read_keys(config_values* c, const sumi_module_config* config, const char* outer, sumi_error* error)
 {
     const struct {
@@ -246,12 +247,14 @@ static int32_t count_layers(sumi_binder* b)
 
 static void find_layers(sumi_language_model* model, sumi_binder* b, const config_values* c, const char* config_path)
 {
-    const int32_t unused = model->settings->unused_layers, found = count_layers(b);
+    const int32_t unused = model->settings->unused_layers, stored_layers = count_layers(b);
     int32_t layers = c->layers;
     // a file without the final norm was cut down to the layers in use
-    if (layers == 0) { layers = found + (sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0); }
+    if (layers == 0) { layers = stored_layers + (sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0); }
     // if there are fewer layers than the config says, binding reports the missing tensor by its name
-    if (c->layers > 0 && found > c->layers) { sumi_bind_check(b, config_path, "num_hidden_layers", c->layers, found); }
+    if (c->layers > 0 && stored_layers > c->layers) {
+        sumi_bind_check(b, config_path, "num_hidden_layers", c->layers, stored_layers);
+    }
     if (layers < 1 + unused || layers > SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the text encoder has %d layers; between %d and %d are supported",
                        b->component->path, (int)layers, (int)(1 + unused),
@@ -271,12 +274,12 @@ static void find_layers(sumi_language_model* model, sumi_binder* b, const config
     }
 }
 
-static sumi_result bind_language_model(void* part, const void* settings, sumi_binder* b,
+static sumi_result bind_language_model(void* memory, const void* settings, sumi_binder* b,
                                        const sumi_module_config* config)
 {
-    sumi_language_model* model = part;
+    sumi_language_model* model = memory;
     model->settings = settings;
-    b->alias = language_other_name;
+    b->alias = language_alias;
     b->alias_context = settings;
     config_values c;
     read_language_config(model, b, &c, config);
@@ -298,13 +301,13 @@ static sumi_result bind_language_model(void* part, const void* settings, sumi_bi
     return b->result;
 }
 
-static sumi_text_encoder_facts language_facts(const void* part)
+static sumi_text_encoder_properties language_properties(const void* memory)
 {
-    const sumi_language_model* model = part;
-    return (sumi_text_encoder_facts){.width = model->width,
-                                     .vocabulary = model->vocabulary,
-                                     .takes_pictures = model->settings->takes_pictures,
-                                     .shares_beginning = true};
+    const sumi_language_model* model = memory;
+    return (sumi_text_encoder_properties){.width = model->width,
+                                          .vocabulary = model->vocabulary,
+                                          .takes_pictures = model->settings->takes_pictures,
+                                          .shares_beginning = true};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -322,9 +325,9 @@ static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int3
         for (int32_t i = 0; i < picture_count && picture == NULL && axes == 3; i++) {
             picture = pictures[i].row == begin + row ? &pictures[i] : NULL;
         }
-        int32_t* at = positions + (int64_t)row * axes;
+        int32_t* position = positions + (int64_t)row * axes;
         if (picture == NULL) {
-            for (int32_t a = 0; a < axes; a++) { at[a] = next; }
+            for (int32_t a = 0; a < axes; a++) { position[a] = next; }
             next++;
             row++;
             continue;
@@ -332,9 +335,9 @@ static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int3
         const int32_t height = picture->grid_height, width = picture->grid_width;
         SUMI_ASSERT(height >= 1 && width >= 1 && height * width <= count - row);
         for (int32_t i = 0; i < height * width; i++) {
-            at[3 * i] = next;
-            at[3 * i + 1] = next + i / width;
-            at[3 * i + 2] = next + i % width;
+            position[3 * i] = next;
+            position[3 * i + 1] = next + i / width;
+            position[3 * i + 2] = next + i % width;
         }
         next += height > width ? height : width;
         row += height * width;
@@ -342,7 +345,7 @@ static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int3
 }
 
 // Rows of the batch that belong to this prompt alone; for the first prompt all of its rows.
-static int32_t own_rows(const sumi_text_batch* batch, int32_t prompt)
+static int32_t unshared_rows(const sumi_text_batch* batch, int32_t prompt)
 {
     SUMI_ASSERT(prompt == 0 || batch->counts[prompt] > batch->shared);
     return batch->counts[prompt] - (prompt > 0 ? batch->shared : 0);
@@ -359,12 +362,14 @@ static sumi_value write_positions(const sumi_language_model* model, sumi_plan* p
         sumi_out_of_memory(&plan->error, bytes, "token positions");
         return SUMI_NO_VALUE;
     }
-    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += own_rows(batch, p++)) {
+    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += unshared_rows(batch, p++)) {
         const bool shares = p > 0 && batch->shared > 0;
-        int32_t* at = positions + (int64_t)row * axes;
-        fill_positions(at, axes, shares ? 0 : row, batch->counts[p], batch->pictures, batch->picture_count);
+        int32_t* prompt_positions = positions + (int64_t)row * axes;
+        fill_positions(prompt_positions, axes, shares ? 0 : row, batch->counts[p], batch->pictures,
+                       batch->picture_count);
         if (shares)
-            memmove(at, at + (int64_t)batch->shared * axes, (size_t)own_rows(batch, p) * (size_t)axes * sizeof *at);
+            memmove(prompt_positions, prompt_positions + (int64_t)batch->shared * axes,
+                    (size_t)unshared_rows(batch, p) * (size_t)axes * sizeof *prompt_positions);
     }
     sumi_value value = sumi_plan_constant(plan, "token_positions", SUMI_ELEMENT_INT, rows, axes, positions);
     sumi_free(plan->heap, positions);
@@ -392,15 +397,15 @@ static sumi_value write_language_rope(const sumi_language_model* model, sumi_pla
 // only for sequences that begin with their first query, and nearly all rows are in such sequences.
 static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_attention* attention, int32_t shared)
 {
-    sumi_attention some = *attention;
-    if (shared == 0 || some.sequence_count == 1) { return sumi_plan_attention(plan, "attention", qkv, attention); }
-    some.sequence_count = 1;
-    sumi_value o = sumi_plan_attention(plan, "attention", qkv, &some);
-    some.sequences = attention->sequences + 1;
-    some.sequence_count = attention->sequence_count - 1;
-    sumi_value others = sumi_plan_attention(plan, "attention_others", qkv, &some);
-    const int32_t begin = some.sequences[0].span[1].begin;
-    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = others, .x_row = begin, .y = o, .y_row = begin});
+    sumi_attention subset = *attention;
+    if (shared == 0 || subset.sequence_count == 1) { return sumi_plan_attention(plan, "attention", qkv, attention); }
+    subset.sequence_count = 1;
+    sumi_value o = sumi_plan_attention(plan, "attention", qkv, &subset);
+    subset.sequences = attention->sequences + 1;
+    subset.sequence_count = attention->sequence_count - 1;
+    sumi_value later_outputs = sumi_plan_attention(plan, "attention_others", qkv, &subset);
+    const int32_t begin = subset.sequences[0].span[1].begin;
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = later_outputs, .x_row = begin, .y = o, .y_row = begin});
     return o;
 }
 
@@ -463,9 +468,9 @@ static float embedding_factor(int32_t width)
     return factor;
 }
 
-static sumi_value write_language_text(const void* part, sumi_plan* plan, const sumi_text_batch* batch)
+static sumi_value write_language_text(const void* memory, sumi_plan* plan, const sumi_text_batch* batch)
 {
-    const sumi_language_model* model = part;
+    const sumi_language_model* model = memory;
     SUMI_ASSERT(batch->prompt_count >= 1);
     SUMI_ASSERT(batch->picture_count == 0 || model->settings->takes_pictures);
     if (plan->error.result != SUMI_OK) {
@@ -477,11 +482,12 @@ static sumi_value write_language_text(const void* part, sumi_plan* plan, const s
         sumi_out_of_memory(&plan->error, (size_t)batch->prompt_count * sizeof *sequences, "attention sequences");
         return SUMI_NO_VALUE;
     }
-    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += own_rows(batch, p++)) {
-        const sumi_span own = {row, own_rows(batch, p)}, shared = {0, batch->shared};
-        sequences[p] = p > 0 && batch->shared > 0
-                         ? (sumi_sequence){.span = {shared, own}, .span_count = 2, .query_spans = 1, .query_first = 1}
-                         : (sumi_sequence){.span = {own}, .span_count = 1, .query_spans = 1};
+    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += unshared_rows(batch, p++)) {
+        const sumi_span unshared = {row, unshared_rows(batch, p)}, shared = {0, batch->shared};
+        sequences[p] =
+            p > 0 && batch->shared > 0
+                ? (sumi_sequence){.span = {shared, unshared}, .span_count = 2, .query_spans = 1, .query_first = 1}
+                : (sumi_sequence){.span = {unshared}, .span_count = 1, .query_spans = 1};
     }
     sumi_attention attention = {.q_heads = model->q_heads,
                                 .kv_heads = model->kv_heads,
@@ -528,5 +534,5 @@ static sumi_value write_language_text(const void* part, sumi_plan* plan, const s
 
 const sumi_text_encoder_module sumi_language_model_module = {.model_bytes = sizeof(sumi_language_model),
                                                              .bind = bind_language_model,
-                                                             .facts = language_facts,
+                                                             .properties = language_properties,
                                                              .write = write_language_text};

@@ -20,32 +20,34 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     sumi_file_cache_init(&network->cache, heap, files);
     network->without_text_encoder = desc->without_text_encoder;
     network->without_vae_encoder = desc->without_vae_encoder;
-    snprintf(network->asked_for_variant, sizeof network->asked_for_variant, "%s",
+    snprintf(network->requested_variant, sizeof network->requested_variant, "%s",
              desc->variant != NULL ? desc->variant : "");
     sumi_weight_list_init(&network->weights, heap);
-    sumi_checkpoint_desc where = {.path = desc->path,
-                                  .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = desc->transformer_path,
-                                                      [SUMI_COMPONENT_TEXT_ENCODER] = desc->text_encoder_path,
-                                                      [SUMI_COMPONENT_TEXT_ENCODER_2] = desc->text_encoder_2_path,
-                                                      [SUMI_COMPONENT_VISION] = desc->vision_path,
-                                                      [SUMI_COMPONENT_VAE] = desc->vae_path},
-                                  .tokenizer_paths = {desc->tokenizer_path, desc->tokenizer_2_path},
-                                  .processor_path = desc->processor_path,
-                                  .without_text_encoder = desc->without_text_encoder};
-    where.signatures = sumi_signatures(&where.signature_count);
-    where.class_words = sumi_class_words();
+    sumi_checkpoint_desc checkpoint_desc = {
+        .path = desc->path,
+        .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = desc->transformer_path,
+                            [SUMI_COMPONENT_TEXT_ENCODER] = desc->text_encoder_path,
+                            [SUMI_COMPONENT_TEXT_ENCODER_2] = desc->text_encoder_2_path,
+                            [SUMI_COMPONENT_VISION] = desc->vision_path,
+                            [SUMI_COMPONENT_VAE] = desc->vae_path},
+        .tokenizer_paths = {desc->tokenizer_path, desc->tokenizer_2_path},
+        .processor_path = desc->processor_path,
+        .without_text_encoder = desc->without_text_encoder};
+    checkpoint_desc.signatures = sumi_signatures(&checkpoint_desc.signature_count);
+    checkpoint_desc.class_words = sumi_class_words();
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
         const bool is_text = kind != SUMI_COMPONENT_TRANSFORMER && kind != SUMI_COMPONENT_VAE;
-        network->asked_for[kind] = where.component_paths[kind] != NULL && !(is_text && desc->without_text_encoder);
+        network->is_requested[kind] =
+            checkpoint_desc.component_paths[kind] != NULL && !(is_text && desc->without_text_encoder);
     }
-    network->asked_for_text_encoder_2 = desc->text_encoder_2_path != NULL ? "text_encoder_2_path"
-                                      : desc->tokenizer_2_path != NULL    ? "tokenizer_2_path"
-                                                                          : NULL;
-    network->asked_for_vision = desc->vision_path != NULL    ? "vision_path"
-                              : desc->processor_path != NULL ? "processor_path"
-                                                             : NULL;
-    sumi_result result =
-        sumi_checkpoint_begin(&network->checkpoint, heap, sumi_file_cache_files(&network->cache), &where, error);
+    network->text_encoder_2_option = desc->text_encoder_2_path != NULL ? "text_encoder_2_path"
+                                   : desc->tokenizer_2_path != NULL    ? "tokenizer_2_path"
+                                                                       : NULL;
+    network->vision_option = desc->vision_path != NULL    ? "vision_path"
+                           : desc->processor_path != NULL ? "processor_path"
+                                                          : NULL;
+    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, sumi_file_cache_files(&network->cache),
+                                               &checkpoint_desc, error);
     if (result != SUMI_OK) {
         sumi_network_close(network);
         return result;
@@ -65,13 +67,13 @@ _Static_assert(sizeof s_encoder_components / sizeof *s_encoder_components == SUM
 static sumi_result check_use(const sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
-    if (network->asked_for_text_encoder_2 != NULL && recipe->encoder_count < 2) {
+    if (network->text_encoder_2_option != NULL && recipe->encoder_count < 2) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has one text encoder; leave it NULL",
-                         network->asked_for_text_encoder_2, recipe->family);
+                         network->text_encoder_2_option, recipe->family);
     }
-    if (network->asked_for_vision != NULL && recipe->vision == NULL) {
+    if (network->vision_option != NULL && recipe->vision == NULL) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s takes no images in its prompts; leave it NULL",
-                         network->asked_for_vision, recipe->family);
+                         network->vision_option, recipe->family);
     }
     return SUMI_OK;
 }
@@ -79,11 +81,11 @@ static sumi_result check_use(const sumi_network* network, sumi_error* error)
 // The variant of that name. NULL for "" and for a name of another family.
 static const sumi_variant* find_variant(const sumi_recipe* recipe, const char* name)
 {
-    const sumi_variant* found = NULL;
-    for (int32_t i = 0; i < recipe->variant_count && found == NULL; i++) {
-        found = strcmp(recipe->variants[i]->name, name) == 0 ? recipe->variants[i] : NULL;
+    const sumi_variant* variant = NULL;
+    for (int32_t i = 0; i < recipe->variant_count && variant == NULL; i++) {
+        variant = strcmp(recipe->variants[i]->name, name) == 0 ? recipe->variants[i] : NULL;
     }
-    return found;
+    return variant;
 }
 
 static void add_name(char* list, size_t bytes, const char* name)
@@ -97,13 +99,13 @@ static void add_name(char* list, size_t bytes, const char* name)
 static sumi_result choose_recipe(sumi_network* network, const char* transformer, sumi_error* error)
 {
     char variants[160] = "";
-    const bool is_asked = network->asked_for_variant[0] != 0;
+    const bool is_requested = network->requested_variant[0] != 0;
     const sumi_recipe* recipe;
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && network->recipe == NULL; i++) {
         if (strcmp(transformer, recipe->network) != 0) { continue; }
-        const sumi_variant* variant = find_variant(recipe, network->asked_for_variant);
-        if (is_asked ? variant != NULL
-                     : recipe->is_this_family == NULL || recipe->is_this_family(&network->checkpoint)) {
+        const sumi_variant* variant = find_variant(recipe, network->requested_variant);
+        if (is_requested ? variant != NULL
+                         : recipe->is_this_family == NULL || recipe->is_this_family(&network->checkpoint)) {
             network->recipe = recipe;
             network->variant = variant;
         }
@@ -111,10 +113,10 @@ static sumi_result choose_recipe(sumi_network* network, const char* transformer,
             add_name(variants, sizeof variants, recipe->variants[k]->name);
         }
     }
-    if (is_asked && network->recipe == NULL && variants[0] != 0) {
+    if (is_requested && network->recipe == NULL && variants[0] != 0) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "variant is \"%s\", which is none of those that this transformer can be (%s)",
-                         network->asked_for_variant, variants);
+                         network->requested_variant, variants);
     }
     return SUMI_OK;
 }
@@ -130,7 +132,7 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
     SUMI_TRY(sumi_signatures_check(checkpoint, error));
     for (int32_t kind = SUMI_COMPONENT_TRANSFORMER + 1; kind < SUMI_COMPONENT_COUNT; kind++) {
         const sumi_component* component = &checkpoint->components[kind];
-        if (network->asked_for[kind] && !component->present) {
+        if (network->is_requested[kind] && !component->present) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s holds no %s that this library knows",
                              component->path != NULL ? component->path : "the given path",
                              sumi_component_kind_name((sumi_component_kind)kind));
@@ -155,8 +157,9 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
 }
 
 // Allocates a module's model and returns what its bind function takes from the component that contains its tensors.
-static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, size_t model_bytes, void** out_model,
-                              sumi_binder* out_binder, sumi_module_config* out_config, sumi_error* error)
+static sumi_result begin_component(sumi_network* network, sumi_component_kind kind, size_t model_bytes,
+                                   void** out_model, sumi_binder* out_binder, sumi_module_config* out_config,
+                                   sumi_error* error)
 {
     static const char* const names[SUMI_COMPONENT_COUNT] = {[SUMI_COMPONENT_TRANSFORMER] = "the transformer",
                                                             [SUMI_COMPONENT_TEXT_ENCODER] = "the text encoder",
@@ -203,41 +206,41 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     const sumi_variant* variant = network->variant;
     sumi_binder binder;
     sumi_module_config config;
-    SUMI_TRY(begin_part(network, SUMI_COMPONENT_TRANSFORMER, recipe->denoiser->model_bytes, &network->denoiser, &binder,
-                        &config, error));
+    SUMI_TRY(begin_component(network, SUMI_COMPONENT_TRANSFORMER, recipe->denoiser->model_bytes, &network->denoiser,
+                             &binder, &config, error));
     const void* settings = variant->denoiser_settings != NULL ? variant->denoiser_settings : recipe->denoiser_settings;
     SUMI_TRY(recipe->denoiser->bind(network->denoiser, settings, &binder, &config));
-    const sumi_denoiser_facts facts = recipe->denoiser->facts(network->denoiser);
+    const sumi_denoiser_properties properties = recipe->denoiser->properties(network->denoiser);
     sumi_network_info* info = &network->info;
     *info = (sumi_network_info){.family = recipe->family,
                                 .variant = variant->name,
                                 .sigmas = sigmas,
                                 .sample_size = variant->sample_size,
-                                .latent_channels = facts.channels,
+                                .latent_channels = properties.channels,
                                 .vae_factor = 8, // until the autoencoder gives its own factor
                                 .max_side = recipe->max_side,
                                 .text_encoder_count = recipe->encoder_count,
-                                .patch_size = facts.patch,
+                                .patch_size = properties.patch,
                                 .guidance_formula = recipe->guidance_formula,
                                 .guidance_off = recipe->guidance_off,
                                 .guidance_rule = recipe->guidance_rule};
-    memcpy(info->feature_width, facts.feature_width, sizeof info->feature_width);
-    memcpy(info->is_pooled, facts.reads_pooled, sizeof info->is_pooled);
+    memcpy(info->feature_width, properties.feature_width, sizeof info->feature_width);
+    memcpy(info->is_pooled, properties.reads_pooled, sizeof info->is_pooled);
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
         const sumi_prompt_template* prompt = &recipe->encoders[e].prompt;
         if (prompt->max_tokens > info->max_prompt_tokens) { info->max_prompt_tokens = prompt->max_tokens; }
         info->min_prompt_tokens[e] = prompt->dropped_feature_rows + 1;
     }
     const sumi_preview_factors* preview = recipe->preview();
-    info->preview = preview->channel_count == facts.channels ? preview : NULL;
-    if (facts.takes_references) {
+    info->preview = preview->channel_count == properties.channels ? preview : NULL;
+    if (properties.takes_references) {
         SUMI_ASSERT(recipe->references.min_count <= recipe->references.max_count
                     && recipe->references.max_count <= SUMI_MAX_REFERENCES);
         info->min_references = recipe->references.min_count;
         info->max_references = recipe->references.max_count;
         info->size_follows_last_reference = recipe->references.size_follows_last;
     }
-    info->size_multiple = facts.patch * info->vae_factor;
+    info->size_multiple = properties.patch * info->vae_factor;
     info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
     scale_presets(network);
     return SUMI_OK;
@@ -250,27 +253,27 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
     if (!component->present) { return SUMI_OK; }
     sumi_binder binder;
     sumi_module_config config;
-    SUMI_TRY(begin_part(network, SUMI_COMPONENT_VAE, recipe->autoencoder->model_bytes, &network->autoencoder, &binder,
-                        &config, error));
+    SUMI_TRY(begin_component(network, SUMI_COMPONENT_VAE, recipe->autoencoder->model_bytes, &network->autoencoder,
+                             &binder, &config, error));
     SUMI_TRY(recipe->autoencoder->bind(network->autoencoder, recipe->autoencoder_settings, &binder, &config,
                                        network->without_vae_encoder));
-    const sumi_autoencoder_facts facts = recipe->autoencoder->facts(network->autoencoder);
+    const sumi_autoencoder_properties properties = recipe->autoencoder->properties(network->autoencoder);
     sumi_network_info* info = &network->info;
-    if (facts.channels != info->latent_channels) {
+    if (properties.channels != info->latent_channels) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s: the VAE's latents have %d channels, the transformer's %d; they do not belong together",
-                         component->path, (int)facts.channels, (int)info->latent_channels);
+                         component->path, (int)properties.channels, (int)info->latent_channels);
     }
-    info->vae_factor = facts.factor;
-    info->size_multiple = recipe->denoiser->facts(network->denoiser).patch * facts.factor;
+    info->vae_factor = properties.factor;
+    info->size_multiple = recipe->denoiser->properties(network->denoiser).patch * properties.factor;
     // otherwise the config gives nothing useful
-    if (facts.sample_size >= 4 * info->size_multiple && facts.sample_size <= info->max_side) {
-        info->sample_size = facts.sample_size;
-        info->tile_latent = facts.sample_size / facts.factor / 4 * 4;
+    if (properties.sample_size >= 4 * info->size_multiple && properties.sample_size <= info->max_side) {
+        info->sample_size = properties.sample_size;
+        info->tile_latent = properties.sample_size / properties.factor / 4 * 4;
     }
     scale_presets(network);
-    info->has_vae_decoder = facts.has_decoder;
-    info->has_vae_encoder = facts.has_encoder;
+    info->has_vae_decoder = properties.has_decoder;
+    info->has_vae_encoder = properties.has_encoder;
     return SUMI_OK;
 }
 
@@ -282,8 +285,8 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
     if (recipe->vision == NULL || network->without_text_encoder || !component->present) { return SUMI_OK; }
     sumi_binder binder;
     sumi_module_config config;
-    SUMI_TRY(begin_part(network, SUMI_COMPONENT_VISION, recipe->vision->model_bytes, &network->vision, &binder, &config,
-                        error));
+    SUMI_TRY(begin_component(network, SUMI_COMPONENT_VISION, recipe->vision->model_bytes, &network->vision, &binder,
+                             &config, error));
     const sumi_module_config processing = {
         .data = processor->data, .bytes = (size_t)processor->bytes, .path = processor->path};
     SUMI_TRY(recipe->vision->bind(network->vision, recipe->vision_settings, &binder, &config, &processing));
@@ -297,22 +300,22 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
                                 sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
-    const sumi_text_encoder_facts facts = recipe->encoders[e].part->facts(network->encoders[e].model);
-    if (facts.width != network->info.feature_width[e]) {
+    const sumi_text_encoder_properties properties = recipe->encoders[e].module->properties(network->encoders[e].model);
+    if (properties.width != network->info.feature_width[e]) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s: the %stext encoder makes features of %d values, the transformer reads %d; they do not "
                          "belong together: take "
                          "the one that was released with the model",
-                         component->path, e == 0 ? "" : "second ", (int)facts.width,
+                         component->path, e == 0 ? "" : "second ", (int)properties.width,
                          (int)network->info.feature_width[e]);
     }
-    SUMI_ASSERT(facts.pools == network->info.is_pooled[e]); // the recipe's value
-    if (network->vision != NULL && facts.takes_pictures
-        && recipe->vision->facts(network->vision).width != facts.width) {
+    SUMI_ASSERT(properties.pools == network->info.is_pooled[e]); // the recipe's value
+    if (network->vision != NULL && properties.takes_pictures
+        && recipe->vision->properties(network->vision).width != properties.width) {
         return sumi_fail(
             error, SUMI_TENSOR_MISMATCH,
             "%s: the text encoder takes rows of %d values, the vision tower makes %d; they do not belong together",
-            component->path, (int)facts.width, (int)recipe->vision->facts(network->vision).width);
+            component->path, (int)properties.width, (int)recipe->vision->properties(network->vision).width);
     }
     return SUMI_OK;
 }
@@ -344,16 +347,16 @@ static sumi_result check_encoder_network(const sumi_network* network, int32_t e,
                                          sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
-    const char *found = sumi_component_network(component), *wanted = recipe->encoders[e].network;
-    const sumi_recipe* other;
-    for (int32_t i = 0; (other = sumi_recipe_get(i)) != NULL && strcmp(found, wanted) != 0; i++) {
-        for (int32_t k = 0; k < other->encoder_count; k++) {
-            if (strcmp(found, other->encoders[k].network) != 0) { continue; }
+    const char *network_name = sumi_component_network(component), *required_name = recipe->encoders[e].network;
+    const sumi_recipe* candidate;
+    for (int32_t i = 0; (candidate = sumi_recipe_get(i)) != NULL && strcmp(network_name, required_name) != 0; i++) {
+        for (int32_t k = 0; k < candidate->encoder_count; k++) {
+            if (strcmp(network_name, candidate->encoders[k].network) != 0) { continue; }
             return sumi_fail(
                 error, SUMI_TENSOR_MISMATCH,
                 "%s: this is the text encoder %s, which %s has; %s needs %s: take the one that was released "
                 "with the model",
-                component->path, found, other->family, recipe->family, wanted);
+                component->path, network_name, candidate->family, recipe->family, required_name);
         }
     }
     return SUMI_OK;
@@ -372,9 +375,9 @@ static sumi_result open_text_encoder(sumi_network* network, int32_t e, sumi_erro
     }
     sumi_binder binder;
     sumi_module_config config;
-    SUMI_TRY(begin_part(network, s_encoder_components[e], encoder->part->model_bytes, &network->encoders[e].model,
-                        &binder, &config, error));
-    SUMI_TRY(encoder->part->bind(network->encoders[e].model, encoder->settings, &binder, &config));
+    SUMI_TRY(begin_component(network, s_encoder_components[e], encoder->module->model_bytes,
+                             &network->encoders[e].model, &binder, &config, error));
+    SUMI_TRY(encoder->module->bind(network->encoders[e].model, encoder->settings, &binder, &config));
     SUMI_TRY(check_widths(network, e, component, error));
     return sumi_tokenizer_open_begin(network->heap, tokenizer, error, &network->encoders[e].tokenizer);
 }
@@ -387,7 +390,7 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
     if (encoder->tokenizer == NULL) { return SUMI_OK; }
     SUMI_TRY(sumi_tokenizer_step(encoder->tokenizer, ITEMS_PER_STEP, out_done, out_progress, error));
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[e];
-    const int32_t vocabulary = recipe->part->facts(encoder->model).vocabulary;
+    const int32_t vocabulary = recipe->module->properties(encoder->model).vocabulary;
     if (*out_done && sumi_tokenizer_size(encoder->tokenizer) > (size_t)vocabulary) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together: "
@@ -416,12 +419,12 @@ static void count_denoiser(sumi_network* network)
         network->info.denoiser_values += (uint64_t)list->weights[i]->rows * (uint64_t)list->weights[i]->cols;
 }
 
-#define PART_STAGES 3 // of the opening: denoiser, autoencoder, vision tower; then two stages for each text encoder
+#define MODULE_STAGES 3 // of the opening: denoiser, autoencoder, vision tower; then two stages for each text encoder
 
 // Does the next piece of opening the modules. progress is that of all modules.
-static sumi_result open_part(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
+static sumi_result open_modules(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
 {
-    const int32_t stage = network->stage, e = (stage - PART_STAGES) / 2, count = network->recipe->encoder_count;
+    const int32_t stage = network->stage, e = (stage - MODULE_STAGES) / 2, count = network->recipe->encoder_count;
     bool stage_done = true;
     float tokens = 0.0f;
     switch (stage) {
@@ -432,18 +435,19 @@ static sumi_result open_part(sumi_network* network, bool* out_done, float* out_p
     case 1: SUMI_TRY(open_autoencoder(network, error)); break;
     case 2: SUMI_TRY(open_vision(network, error)); break;
     default:
-        if (e < count && (stage - PART_STAGES) % 2 == 0) {
+        if (e < count && (stage - MODULE_STAGES) % 2 == 0) {
             SUMI_TRY(open_text_encoder(network, e, error));
         } else if (e < count) {
             SUMI_TRY(step_tokenizer(network, e, &stage_done, &tokens, error));
         }
     }
-    // modules take little time, tokenizers the rest
-    const float share = (stage - PART_STAGES) % 2 != 0 ? (stage_done ? 1.0f : tokens) : 0.0f;
-    *out_progress = stage < PART_STAGES || count == 0 ? 0.1f * (float)(stage < PART_STAGES ? stage + 1 : PART_STAGES)
-                                                      : 0.3f + 0.7f * ((float)e + share) / (float)count;
+    // modules take little of the time, tokenizers most of it
+    const float share = (stage - MODULE_STAGES) % 2 != 0 ? (stage_done ? 1.0f : tokens) : 0.0f;
+    *out_progress = stage < MODULE_STAGES || count == 0
+                      ? 0.1f * (float)(stage < MODULE_STAGES ? stage + 1 : MODULE_STAGES)
+                      : 0.3f + 0.7f * ((float)e + share) / (float)count;
     network->stage += stage_done;
-    *out_done = network->stage >= PART_STAGES + 2 * count;
+    *out_done = network->stage >= MODULE_STAGES + 2 * count;
     return SUMI_OK;
 }
 
@@ -480,7 +484,7 @@ static sumi_result open_piece(sumi_network* network, uint32_t budget_us, bool* o
 {
     if (network->recipe == NULL) { return open_files(network, budget_us, out_progress, error); }
     float progress = 0.0f;
-    SUMI_TRY(open_part(network, out_done, &progress, error));
+    SUMI_TRY(open_modules(network, out_done, &progress, error));
     *out_progress = FILES_SHARE + (1.0f - FILES_SHARE) * progress;
     return SUMI_OK;
 }
@@ -544,9 +548,10 @@ static void append_text(char* into, size_t* used, const char* text)
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 // Appends the text with its opening words, or without them if the encoder skips them.
-static void append_opened(char* into, size_t* used, const sumi_prompt_template* around, const char* text, size_t bytes)
+static void append_opened(char* into, size_t* used, const sumi_prompt_template* prompt_template, const char* text,
+                          size_t bytes)
 {
-    const sumi_prompt_opening* opening = around->opening;
+    const sumi_prompt_opening* opening = prompt_template->opening;
     if (opening == NULL || bytes == 0) {
         append(into, used, text, bytes);
         return;
@@ -554,27 +559,28 @@ static void append_opened(char* into, size_t* used, const sumi_prompt_template* 
     const size_t mark = strlen(opening->end_mark);
     for (size_t at = 0; at + mark <= bytes; at++) {
         if (memcmp(text + at, opening->end_mark, mark) != 0) { continue; }
-        const size_t skipped = at == 0 || around->skips_opening ? at + mark : 0;
+        const size_t skipped = at == 0 || prompt_template->skips_opening ? at + mark : 0;
         append(into, used, text + skipped, bytes - skipped);
         return;
     }
     size_t first = 0;
     while (first < bytes && is_blank(text[first])) { first++; }
-    if (!around->skips_opening) {
+    if (!prompt_template->skips_opening) {
         append_text(into, used, first < bytes && text[first] == '<' ? opening->markup : opening->plain);
     }
     append(into, used, text, bytes);
 }
 
 // Writes the prompt inside its template. Returns its bytes.
-static size_t fill_template(const sumi_prompt_template* around, const sumi_prompt_text* prompt, char* into)
+static size_t fill_template(const sumi_prompt_template* prompt_template, const sumi_prompt_text* prompt, char* into)
 {
     size_t used = 0;
-    append_text(into, &used, around->before);
+    append_text(into, &used, prompt_template->before);
     for (int32_t i = 0; i < prompt->picture_count; i++) {
-        const char* mark = strchr(around->picture, '#');
-        const size_t before = mark != NULL ? (size_t)(mark - around->picture) : strlen(around->picture);
-        append(into, &used, around->picture, before);
+        const char* mark = strchr(prompt_template->picture, '#');
+        const size_t before =
+            mark != NULL ? (size_t)(mark - prompt_template->picture) : strlen(prompt_template->picture);
+        append(into, &used, prompt_template->picture, before);
         if (mark != NULL) {
             char number[16];
             const int length = snprintf(number, sizeof number, "%d", (int)(i + 1));
@@ -582,8 +588,8 @@ static size_t fill_template(const sumi_prompt_template* around, const sumi_promp
             append(into, &used, mark + 1, strlen(mark + 1));
         }
     }
-    append_opened(into, &used, around, prompt->text, prompt->bytes);
-    append_text(into, &used, around->after);
+    append_opened(into, &used, prompt_template, prompt->text, prompt->bytes);
+    append_text(into, &used, prompt_template->after);
     return used;
 }
 
@@ -591,37 +597,37 @@ static size_t fill_template(const sumi_prompt_template* around, const sumi_promp
 static sumi_result expand_pictures(const sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
                                    int32_t* ids, int32_t capacity, int32_t* count, int32_t* out_rows, sumi_error* error)
 {
-    const sumi_prompt_template* around = &network->recipe->encoders[encoder].prompt;
-    int32_t token = 0, extra = 0, found = 0;
+    const sumi_prompt_template* prompt_template = &network->recipe->encoders[encoder].prompt;
+    int32_t token = 0, extra = 0, found_count = 0;
     size_t tokens = 0;
-    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, around->picture_token,
-                                   strlen(around->picture_token), false, &token, 1, &tokens, error));
+    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, prompt_template->picture_token,
+                                   strlen(prompt_template->picture_token), false, &token, 1, &tokens, error));
     if (tokens != 1) {
         return sumi_fail(error, SUMI_FILE_MALFORMED,
                          "%s does not know %s, which stands for images in prompts; the tokenizer is of another model",
-                         network->checkpoint.tokenizers[encoder].path, around->picture_token);
+                         network->checkpoint.tokenizers[encoder].path, prompt_template->picture_token);
     }
-    for (int32_t i = 0; i < *count && found < prompt->picture_count; i++) {
-        if (ids[i] == token) { out_rows[found++] = i; }
+    for (int32_t i = 0; i < *count && found_count < prompt->picture_count; i++) {
+        if (ids[i] == token) { out_rows[found_count++] = i; }
     }
     for (int32_t i = 0; i < prompt->picture_count; i++) {
         SUMI_ASSERT(prompt->picture_tokens[i] >= 1);
         extra += prompt->picture_tokens[i] - 1;
     }
-    if (found < prompt->picture_count || extra > capacity - *count) {
+    if (found_count < prompt->picture_count || extra > capacity - *count) {
         return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt with its images needs more than %d tokens",
                          (int)capacity);
     }
     int32_t end = *count;
     *count += extra;
     for (int32_t i = prompt->picture_count - 1; i >= 0; i--) {
-        const int32_t at = out_rows[i], behind = end - (at + 1);
+        const int32_t position = out_rows[i], behind = end - (position + 1);
         extra -= prompt->picture_tokens[i] - 1;
         // what follows this picture, up to the next one
-        memmove(ids + at + extra + prompt->picture_tokens[i], ids + at + 1, (size_t)behind * sizeof *ids);
-        for (int32_t k = 0; k < prompt->picture_tokens[i]; k++) { ids[at + extra + k] = token; }
-        out_rows[i] = at + extra;
-        end = at;
+        memmove(ids + position + extra + prompt->picture_tokens[i], ids + position + 1, (size_t)behind * sizeof *ids);
+        for (int32_t k = 0; k < prompt->picture_tokens[i]; k++) { ids[position + extra + k] = token; }
+        out_rows[i] = position + extra;
+        end = position;
     }
     return SUMI_OK;
 }
@@ -640,35 +646,37 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the model has %d text encoders, not number %d",
                          (int)network->info.text_encoder_count, (int)encoder);
     }
-    const sumi_prompt_template* around = &network->recipe->encoders[encoder].prompt;
+    const sumi_prompt_template* prompt_template = &network->recipe->encoders[encoder].prompt;
     if (prompt->bytes > SIZE_MAX / 2) { return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt is too long"); }
     SUMI_ASSERT(prompt->picture_count >= 0 && prompt->picture_count <= network->info.max_references);
-    sumi_prompt_text placed = *prompt;
-    if (around->picture == NULL) { placed.picture_count = 0; }
-    const size_t bytes = fill_template(around, &placed, NULL);
+    sumi_prompt_text written = *prompt;
+    if (prompt_template->picture == NULL) { written.picture_count = 0; }
+    const size_t bytes = fill_template(prompt_template, &written, NULL);
     SUMI_TRY(sumi_grow(network->heap, (void**)&network->prompt, &network->prompt_capacity, bytes, 1, error));
-    fill_template(around, &placed, network->prompt);
-    size_t most = capacity < around->max_tokens ? (size_t)capacity : (size_t)around->max_tokens, count = 0;
-    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, network->prompt, bytes, around->adds_special,
-                                   ids, most, &count, error));
+    fill_template(prompt_template, &written, network->prompt);
+    size_t max_count = capacity < prompt_template->max_tokens ? (size_t)capacity : (size_t)prompt_template->max_tokens,
+           count = 0;
+    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, network->prompt, bytes,
+                                   prompt_template->adds_special, ids, max_count, &count, error));
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
-    int32_t kept = (int32_t)(count < most ? count : most);
-    const size_t cut = count - (size_t)kept;
-    if (count > most && around->keeps_end_token) { // of an empty text only the tokens remain that are always there
-        int32_t special[4];
+    int32_t id_count = (int32_t)(count < max_count ? count : max_count);
+    const size_t cut = count - (size_t)id_count;
+    if (count > max_count && prompt_template->keeps_end_token) {
+        int32_t special[4]; // the tokens of an empty text, which are those that every text has
         SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, "", 0, true, special,
                                        sizeof special / sizeof *special, &count, error));
-        if (count > 0 && count <= sizeof special / sizeof *special) { ids[kept - 1] = special[count - 1]; }
+        if (count > 0 && count <= sizeof special / sizeof *special) { ids[id_count - 1] = special[count - 1]; }
     }
-    if (placed.picture_count > 0) {
-        SUMI_TRY(expand_pictures(network, encoder, &placed, ids, capacity, &kept, out_picture_rows, error));
+    if (written.picture_count > 0) {
+        SUMI_TRY(expand_pictures(network, encoder, &written, ids, capacity, &id_count, out_picture_rows, error));
     }
     if (prompt->out_cut != NULL) {
-        const int32_t rows = kept - around->dropped_feature_rows, max_rows = around->max_feature_rows;
+        const int32_t rows = id_count - prompt_template->dropped_feature_rows,
+                      max_rows = prompt_template->max_feature_rows;
         const size_t unread = max_rows > 0 && rows > max_rows ? (size_t)(rows - max_rows) : 0;
         *prompt->out_cut = cut + unread < INT32_MAX ? (int32_t)(cut + unread) : INT32_MAX;
     }
-    *out_count = kept;
+    *out_count = id_count;
     return SUMI_OK;
 }
 
@@ -684,25 +692,26 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
 {
     const sumi_reference_rule* rule = &network->recipe->references;
     SUMI_ASSERT(rule->max_count > 0 && rule->autoencoder_area > 0 && rule->multiple > 0);
-    const int32_t most = network->info.max_side;
+    const int32_t max_side = network->info.max_side;
     sumi_reference_sizes sizes = {.tokens = 0};
     SUMI_TRY(sumi_picture_size_of_area(picture, rule->autoencoder_area, rule->multiple, &sizes.autoencoder, error));
     if (network->vision != NULL) {
-        const sumi_vision_facts facts = network->recipe->vision->facts(network->vision);
-        const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, rule->max_ratio};
+        const sumi_vision_properties properties = network->recipe->vision->properties(network->vision);
+        const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,
+                                         rule->max_ratio};
         SUMI_TRY(sumi_picture_size_of_area(picture, rule->vision_area, rule->multiple, &sizes.first, error));
         SUMI_TRY(sumi_picture_size_within(sizes.first, &limits, &sizes.vision, error));
     }
     const sumi_picture_size *read = &sizes.autoencoder, *seen = &sizes.vision;
-    if (read->width > most || read->height > most || seen->width > most || seen->height > most) {
+    if (read->width > max_side || read->height > max_side || seen->width > max_side || seen->height > max_side) {
         return sumi_fail(
             error, SUMI_INVALID_ARGUMENT,
             "an image of %d x %d pixels would be resized to %d x %d for the network, and %d is the most along a side: "
             "give one that is nearer to a square",
-            (int)picture.width, (int)picture.height, (int)read->width, (int)read->height, (int)most);
+            (int)picture.width, (int)picture.height, (int)read->width, (int)read->height, (int)max_side);
     }
     if (network->vision != NULL) {
-        const int32_t cell = network->recipe->vision->facts(network->vision).cell;
+        const int32_t cell = network->recipe->vision->properties(network->vision).cell;
         sizes.tokens = (seen->width / cell) * (seen->height / cell);
     }
     *out_sizes = sizes;
@@ -711,11 +720,12 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
 
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count)
 {
-    const sumi_recipe_encoder* from = &network->recipe->encoders[encoder];
+    const sumi_recipe_encoder* recipe_encoder = &network->recipe->encoders[encoder];
     SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
     if (network->info.is_pooled[encoder]) { return 1; }
-    const int32_t rows = token_count - from->prompt.dropped_feature_rows, most = from->prompt.max_feature_rows;
-    return rows < 1 ? 0 : most > 0 && rows > most ? most : rows;
+    const int32_t rows = token_count - recipe_encoder->prompt.dropped_feature_rows,
+                  max_rows = recipe_encoder->prompt.max_feature_rows;
+    return rows < 1 ? 0 : max_rows > 0 && rows > max_rows ? max_rows : rows;
 }
 
 float sumi_network_time(const sumi_network* network, float sigma) { return network->recipe->time(sigma); }

@@ -1,6 +1,6 @@
 // An opened checkpoint: what the engine knows of a network. Opening finds the recipe by the tensors (recipe.h) and
-// binds its modules. After that the engine asks for facts (info), token ids, and plans (models/pipeline.h). This file
-// knows no family's name, rules or numbers.
+// binds its modules. After that the engine asks for properties (info), token ids, and plans (models/pipeline.h). This
+// file knows no family's name, rules or numbers.
 //
 //   checkpoint files --open steps--> sumi_network { modules, weights, tokenizers, info } --sumi_pipeline_write--> plan
 #ifndef SUMI_MODELS_NETWORK_H
@@ -92,7 +92,7 @@ typedef struct sumi_prompt_text {
     // Tokens of each reference: as many as the vision tower makes rows of it.
     const int32_t* picture_tokens;
     int32_t picture_count;
-    // NULL, or receives the number of tokens for which the encoder or the transformer has no place: ids that were cut
+    // NULL, or receives the number of tokens beyond the limits of the encoder and of the transformer: ids that were cut
     // off, and rows of features that are dropped.
     int32_t* out_cut;
 } sumi_prompt_text;

@@ -40,43 +40,43 @@ typedef struct sumi_text_batch {
     const int32_t* counts; // tokens of each prompt; each prompt is a sequence of its own, from position 0 on
     int32_t prompt_count;
     // Number of tokens, pictures included, with which all prompts begin; less than the length of any prompt. 0 if not
-    // facts.shares_beginning.
+    // properties.shares_beginning.
     int32_t shared;
     const sumi_text_picture* pictures; // sorted by row
     int32_t picture_count;
 } sumi_text_batch;
 
-typedef struct sumi_text_encoder_facts {
+typedef struct sumi_text_encoder_properties {
     int32_t width;      // of the features
     int32_t vocabulary; // ids are below this
     bool pools;         // one row of features per prompt instead of one per token
     bool takes_pictures;
     bool shares_beginning; // the features of a token depend only on the tokens before it (sumi_text_batch.shared)
-} sumi_text_encoder_facts;
+} sumi_text_encoder_properties;
 
 typedef struct sumi_text_encoder_module {
     size_t model_bytes;
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
-    sumi_text_encoder_facts (*facts)(const void* model);
+    sumi_text_encoder_properties (*properties)(const void* model);
     // Returns [sum of counts, width], or [prompt_count, width] if the encoder pools.
     sumi_value (*write)(const void* model, sumi_plan* plan, const sumi_text_batch* batch);
 } sumi_text_encoder_module;
 
 // ---- Vision towers --------------------------------------------------------------------------------------------------
 
-typedef struct sumi_vision_facts {
+typedef struct sumi_vision_properties {
     int32_t width; // of its output rows
     int32_t cell;  // side in pixels of the square that one row represents
     // The limits of a picture's area in pixels, between which it is resized.
     int64_t min_pixels, max_pixels;
-} sumi_vision_facts;
+} sumi_vision_properties;
 
 typedef struct sumi_vision_module {
     size_t model_bytes;
     // processor: preprocessor_config.json
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config,
                         const sumi_module_config* processor);
-    sumi_vision_facts (*facts)(const void* model);
+    sumi_vision_properties (*properties)(const void* model);
     // 8-bit RGB [height * width, 3], both sides multiples of the cell -> [(height / cell) * (width / cell), width], row
     // by row.
     sumi_value (*write)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width);
@@ -116,19 +116,19 @@ typedef struct sumi_denoising {
     void* state;
 } sumi_denoising;
 
-typedef struct sumi_denoiser_facts {
+typedef struct sumi_denoiser_properties {
     int32_t channels; // of the latents
     int32_t patch;    // latents along the side of a token; sizes are multiples of it
     // width of the features that it reads from each text encoder; 0: none
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
     bool reads_pooled[SUMI_MAX_TEXT_ENCODERS]; // reads one row, from an encoder that pools
     bool takes_references;
-} sumi_denoiser_facts;
+} sumi_denoiser_properties;
 
 typedef struct sumi_denoiser_module {
     size_t model_bytes, state_bytes;
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config);
-    sumi_denoiser_facts (*facts)(const void* model);
+    sumi_denoiser_properties (*properties)(const void* model);
     // Writes what depends neither on latents nor on the list of evaluations: captions, and the modulation tables of all
     // evaluations.
     void (*write_prepare)(const void* model, sumi_plan* plan, sumi_denoising* job);
@@ -144,18 +144,18 @@ typedef struct sumi_denoiser_module {
 
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
 
-typedef struct sumi_autoencoder_facts {
+typedef struct sumi_autoencoder_properties {
     int32_t channels;    // of the latents
     int32_t factor;      // pixels per latent along a side
     int32_t sample_size; // side of the pictures that it was made for, in pixels; 0: not given in its files
     bool has_encoder, has_decoder;
-} sumi_autoencoder_facts;
+} sumi_autoencoder_properties;
 
 typedef struct sumi_autoencoder_module {
     size_t model_bytes;
     sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_module_config* config,
                         bool without_encoder);
-    sumi_autoencoder_facts (*facts)(const void* model);
+    sumi_autoencoder_properties (*properties)(const void* model);
     // Decodes item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side
     // of a tile in latents, a multiple of 4; 0: no tiles.
     void (*write_decode)(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,

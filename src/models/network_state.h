@@ -12,19 +12,19 @@ typedef struct sumi_network_encoder {
 
 struct sumi_network {
     sumi_heap* heap;
-    sumi_file_cache cache;     // files of the host program that were asked for
+    sumi_file_cache cache;     // files of the host program that were requested
     const sumi_recipe* recipe; // NULL until the files have been opened
     sumi_checkpoint checkpoint;
     sumi_weight_list weights;
     sumi_network_info info;
     const sumi_variant* variant; // of the recipe; NULL: not known yet
-    char asked_for_variant[32];  // "": by the files
+    char requested_variant[32];  // "": the variant follows from the files
     sumi_preset_values presets[SUMI_PRESET_COUNT];
     sumi_size sizes[SUMI_MAX_SIZES];
     bool without_text_encoder, without_vae_encoder;
-    bool asked_for[SUMI_COMPONENT_COUNT]; // the component has a path of its own, so it must be there
-    // For components that not every family has: the member of the desc that was given; NULL: none was.
-    const char *asked_for_text_encoder_2, *asked_for_vision;
+    bool is_requested[SUMI_COMPONENT_COUNT]; // the desc has a path for the component, so it must be present
+    // For components that not every family has: the name of the member of the desc that is not NULL; NULL: none.
+    const char *text_encoder_2_option, *vision_option;
     int32_t stage; // of opening
     bool is_open;
     // The modules' models; NULL: not open.

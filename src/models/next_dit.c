@@ -11,7 +11,7 @@
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-static bool dit_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool dit_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
     static const char* const original[][2] = {
@@ -32,13 +32,13 @@ static bool dit_other_name(const void* context, const char* canonical, int32_t w
                                              {".attention_norm2.", ".norm2."},
                                              {NULL, NULL}};
     static const char* const unmodulated[][2] = {{".attention_norm1.", ".norm1."}, {NULL, NULL}};
-    static const char* const(*const all[])[2] = {original, lumina2, unmodulated};
-    const int32_t count = sizeof all / sizeof *all;
+    static const char* const(*const tables[])[2] = {original, lumina2, unmodulated};
+    const int32_t count = sizeof tables / sizeof *tables;
     // A name without such a number is not counted, so the numbers of the others have no gaps.
-    for (int32_t t = 0, found = 0; t < count; t++) {
-        for (int32_t i = 0; all[t][i][0] != NULL; i++) {
-            if (!sumi_replace_text(canonical, all[t][i][0], all[t][i][1], out, out_bytes)) { continue; }
-            if (found++ == which) { return true; }
+    for (int32_t t = 0, match_count = 0; t < count; t++) {
+        for (int32_t i = 0; tables[t][i][0] != NULL; i++) {
+            if (!sumi_replace_text(canonical, tables[t][i][0], tables[t][i][1], out, out_bytes)) { continue; }
+            if (match_count++ == which) { return true; }
             break;
         }
     }
@@ -218,11 +218,11 @@ static void find_dit_sizes(sumi_next_dit* model, sumi_binder* b, const config_va
     }
 }
 
-static sumi_result bind_dit_model(void* part, const void* settings, sumi_binder* b, const sumi_module_config* config)
+static sumi_result bind_dit_model(void* memory, const void* settings, sumi_binder* b, const sumi_module_config* config)
 {
-    sumi_next_dit* model = part;
+    sumi_next_dit* model = memory;
     model->settings = settings;
-    b->alias = dit_other_name;
+    b->alias = dit_alias;
     config_values c;
     read_dit_config(settings, b, &c, config);
     find_dit_sizes(model, b, &c, config->path);
@@ -277,13 +277,13 @@ static sumi_result bind_dit_model(void* part, const void* settings, sumi_binder*
     return b->result;
 }
 
-static sumi_denoiser_facts dit_facts(const void* part)
+static sumi_denoiser_properties dit_properties(const void* memory)
 {
-    const sumi_next_dit* model = part;
-    return (sumi_denoiser_facts){.channels = model->channels,
-                                 .patch = 2,
-                                 .feature_width = {model->feature_width, model->pooled_width},
-                                 .reads_pooled = {false, model->settings->reads_pooled}};
+    const sumi_next_dit* model = memory;
+    return (sumi_denoiser_properties){.channels = model->channels,
+                                      .patch = 2,
+                                      .feature_width = {model->feature_width, model->pooled_width},
+                                      .reads_pooled = {false, model->settings->reads_pooled}};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -455,24 +455,25 @@ static void write_dit_captions(const sumi_next_dit* model, sumi_plan* plan, sumi
     sumi_attention attention = attention_over(model, sequences, job->prompt_count);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         sumi_plan_prefix(plan, "context_refiner.%d.", (int)i);
-        const modulated_rows all = {.count = rows};
-        write_dit_block(model, plan, &model->context_refiner[i], y, all, all, &attention, rope, SUMI_NO_VALUE);
+        const modulated_rows all_rows = {.count = rows};
+        write_dit_block(model, plan, &model->context_refiner[i], y, all_rows, all_rows, &attention, rope,
+                        SUMI_NO_VALUE);
     }
 }
 
 // Rows of the condition. If each prompt has its own condition, there is one row per evaluation for each prompt. On the
 // CPU, products of fewer rows than this are summed in another order, but a picture of a batch must have the bits of a
 // single one. So unused rows are added.
-#define LEAST_CONDITION_ROWS 8
+#define MIN_CONDITION_ROWS 8
 static int32_t condition_rows(const sumi_next_dit* model, const sumi_denoising* job)
 {
     if (!model->settings->reads_pooled) { return job->evaluation_count; }
     const int32_t rows = job->prompt_count * job->evaluation_count;
-    return rows > LEAST_CONDITION_ROWS ? rows : LEAST_CONDITION_ROWS;
+    return rows > MIN_CONDITION_ROWS ? rows : MIN_CONDITION_ROWS;
 }
 
 // For each row of the condition the number of its prompt, or of its evaluation.
-static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, bool of_prompts)
+static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, bool by_prompt)
 {
     const int32_t rows = condition_rows(model, job), evaluations = job->evaluation_count;
     const size_t bytes = (size_t)rows * sizeof(int32_t);
@@ -482,10 +483,10 @@ static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, con
         return SUMI_NO_VALUE;
     }
     for (int32_t i = 0; i < job->prompt_count * evaluations; i++) {
-        numbers[i] = of_prompts ? i / evaluations : i % evaluations;
+        numbers[i] = by_prompt ? i / evaluations : i % evaluations;
     }
     sumi_value value =
-        sumi_plan_constant(plan, of_prompts ? "prompts" : "evaluations", SUMI_ELEMENT_INT, rows, 1, numbers);
+        sumi_plan_constant(plan, by_prompt ? "prompts" : "evaluations", SUMI_ELEMENT_INT, rows, 1, numbers);
     sumi_free(plan->heap, numbers);
     return value;
 }
@@ -504,14 +505,14 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
             &(sumi_plan_copy_args){
                 .x = job->prompts[p].value[1], .x_row = job->prompts[p].row[1], .y = pooled, .y_row = p, .rows = 1});
     }
-    sumi_value both = sumi_plan_value(plan, "time_and_text", SUMI_ELEMENT_ACTIVATION, condition_rows(model, job),
-                                      width + model->pooled_hidden);
+    sumi_value time_and_text = sumi_plan_value(plan, "time_and_text", SUMI_ELEMENT_ACTIVATION,
+                                               condition_rows(model, job), width + model->pooled_hidden);
     sumi_value times = sumi_plan_gather_rows(plan, "repeat", write_numbers(model, plan, job, false), time);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.2",
                                                     .x = times,
                                                     .weight = &model->time_out,
                                                     .bias = &model->time_out_bias,
-                                                    .y = both,
+                                                    .y = time_and_text,
                                                     .writes_some_columns = true});
     sumi_plan_prefix(plan, "clip_text_pooled_proj.");
     sumi_value normed = sumi_plan_norm(
@@ -521,11 +522,11 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
                                                     .x = texts,
                                                     .weight = &model->pooled_embedder,
                                                     .bias = &model->pooled_embedder_bias,
-                                                    .y = both,
+                                                    .y = time_and_text,
                                                     .writes_some_columns = true,
                                                     .y_column = width});
     sumi_plan_prefix(plan, "time_text_embed.");
-    sumi_value silu = sumi_plan_activate(plan, both, SUMI_ACT_SILU);
+    sumi_value silu = sumi_plan_activate(plan, time_and_text, SUMI_ACT_SILU);
     return sumi_plan_linear(
         plan, &(sumi_plan_linear_args){.label = "1", .x = silu, .weight = &model->fusion, .bias = &model->fusion_bias});
 }
@@ -584,10 +585,10 @@ static void write_dit_modulation(const sumi_next_dit* model, sumi_plan* plan, su
     sumi_plan_finish_modulation(plan, scale, false);
 }
 
-static void write_dit_prepare(const void* part, sumi_plan* plan, sumi_denoising* job)
+static void write_dit_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
 {
-    const sumi_next_dit* model = part;
-    SUMI_ASSERT(job->reference_count == 0); // facts: the network takes none
+    const sumi_next_dit* model = memory;
+    SUMI_ASSERT(job->reference_count == 0); // takes_references is false
     write_dit_captions(model, plan, job);
     write_dit_modulation(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
@@ -626,17 +627,17 @@ static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_den
         const int32_t prompt = list[i < count ? i : 2 * count - 1 - i].prompt,
                       table_row = prompt * job->evaluation_count;
         begin += i < count ? l->image_rows : state->caption_rows[prompt];
-        const bool goes_on = rows.band_count > 0 && bands[rows.band_count - 1].table_row == table_row;
-        bands[goes_on ? rows.band_count - 1 : rows.band_count++] = (sumi_row_band){begin, table_row};
+        const bool continues_band = rows.band_count > 0 && bands[rows.band_count - 1].table_row == table_row;
+        bands[continues_band ? rows.band_count - 1 : rows.band_count++] = (sumi_row_band){begin, table_row};
     }
     SUMI_ASSERT(rows.band_count == 0 || begin == end);
     return rows;
 }
 
-static void write_dit_layout(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
                              const sumi_evaluation* list, int32_t count)
 {
-    const sumi_next_dit* model = part;
+    const sumi_next_dit* model = memory;
     SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_EVALUATIONS);
     sumi_next_dit_state* state = job->state;
     layout l = layout_of(model, job, list, count);
@@ -644,12 +645,12 @@ static void write_dit_layout(const void* part, sumi_plan* plan, sumi_denoising* 
     if (positions == NULL) { return; }
     for (int32_t s = 0; s < count; s++) {
         // image tokens are one frame after the padded caption; their pads are at (0, 0, 0)
-        int32_t* at = positions + 3 * (size_t)s * (size_t)l.image_rows;
+        int32_t* position = positions + 3 * (size_t)s * (size_t)l.image_rows;
         int32_t caption_rows = state->caption_rows[list[s].prompt];
         for (int32_t i = 0; i < l.tokens; i++) {
-            at[3 * i] = model->settings->first_frame + caption_rows;
-            at[3 * i + 1] = i / l.width;
-            at[3 * i + 2] = i % l.width;
+            position[3 * i] = model->settings->first_frame + caption_rows;
+            position[3 * i + 1] = i / l.width;
+            position[3 * i + 2] = i % l.width;
         }
         fill_caption_positions(model, positions + 3 * l.caption_begin[s], caption_rows);
     }
@@ -687,10 +688,10 @@ static void write_dit_patches(const sumi_next_dit* model, sumi_plan* plan, const
     sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
 }
 
-static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
                                        sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
-    const sumi_next_dit* model = part;
+    const sumi_next_dit* model = memory;
     SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_EVALUATIONS);
     const sumi_next_dit_state* state = job->state;
     layout l = layout_of(model, job, list, count);
@@ -708,11 +709,12 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
     }
     sumi_row_band bands[3][2 * MAX_EVALUATIONS];
     const int32_t final_rows = job->computes_unused_rows ? l.rows : image_rows;
-    const modulated_rows of_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
-                         of_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
-                         of_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
-    sumi_attention over_images = attention_over(model, images, count), over_all = attention_over(model, joint, count),
-                   from_images = attention_over(model, last, count);
+    const modulated_rows modulated_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
+                         modulated_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
+                         modulated_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
+    sumi_attention image_attention = attention_over(model, images, count),
+                   joint_attention = attention_over(model, joint, count),
+                   last_attention = attention_over(model, last, count);
 
     sumi_plan_prefix(plan, "%s", "");
     sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, l.rows, model->dim);
@@ -720,7 +722,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_next_dit_block* w = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        write_dit_block(model, plan, w, x, of_images, of_images, &over_images, state->rope[slot],
+        write_dit_block(model, plan, w, x, modulated_images, modulated_images, &image_attention, state->rope[slot],
                         state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "caption_");
@@ -735,8 +737,8 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
         const sumi_next_dit_block* w = &model->layers[i];
         bool is_last = i == model->layer_count - 1 && !job->computes_unused_rows;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        write_dit_block(model, plan, w, x, of_all, is_last ? of_images : of_all, is_last ? &from_images : &over_all,
-                        state->rope[slot], state->modulation[w->slot]);
+        write_dit_block(model, plan, w, x, modulated_all, is_last ? modulated_images : modulated_all,
+                        is_last ? &last_attention : &joint_attention, state->rope[slot], state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
@@ -745,8 +747,8 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
                                                                .norm = SUMI_NORM_LAYER,
                                                                .eps = FINAL_EPS,
                                                                .scale = {state->final_scale, 0, true},
-                                                               .bands = of_final.bands,
-                                                               .band_count = of_final.band_count});
+                                                               .bands = modulated_final.bands,
+                                                               .band_count = modulated_final.band_count});
     sumi_value out = sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
                   .label = "linear", .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
@@ -760,7 +762,7 @@ static sumi_value write_dit_evaluation(const void* part, sumi_plan* plan, sumi_d
 const sumi_denoiser_module sumi_next_dit_module = {.model_bytes = sizeof(sumi_next_dit),
                                                    .state_bytes = sizeof(sumi_next_dit_state),
                                                    .bind = bind_dit_model,
-                                                   .facts = dit_facts,
+                                                   .properties = dit_properties,
                                                    .write_prepare = write_dit_prepare,
                                                    .write_layout = write_dit_layout,
                                                    .write_evaluation = write_dit_evaluation};

@@ -38,12 +38,13 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
     }
     for (int32_t p = 0; p < r->prompt_count; p++) {
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
-            const bool given = r->prompts[p].has_features;
-            const int32_t count = r->prompts[p].token_count[e], least = given ? 1 : info->min_prompt_tokens[e],
-                          most = given && info->is_pooled[e] ? 1 : MAX_FEATURE_ROWS;
-            if (count < least || count > most) {
+            const bool has_features = r->prompts[p].has_features;
+            const int32_t count = r->prompts[p].token_count[e],
+                          min_count = has_features ? 1 : info->min_prompt_tokens[e],
+                          max_count = has_features && info->is_pooled[e] ? 1 : MAX_FEATURE_ROWS;
+            if (count < min_count || count > max_count) {
                 return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; %d to %d are possible", (int)p,
-                                 (int)count, (int)least, (int)most);
+                                 (int)count, (int)min_count, (int)max_count);
             }
         }
         if (!r->prompts[p].has_features && !info->has_text_encoder) {
@@ -134,7 +135,7 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     const sumi_recipe_encoder* recipe = &network->recipe->encoders[encoder];
     int32_t shared = recipe->prompt.dropped_feature_rows, prompts = 0;
     int64_t rows = 0;
-    if (!recipe->part->facts(network->encoders[encoder].model).shares_beginning) { return 0; }
+    if (!recipe->module->properties(network->encoders[encoder].model).shares_beginning) { return 0; }
     if (request->reference_count > 0 && network->vision == NULL) { return 0; } // refused in any case
     const sumi_pipeline_prompt* first = NULL;
     for (int32_t p = 0; p < request->prompt_count; p++) {
@@ -145,9 +146,10 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
         rows += prompt->token_count[encoder];
     }
     for (int32_t i = 0; i < request->reference_count && encoder == 0 && first != NULL; i++) {
-        const int32_t cell = network->recipe->vision->facts(network->vision).cell;
-        const sumi_pipeline_reference* one = &request->references[i];
-        const int32_t end = first->reference_row[i] + one->vision_height / cell * (one->vision_width / cell);
+        const int32_t cell = network->recipe->vision->properties(network->vision).cell;
+        const sumi_pipeline_reference* reference = &request->references[i];
+        const int32_t end =
+            first->reference_row[i] + reference->vision_height / cell * (reference->vision_width / cell);
         shared = end > shared ? end : shared;
     }
     for (int32_t p = 0; p < request->prompt_count; p++) {
@@ -161,10 +163,10 @@ int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_re
     return prompts > 1 && (int64_t)shared * (prompts - 1) * MAX_ROWS_PER_SAVED_ROW >= rows ? shared : 0;
 }
 
-static bool is_size_good(int32_t width, int32_t height, int32_t multiple, int32_t most)
+static bool is_size_good(int32_t width, int32_t height, int32_t multiple, int32_t max_side)
 {
-    return width >= multiple && height >= multiple && width % multiple == 0 && height % multiple == 0 && width <= most
-        && height <= most;
+    return width >= multiple && height >= multiple && width % multiple == 0 && height % multiple == 0
+        && width <= max_side && height <= max_side;
 }
 
 static sumi_result check_request_references(const sumi_network* network, const sumi_pipeline_request* r,
@@ -187,16 +189,16 @@ static sumi_result check_request_references(const sumi_network* network, const s
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "the model was opened without a VAE encoder, which references need; open it with vae_path");
     }
-    const int32_t cell = sees ? network->recipe->vision->facts(network->vision).cell : 1;
+    const int32_t cell = sees ? network->recipe->vision->properties(network->vision).cell : 1;
     for (int32_t i = 0; i < r->reference_count; i++) {
-        const sumi_pipeline_reference* one = &r->references[i];
-        if ((sees && !is_size_good(one->vision_width, one->vision_height, cell, info->max_side))
-            || (reads && !is_size_good(one->width, one->height, info->size_multiple, info->max_side))) {
+        const sumi_pipeline_reference* reference = &r->references[i];
+        if ((sees && !is_size_good(reference->vision_width, reference->vision_height, cell, info->max_side))
+            || (reads && !is_size_good(reference->width, reference->height, info->size_multiple, info->max_side))) {
             return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                              "reference %d is %d x %d pixels for the vision tower and %d x %d for the VAE; sizes are "
                              "multiples of %d and of %d, up to %d",
-                             (int)i, (int)one->vision_width, (int)one->vision_height, (int)one->width, (int)one->height,
-                             (int)cell, (int)info->size_multiple, (int)info->max_side);
+                             (int)i, (int)reference->vision_width, (int)reference->vision_height, (int)reference->width,
+                             (int)reference->height, (int)cell, (int)info->size_multiple, (int)info->max_side);
         }
     }
     return SUMI_OK;
@@ -250,21 +252,21 @@ static void write_vision(writer* w)
     if (r->reference_count == 0 || !encodes_text(r)) { return; }
     sumi_plan_section(w->plan, SUMI_SECTION_VISION, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
-        const sumi_pipeline_reference* one = &r->references[i];
-        w->out->vision_pixels[i] =
-            sumi_plan_bound(w->plan, "vision_pixels", SUMI_ELEMENT_BYTE, one->vision_height * one->vision_width, 3);
+        const sumi_pipeline_reference* reference = &r->references[i];
+        w->out->vision_pixels[i] = sumi_plan_bound(w->plan, "vision_pixels", SUMI_ELEMENT_BYTE,
+                                                   reference->vision_height * reference->vision_width, 3);
         w->vision_rows[i] = w->network->recipe->vision->write(w->network->vision, w->plan, w->out->vision_pixels[i],
-                                                              one->vision_height, one->vision_width);
+                                                              reference->vision_height, reference->vision_width);
     }
 }
 
 // Lists the positions of the references' rows among the tokens of all prompts that are encoded.
-static int32_t place_pictures(writer* w, const int32_t* first_id)
+static int32_t list_pictures(writer* w, const int32_t* first_id)
 {
     const sumi_pipeline_request* r = w->r;
     int32_t count = 0;
     if (r->reference_count == 0) { return 0; }
-    const int32_t cell = w->network->recipe->vision->facts(w->network->vision).cell;
+    const int32_t cell = w->network->recipe->vision->properties(w->network->vision).cell;
     for (int32_t p = 0; p < r->prompt_count && (count == 0 || r->shared_tokens[0] == 0); p++) {
         for (int32_t i = 0; i < r->reference_count && !r->prompts[p].has_features; i++) {
             w->pictures[count++] = (sumi_text_picture){.row = first_id[p] + r->prompts[p].reference_row[i],
@@ -277,16 +279,19 @@ static int32_t place_pictures(writer* w, const int32_t* first_id)
 }
 
 // Joins the features of a prompt whose beginning is another prompt's.
-static sumi_value join_features(const writer* w, int32_t encoder, sumi_value features, int32_t own, int32_t count)
+static sumi_value join_features(const writer* w, int32_t encoder, sumi_value features, int32_t first_row, int32_t count)
 {
     const int32_t dropped = w->network->recipe->encoders[encoder].prompt.dropped_feature_rows,
-                  kept = w->r->shared_tokens[encoder] - dropped;
-    SUMI_ASSERT(kept > 0 && kept < count);
+                  shared_rows = w->r->shared_tokens[encoder] - dropped;
+    SUMI_ASSERT(shared_rows > 0 && shared_rows < count);
     sumi_value joined =
         sumi_plan_value(w->plan, "joined_features", SUMI_ELEMENT_ACTIVATION, count, w->info->feature_width[encoder]);
-    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = features, .x_row = dropped, .y = joined, .rows = kept});
+    sumi_plan_copy_rows(w->plan,
+                        &(sumi_plan_copy_args){.x = features, .x_row = dropped, .y = joined, .rows = shared_rows});
     sumi_plan_copy_rows(
-        w->plan, &(sumi_plan_copy_args){.x = features, .x_row = own, .y = joined, .y_row = kept, .rows = count - kept});
+        w->plan,
+        &(sumi_plan_copy_args){
+            .x = features, .x_row = first_row, .y = joined, .y_row = shared_rows, .rows = count - shared_rows});
     return joined;
 }
 
@@ -321,20 +326,20 @@ static void write_text(writer* w)
         if (encoded == 0) { continue; }
         sumi_plan_section(w->plan, SUMI_SECTION_TEXT, 1, 0);
         sumi_value ids = sumi_plan_bound(w->plan, "ids", SUMI_ELEMENT_INT, rows, 1);
-        sumi_value features = w->network->recipe->encoders[e].part->write(
+        sumi_value features = w->network->recipe->encoders[e].module->write(
             w->network->encoders[e].model, w->plan,
             &(sumi_text_batch){.ids = ids,
                                .counts = counts,
                                .prompt_count = encoded,
                                .shared = encoded > 1 ? r->shared_tokens[e] : 0,
                                .pictures = w->pictures,
-                               .picture_count = e == 0 ? place_pictures(w, first_id) : 0});
+                               .picture_count = e == 0 ? list_pictures(w, first_id) : 0});
         if (r->goal == SUMI_GOAL_PROMPTS) { make_bound(w->plan, features); }
         for (int32_t p = 0; p < r->prompt_count; p++) {
             if (!r->prompts[p].has_features) {
-                const int32_t own = r->prompts[p].token_count[e] - skipped[p];
+                const int32_t id_count = r->prompts[p].token_count[e] - skipped[p];
                 w->features[p].value[e] = features;
-                w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], own};
+                w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], id_count};
                 // some of its features are rows of the first prompt
                 if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) {
                     w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
@@ -359,14 +364,14 @@ static void write_references(writer* w)
     SUMI_ASSERT(r->reference_count <= SUMI_MAX_REFERENCES && w->network->autoencoder != NULL);
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
-        const sumi_pipeline_reference* one = &r->references[i];
+        const sumi_pipeline_reference* reference = &r->references[i];
         sumi_reference_latents* into = &w->references[i];
-        into->height = one->height / w->info->vae_factor;
-        into->width = one->width / w->info->vae_factor;
+        into->height = reference->height / w->info->vae_factor;
+        into->width = reference->width / w->info->vae_factor;
         w->out->reference_pixels[i] =
-            sumi_plan_bound(w->plan, "reference_pixels", SUMI_ELEMENT_BYTE, one->height * one->width, 3);
+            sumi_plan_bound(w->plan, "reference_pixels", SUMI_ELEMENT_BYTE, reference->height * reference->width, 3);
         sumi_value moments = autoencoder->write_encode(w->network->autoencoder, w->plan, w->out->reference_pixels[i],
-                                                       one->height, one->width, r->tile_latent);
+                                                       reference->height, reference->width, r->tile_latent);
         into->latents = sumi_plan_value(w->plan, "reference_latents", SUMI_ELEMENT_FLOAT, w->info->latent_channels,
                                         into->height * into->width);
         autoencoder->write_posterior(w->network->autoencoder, w->plan, moments, SUMI_NO_VALUE, into->latents);
@@ -495,13 +500,13 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
                                           w->out->latent_height * w->out->latent_width);
     }
-    bool laid_out[2] = {false, false};
+    bool has_layout[2] = {false, false};
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];
-        if (!laid_out[guides]) { // still in the section before the first evaluation
+        if (!has_layout[guides]) { // still in the section before the first evaluation
             w->network->recipe->denoiser->write_layout(w->network->denoiser, w->plan, &w->denoising, guides,
                                                        w->evaluation_lists[guides], r->item_count * (guides ? 2 : 1));
-            laid_out[guides] = true;
+            has_layout[guides] = true;
         }
     }
     for (int32_t first = 0, e = 1; e <= r->evaluation_count; e++) {

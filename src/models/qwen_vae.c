@@ -16,15 +16,15 @@ typedef struct renaming {
     const char *from, *to;
 } renaming;
 
-// The rest of a canonical name after `begins`; NULL if it begins otherwise.
-static const char* after_prefix(const char* name, const char* begins)
+// The canonical name without `prefix`; NULL if it does not begin with the prefix.
+static const char* after_prefix(const char* name, const char* prefix)
 {
-    size_t length = strlen(begins);
-    return strncmp(name, begins, length) == 0 ? name + length : NULL;
+    size_t length = strlen(prefix);
+    return strncmp(name, prefix, length) == 0 ? name + length : NULL;
 }
 
 // Wan's name of the module of a residual block that a name ends with.
-static const char* block_module(const char* rest, const char** out_begin)
+static const char* block_module(const char* suffix, const char** out_begin)
 {
     static const renaming modules[] = {{"norm1.", "residual.0."},
                                        {"conv1.", "residual.2."},
@@ -32,18 +32,18 @@ static const char* block_module(const char* rest, const char** out_begin)
                                        {"conv2.", "residual.6."},
                                        {"conv_shortcut.", "shortcut."}};
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        const char* end = after_prefix(rest, modules[i].from);
+        const char* end = after_prefix(suffix, modules[i].from);
         if (end != NULL) {
             *out_begin = modules[i].to;
             return end;
         }
     }
     *out_begin = ""; // layers that resample have the same names
-    return rest;
+    return suffix;
 }
 
 // Maps names of diffusers to those of Wan.
-static bool wan_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool wan_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     static const renaming modules[] = {{"post_quant_conv.", "conv2."},
                                        {"quant_conv.", "conv1."},
@@ -57,31 +57,31 @@ static bool wan_other_name(const void* context, const char* canonical, int32_t w
                                        {"decoder.mid_block.attentions.0.", "decoder.middle.1."}};
     if (which > 0) { return false; }
     const sumi_qwen_vae* vae = context;
-    const char *rest = NULL, *begin = "";
-    char place[64];
+    const char *suffix = NULL, *block_prefix = "";
+    char prefix[64];
     int stage = 0, block = 0, used = 0;
-    for (size_t i = 0; i < sizeof modules / sizeof *modules && rest == NULL; i++) {
-        rest = after_prefix(canonical, modules[i].from);
-        if (rest != NULL) { snprintf(place, sizeof place, "%s", modules[i].to); }
+    for (size_t i = 0; i < sizeof modules / sizeof *modules && suffix == NULL; i++) {
+        suffix = after_prefix(canonical, modules[i].from);
+        if (suffix != NULL) { snprintf(prefix, sizeof prefix, "%s", modules[i].to); }
     }
-    if (rest == NULL) {
+    if (suffix == NULL) {
         const char* side = after_prefix(canonical, "encoder.") != NULL ? "encoder" : "decoder";
         const char* inner = canonical + strlen("encoder.");
         if (strncmp(canonical, side, strlen(side)) != 0) { return false; }
         if (sscanf(inner, "mid_block.resnets.%1d.%n", &block, &used) == 1 && used > 0) {
-            snprintf(place, sizeof place, "%s.middle.%d.", side, 2 * block);
+            snprintf(prefix, sizeof prefix, "%s.middle.%d.", side, 2 * block);
         } else if (sscanf(inner, "down_blocks.%2d.%n", &block, &used) == 1 && used > 0) {
-            snprintf(place, sizeof place, "%s.downsamples.%d.", side, block);
+            snprintf(prefix, sizeof prefix, "%s.downsamples.%d.", side, block);
         } else if (sscanf(inner, "up_blocks.%2d.resnets.%2d.%n", &stage, &block, &used) == 2 && used > 0) {
-            snprintf(place, sizeof place, "%s.upsamples.%d.", side, stage * ((int)vae->flat_blocks + 1) + block);
+            snprintf(prefix, sizeof prefix, "%s.upsamples.%d.", side, stage * ((int)vae->flat_blocks + 1) + block);
         } else if (sscanf(inner, "up_blocks.%2d.upsamplers.0.%n", &stage, &used) == 1 && used > 0) {
-            snprintf(place, sizeof place, "%s.upsamples.%d.", side, (stage + 1) * ((int)vae->flat_blocks + 1) - 1);
+            snprintf(prefix, sizeof prefix, "%s.upsamples.%d.", side, (stage + 1) * ((int)vae->flat_blocks + 1) - 1);
         } else {
             return false;
         }
-        rest = block_module(inner + used, &begin);
+        suffix = block_module(inner + used, &block_prefix);
     }
-    int length = snprintf(out, out_bytes, "%s%s%s", place, begin, rest);
+    int length = snprintf(out, out_bytes, "%s%s%s", prefix, block_prefix, suffix);
     return length >= 0 && (size_t)length < out_bytes;
 }
 
@@ -141,10 +141,10 @@ static void bind_wan_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char
                      channels);
 }
 
-static void refuse_count(sumi_binder* b, const char* what, int32_t count, int32_t most)
+static void refuse_count(sumi_binder* b, const char* what, int32_t count, int32_t max_count)
 {
     sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d %s; 1 to %d are supported", b->component->path,
-                   (int)count, what, (int)most);
+                   (int)count, what, (int)max_count);
 }
 
 // The encoder's blocks have one continuous numbering, which includes the blocks that resample; such a block ends a
@@ -181,8 +181,9 @@ static int32_t bind_encoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sum
 static int32_t bind_decoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_qwen_vae_half* half, int32_t channels)
 {
     char prefix[SUMI_NAME_BYTES], module[SUMI_NAME_BYTES];
-    int32_t flat = vae->flat_blocks, all = sumi_bind_count(b, flat > 0 ? "decoder.upsamples." : "decoder.up_blocks.");
-    half->stage_count = flat > 0 ? (all + 1 + flat) / (flat + 1) : all;
+    int32_t flat = vae->flat_blocks,
+            index_count = sumi_bind_count(b, flat > 0 ? "decoder.upsamples." : "decoder.up_blocks.");
+    half->stage_count = flat > 0 ? (index_count + 1 + flat) / (flat + 1) : index_count;
     if (half->stage_count < 1 || half->stage_count > SUMI_QWEN_VAE_MAX_STAGES) {
         refuse_count(b, "stages in its decoder", half->stage_count, SUMI_QWEN_VAE_MAX_STAGES);
         half->stage_count = 0;
@@ -276,11 +277,11 @@ static void check_wan_half(const sumi_qwen_vae_half* half, bool decodes, sumi_bi
     if (c->factor_count > 0) { sumi_bind_check(b, path, "the length of dim_mult", c->factor_count, half->stage_count); }
     for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
         const sumi_qwen_vae_stage* stage = &half->stages[s];
-        const int32_t place = decodes ? half->stage_count - 1 - s : s;
+        const int32_t stage_index = decodes ? half->stage_count - 1 - s : s;
         char key[48];
-        snprintf(key, sizeof key, "base_dim times dim_mult[%d]", (int)place);
-        const int64_t said = c->factor_count > 0 ? (int64_t)c->base * c->factors[place] : 0;
-        sumi_bind_check(b, path, key, said > INT32_MAX || said < 0 ? -1 : (int32_t)said,
+        snprintf(key, sizeof key, "base_dim times dim_mult[%d]", (int)stage_index);
+        const int64_t config_width = c->factor_count > 0 ? (int64_t)c->base * c->factors[stage_index] : 0;
+        sumi_bind_check(b, path, key, config_width > INT32_MAX || config_width < 0 ? -1 : (int32_t)config_width,
                         stage->blocks[stage->block_count - 1].conv2.rows);
         sumi_bind_check(b, path, "num_res_blocks", c->blocks, stage->block_count - (decodes ? 1 : 0));
     }
@@ -288,7 +289,7 @@ static void check_wan_half(const sumi_qwen_vae_half* half, bool decodes, sumi_bi
 
 // Reads the statistics from config.json. Everything else follows from the tensors' shapes, which the config must not
 // contradict.
-static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_module_config* config, config_values* said)
+static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_module_config* config, config_values* values)
 {
     double mean[SUMI_QWEN_VAE_MAX_CHANNELS], deviation[SUMI_QWEN_VAE_MAX_CHANNELS], attention[8];
     int32_t mean_count = 0, deviation_count = 0, attention_count = 0, in_channels = 3, patch = 0;
@@ -300,10 +301,10 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         {"input_channels", SUMI_CONFIG_INTEGER, &in_channels, 0, NULL},
         {"patch_size", SUMI_CONFIG_INTEGER, &patch, 0, NULL},
         {"is_residual", SUMI_CONFIG_BOOL, &is_residual, 0, NULL},
-        {"z_dim", SUMI_CONFIG_INTEGER, &said->channels, 0, NULL},
-        {"base_dim", SUMI_CONFIG_INTEGER, &said->base, 0, NULL},
-        {"num_res_blocks", SUMI_CONFIG_INTEGER, &said->blocks, 0, NULL},
-        {"dim_mult", SUMI_CONFIG_INTEGERS, said->factors, SUMI_QWEN_VAE_MAX_STAGES, &said->factor_count}};
+        {"z_dim", SUMI_CONFIG_INTEGER, &values->channels, 0, NULL},
+        {"base_dim", SUMI_CONFIG_INTEGER, &values->base, 0, NULL},
+        {"num_res_blocks", SUMI_CONFIG_INTEGER, &values->blocks, 0, NULL},
+        {"dim_mult", SUMI_CONFIG_INTEGERS, values->factors, SUMI_QWEN_VAE_MAX_STAGES, &values->factor_count}};
     b->result =
         sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
     if (b->result != SUMI_OK) { return; }
@@ -323,7 +324,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
                        config->path);
     }
     vae->channels = sumi_bind_size(b, "post_quant_conv.weight", 0);
-    sumi_bind_check(b, config->path, "z_dim", said->channels, vae->channels);
+    sumi_bind_check(b, config->path, "z_dim", values->channels, vae->channels);
     if (b->result != SUMI_OK) { return; }
     bool has_statistics = mean_count > 0 || deviation_count > 0, is_good = true;
     const double *from_mean = has_statistics ? mean : s_mean,
@@ -353,7 +354,7 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
 {
     sumi_qwen_vae* vae = model;
     (void)settings;
-    b->alias = wan_other_name;
+    b->alias = wan_alias;
     b->alias_context = vae;
     b->result = SUMI_OK;
     vae->tiles = (sumi_tile_rule){3, 4};
@@ -377,13 +378,13 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
     return b->result;
 }
 
-static sumi_autoencoder_facts qwen_vae_facts(const void* model)
+static sumi_autoencoder_properties qwen_vae_properties(const void* model)
 {
     const sumi_qwen_vae* vae = model;
-    return (sumi_autoencoder_facts){.channels = vae->channels,
-                                    .factor = vae->factor,
-                                    .has_encoder = vae->encoder.is_present,
-                                    .has_decoder = vae->decoder.is_present};
+    return (sumi_autoencoder_properties){.channels = vae->channels,
+                                         .factor = vae->factor,
+                                         .has_encoder = vae->encoder.is_present,
+                                         .has_decoder = vae->decoder.is_present};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -411,7 +412,7 @@ typedef struct picture {
     int32_t height, width;
     // the value whose memory it fills completely; otherwise none
     sumi_value base;
-    uint64_t min_bytes; // wan_least_bytes of the half
+    uint64_t min_bytes; // wan_min_bytes of the half
 } picture;
 
 static picture new_picture(sumi_value value, int32_t height, int32_t width, uint64_t min_bytes)
@@ -460,8 +461,8 @@ static int32_t wan_strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, p
         || (uint64_t)x.height * column * (uint64_t)sumi_max_int(2 * in + out, in + 2 * out) <= x.min_bytes) {
         return x.height;
     }
-    int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
-            count = (x.height + most - 1) / most;
+    int32_t max_rows = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
+            count = (x.height + max_rows - 1) / max_rows;
     int32_t rows = ((x.height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
     return sumi_min_int(rows, x.height);
 }
@@ -477,10 +478,12 @@ static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, pict
     sumi_value h = view_rows(plan, h_base, width, 0, rows + 2);
     for (int32_t a = 0; a < height; a += rows) {
         int32_t b = sumi_min_int(a + rows, height), begin = a > 0 ? a + 1 : 0, end = sumi_min_int(b + 1, height),
-                kept = a > 0 ? 2 : 0, made = kept + end - begin; // rows of h: those of the strip before, and all
+                carried_rows = a > 0 ? 2 : 0,
+                h_rows = carried_rows + end - begin; // rows of h: those of the strip before, and all
         if (begin < end) {
             int32_t from = sumi_max_int(begin - 1, 0), to = sumi_min_int(end + 1, height);
-            sumi_value n = view_rows(plan, n_base, width, 0, to - from), fresh = view_rows(plan, h, width, kept, made);
+            sumi_value n = view_rows(plan, n_base, width, 0, to - from),
+                       fresh = view_rows(plan, h, width, carried_rows, h_rows);
             write_wan_norm(plan, "norm1", view_rows(plan, x.value, width, from, to), &w->norm1, true, n);
             sumi_plan_conv(plan,
                            &(sumi_plan_conv_args){
@@ -493,17 +496,17 @@ static void write_wan_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, pict
             write_wan_norm(plan, "norm2", fresh, &w->norm2, true, fresh);
         }
         sumi_value into = view_rows(plan, residual, width, a, b);
-        sumi_plan_conv(
-            plan, &(sumi_plan_conv_args){.label = "conv2",
-                                         .x = view_rows(plan, h, width, 0, made),
-                                         .weight = &w->conv2,
-                                         .bias = &w->conv2_bias,
-                                         .shape = {.height = made, .width = width, .above = a > 0, .below = b < height},
-                                         .residual = into,
-                                         .y = into});
+        sumi_plan_conv(plan, &(sumi_plan_conv_args){
+                                 .label = "conv2",
+                                 .x = view_rows(plan, h, width, 0, h_rows),
+                                 .weight = &w->conv2,
+                                 .bias = &w->conv2_bias,
+                                 .shape = {.height = h_rows, .width = width, .above = a > 0, .below = b < height},
+                                 .residual = into,
+                                 .y = into});
         if (b < height) {
-            sumi_plan_copy_rows(plan,
-                                &(sumi_plan_copy_args){.x = h, .y = h, .x_row = (made - 2) * width, .rows = 2 * width});
+            sumi_plan_copy_rows(
+                plan, &(sumi_plan_copy_args){.x = h, .y = h, .x_row = (h_rows - 2) * width, .rows = 2 * width});
         }
     }
 }
@@ -621,9 +624,10 @@ static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* st
                                                                        .shape = up});
         return y;
     }
-    sumi_value room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (g.spare_rows + y.height) * y.width, out);
-    sumi_plan_share(plan, x.base, room);
-    y.value = view_rows(plan, room, y.width, g.spare_rows, g.spare_rows + y.height);
+    sumi_value shared_block =
+        sumi_plan_value(plan, "shared_block", SUMI_ELEMENT_ACTIVATION, (g.spare_rows + y.height) * y.width, out);
+    sumi_plan_share(plan, x.base, shared_block);
+    y.value = view_rows(plan, shared_block, y.width, g.spare_rows, g.spare_rows + y.height);
     for (int32_t end = x.height, row; end > 0; end = row) {
         row = strip_begin(&g, end);
         up.above = row > 0;
@@ -641,7 +645,7 @@ static picture write_wan_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* st
 }
 
 // Bytes of the picture with the most pixels, which is needed in any case.
-static uint64_t wan_least_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
+static uint64_t wan_min_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
 {
     return (uint64_t)height * (uint64_t)width * (uint64_t)stage->blocks[0].conv1.rows
          * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
@@ -667,9 +671,9 @@ static sumi_value decode_wan_tile(const void* model, sumi_plan* plan, const sumi
                                                                       .per_item = true});
     z = sumi_plan_linear(plan, &(sumi_plan_linear_args){
                                    .label = "post_quant", .x = z, .weight = &half->quant, .bias = &half->quant_bias});
-    picture x = new_picture(z, tile.height, tile.width,
-                            wan_least_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor,
-                                            tile.width * vae->factor));
+    picture x = new_picture(
+        z, tile.height, tile.width,
+        wan_min_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor, tile.width * vae->factor));
     x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_wan_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -686,7 +690,7 @@ static sumi_value encode_wan_tile(const void* model, sumi_plan* plan, const sumi
     SUMI_ASSERT(half->is_present);
     sumi_plan_prefix(plan, "encoder.");
     picture x = new_picture(sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile), tile.height, tile.width,
-                            wan_least_bytes(plan, &half->stages[0], tile.height, tile.width));
+                            wan_min_bytes(plan, &half->stages[0], tile.height, tile.width));
     x.base = x.value = write_wan_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_qwen_vae_stage* stage = &half->stages[s];
@@ -749,7 +753,7 @@ static void qwen_vae_posterior(const void* model, sumi_plan* plan, sumi_value mo
 
 const sumi_autoencoder_module sumi_qwen_vae_module = {.model_bytes = sizeof(sumi_qwen_vae),
                                                       .bind = qwen_vae_bind,
-                                                      .facts = qwen_vae_facts,
+                                                      .properties = qwen_vae_properties,
                                                       .write_decode = qwen_vae_decode,
                                                       .write_encode = qwen_vae_encode,
                                                       .write_posterior = qwen_vae_posterior};

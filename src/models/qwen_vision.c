@@ -93,13 +93,13 @@ static bool is_known_processor(const file_values* t, const sumi_qwen_vision* mod
         && (t->processor_merge == 0 || t->processor_merge == model->merge);
 }
 
-static bool contradicts(int32_t told_size, int32_t size) { return told_size != 0 && told_size != size; }
+static bool contradicts(int32_t config_size, int32_t size) { return config_size != 0 && config_size != size; }
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-static const char* vision_name_in(char* out, int32_t block, const char* rest)
+static const char* vision_name_in(char* out, int32_t block, const char* suffix)
 {
-    snprintf(out, SUMI_NAME_BYTES, "blocks.%d.%s", (int)block, rest);
+    snprintf(out, SUMI_NAME_BYTES, "blocks.%d.%s", (int)block, suffix);
     return out;
 }
 
@@ -163,9 +163,11 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const file_valu
 
 static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const file_values* t, const char* config_path)
 {
-    const int32_t found = sumi_bind_count(b, "blocks."), count = t->depth != 0 ? t->depth : found;
+    const int32_t stored_blocks = sumi_bind_count(b, "blocks."), count = t->depth != 0 ? t->depth : stored_blocks;
     // if there are fewer blocks than the config says, binding reports the missing tensor by its name
-    if (t->depth > 0 && found > t->depth) { sumi_bind_check(b, config_path, "vision_config.depth", count, found); }
+    if (t->depth > 0 && stored_blocks > t->depth) {
+        sumi_bind_check(b, config_path, "vision_config.depth", count, stored_blocks);
+    }
     if (count < 1 || count > SUMI_QWEN_VISION_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the vision tower has %d blocks; between 1 and %d are supported",
                        b->component->path, (int)count, SUMI_QWEN_VISION_MAX_BLOCKS);
@@ -229,13 +231,13 @@ static sumi_result bind_vision_tower(void* memory, const void* settings, sumi_bi
     return b->result;
 }
 
-static sumi_vision_facts vision_facts(const void* memory)
+static sumi_vision_properties vision_properties(const void* memory)
 {
     const sumi_qwen_vision* model = memory;
-    return (sumi_vision_facts){.width = model->out_width,
-                               .cell = model->patch * model->merge,
-                               .min_pixels = model->min_pixels,
-                               .max_pixels = model->max_pixels};
+    return (sumi_vision_properties){.width = model->out_width,
+                                    .cell = model->patch * model->merge,
+                                    .min_pixels = model->min_pixels,
+                                    .max_pixels = model->max_pixels};
 }
 
 // ---- Windows --------------------------------------------------------------------------------------------------------
@@ -260,7 +262,7 @@ int32_t sumi_qwen_vision_windows(int32_t high, int32_t wide, int32_t window, int
 typedef struct layout {
     int32_t rows;           // patches
     sumi_value cells;       // the picture's cells in the order of their rows
-    sumi_value places;      // for each cell of the picture its position in that order
+    sumi_value cell_rows;   // for each cell of the picture its row
     sumi_value positions;   // (y, x) of the patch of every row
     sumi_sequence* windows; // sequences of rows
     int32_t window_count;
@@ -270,20 +272,20 @@ typedef struct layout {
 static bool write_vision_layout(const sumi_qwen_vision* model, sumi_plan* plan, int32_t high, int32_t wide, layout* out)
 {
     const int32_t cells = high * wide, per_cell = model->merge * model->merge, merge = model->merge;
-    const int32_t most = ((high - 1) / model->window + 1) * ((wide - 1) / model->window + 1);
+    const int32_t max_windows = ((high - 1) / model->window + 1) * ((wide - 1) / model->window + 1);
     out->rows = cells * per_cell;
-    const size_t ints = 2 * (size_t)cells + 2 * (size_t)out->rows + (size_t)most;
+    const size_t ints = 2 * (size_t)cells + 2 * (size_t)out->rows + (size_t)max_windows;
     int32_t* order = sumi_alloc_array(plan->heap, ints, sizeof *order);
-    out->windows = sumi_alloc_array(plan->heap, (size_t)most, sizeof *out->windows);
+    out->windows = sumi_alloc_array(plan->heap, (size_t)max_windows, sizeof *out->windows);
     if (order == NULL || out->windows == NULL) {
         sumi_free(plan->heap, order);
         sumi_out_of_memory(&plan->error, ints * sizeof *order, "the order of an image's patches");
         return false;
     }
-    int32_t *places = order + cells, *positions = places + cells, *ends = positions + 2 * (size_t)out->rows;
+    int32_t *cell_rows = order + cells, *positions = cell_rows + cells, *ends = positions + 2 * (size_t)out->rows;
     out->window_count = sumi_qwen_vision_windows(high, wide, model->window, order, ends);
     for (int32_t i = 0; i < cells; i++) {
-        places[order[i]] = i;
+        cell_rows[order[i]] = i;
         for (int32_t k = 0; k < per_cell; k++) {
             int32_t* position = positions + 2 * ((size_t)i * (size_t)per_cell + (size_t)k);
             position[0] = order[i] / wide * merge + k / merge;
@@ -295,7 +297,7 @@ static bool write_vision_layout(const sumi_qwen_vision* model, sumi_plan* plan, 
             .span = {{begin * per_cell, (ends[w] - begin) * per_cell}}, .span_count = 1, .query_spans = 1};
     }
     out->cells = sumi_plan_constant(plan, "window_cells", SUMI_ELEMENT_INT, cells, 1, order);
-    out->places = sumi_plan_constant(plan, "cell_places", SUMI_ELEMENT_INT, cells, 1, places);
+    out->cell_rows = sumi_plan_constant(plan, "cell_rows", SUMI_ELEMENT_INT, cells, 1, cell_rows);
     out->positions = sumi_plan_constant(plan, "patch_positions", SUMI_ELEMENT_INT, out->rows, 2, positions);
     sumi_free(plan->heap, order);
     return true;
@@ -303,7 +305,7 @@ static bool write_vision_layout(const sumi_qwen_vision* model, sumi_plan* plan, 
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-static sumi_value write_vision_patches(const sumi_qwen_vision* model, sumi_plan* plan, const layout* at,
+static sumi_value write_vision_patches(const sumi_qwen_vision* model, sumi_plan* plan, const layout* row_layout,
                                        sumi_value pixels, int32_t height, int32_t width)
 {
     sumi_op_patches_in patches = {
@@ -314,22 +316,22 @@ static sumi_value write_vision_patches(const sumi_qwen_vision* model, sumi_plan*
     }
     // A still picture fills all frames of its patches. Adding up the weights of the frames beforehand would halve a
     // product that takes a thousandth of the tower's time, but would round the weights.
-    sumi_value rows = sumi_plan_patches_in(plan, pixels, at->cells, &patches);
+    sumi_value rows = sumi_plan_patches_in(plan, pixels, row_layout->cells, &patches);
     return sumi_plan_linear(plan,
                             &(sumi_plan_linear_args){.label = "patch_embed", .x = rows, .weight = &model->patch_embed});
 }
 
 static void write_vision_block(const sumi_qwen_vision* model, sumi_plan* plan, const sumi_qwen_vision_block* w,
-                               const layout* at, sumi_value rope, sumi_value x)
+                               const layout* row_layout, sumi_value rope, sumi_value x)
 {
     const int32_t dim = model->width / model->heads;
-    const sumi_sequence all = {.span = {{0, at->rows}}, .span_count = 1, .query_spans = 1};
+    const sumi_sequence all_rows = {.span = {{0, row_layout->rows}}, .span_count = 1, .query_spans = 1};
     const sumi_attention attention = {.q_heads = model->heads,
                                       .kv_heads = model->heads,
                                       .dim = dim,
                                       .scale = (float)(1.0 / sqrt((double)dim)),
-                                      .sequences = w->attends_to_all ? &all : at->windows,
-                                      .sequence_count = w->attends_to_all ? 1 : at->window_count};
+                                      .sequences = w->attends_to_all ? &all_rows : row_layout->windows,
+                                      .sequence_count = w->attends_to_all ? 1 : row_layout->window_count};
     sumi_value a =
         sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm1", .x = x, .weight = &w->norm1, .eps = NORM_EPS});
     sumi_value qkv = sumi_plan_linear(
@@ -346,22 +348,22 @@ static void write_vision_block(const sumi_qwen_vision* model, sumi_plan* plan, c
                                .label = "attn.proj", .x = o, .weight = &w->out, .bias = &w->out_bias, .residual = x});
     sumi_value m =
         sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm2", .x = x, .weight = &w->norm2, .eps = NORM_EPS});
-    sumi_value both = sumi_plan_linear(
+    sumi_value gate_and_up = sumi_plan_linear(
         plan,
         &(sumi_plan_linear_args){.label = "mlp.gate_up", .x = m, .weight = &w->gate_up, .bias = &w->gate_up_bias});
-    sumi_value g = sumi_plan_gated(plan, "mlp.gated", both, SUMI_ACT_SILU);
+    sumi_value g = sumi_plan_gated(plan, "mlp.gated", gate_and_up, SUMI_ACT_SILU);
     sumi_plan_linear(plan,
                      &(sumi_plan_linear_args){
                          .label = "mlp.down_proj", .x = g, .weight = &w->down, .bias = &w->down_bias, .residual = x});
 }
 
 // The patches of a cell follow each other, so that a cell is one row of all of them.
-static sumi_value write_merger(const sumi_qwen_vision* model, sumi_plan* plan, const layout* at, sumi_value x)
+static sumi_value write_merger(const sumi_qwen_vision* model, sumi_plan* plan, const layout* row_layout, sumi_value x)
 {
     const int32_t per_cell = model->merge * model->merge;
     sumi_value n = sumi_plan_norm(
         plan, &(sumi_plan_norm_args){.label = "ln_q", .x = x, .weight = &model->merger_norm, .eps = NORM_EPS});
-    sumi_value cells = sumi_plan_reshape(plan, "cells", n, at->rows / per_cell, per_cell * model->width);
+    sumi_value cells = sumi_plan_reshape(plan, "cells", n, row_layout->rows / per_cell, per_cell * model->width);
     sumi_value h = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.0",
                                                                    .x = cells,
                                                                    .weight = &model->merger_in,
@@ -370,7 +372,7 @@ static sumi_value write_merger(const sumi_qwen_vision* model, sumi_plan* plan, c
     sumi_value z = sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
                   .label = "mlp.2", .x = h, .weight = &model->merger_out, .bias = &model->merger_out_bias});
-    return sumi_plan_gather_rows(plan, "rows", at->places, z);
+    return sumi_plan_gather_rows(plan, "rows", row_layout->cell_rows, z);
 }
 
 static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_value pixels, int32_t height,
@@ -387,28 +389,28 @@ static sumi_value write_vision_model(const void* memory, sumi_plan* plan, sumi_v
                   (int)width, (int)height, (int)cell);
         return SUMI_NO_VALUE;
     }
-    layout at = {0};
+    layout row_layout = {0};
     sumi_value out = SUMI_NO_VALUE;
-    if (write_vision_layout(model, plan, height / cell, width / cell, &at)) {
+    if (write_vision_layout(model, plan, height / cell, width / cell, &row_layout)) {
         const int32_t quarter = model->width / model->heads / 4;
         sumi_plan_prefix(plan, "vision.");
         sumi_value rope = sumi_plan_rope_table(
             plan, &(sumi_plan_rope_args){
-                      .positions = at.positions, .axes = 2, .pairs = {quarter, quarter}, .theta = ROPE_THETA});
-        sumi_value x = write_vision_patches(model, plan, &at, pixels, height, width);
+                      .positions = row_layout.positions, .axes = 2, .pairs = {quarter, quarter}, .theta = ROPE_THETA});
+        sumi_value x = write_vision_patches(model, plan, &row_layout, pixels, height, width);
         for (int32_t i = 0; i < model->block_count; i++) {
             sumi_plan_prefix(plan, "vision.blocks.%d.", (int)i);
-            write_vision_block(model, plan, &model->blocks[i], &at, rope, x);
+            write_vision_block(model, plan, &model->blocks[i], &row_layout, rope, x);
         }
         sumi_plan_prefix(plan, "vision.merger.");
-        out = write_merger(model, plan, &at, x);
+        out = write_merger(model, plan, &row_layout, x);
         sumi_plan_prefix(plan, "%s", "");
     }
-    sumi_free(plan->heap, at.windows);
+    sumi_free(plan->heap, row_layout.windows);
     return out;
 }
 
 const sumi_vision_module sumi_qwen_vision_module = {.model_bytes = sizeof(sumi_qwen_vision),
                                                     .bind = bind_vision_tower,
-                                                    .facts = vision_facts,
+                                                    .properties = vision_properties,
                                                     .write = write_vision_model};

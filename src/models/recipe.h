@@ -34,7 +34,7 @@ typedef struct sumi_prompt_template {
 } sumi_prompt_template;
 
 typedef struct sumi_recipe_encoder {
-    const sumi_text_encoder_module* part;
+    const sumi_text_encoder_module* module;
     const void* settings;
     const char* network; // name of its tensors in signatures.c
     // A token by which its tokenizer is recognised, because the ids of another encoder's tokenizer would be taken for

@@ -79,13 +79,13 @@ static bool has_zero_cond(const sumi_checkpoint* checkpoint)
     return is_set || sumi_component_find(transformer, "__index_timestep_zero__") != NULL;
 }
 
-static bool claims_edit_plus(const sumi_checkpoint* checkpoint)
+static bool is_edit_plus_family(const sumi_checkpoint* checkpoint)
 {
     return strcmp(checkpoint->class_name, "QwenImageEditPlusPipeline") == 0
         || (strncmp(checkpoint->class_name, "QwenImageEdit", 13) != 0 && has_zero_cond(checkpoint));
 }
 
-static bool claims_edit(const sumi_checkpoint* checkpoint)
+static bool is_edit_family(const sumi_checkpoint* checkpoint)
 {
     return strncmp(checkpoint->class_name, "QwenImageEdit", 13) == 0;
 }
@@ -177,7 +177,7 @@ const sumi_recipe sumi_recipe_qwen_image = {
     .family = "qwen-image",
     EVERY_RECIPE,
     VARIANTS(s_variants),
-    .encoders = {{.part = &sumi_language_model_module,
+    .encoders = {{.module = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
                   .prompt = {.before = DESCRIBE,
@@ -192,8 +192,8 @@ const sumi_recipe sumi_recipe_qwen_image_edit = {
     .family = "qwen-image-edit",
     EVERY_RECIPE,
     VARIANTS(s_edit_variants),
-    .is_this_family = claims_edit,
-    .encoders = {{.part = &sumi_language_model_module,
+    .is_this_family = is_edit_family,
+    .encoders = {{.module = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
                   .prompt = {.before = EDIT,
@@ -217,8 +217,8 @@ const sumi_recipe sumi_recipe_qwen_image_edit_plus = {
     .family = "qwen-image-edit-plus",
     EVERY_RECIPE,
     VARIANTS(s_edit_plus_variants),
-    .is_this_family = claims_edit_plus,
-    .encoders = {{.part = &sumi_language_model_module,
+    .is_this_family = is_edit_plus_family,
+    .encoders = {{.module = &sumi_language_model_module,
                   .settings = &s_language_model,
                   .network = "qwen2.5-vl",
                   .prompt = {.before = EDIT,

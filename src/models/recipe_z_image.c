@@ -84,7 +84,7 @@ const sumi_recipe sumi_recipe_z_image = {
     .network = "z-image",
     .variants = s_variants,
     .variant_count = sizeof s_variants / sizeof *s_variants,
-    .encoders = {{.part = &sumi_language_model_module,
+    .encoders = {{.module = &sumi_language_model_module,
                   .settings = &s_qwen3,
                   .network = "qwen3",
                   // No system turn and no <think> block: Qwen3's template writes an empty one only if thinking is

@@ -57,7 +57,7 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
     int32_t levels = TRAINED_LEVELS;
     double shift = (double)rule->shift, terminal = (double)rule->terminal;
     bool is_dynamic = rule->kind == SUMI_SHIFT_DYNAMIC;
-    bool others[5] = {false};
+    bool is_set[5] = {false};
     static const char* const names[] = {"invert_sigmas", "stochastic_sampling", "use_karras_sigmas",
                                         "use_exponential_sigmas", "use_beta_sigmas"};
     sumi_sigma_rule read = *rule;
@@ -69,11 +69,11 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
                                         {"max_shift", SUMI_CONFIG_NUMBER, &read.dynamic.max_shift, 0, NULL},
                                         {"base_image_seq_len", SUMI_CONFIG_INTEGER, &read.dynamic.base_tokens, 0, NULL},
                                         {"max_image_seq_len", SUMI_CONFIG_INTEGER, &read.dynamic.max_tokens, 0, NULL},
-                                        {names[0], SUMI_CONFIG_BOOL, &others[0], 0, NULL},
-                                        {names[1], SUMI_CONFIG_BOOL, &others[1], 0, NULL},
-                                        {names[2], SUMI_CONFIG_BOOL, &others[2], 0, NULL},
-                                        {names[3], SUMI_CONFIG_BOOL, &others[3], 0, NULL},
-                                        {names[4], SUMI_CONFIG_BOOL, &others[4], 0, NULL}};
+                                        {names[0], SUMI_CONFIG_BOOL, &is_set[0], 0, NULL},
+                                        {names[1], SUMI_CONFIG_BOOL, &is_set[1], 0, NULL},
+                                        {names[2], SUMI_CONFIG_BOOL, &is_set[2], 0, NULL},
+                                        {names[3], SUMI_CONFIG_BOOL, &is_set[3], 0, NULL},
+                                        {names[4], SUMI_CONFIG_BOOL, &is_set[4], 0, NULL}};
     SUMI_TRY(sumi_config_read(json, bytes, path, fields, (int32_t)(sizeof fields / sizeof *fields), error));
     scheduler_texts texts = {.ends_at_zero = false};
     SUMI_TRY(read_texts(json, bytes, path, &texts, error));
@@ -87,7 +87,7 @@ sumi_result sumi_scheduler_read(const void* json, size_t bytes, const char* path
                          (int)levels, TRAINED_LEVELS);
     }
     for (int i = 0; i < 5; i++) {
-        if (others[i]) { return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s is not supported", path, names[i]); }
+        if (is_set[i]) { return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s is not supported", path, names[i]); }
     }
     if (strcmp(texts.shift_type, "exponential") == 0) {
         read.dynamic.curve = SUMI_CURVE_EXPONENTIAL;

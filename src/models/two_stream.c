@@ -25,7 +25,7 @@
 #define TABLE_BYTES (256ull << 20)
 
 // Vectors of a block's modulation: shift, scale, gate of attention, then of the MLP. Scales become 1 + s.
-enum { SHIFT_1, SCALE_1, GATE_1, SHIFT_2, SCALE_2, GATE_2, MODULATION_PARTS };
+enum { SHIFT_1, SCALE_1, GATE_1, SHIFT_2, SCALE_2, GATE_2, MODULATION_VECTORS };
 #define BLOCK_ADDS_ONE (1u << SCALE_1 | 1u << SCALE_2)
 // The final norm has them in another order: scale, shift.
 enum { FINAL_SCALE, FINAL_SHIFT, FINAL_PARTS };
@@ -52,12 +52,12 @@ static bool has_module(const sumi_binder* b, const char* block, const char* modu
 }
 
 static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_stream_weights* w, const char* block,
-                      const side_names* names, bool may_be_cut)
+                      const side_names* names, bool may_lack_output)
 {
     int32_t dim = model->dim;
     char n[4][SUMI_NAME_BYTES];
     sumi_bind_linear(b, &w->modulation, &w->modulation_bias, sumi_bind_join(n[0], block, names->modulation),
-                     MODULATION_PARTS * dim, dim);
+                     MODULATION_VECTORS * dim, dim);
     w->modulation.keeps_precision = true;
     const char* qkv[] = {sumi_bind_join(n[0], block, names->q), sumi_bind_join(n[1], block, names->k),
                          sumi_bind_join(n[2], block, names->v)};
@@ -67,7 +67,7 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
     sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
     // The last block's output of the text stream is not used, and quantised files may lack those weights.
-    w->has_output_weights = !may_be_cut
+    w->has_output_weights = !may_lack_output
                          || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
                              && has_module(b, block, names->mlp_out));
     if (!w->has_output_weights) { return; }
@@ -203,10 +203,10 @@ static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b
     return b->result;
 }
 
-static sumi_denoiser_facts facts_of(const void* memory)
+static sumi_denoiser_properties two_stream_properties(const void* memory)
 {
     const sumi_two_stream* model = memory;
-    return (sumi_denoiser_facts){
+    return (sumi_denoiser_properties){
         .channels = model->channels, .patch = 2, .feature_width = {model->feature_width}, .takes_references = true};
 }
 
@@ -268,11 +268,12 @@ static void write_two_stream_condition(const sumi_two_stream* model, sumi_plan* 
         const float zero = 0.0f;
         embed.times = sumi_plan_constant(plan, "zero_time", SUMI_ELEMENT_FLOAT, 1, 1, &zero);
         sumi_value at_zero = sumi_plan_time_embed(plan, &embed),
-                   all = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, job->evaluation_count + 1,
-                                         model->time_width);
-        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = e, .y = all});
-        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = at_zero, .y = all, .y_row = job->evaluation_count});
-        e = all;
+                   embeddings = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, job->evaluation_count + 1,
+                                                model->time_width);
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = e, .y = embeddings});
+        sumi_plan_copy_rows(plan,
+                            &(sumi_plan_copy_args){.x = at_zero, .y = embeddings, .y_row = job->evaluation_count});
+        e = embeddings;
     }
     sumi_value hidden = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "timestep_embedder.linear_1",
                                                                         .x = e,
@@ -302,12 +303,12 @@ static sumi_value write_two_stream_layer(sumi_plan* plan, const char* label, sum
 }
 
 // All rows of a table except that of time 0, as floats that ops can read.
-static sumi_value convert_table(sumi_plan* plan, const char* label, sumi_value table, int32_t rows, int32_t parts,
-                                uint32_t adds_one)
+static sumi_value convert_table(sumi_plan* plan, const char* label, sumi_value table, int32_t rows,
+                                int32_t vector_count, uint32_t adds_one)
 {
     return sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = label,
                                                                    .table = table,
-                                                                   .vector_count = parts,
+                                                                   .vector_count = vector_count,
                                                                    .adds_one = adds_one,
                                                                    .rows = rows,
                                                                    .element = SUMI_ELEMENT_FLOAT});
@@ -332,14 +333,14 @@ static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const su
             if (state->has_tables) {
                 state->tables[i][side] = state->has_float_tables
                                            ? convert_table(plan, side == SUMI_TWO_STREAM_IMAGE ? "img_mod" : "txt_mod",
-                                                           table, count, MODULATION_PARTS, BLOCK_ADDS_ONE)
+                                                           table, count, MODULATION_VECTORS, BLOCK_ADDS_ONE)
                                            : table;
             }
             if (has_zero) {
                 state->zero[i] =
                     sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "img_mod.zero",
                                                                             .table = table,
-                                                                            .vector_count = MODULATION_PARTS,
+                                                                            .vector_count = MODULATION_VECTORS,
                                                                             .adds_one = BLOCK_ADDS_ONE,
                                                                             .rows = 1,
                                                                             .x_row = rows.count - 1,
@@ -366,7 +367,7 @@ static void write_two_stream_prepare(const void* memory, sumi_plan* plan, sumi_d
     write_two_stream_captions(model, plan, job);
     state->has_zero = model->zero_cond && (job->reference_count > 0 || job->computes_unused_rows);
     uint64_t elements =
-        (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
+        (uint64_t)model->block_count * 2 * MODULATION_VECTORS * (uint64_t)model->dim * (uint64_t)job->evaluation_count;
     state->has_tables = elements * (uint64_t)plan->activation_bytes <= model->table_bytes;
     state->has_float_tables = elements * sizeof(float) <= model->table_bytes;
     write_two_stream_condition(model, plan, job);
@@ -410,23 +411,24 @@ static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int3
 
 // Writes frame, row and column, counted from the middle of the picture; an odd side has one more before the middle than
 // after it.
-static void fill_picture_positions(int32_t* at, int32_t frame, int32_t height, int32_t width)
+static void fill_picture_positions(int32_t* position, int32_t frame, int32_t height, int32_t width)
 {
-    for (int32_t i = 0; i < height * width; i++, at += 3) {
-        at[0] = frame;
-        at[1] = i / width - (height - height / 2);
-        at[2] = i % width - (width - width / 2);
+    for (int32_t i = 0; i < height * width; i++, position += 3) {
+        position[0] = frame;
+        position[1] = i / width - (height - height / 2);
+        position[2] = i % width - (width - width / 2);
     }
 }
 
 // The position of the first text token, the same on all axes: after the largest position of all pictures.
 static int32_t first_text_position(const sumi_denoising* job)
 {
-    int32_t most = sumi_max_int(job->height, job->width) / 2 / 2;
+    int32_t max_position = sumi_max_int(job->height, job->width) / 2 / 2;
     for (int32_t i = 0; i < job->reference_count; i++) {
-        most = sumi_max_int(most, sumi_max_int(job->references[i].height, job->references[i].width) / 2 / 2);
+        max_position =
+            sumi_max_int(max_position, sumi_max_int(job->references[i].height, job->references[i].width) / 2 / 2);
     }
-    return most;
+    return max_position;
 }
 
 static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
@@ -445,14 +447,16 @@ static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_de
     int32_t text_position = first_text_position(job);
     for (int32_t s = 0; s < count; s++) {
         fill_picture_positions(positions + 3 * (size_t)(s * l.tokens), 0, l.height, l.width);
-        int32_t* at = positions + 3 * (size_t)l.reference_begin[s];
+        int32_t* position = positions + 3 * (size_t)l.reference_begin[s];
         for (int32_t i = 0; i < job->reference_count; i++) {
             int32_t height = job->references[i].height / 2, width = job->references[i].width / 2;
-            fill_picture_positions(at, 1 + i, height, width);
-            at += 3 * (size_t)(height * width);
+            fill_picture_positions(position, 1 + i, height, width);
+            position += 3 * (size_t)(height * width);
         }
-        at = positions + 3 * (size_t)l.text_begin[s];
-        for (int32_t i = 0; i < l.text[s]; i++, at += 3) { at[0] = at[1] = at[2] = text_position + i; }
+        position = positions + 3 * (size_t)l.text_begin[s];
+        for (int32_t i = 0; i < l.text[s]; i++, position += 3) {
+            position[0] = position[1] = position[2] = text_position + i;
+        }
     }
     sumi_plan_prefix(plan, "%s", "");
     sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, l.rows, 3, positions);
@@ -548,16 +552,17 @@ static void plan_streams(writer* w)
     for (int32_t k = 0; k < w->stream_count; k++) {
         stream* s = &w->streams[k];
         s->x = sumi_plan_value(w->plan, "stream", SUMI_ELEMENT_ACTIVATION, s->rows, w->model->dim);
-        sumi_span all = {0, w->model->dim};
+        sumi_span all_columns = {0, w->model->dim};
         for (int32_t i = 0; i < s->run_count; i++) {
             s->views[i] = s->x;
             if (s->run_count > 1) {
-                s->views[i] = sumi_plan_view(w->plan, "rows", s->x, (sumi_span){s->runs[i].row, s->runs[i].rows}, all);
+                s->views[i] =
+                    sumi_plan_view(w->plan, "rows", s->x, (sumi_span){s->runs[i].row, s->runs[i].rows}, all_columns);
             }
         }
         s->last_view = s->x;
         if (s->last_block_rows > 0 && s->last_block_rows < s->rows) {
-            s->last_view = sumi_plan_view(w->plan, "targets", s->x, (sumi_span){0, s->last_block_rows}, all);
+            s->last_view = sumi_plan_view(w->plan, "targets", s->x, (sumi_span){0, s->last_block_rows}, all_columns);
         }
     }
 }
@@ -631,9 +636,9 @@ static sumi_step_row write_two_stream_modulation(const writer* w, sumi_plan_modu
     return (sumi_step_row){sumi_plan_modulation(w->plan, args), 0, false};
 }
 
-static sumi_step_row modulation_vector(sumi_step_row row, int32_t part, int32_t part_cols)
+static sumi_step_row modulation_vector(sumi_step_row row, int32_t vector, int32_t vector_cols)
 {
-    return (sumi_step_row){row.table, part * part_cols, row.per_step};
+    return (sumi_step_row){row.table, vector * vector_cols, row.per_step};
 }
 
 // Writes q, k and v of a stream's rows to the joint matrix.
@@ -693,10 +698,12 @@ static void write_out(const writer* w, const stream* s, const sumi_two_stream_we
 static void write_after_attention(const writer* w, const stream* s, const sumi_two_stream_weights* weights,
                                   sumi_step_row row, sumi_value attention, bool is_last)
 {
-    bool is_part = is_last && s->last_block_rows < s->rows;
-    sumi_value x = is_part ? s->last_view : s->x;
-    if (is_part) { write_out(w, s, weights, row, attention, &(run){0, s->runs[0].joint_row, s->last_block_rows}, x); }
-    for (int32_t i = 0; i < s->run_count && !is_part; i++) {
+    bool is_partial = is_last && s->last_block_rows < s->rows;
+    sumi_value x = is_partial ? s->last_view : s->x;
+    if (is_partial) {
+        write_out(w, s, weights, row, attention, &(run){0, s->runs[0].joint_row, s->last_block_rows}, x);
+    }
+    for (int32_t i = 0; i < s->run_count && !is_partial; i++) {
         write_out(w, s, weights, row, attention, &s->runs[i], s->views[i]);
     }
     sumi_value f =
@@ -738,7 +745,7 @@ static void write_two_stream_block(writer* w, int32_t index)
                 : write_two_stream_modulation(w,
                                               &(sumi_plan_modulation_args){.label = s->names->modulation,
                                                                            .table = w->state->tables[index][s->side],
-                                                                           .vector_count = MODULATION_PARTS,
+                                                                           .vector_count = MODULATION_VECTORS,
                                                                            .adds_one = BLOCK_ADDS_ONE},
                                               &weights->modulation, &weights->modulation_bias);
         write_qkv(w, s, weights, rows[k], qkv);
@@ -837,7 +844,7 @@ static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* pla
 const sumi_denoiser_module sumi_two_stream_module = {.model_bytes = sizeof(sumi_two_stream),
                                                      .state_bytes = sizeof(two_stream_state),
                                                      .bind = bind_model,
-                                                     .facts = facts_of,
+                                                     .properties = two_stream_properties,
                                                      .write_prepare = write_two_stream_prepare,
                                                      .write_layout = write_two_stream_layout,
                                                      .write_evaluation = write_two_stream_evaluation};

@@ -5,7 +5,7 @@ sumi_value sumi_vae_attention_write(const sumi_vae_attention* attention, sumi_pl
                                     sumi_value x, int32_t pixels)
 {
     const int32_t channels = attention->out.cols;
-    const sumi_sequence all = {.span = {{0, pixels}}, .span_count = 1, .query_spans = 1};
+    const sumi_sequence all_pixels = {.span = {{0, pixels}}, .span_count = 1, .query_spans = 1};
     const sumi_value qkv = sumi_plan_linear(
         plan,
         &(sumi_plan_linear_args){.label = "qkv", .x = normed, .weight = &attention->qkv, .bias = &attention->qkv_bias});
@@ -14,7 +14,7 @@ sumi_value sumi_vae_attention_write(const sumi_vae_attention* attention, sumi_pl
                                                                .kv_heads = 1,
                                                                .dim = channels,
                                                                .scale = (float)(1.0 / sqrt((double)channels)),
-                                                               .sequences = &all,
+                                                               .sequences = &all_pixels,
                                                                .sequence_count = 1});
     return sumi_plan_linear(
         plan, &(sumi_plan_linear_args){

@@ -6,17 +6,18 @@
 #define MAX_TILES_ACROSS 64
 
 // One axis-aligned pass over both directions. `height` and `width` are the input's. A tile of `size` input units gives
-// `made` output units, of which `kept` stay.
+// `out_size` output units. The next tile begins `stride` input units and `out_stride` output units later.
 typedef struct tile_grid {
-    int32_t height, width, size, stride, out_size, kept, columns, rows;
+    int32_t height, width, size, stride, out_size, out_stride, columns, rows;
 } tile_grid;
 
 static tile_grid make_grid(const sumi_tile_source* source, sumi_tile_rule rule, int32_t size, int32_t out_size)
 {
-    SUMI_ASSERT(rule.kept >= 1 && rule.kept <= rule.of && size % rule.of == 0 && out_size % rule.of == 0);
+    SUMI_ASSERT(rule.stride_units >= 1 && rule.stride_units <= rule.size_units && size % rule.size_units == 0
+                && out_size % rule.size_units == 0);
     tile_grid w = {.height = source->height, .width = source->width, .size = size, .out_size = out_size};
-    w.stride = size / rule.of * rule.kept;
-    w.kept = out_size / rule.of * rule.kept;
+    w.stride = size / rule.size_units * rule.stride_units;
+    w.out_stride = out_size / rule.size_units * rule.stride_units;
     w.rows = (w.height + w.stride - 1) / w.stride;
     w.columns = (w.width + w.stride - 1) / w.stride;
     return w;
@@ -28,8 +29,8 @@ static sumi_tile input_tile(const tile_grid* w, int32_t row, int32_t column)
     return (sumi_tile){y, x, sumi_min_int(w->size, w->height - y), sumi_min_int(w->size, w->width - x)};
 }
 
-// Writes every tile in reading order, blends its seams and places the part that is kept. Only the row of tiles above is
-// stored together with the current one.
+// Writes every tile in reading order, blends its seams and copies its first out_stride rows and columns to the output.
+// Only the row of tiles above is stored together with the current one.
 static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const tile_grid* w,
                         const sumi_tile_source* source, bool decodes, sumi_value out)
 {
@@ -52,24 +53,25 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const ti
             above_height = r > 0 ? input_tile(w, r - 1, c).height * w->out_size / w->size : 0;
             sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
             if (r > 0 || c > 0) {
-                sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){.tile = tile,
-                                                                   .height = height,
-                                                                   .width = width,
-                                                                   .above = r > 0 ? above[c] : SUMI_NO_VALUE,
-                                                                   .above_height = above_height,
-                                                                   .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
-                                                                   .left_width = left_width,
-                                                                   .extent = w->out_size - w->kept});
+                sumi_plan_tile_blend(plan, &(sumi_plan_tile_blend_args){.tile = tile,
+                                                                        .height = height,
+                                                                        .width = width,
+                                                                        .above = r > 0 ? above[c] : SUMI_NO_VALUE,
+                                                                        .above_height = above_height,
+                                                                        .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
+                                                                        .left_width = left_width,
+                                                                        .extent = w->out_size - w->out_stride});
             }
             current[c] = tile;
-            sumi_tile kept = {r * w->kept, c * w->kept, sumi_min_int(w->kept, height), sumi_min_int(w->kept, width)};
-            sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = tile,
-                                                               .tile_width = width,
-                                                               .picture = out,
-                                                               .picture_height = out_height,
-                                                               .picture_width = out_width,
-                                                               .copied = kept,
-                                                               .per_item = decodes});
+            sumi_tile copied = {r * w->out_stride, c * w->out_stride, sumi_min_int(w->out_stride, height),
+                                sumi_min_int(w->out_stride, width)};
+            sumi_plan_tile_place(plan, &(sumi_plan_tile_place_args){.tile = tile,
+                                                                    .tile_width = width,
+                                                                    .picture = out,
+                                                                    .picture_height = out_height,
+                                                                    .picture_width = out_width,
+                                                                    .copied = copied,
+                                                                    .per_item = decodes});
         }
         memcpy(above, current, (size_t)w->columns * sizeof *above);
     }
@@ -77,9 +79,9 @@ static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const ti
 
 static bool is_tile_size_good(const sumi_vae_tiling* tiling, sumi_plan* plan, int32_t tile)
 {
-    if (tile < 0 || tile % tiling->rule.of != 0) {
+    if (tile < 0 || tile % tiling->rule.size_units != 0) {
         sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of %d", (int)tile,
-                  (int)tiling->rule.of);
+                  (int)tiling->rule.size_units);
         return false;
     }
     return true;
@@ -92,14 +94,14 @@ void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const
     int32_t height = latents->height, width = latents->width, out_height = height * tiling->factor,
             out_width = width * tiling->factor;
     if (tile == 0 || (height <= tile && width <= tile)) {
-        sumi_value whole = tiling->decode(tiling->model, plan, latents, (sumi_tile){0, 0, height, width});
-        sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = whole,
-                                                           .tile_width = out_width,
-                                                           .picture = picture,
-                                                           .picture_height = out_height,
-                                                           .picture_width = out_width,
-                                                           .copied = (sumi_tile){0, 0, out_height, out_width},
-                                                           .per_item = true});
+        sumi_value decoded = tiling->decode(tiling->model, plan, latents, (sumi_tile){0, 0, height, width});
+        sumi_plan_tile_place(plan, &(sumi_plan_tile_place_args){.tile = decoded,
+                                                                .tile_width = out_width,
+                                                                .picture = picture,
+                                                                .picture_height = out_height,
+                                                                .picture_width = out_width,
+                                                                .copied = (sumi_tile){0, 0, out_height, out_width},
+                                                                .per_item = true});
     } else {
         tile_grid w = make_grid(latents, tiling->rule, tile, tile * tiling->factor);
         write_tiles(tiling, plan, &w, latents, true, picture);

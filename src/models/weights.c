@@ -74,24 +74,25 @@ bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes)
 bool sumi_replace_text(const char* text, const char* from, const char* to, char* out, size_t out_bytes)
 {
     SUMI_ASSERT(from[0] != 0 && out != text); // an empty text would match everywhere
-    const char* at = strstr(text, from);
-    if (at == NULL) { return false; }
-    int length = snprintf(out, out_bytes, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    const char* match = strstr(text, from);
+    if (match == NULL) { return false; }
+    int length = snprintf(out, out_bytes, "%.*s%s%s", (int)(match - text), text, to, match + strlen(from));
     return length >= 0 && (size_t)length < out_bytes;
 }
 
-const char* sumi_bind_join(char* out, const char* module, const char* rest)
+const char* sumi_bind_join(char* out, const char* module, const char* suffix)
 {
-    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, rest) >= SUMI_NAME_BYTES) { out[0] = 0; }
+    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, suffix) >= SUMI_NAME_BYTES) { out[0] = 0; }
     return out;
 }
 
-void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t said, int32_t found)
+void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t config_value,
+                     int32_t tensor_value)
 {
-    if (said != 0 && said != found) {
+    if (config_value != 0 && config_value != tensor_value) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together",
-                       config_path, key, (int)said, binder->component->path, (int)found);
+                       config_path, key, (int)config_value, binder->component->path, (int)tensor_value);
     }
 }
 
@@ -112,11 +113,11 @@ const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonic
     SUMI_ASSERT(binder->component != NULL && binder->list != NULL);
     SUMI_ASSERT(canonical[0] != 0);
     const sumi_tensor* tensor = sumi_component_find(binder->component, canonical);
-    char other[SUMI_NAME_BYTES];
+    char alias[SUMI_NAME_BYTES];
     for (int32_t which = 0; tensor == NULL && binder->alias != NULL
-                            && binder->alias(binder->alias_context, canonical, which, other, sizeof other);
+                            && binder->alias(binder->alias_context, canonical, which, alias, sizeof alias);
          which++) {
-        tensor = sumi_component_find(binder->component, other);
+        tensor = sumi_component_find(binder->component, alias);
     }
     return tensor;
 }
@@ -151,13 +152,13 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
     if (binder->result != SUMI_OK) { return NULL; }
     const sumi_tensor* tensor = sumi_bind_find(binder, canonical);
     if (tensor == NULL) {
-        char other[SUMI_NAME_BYTES];
-        bool has_other =
-            binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, other, sizeof other);
+        char alias[SUMI_NAME_BYTES];
+        bool has_alias =
+            binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, alias, sizeof alias);
         sumi_bind_fail(binder, SUMI_TENSOR_MISSING,
                        "%s: %s lacks the tensor %s%s%s%s%s; the file is incomplete or of another model",
                        binder->component->path, binder->what, binder->component->prefix, canonical,
-                       has_other ? " (or " : "", has_other ? other : "", has_other ? ")" : "");
+                       has_alias ? " (or " : "", has_alias ? alias : "", has_alias ? ")" : "");
     }
     return tensor;
 }
@@ -199,14 +200,14 @@ static void shape_text(const sumi_tensor* tensor, char* out, size_t out_bytes)
     if (used < out_bytes) { snprintf(out + used, out_bytes - used, tensor->rank == 0 ? "[]" : "]"); }
 }
 
-static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const char* wanted)
+static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const char* required_shape)
 {
-    char have[128];
-    shape_text(tensor, have, sizeof have);
+    char stored_shape[128];
+    shape_text(tensor, stored_shape, sizeof stored_shape);
     sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                    "%s: tensor %s has the shape %s, %s needs %s; the file is of another model or its config.json does "
                    "not belong to it",
-                   binder->component->path, tensor->name, have, binder->what, wanted);
+                   binder->component->path, tensor->name, stored_shape, binder->what, required_shape);
 }
 
 // ---- Binding --------------------------------------------------------------------------------------------------------
@@ -218,7 +219,8 @@ static bool is_weight_type(sumi_dtype dtype, const sumi_tensor_scaling* scaling)
         && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0 || scaling->is_scaled);
 }
 
-static bool set_part(sumi_binder* binder, sumi_stacked_tensor* part, const sumi_tensor* tensor, int32_t rows)
+static bool set_stacked_tensor(sumi_binder* binder, sumi_stacked_tensor* stacked, const sumi_tensor* tensor,
+                               int32_t rows)
 {
     SUMI_ASSERT(binder->result == SUMI_OK && rows >= 1);
     sumi_tensor_scaling scaling;
@@ -235,14 +237,14 @@ static bool set_part(sumi_binder* binder, sumi_stacked_tensor* part, const sumi_
                        binder->component->path, tensor->name, (long long)tensor->shape[0], binder->what, (int)rows);
         return false;
     }
-    *part = (sumi_stacked_tensor){.data = tensor->data,
-                                  .dtype = tensor->dtype,
-                                  .rows = rows,
-                                  .scale = scaling.scale,
-                                  .row_scales = scaling.row_scales,
-                                  .rotation = scaling.rotation,
-                                  .mapping = tensor->mapping,
-                                  .mapping_bytes = tensor->mapping_bytes};
+    *stacked = (sumi_stacked_tensor){.data = tensor->data,
+                                     .dtype = tensor->dtype,
+                                     .rows = rows,
+                                     .scale = scaling.scale,
+                                     .row_scales = scaling.row_scales,
+                                     .rotation = scaling.rotation,
+                                     .mapping = tensor->mapping,
+                                     .mapping_bytes = tensor->mapping_bytes};
     return true;
 }
 
@@ -275,19 +277,19 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
     if (binder->result == SUMI_OK) { list->targets[list->target_count++] = target; }
 }
 
-// Registers a target under the module's own name and all its other names.
+// Registers a target under the module's own name and all its aliases.
 static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_target target)
 {
     if (!binder->adaptable || binder->result != SUMI_OK) { return; }
     add_target(binder, module, target);
-    char name[SUMI_NAME_BYTES], other[SUMI_NAME_BYTES];
+    char name[SUMI_NAME_BYTES], alias[SUMI_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
     for (int32_t which = 0;
-         binder->alias != NULL && binder->alias(binder->alias_context, name, which, other, sizeof other); which++) {
-        size_t length = strlen(other);
-        if (length > 7 && strcmp(other + length - 7, ".weight") == 0) {
-            other[length - 7] = 0;
-            add_target(binder, other, target);
+         binder->alias != NULL && binder->alias(binder->alias_context, name, which, alias, sizeof alias); which++) {
+        size_t length = strlen(alias);
+        if (length > 7 && strcmp(alias + length - 7, ".weight") == 0) {
+            alias[length - 7] = 0;
+            add_target(binder, alias, target);
         }
     }
 }
@@ -314,13 +316,13 @@ static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols
 }
 
 // Rows of zeros as a tensor of a stacked weight.
-static bool set_zeros(sumi_binder* binder, sumi_stacked_tensor* part, int32_t rows, int32_t cols)
+static bool set_zeros(sumi_binder* binder, sumi_stacked_tensor* stacked, int32_t rows, int32_t cols)
 {
     size_t bytes = (size_t)rows * (size_t)cols * 2;
-    *part = (sumi_stacked_tensor){
+    *stacked = (sumi_stacked_tensor){
         .data = sumi_weight_list_reserve(binder->list, bytes), .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f};
-    if (part->data == NULL) { binder->result = sumi_out_of_memory(binder->error, bytes, "rows of zeros"); }
-    return part->data != NULL;
+    if (stacked->data == NULL) { binder->result = sumi_out_of_memory(binder->error, bytes, "rows of zeros"); }
+    return stacked->data != NULL;
 }
 
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
@@ -329,7 +331,7 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
     SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_TENSORS);
     memset(weight, 0, sizeof *weight);
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
-        char name[SUMI_NAME_BYTES], wanted[64];
+        char name[SUMI_NAME_BYTES], required_shape[64];
         if (modules[i] == NULL) {
             if (!set_zeros(binder, &weight->tensors[i], rows[i], cols)) { return; }
             weight->rows += rows[i];
@@ -338,11 +340,11 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
         if (tensor == NULL) { return; }
-        if (!set_part(binder, &weight->tensors[i], tensor, rows[i])) { return; }
+        if (!set_stacked_tensor(binder, &weight->tensors[i], tensor, rows[i])) { return; }
         int64_t have_rows, have_cols;
         if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols != cols) {
-            snprintf(wanted, sizeof wanted, "[%d, %d]", (int)rows[i], (int)cols);
-            refuse_shape(binder, tensor, wanted);
+            snprintf(required_shape, sizeof required_shape, "[%d, %d]", (int)rows[i], (int)cols);
+            refuse_shape(binder, tensor, required_shape);
             return;
         }
         weight->rows += rows[i];
@@ -374,15 +376,15 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
                     int32_t in_channels, int32_t kernel)
 {
     SUMI_ASSERT(kernel == 1 || kernel == 3);
-    char name[SUMI_NAME_BYTES], wanted[64];
+    char name[SUMI_NAME_BYTES], required_shape[64];
     snprintf(name, sizeof name, "%s.weight", module);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
     if (tensor == NULL) { return; }
     if (tensor->rank != 4 || tensor->shape[0] != out_channels || tensor->shape[1] != in_channels
         || tensor->shape[2] != kernel || tensor->shape[3] != kernel) {
-        snprintf(wanted, sizeof wanted, "[%d, %d, %d, %d]", (int)out_channels, (int)in_channels, (int)kernel,
-                 (int)kernel);
-        refuse_shape(binder, tensor, wanted);
+        snprintf(required_shape, sizeof required_shape, "[%d, %d, %d, %d]", (int)out_channels, (int)in_channels,
+                 (int)kernel, (int)kernel);
+        refuse_shape(binder, tensor, required_shape);
         return;
     }
     sumi_bind_matrix(binder, weight, module, out_channels, in_channels * kernel * kernel);
@@ -392,7 +394,7 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
                            int32_t in_channels, int32_t kernel)
 {
     memset(weight, 0, sizeof *weight);
-    char name[SUMI_NAME_BYTES], wanted[96];
+    char name[SUMI_NAME_BYTES], required_shape[96];
     snprintf(name, sizeof name, "%s.weight", module);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
     if (tensor == NULL) { return; }
@@ -400,15 +402,15 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
     int32_t taps = kernel * kernel;
     if (tensor->rank != 5 || shape[0] != out_channels || shape[1] != in_channels || shape[3] != kernel
         || shape[4] != kernel || shape[2] < 1 || shape[2] > 16) {
-        snprintf(wanted, sizeof wanted, "[%d, %d, %d, %d, %d]", (int)out_channels, (int)in_channels, (int)kernel,
-                 (int)kernel, (int)kernel);
-        refuse_shape(binder, tensor, wanted);
+        snprintf(required_shape, sizeof required_shape, "[%d, %d, %d, %d, %d]", (int)out_channels, (int)in_channels,
+                 (int)kernel, (int)kernel, (int)kernel);
+        refuse_shape(binder, tensor, required_shape);
         return;
     }
-    sumi_stacked_tensor* part = &weight->tensors[0];
-    if (!set_part(binder, part, tensor, out_channels)) { return; }
+    sumi_stacked_tensor* stacked = &weight->tensors[0];
+    if (!set_stacked_tensor(binder, stacked, tensor, out_channels)) { return; }
     if (shape[2] > 1) {
-        const sumi_dtype_info* type = sumi_dtype_get(part->dtype);
+        const sumi_dtype_info* type = sumi_dtype_get(stacked->dtype);
         if (type->block != 1) {
             sumi_bind_fail(
                 binder, SUMI_NOT_SUPPORTED,
@@ -417,10 +419,10 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
                 binder->component->path, tensor->name, type->name);
             return;
         }
-        part->chunk = taps;
-        part->chunk_stride = (int32_t)shape[2] * taps;
-        part->data = (const unsigned char*)part->data
-                   + sumi_dtype_bytes(part->dtype, (uint64_t)(part->chunk_stride - part->chunk));
+        stacked->chunk = taps;
+        stacked->chunk_stride = (int32_t)shape[2] * taps;
+        stacked->data = (const unsigned char*)stacked->data
+                      + sumi_dtype_bytes(stacked->dtype, (uint64_t)(stacked->chunk_stride - stacked->chunk));
     }
     weight->rows = out_channels;
     weight->cols = in_channels * taps;
@@ -440,9 +442,9 @@ static const sumi_tensor* need_vector(sumi_binder* binder, const char* name, int
         count = count == 1 ? tensor->shape[i] : count;
     }
     if (!is_good || count != cols) {
-        char wanted[32];
-        snprintf(wanted, sizeof wanted, "[%d]", (int)cols);
-        refuse_shape(binder, tensor, wanted);
+        char required_shape[32];
+        snprintf(required_shape, sizeof required_shape, "[%d]", (int)cols);
+        refuse_shape(binder, tensor, required_shape);
         return NULL;
     }
     return tensor;
@@ -456,7 +458,7 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
     weight->rows = 1;
     weight->cols = cols;
     weight->tensor_count = 1;
-    if (set_part(binder, &weight->tensors[0], tensor, 1)) { add_weight(binder, weight, name); }
+    if (set_stacked_tensor(binder, &weight->tensors[0], tensor, 1)) { add_weight(binder, weight, name); }
 }
 
 void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
@@ -493,7 +495,7 @@ void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const cha
     float* data = new_float_row(binder, weight, cols, "a norm's weight");
     const sumi_tensor* tensor = data != NULL ? need_vector(binder, name, cols) : NULL;
     sumi_weight stored = {.rows = 1, .cols = cols, .tensor_count = 1};
-    if (tensor == NULL || !set_part(binder, &stored.tensors[0], tensor, 1)) { return; }
+    if (tensor == NULL || !set_stacked_tensor(binder, &stored.tensors[0], tensor, 1)) { return; }
     sumi_weight_to_float(&stored, 0, 1, data, cols);
     for (int32_t i = 0; i < cols; i++) { data[i] += offset; }
     add_weight(binder, weight, name);
@@ -514,33 +516,33 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
         if (tensor == NULL) { return; }
         if (tensor->rank != 1 || tensor->shape[0] != rows[i]) {
-            char wanted[32];
-            snprintf(wanted, sizeof wanted, "[%d]", (int)rows[i]);
-            refuse_shape(binder, tensor, wanted);
+            char required_shape[32];
+            snprintf(required_shape, sizeof required_shape, "[%d]", (int)rows[i]);
+            refuse_shape(binder, tensor, required_shape);
             return;
         }
-        sumi_stacked_tensor part;
-        if (!set_part(binder, &part, tensor, 1)) { return; }
-        sumi_dtype_to_float(part.dtype, part.data, data + row, (size_t)rows[i]);
+        sumi_stacked_tensor stacked;
+        if (!set_stacked_tensor(binder, &stacked, tensor, 1)) { return; }
+        sumi_dtype_to_float(stacked.dtype, stacked.data, data + row, (size_t)rows[i]);
     }
     add_weight(binder, weight, label);
 }
 
 // Binds one factor of a change. False after a failure.
-static bool set_factor(sumi_binder* binder, sumi_stacked_tensor* part, const char* name, int32_t rows, int32_t cols)
+static bool set_factor(sumi_binder* binder, sumi_stacked_tensor* stacked, const char* name, int32_t rows, int32_t cols)
 {
     SUMI_ASSERT(rows >= 1 && cols >= 1);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
     if (tensor == NULL) { return false; }
     const int64_t* shape = tensor->shape + (tensor->rank == 3 ? 1 : 0);
-    const bool is_one = tensor->rank == 2 || (tensor->rank == 3 && tensor->shape[0] == 1);
-    if (!is_one || shape[0] != rows || shape[1] != cols) {
-        char wanted[64];
-        snprintf(wanted, sizeof wanted, "[1, %d, %d]", (int)rows, (int)cols);
-        refuse_shape(binder, tensor, wanted);
+    const bool is_single = tensor->rank == 2 || (tensor->rank == 3 && tensor->shape[0] == 1);
+    if (!is_single || shape[0] != rows || shape[1] != cols) {
+        char required_shape[64];
+        snprintf(required_shape, sizeof required_shape, "[1, %d, %d]", (int)rows, (int)cols);
+        refuse_shape(binder, tensor, required_shape);
         return false;
     }
-    return set_part(binder, part, tensor, rows);
+    return set_stacked_tensor(binder, stacked, tensor, rows);
 }
 
 void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_change_names* names)
@@ -563,13 +565,13 @@ void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_chang
         return;
     }
     change.up.scale *= names->scale;
-    sumi_weight_change* kept = sumi_weight_list_reserve(list, sizeof *kept);
-    if (kept == NULL) {
-        binder->result = sumi_out_of_memory(binder->error, sizeof *kept, "the change of a weight");
+    sumi_weight_change* copy = sumi_weight_list_reserve(list, sizeof *copy);
+    if (copy == NULL) {
+        binder->result = sumi_out_of_memory(binder->error, sizeof *copy, "the change of a weight");
         return;
     }
-    *kept = change;
+    *copy = change;
     list->weight_bytes -= sumi_weight_bytes(weight);
-    weight->change = kept;
+    weight->change = copy;
     list->weight_bytes += sumi_weight_bytes(weight);
 }

@@ -1,9 +1,9 @@
 // From named tensors to the weights of a network. A network requests each weight by its canonical name (that of
-// diffusers) and the shape that it must have. The binder knows the other names of the same tensor, the prefix in the
-// file and the scales of fp8 files. It keeps the first failure, so that binding reads like the table of tensors in a
-// paper, without a check in each line.
+// diffusers) and the shape that it must have. The binder knows the aliases of a tensor, which are its
+// names in other files, the prefix in the file and the scales of fp8 files. It keeps the first failure, so that binding
+// reads like the table of tensors in a paper, without a check in each line.
 //
-//     sumi_binder b = {.list = list, .part = part, .alias = other_name, .what = "the transformer", .error = error};
+//     sumi_binder b = {.list = list, .component = c, .alias = dit_alias, .what = "the transformer", .error = error};
 //     sumi_bind_matrix(&b, &block->out, "layers.0.attention.to_out.0", dim, dim);
 //     return b.result;
 #ifndef SUMI_MODELS_WEIGHTS_H
@@ -38,7 +38,7 @@ void sumi_weight_list_close(sumi_weight_list* list); // accepts a zeroed list
 // Zeroed memory that lives as long as the list. NULL: there is no memory.
 void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes);
 
-// Writes other name number `which` (0, 1, ...) of a canonical tensor name. False if there are no more.
+// Writes alias number `which` (0, 1, ...) of a canonical tensor name. False if there are no more.
 typedef bool sumi_alias_function(const void* context, const char* canonical, int32_t which, char* out,
                                  size_t out_bytes);
 
@@ -104,11 +104,12 @@ void sumi_bind_change(sumi_binder* binder, sumi_weight* weight, const sumi_chang
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
                       int32_t rows);
 // Checks that a number of config.json (0: not given) is the one that the tensors' shapes give.
-void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t said, int32_t found);
+void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t config_value,
+                     int32_t tensor_value);
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
 
-// Writes "module.rest" to out, which has SUMI_NAME_BYTES; "" if it is too long for a tensor's name. Returns out.
-const char* sumi_bind_join(char* out, const char* module, const char* rest);
+// Writes "module.suffix" to out, which has SUMI_NAME_BYTES; "" if it is too long for a tensor's name. Returns out.
+const char* sumi_bind_join(char* out, const char* module, const char* suffix);
 
 // Folds a module path for comparison. False if the result does not fit.
 bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes);

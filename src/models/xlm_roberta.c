@@ -28,7 +28,7 @@ static bool may_have_change(const char* canonical)
 
 // Other names of ROOT "encoder.layers.3.mlp.fc1.weight": ROOT
 // "encoder.layers.3.mlp.fc1.parametrizations.weight.original"; then both with ComfyUI's "model." in place of the root.
-static bool roberta_other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+static bool roberta_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
     const bool has_two = may_have_change(canonical);
@@ -40,9 +40,9 @@ static bool roberta_other_name(const void* context, const char* canonical, int32
     return sumi_replace_text(which == 2 ? adapted : canonical, ROOT, "model.", out, out_bytes);
 }
 
-static const char* roberta_name_in(char* out, int32_t layer, const char* rest)
+static const char* roberta_name_in(char* out, int32_t layer, const char* suffix)
 {
-    snprintf(out, SUMI_NAME_BYTES, ROOT "encoder.layers.%d.%s", (int)layer, rest);
+    snprintf(out, SUMI_NAME_BYTES, ROOT "encoder.layers.%d.%s", (int)layer, suffix);
     return out;
 }
 
@@ -88,10 +88,10 @@ static void bind_change(const sumi_xlm_roberta* model, sumi_binder* b, sumi_weig
 }
 
 static void bind_linear(const sumi_xlm_roberta* model, sumi_binder* b, sumi_xlm_roberta_weights* linear, int32_t layer,
-                        const char* rest, int32_t rows, int32_t cols)
+                        const char* suffix, int32_t rows, int32_t cols)
 {
     char module[SUMI_NAME_BYTES];
-    roberta_name_in(module, layer, rest);
+    roberta_name_in(module, layer, suffix);
     sumi_bind_linear(b, &linear->weight, &linear->bias, module, rows, cols);
     bind_change(model, b, &linear->weight, module, false);
 }
@@ -134,10 +134,10 @@ static void bind_roberta_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t 
 // agree with the tensors.
 static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_module_config* config)
 {
-    int32_t width = 0, rank = 0, own_width = 0, hidden = 0, layers = 0, heads = 0;
+    int32_t width = 0, rank = 0, tower_width = 0, hidden = 0, layers = 0, heads = 0;
     double alpha = 0.0;
     const sumi_config_field fields[] = {
-        {"hidden_size", SUMI_CONFIG_INTEGER, &own_width, 0, NULL}, // of a tower that was saved by itself
+        {"hidden_size", SUMI_CONFIG_INTEGER, &tower_width, 0, NULL}, // of a tower that was saved by itself
         {"intermediate_size", SUMI_CONFIG_INTEGER, &hidden, 0, NULL},
         {"num_hidden_layers", SUMI_CONFIG_INTEGER, &layers, 0, NULL},
         {"num_attention_heads", SUMI_CONFIG_INTEGER, &heads, 0, NULL},
@@ -149,19 +149,19 @@ static void check_roberta_config(sumi_xlm_roberta* model, sumi_binder* b, const 
         b->result = sumi_config_read(config->data, config->bytes, config->path, fields,
                                      (int32_t)(sizeof fields / sizeof *fields), b->error);
     }
-    const int32_t found = find_rank(b, ROOT "embeddings.word_embeddings", 0);
+    const int32_t stored_rank = find_rank(b, ROOT "embeddings.word_embeddings", 0);
     if (b->result != SUMI_OK) { return; }
     sumi_bind_check(b, config->path, "text_config.embed_dim", width, model->width);
-    sumi_bind_check(b, config->path, "hidden_size", own_width, model->width);
+    sumi_bind_check(b, config->path, "hidden_size", tower_width, model->width);
     sumi_bind_check(b, config->path, "intermediate_size", hidden, model->hidden);
     sumi_bind_check(b, config->path, "num_hidden_layers", layers, model->layer_count);
     sumi_bind_check(b, config->path, "num_attention_heads", heads, model->heads);
-    if (found == 0) { return; } // plain names: there is nothing to scale, whatever the config says
-    sumi_bind_check(b, config->path, "lora_rank", rank, found);
+    if (stored_rank == 0) { return; } // plain names: there is nothing to scale, whatever the config says
+    sumi_bind_check(b, config->path, "lora_rank", rank, stored_rank);
     if (!(alpha >= 0.0) || alpha > 1e6) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: lora_alpha must be a positive number", config->path);
     } else if (alpha > 0.0) {
-        model->scaling = (float)(alpha / found);
+        model->scaling = (float)(alpha / stored_rank);
     }
 }
 
@@ -191,12 +191,12 @@ static void find_roberta_sizes(sumi_xlm_roberta* model, sumi_binder* b)
     if (model->layers == NULL) { b->result = sumi_out_of_memory(b->error, bytes, "the layers of a text encoder"); }
 }
 
-static sumi_result bind_roberta_model(void* part, const void* settings, sumi_binder* b,
+static sumi_result bind_roberta_model(void* memory, const void* settings, sumi_binder* b,
                                       const sumi_module_config* config)
 {
-    sumi_xlm_roberta* model = part;
+    sumi_xlm_roberta* model = memory;
     model->settings = settings;
-    b->alias = roberta_other_name;
+    b->alias = roberta_alias;
     b->alias_context = settings;
     find_roberta_sizes(model, b);
     check_roberta_config(model, b, config);
@@ -206,10 +206,10 @@ static sumi_result bind_roberta_model(void* part, const void* settings, sumi_bin
     return b->result;
 }
 
-static sumi_text_encoder_facts roberta_facts(const void* part)
+static sumi_text_encoder_properties roberta_properties(const void* memory)
 {
-    const sumi_xlm_roberta* model = part;
-    return (sumi_text_encoder_facts){.width = model->width, .vocabulary = model->vocabulary, .pools = true};
+    const sumi_xlm_roberta* model = memory;
+    return (sumi_text_encoder_properties){.width = model->width, .vocabulary = model->vocabulary, .pools = true};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -319,9 +319,9 @@ static bool make_layout(sumi_plan* plan, const sumi_text_batch* batch, int32_t r
     return true;
 }
 
-static sumi_value write_roberta_text(const void* part, sumi_plan* plan, const sumi_text_batch* batch)
+static sumi_value write_roberta_text(const void* memory, sumi_plan* plan, const sumi_text_batch* batch)
 {
-    const sumi_xlm_roberta* model = part;
+    const sumi_xlm_roberta* model = memory;
     const int32_t head_dim = model->settings->head_dim;
     SUMI_ASSERT(batch->prompt_count >= 1 && batch->shared == 0 && batch->picture_count == 0);
     if (plan->error.result != SUMI_OK) {
@@ -360,5 +360,5 @@ static sumi_value write_roberta_text(const void* part, sumi_plan* plan, const su
 
 const sumi_text_encoder_module sumi_xlm_roberta_module = {.model_bytes = sizeof(sumi_xlm_roberta),
                                                           .bind = bind_roberta_model,
-                                                          .facts = roberta_facts,
+                                                          .properties = roberta_properties,
                                                           .write = write_roberta_text};

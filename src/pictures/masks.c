@@ -39,8 +39,8 @@ static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8
     sumi_free(heap, multiplied);
     if (result != SUMI_OK) return result;
     uint8_t* end = into + (size_t)width * (size_t)height * 4;
-    for (uint8_t* at = into; at < end; at += 4) {
-        for (int c = 0; c < 3; c++) at[c] = divide_by_alpha(at[c], at[3]);
+    for (uint8_t* pixel = into; pixel < end; pixel += 4) {
+        for (int c = 0; c < 3; c++) pixel[c] = divide_by_alpha(pixel[c], pixel[3]);
     }
     return SUMI_OK;
 }
@@ -97,9 +97,9 @@ uint64_t sumi_pixels_mask_bytes(const sumi_pixels* pixels, int32_t width, int32_
     return row * (uint64_t)height + (multiplies ? source : 0);
 }
 
-static void keep_smaller(uint16_t* distance, int32_t other)
+static void keep_smaller(uint16_t* distance, int32_t candidate)
 {
-    if (other < *distance) *distance = (uint16_t)other;
+    if (candidate < *distance) *distance = (uint16_t)candidate;
 }
 
 void sumi_mask_distances(const uint8_t* mask, int32_t width, int32_t height, int32_t row_begin, int32_t row_end,

@@ -301,8 +301,9 @@ static inline uint8_t from_unit(float value)
     float unit;
     memcpy(&unit, &bits, sizeof unit);
     const float scaled = unit * 255.0f;
-    const int32_t whole = (int32_t)scaled, rest = (int32_t)sumi_bits_of_float(scaled - (float)whole);
-    return (uint8_t)(whole + ((rest > half) | ((rest == half) & (whole & 1))));
+    const int32_t floor_value = (int32_t)scaled,
+                  fraction_bits = (int32_t)sumi_bits_of_float(scaled - (float)floor_value);
+    return (uint8_t)(floor_value + ((fraction_bits > half) | ((fraction_bits == half) & (floor_value & 1))));
 }
 
 uint8_t sumi_pixel_from_unit(float value) { return from_unit(value); }

@@ -99,10 +99,10 @@ static int compare_candidates(const void* a, const void* b)
     return (x->value > y->value) - (x->value < y->value);
 }
 
-static bool lives_overlap(const placed* other, const sumi_value_info* info)
+static bool lives_overlap(const placed* entry, const sumi_value_info* info)
 {
-    SUMI_ASSERT(other->first <= other->last && info->first_use >= 0 && info->first_use <= info->last_use);
-    return other->first <= info->last_use && info->first_use <= other->last;
+    SUMI_ASSERT(entry->first <= entry->last && info->first_use >= 0 && info->first_use <= info->last_use);
+    return entry->first <= info->last_use && info->first_use <= entry->last;
 }
 
 // Whether a guest of this many bytes can lie at the offset of its host.
@@ -319,7 +319,7 @@ static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* erro
 
 // The share of an op's time that its work ranges [begin, end) take, in proportion to their rows. The last work range
 // may have far fewer rows than the others.
-static float parts_share(const sumi_op* op, int32_t begin, int32_t end)
+static float range_share(const sumi_op* op, int32_t begin, int32_t end)
 {
     SUMI_ASSERT(begin >= 0 && begin < end && end <= op->range_count && op->range_rows >= 1);
     const int64_t first = (int64_t)begin * op->range_rows, last = (int64_t)end * op->range_rows,
@@ -352,7 +352,7 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
         if (ranges_per_slice < 1) { ranges_per_slice = 1; }
         for (int32_t begin = 0; begin < op->range_count; begin += ranges_per_slice) {
             int32_t end = op->range_count - begin < ranges_per_slice ? op->range_count : begin + ranges_per_slice;
-            SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * parts_share(op, begin, end)}, error));
+            SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * range_share(op, begin, end)}, error));
         }
         gathered_ops = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
     }

@@ -340,15 +340,15 @@ static void list_tiles(sumi_op_accesses* accesses, const sumi_op* op, int32_t co
         return;
     }
     pixels.value = op->in[0];
-    list_lines(accesses, pixels, op->u.place.height, op->u.place.width, op->u.place.tile_width);
-    const int32_t first = op->u.place.per_item ? accesses->first_counter : 0,
-                  items = op->u.place.per_item ? accesses->counter_count : 1;
+    list_lines(accesses, pixels, op->u.tile_place.height, op->u.tile_place.width, op->u.tile_place.tile_width);
+    const int32_t first = op->u.tile_place.per_item ? accesses->first_counter : 0,
+                  items = op->u.tile_place.per_item ? accesses->counter_count : 1;
     pixels.value = op->out;
     pixels.writes = true;
     for (int32_t i = first; i < first + items; i++) {
-        pixels.row =
-            (int64_t)i * op->u.place.item_rows + (int64_t)op->u.place.y * op->u.place.picture_width + op->u.place.x;
-        list_lines(accesses, pixels, op->u.place.height, op->u.place.width, op->u.place.picture_width);
+        pixels.row = (int64_t)i * op->u.tile_place.item_rows
+                   + (int64_t)op->u.tile_place.y * op->u.tile_place.picture_width + op->u.tile_place.x;
+        list_lines(accesses, pixels, op->u.tile_place.height, op->u.tile_place.width, op->u.tile_place.picture_width);
     }
 }
 

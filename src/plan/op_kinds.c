@@ -7,7 +7,7 @@
 
 // ---- Units of work --------------------------------------------------------------------------------------------------
 
-static int64_t rows_given(const sumi_plan* plan, const sumi_op* op)
+static int64_t rows_of_op(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     return op->rows;
@@ -42,18 +42,18 @@ static int64_t sequences(const sumi_plan* plan, const sumi_op* op)
     return op->u.patch.sequence_count;
 }
 
-static int64_t items_guided(const sumi_plan* plan, const sumi_op* op)
+static int64_t items_of_guide(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     return op->u.guide.item_count;
 }
 
-static int64_t items_shown(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_rows(plan, op->out) / 3; }
+static int64_t items_of_preview(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_rows(plan, op->out) / 3; }
 
-static int64_t pixels_placed(const sumi_plan* plan, const sumi_op* op)
+static int64_t pixels_of_tile(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
-    return (int64_t)op->u.place.height * op->u.place.width;
+    return (int64_t)op->u.tile_place.height * op->u.tile_place.width;
 }
 
 static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
@@ -69,12 +69,12 @@ static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     SUMI_ASSERT(op->u.attention.query_block >= 1 && op->u.attention.sequence_count >= 1);
-    int64_t parts = 0, block = op->u.attention.query_block;
+    int64_t block_count = 0, block_rows = op->u.attention.query_block;
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        parts += op->u.attention.q_heads * ((sumi_sequence_queries(sequence) + block - 1) / block);
+        block_count += op->u.attention.q_heads * ((sumi_sequence_queries(sequence) + block_rows - 1) / block_rows);
     }
-    return parts;
+    return block_count;
 }
 
 // ---- Work ranges ----------------------------------------------------------------------------------------------------
@@ -119,9 +119,9 @@ static int64_t head_rows(const sumi_plan* plan, const sumi_op* op)
     return memory_bound_rows(head_cols(op));
 }
 
-// A single work range, because PIXELS_OUT counts values that are not finite in one place, and the spans of FILL_ROWS
-// are small.
-static int64_t whole_work(const sumi_plan* plan, const sumi_op* op)
+// A single work range, because PIXELS_OUT adds the number of values that are not finite to one counter, and the spans
+// of FILL_ROWS are small.
+static int64_t single_range(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
     (void)op;
@@ -253,9 +253,9 @@ static double conv_bytes(const sumi_plan* plan, const sumi_op* op)
 
 static double input_bytes(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_value_bytes(plan, op->in[0]); }
 
-static double place_bytes(const sumi_plan* plan, const sumi_op* op)
+static double tile_place_bytes(const sumi_plan* plan, const sumi_op* op)
 {
-    return 2.0 * op->u.place.height * op->u.place.width * sumi_plan_cols(plan, op->in[0]) * 4;
+    return 2.0 * op->u.tile_place.height * op->u.tile_place.width * sumi_plan_cols(plan, op->in[0]) * 4;
 }
 
 static double pixels_out_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -320,21 +320,21 @@ static double group_norm_flops(const sumi_plan* plan, const sumi_op* op)
 
 static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_EMBED_ROWS] = {"embed_rows", rows_of_output, memory_bound, .output_count = 2},
-    [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, whole_work, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
-    [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_given, memory_bound, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)),
+    [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, single_range, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
+    [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)),
                            .bytes = copy_bytes},
     [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one_unit, .bytes = mean_bytes},
     // The CPU cuts a product into the same number of work ranges differently: by columns as well as by rows.
-    [SUMI_OP_LINEAR] = {"linear", rows_given, linear_rows, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
+    [SUMI_OP_LINEAR] = {"linear", rows_of_op, linear_rows, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},
-    [SUMI_OP_KRONECKER_ADD] = {"kronecker_add", rows_given, memory_bound, IS_ONE_OF(SUMI_IN(1)),
+    [SUMI_OP_KRONECKER_ADD] = {"kronecker_add", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(1)),
                                .bytes = kronecker_bytes, .flops = kronecker_flops},
-    [SUMI_OP_ACTIVATE] = {"activate", rows_given, memory_bound, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
+    [SUMI_OP_ACTIVATE] = {"activate", rows_of_op, memory_bound, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
     [SUMI_OP_GATED] = {"gated", rows_of_output, memory_bound, .output_count = 3},
     [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, memory_bound, MAY_BE(SUMI_IN(0)), .output_count = 2},
-    [SUMI_OP_NORM_GATE_ADD] = {"norm_gate_add", rows_given, memory_bound, IS_ONE_OF(SUMI_IN(0)),
+    [SUMI_OP_NORM_GATE_ADD] = {"norm_gate_add", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(0)),
                                .bytes = gate_add_bytes},
-    [SUMI_OP_QK_NORM_ROPE] = {"qk_norm_rope", rows_given, head_rows, IS_ONE_OF(SUMI_IN(0)), .bytes = head_bytes},
+    [SUMI_OP_QK_NORM_ROPE] = {"qk_norm_rope", rows_of_op, head_rows, IS_ONE_OF(SUMI_IN(0)), .bytes = head_bytes},
     [SUMI_OP_ATTENTION] = {"attention", query_blocks, one_unit, .bytes = attention_bytes, .flops = attention_flops},
     [SUMI_OP_ROPE_TABLE] = {"rope_table", rows_of_output, sine_pair_rows, .output_count = 1, .flops = rope_flops},
     [SUMI_OP_TIME_EMBED] = {"time_embed", rows_of_output, sine_rows, .output_count = 1, .flops = time_flops},
@@ -343,9 +343,9 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_PATCHIFY] = {"patchify", sequences, one_unit, IS_ONE_OF(SUMI_IN(1)), .bytes = patch_bytes},
     [SUMI_OP_UNPATCHIFY] = {"unpatchify", sequences, one_unit, .bytes = patch_bytes},
     [SUMI_OP_ADD_NOISE] = {"add_noise", rows_of_output, memory_bound, .output_count = 3}, // a row is a channel plane
-    [SUMI_OP_GUIDE] = {"guide", items_guided, one_unit, .output_count = 3},
+    [SUMI_OP_GUIDE] = {"guide", items_of_guide, one_unit, .output_count = 3},
     [SUMI_OP_SOLVE] = {"solve", rows_of_output, memory_bound, IS_ONE_OF(SUMI_IN(0)), .output_count = 6},
-    [SUMI_OP_PREVIEW] = {"preview", items_shown, one_unit, IS_ONE_OF(SUMI_IN(3)), .bytes = preview_bytes},
+    [SUMI_OP_PREVIEW] = {"preview", items_of_preview, one_unit, IS_ONE_OF(SUMI_IN(3)), .bytes = preview_bytes},
     [SUMI_OP_PIXELS_IN] = {"pixels_in", rows_of_output, memory_bound, .output_count = 1}, // a row is a pixel
     [SUMI_OP_PATCHES_IN] = {"patches_in", rows_of_output, memory_bound, .output_count = 2},
     [SUMI_OP_POSTERIOR] = {"posterior", one_unit, one_unit, .bytes = posterior_bytes},
@@ -359,9 +359,10 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     // A single work range, because the upper and the left seam share a corner. The rows below the upper seam could be
     // ranges of their own.
     [SUMI_OP_TILE_BLEND] = {"tile_blend", one_unit, one_unit, IS_ONE_OF(SUMI_IN(0)), .output_count = 1},
-    [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_placed, memory_bound, IS_ONE_OF(SUMI_IN(1)), .bytes = place_bytes},
+    [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_of_tile, memory_bound, IS_ONE_OF(SUMI_IN(1)),
+                            .bytes = tile_place_bytes},
     [SUMI_OP_COMPOSITE] = {"composite", rows_of_output, memory_bound, IS_ONE_OF(SUMI_IN(0)), .output_count = 2},
-    [SUMI_OP_PIXELS_OUT] = {"pixels_out", rows_of_output, whole_work, .bytes = pixels_out_bytes},
+    [SUMI_OP_PIXELS_OUT] = {"pixels_out", rows_of_output, single_range, .bytes = pixels_out_bytes},
 };
 
 const sumi_op_kind_info* sumi_op_kind_get(sumi_op_kind kind) { return &s_kinds[kind]; }

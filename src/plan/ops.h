@@ -7,7 +7,7 @@
 //              A picture has rows = height * width, cols = channels (NHWC).
 //              A latent has one row per channel plane: [items * channels, height * width] (NCHW, the layout of
 //              PyTorch's noise). Its elements are always float32.
-//  work range  The work of an op is cut into `range_count` independent work ranges ("parts" in code): ranges of rows,
+//  work range  The work of an op is cut into `range_count` independent work ranges: ranges of rows,
 //              blocks of queries of one head, groups and so on. No sum crosses a work range, so the result has the
 //              same bits in any order of the work ranges, split over slices or not, and on any number of threads.
 //  step row    Ops in a repeated section read the numbers of the step from row `counter` of a table. The counter is the
@@ -257,8 +257,8 @@ typedef struct sumi_op_time_embed {
 } sumi_op_time_embed;
 
 // FINISH_MODULATION: converts the output of a modulation layer to the factors and summands that other ops read. The
-// columns are `parts` parts of equal width. An element v of part p becomes 1 + v if bit p of adds_one is set, tanh v if
-// bit p of squashes is set, and is not changed if neither is set.
+// columns are `vector_count` vectors of equal width. An element v of vector p becomes 1 + v if bit p of adds_one is
+// set, tanh v if bit p of applies_tanh is set, and is not changed if neither is set.
 // in[0]: table [evaluations, cols]. out: the table itself; or a value of its own, whose row r comes from row x_row + r
 // of the table, with per_step from row x_row + r + `counter`.
 typedef struct sumi_op_finish_modulation {
@@ -461,7 +461,7 @@ typedef struct sumi_op {
         sumi_op_conv conv;
         sumi_op_group group;
         sumi_op_tile_blend blend;
-        sumi_op_tile_place place;
+        sumi_op_tile_place tile_place;
     } u;
 } sumi_op;
 #endif

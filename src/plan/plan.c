@@ -180,21 +180,22 @@ double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value)
 
 static sumi_value add_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols)
 {
-    const sumi_value_info whole = *sumi_plan_info(plan, of);
-    if (rows.begin < 0 || rows.begin + rows.count > whole.rows || cols.begin < 0
-        || cols.begin + cols.count > whole.cols) {
+    const sumi_value_info cut_from = *sumi_plan_info(plan, of);
+    if (rows.begin < 0 || rows.begin + rows.count > cut_from.rows || cols.begin < 0
+        || cols.begin + cols.count > cut_from.cols) {
         sumi_plan_mismatch(plan, name, "a view lies outside its value");
         return SUMI_NO_VALUE;
     }
-    sumi_value view = add_value(plan, name, whole.element, rows.count, cols.count, false);
+    sumi_value view = add_value(plan, name, cut_from.element, rows.count, cols.count, false);
     if (view.id != 0) {
         sumi_value_info* info = &plan->values[view.id - 1];
-        SUMI_ASSERT(whole.pitch >= whole.cols);
-        info->pitch = whole.pitch;
-        info->base = whole.base.id != 0 ? whole.base : of;
+        SUMI_ASSERT(cut_from.pitch >= cut_from.cols);
+        info->pitch = cut_from.pitch;
+        info->base = cut_from.base.id != 0 ? cut_from.base : of;
         info->cut_from = of;
         info->cut_from_row = rows.begin;
-        info->base_element = whole.base_element + (uint64_t)rows.begin * (uint64_t)whole.pitch + (uint64_t)cols.begin;
+        info->base_element =
+            cut_from.base_element + (uint64_t)rows.begin * (uint64_t)cut_from.pitch + (uint64_t)cols.begin;
     }
     return view;
 }
@@ -210,13 +211,13 @@ sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi
 
 sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, int32_t rows, int32_t cols)
 {
-    const sumi_value_info whole = *sumi_plan_info(plan, of);
-    if (whole.pitch != whole.cols || (int64_t)rows * cols != (int64_t)whole.rows * whole.cols) {
+    const sumi_value_info cut_from = *sumi_plan_info(plan, of);
+    if (cut_from.pitch != cut_from.cols || (int64_t)rows * cols != (int64_t)cut_from.rows * cut_from.cols) {
         sumi_plan_mismatch(plan, name,
                            "rows of another length must hold the same elements, and those of some columns cannot");
         return SUMI_NO_VALUE;
     }
-    sumi_value view = add_view(plan, name, of, (sumi_span){0, whole.rows}, (sumi_span){0, whole.cols});
+    sumi_value view = add_view(plan, name, of, (sumi_span){0, cut_from.rows}, (sumi_span){0, cut_from.cols});
     if (view.id != 0) {
         sumi_value_info* info = &plan->values[view.id - 1];
         info->rows = rows;

@@ -47,8 +47,8 @@ typedef struct sumi_value_info {
     // Elements from one row to the next: cols, or more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM
     // accept any pitch; other ops need pitch == cols.
     int32_t pitch;
-    // For views. base: the value whose memory the view shares; it is no view itself. whole: the value that the view was
-    // cut from, which is the base or another view; the view begins at row cut_from_row of `whole`.
+    // For views. base: the value whose memory the view shares; it is no view itself. cut_from: the value that the view
+    // was cut from, which is the base or another view; the view begins at row cut_from_row of it.
     sumi_value base, cut_from;
     int32_t cut_from_row;
     uint64_t base_element; // index of the view's first element in the base
@@ -150,7 +150,7 @@ typedef struct sumi_plan {
     size_t adapted_vector_count,
         adapted_vector_capacity; // the vectors that these adapters change, as far as they were asked for
     // A constant of value 1; none until it is first needed.
-    sumi_value one;
+    sumi_value constant_one;
     uint64_t arena_bytes; // exact after sumi_plan_finish
     double total_flops;   // over all iterations of all sections
     char label_prefix[64];
@@ -158,7 +158,7 @@ typedef struct sumi_plan {
 } sumi_plan;
 
 // Begins an empty plan. activation_bytes: bytes of a SUMI_ELEMENT_ACTIVATION on the plan's runner (4 on the CPU).
-// `wishes` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan (runner.h).
+// `weight_options` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan (runner.h).
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
 void sumi_plan_end(sumi_plan* plan); // frees the plan's memory; accepts a zeroed plan
 // Lets the backend mark pairs of ops, and computes lifetimes, offsets and costs. Returns the first
@@ -273,8 +273,8 @@ typedef struct sumi_plan_linear_args {
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
 
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
-// act(x) * y for rows [x, y] whose halves have equal width: the gate after products with biases.
-sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation);
+// act(gate) * up for rows [gate, up] whose halves have equal width, for gates after products with biases.
+sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value gate_and_up, sumi_activation activation);
 // act(x W_gate^T) * (x W_up^T). gate_up is a stacked weight: the rows of W_gate, then those of W_up.
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);
@@ -470,7 +470,7 @@ typedef struct sumi_plan_group_norm_args {
 } sumi_plan_group_norm_args;
 sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args* args);
 
-typedef struct sumi_plan_blend_args {
+typedef struct sumi_plan_tile_blend_args {
     sumi_value tile;
     int32_t height, width;
     sumi_value above; // none: no seam
@@ -478,18 +478,18 @@ typedef struct sumi_plan_blend_args {
     sumi_value left;
     int32_t left_width;
     int32_t extent;
-} sumi_plan_blend_args;
-void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args);
+} sumi_plan_tile_blend_args;
+void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_tile_blend_args* args);
 
-typedef struct sumi_plan_place_args {
+typedef struct sumi_plan_tile_place_args {
     sumi_value tile;
     int32_t tile_width;
     sumi_value picture; // is written
     int32_t picture_height, picture_width;
     sumi_tile copied; // height x width upper left pixels of the tile are copied to (y, x) of the picture
     bool per_item;
-} sumi_plan_place_args;
-void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);
+} sumi_plan_tile_place_args;
+void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args);
 
 // Puts pictures [n * h * w, 3] over an 8-bit RGB picture `beneath` [h * w, 3], in place. `opacity` is bytes [h * w, 1]:
 // 255 shows the pictures, 0 the picture beneath.

@@ -35,12 +35,12 @@ typedef struct sumi_device_capacity {
     uint64_t failed_held_bytes, failed_request_bytes;
 } sumi_device_capacity;
 
-typedef struct sumi_device_facts {
+typedef struct sumi_device_properties {
     uint64_t held_bytes[4];   // bytes that sumi holds now, for each sumi_memory_kind
     uint64_t device_bytes;    // the device's whole memory
     uint64_t uncounted_bytes; // bytes neither free nor held by sumi when the driver was last asked
     int32_t capability, driver;
-} sumi_device_facts;
+} sumi_device_properties;
 
 // A picture that is copied to device memory of the host program, or into another value.
 typedef struct sumi_publication {
@@ -128,7 +128,7 @@ typedef struct sumi_runner_functions {
     // those that no step reads, and in a further call the rest. Returns false if nothing was left to evict. Call only
     // while no slice is in flight.
     bool (*evict)(sumi_runner* runner, const sumi_plan* plan);
-    void (*capacity)(sumi_runner* runner, sumi_device_capacity* out_room); // the device's memory now
+    void (*capacity)(sumi_runner* runner, sumi_device_capacity* out_capacity); // the device's memory now
     // The plan will be freed: frees its graphs. Call only while none of its slices is in flight.
     void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
     // The weights will be freed: removes them from the device. Call only while nothing that uses them is in flight.
@@ -161,8 +161,9 @@ typedef struct sumi_runner_functions {
                                    sumi_error* error);
     // Blocks until everything that was submitted has ended, copies and publications included.
     void (*wait_all)(sumi_runner* runner);
-    void (*facts)(const sumi_runner* runner, sumi_device_facts* out_facts); // for sumi_engine_info; any thread
-    bool (*has_cublaslt)(const sumi_runner* runner);                        // the same
+    void (*properties)(const sumi_runner* runner,
+                       sumi_device_properties* out_properties); // for sumi_engine_info; any thread
+    bool (*has_cublaslt)(const sumi_runner* runner);            // the same
     // For tests: lists every kernel that is built for this device, and how often it was looked up for a launch. A
     // launch into a graph counts twice, because the kernel is also looked up before the capture.
     void (*list_kernels)(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data);

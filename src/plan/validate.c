@@ -51,12 +51,12 @@ static sumi_result check_counters(const sumi_validator* v)
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
         if (op->kind != SUMI_OP_SOLVE || !op->u.solve.row.per_step) { continue; }
-        const sumi_section* own = &plan->sections[op->section];
+        const sumi_section* section = &plan->sections[op->section];
         for (size_t s = (size_t)op->section + 1; s < plan->section_count; s++) {
-            const sumi_section* other = &plan->sections[s];
-            const bool meets = other->first_counter < own->first_counter + own->repeat
-                            && own->first_counter < other->first_counter + other->repeat;
-            for (int32_t k = other->op_begin; meets && k < other->op_end; k++) {
+            const sumi_section* later = &plan->sections[s];
+            const bool overlaps = later->first_counter < section->first_counter + section->repeat
+                               && section->first_counter < later->first_counter + later->repeat;
+            for (int32_t k = later->op_begin; overlaps && k < later->op_end; k++) {
                 const sumi_step_row row = plan->ops[k].kind == SUMI_OP_SOLVE ? plan->ops[k].u.solve.row : SUMI_NO_ROW;
                 if (row.per_step && row.table.id == op->u.solve.row.table.id) {
                     return sumi_validate_op_breaks(
@@ -77,7 +77,7 @@ static sumi_result check_slices(const sumi_validator* v)
     int32_t slice = 0;
     for (size_t s = 0; s < plan->section_count && plan->slice_count > 0; s++) {
         const sumi_section* section = &plan->sections[s];
-        int32_t op = section->op_begin, part = 0;
+        int32_t op = section->op_begin, range = 0;
         if (section->slice_begin != slice || section->slice_end < slice
             || (size_t)section->slice_end > plan->slice_count) {
             return sumi_fail(v->error, SUMI_INTERNAL,
@@ -88,24 +88,26 @@ static sumi_result check_slices(const sumi_validator* v)
         for (; slice < section->slice_end; slice++) {
             const sumi_slice* piece = &plan->slices[slice];
             const bool has_one_op = piece->op_end == piece->op_begin + 1;
-            const bool has_parts = !has_one_op
-                                || (piece->range_begin == part && piece->range_end > part && op < section->op_end
-                                    && piece->range_end <= plan->ops[op].range_count);
+            const bool has_ranges = !has_one_op
+                                 || (piece->range_begin == range && piece->range_end > range && op < section->op_end
+                                     && piece->range_end <= plan->ops[op].range_count);
             if (piece->op_begin != op || piece->op_end <= op || piece->op_end > section->op_end
-                || (!has_one_op && part != 0) || !has_parts) {
-                return sumi_fail(v->error, SUMI_INTERNAL,
-                                 "slice %d has ops %d to %d, parts %d to %d: slices hold every part of every op once, "
-                                 "in order, and op %d, part %d comes next",
-                                 (int)slice, (int)piece->op_begin, (int)piece->op_end, (int)piece->range_begin,
-                                 (int)piece->range_end, (int)op, (int)part);
+                || (!has_one_op && range != 0) || !has_ranges) {
+                return sumi_fail(
+                    v->error, SUMI_INTERNAL,
+                    "slice %d has ops %d to %d, work ranges %d to %d: slices hold every work range of every op once, "
+                    "in order, and op %d, work range %d comes next",
+                    (int)slice, (int)piece->op_begin, (int)piece->op_end, (int)piece->range_begin,
+                    (int)piece->range_end, (int)op, (int)range);
             }
-            part = has_one_op && piece->range_end < plan->ops[op].range_count ? piece->range_end : 0;
-            op = part > 0 ? op : piece->op_end;
+            range = has_one_op && piece->range_end < plan->ops[op].range_count ? piece->range_end : 0;
+            op = range > 0 ? op : piece->op_end;
         }
-        if (op != section->op_end || part != 0) {
-            return sumi_fail(v->error, SUMI_INTERNAL,
-                             "section %d: its slices end before op %d, part %d: slices hold every part of every op",
-                             (int)s, (int)op, (int)part);
+        if (op != section->op_end || range != 0) {
+            return sumi_fail(
+                v->error, SUMI_INTERNAL,
+                "section %d: its slices end before op %d, work range %d: slices hold every work range of every op",
+                (int)s, (int)op, (int)range);
         }
     }
     if (plan->slice_count > 0 && (size_t)slice != plan->slice_count) {
@@ -153,24 +155,26 @@ static sumi_result check_view(const sumi_validator* v, size_t index)
         || (size_t)view->cut_from.id > index || (size_t)view->base.id > index) {
         return value_breaks(v, index, "a view is written after its base and after what it was cut from");
     }
-    const sumi_value_info *base = sumi_plan_info(plan, view->base), *whole = sumi_plan_info(plan, view->cut_from);
+    const sumi_value_info *base = sumi_plan_info(plan, view->base), *cut_from = sumi_plan_info(plan, view->cut_from);
     if (view->is_unstored || base->is_unstored) { return value_breaks(v, index, "a view and its base are stored"); }
-    if (base->base.id != 0 || (whole->base.id != 0 ? whole->base.id : view->cut_from.id) != view->base.id) {
+    if (base->base.id != 0 || (cut_from->base.id != 0 ? cut_from->base.id : view->cut_from.id) != view->base.id) {
         return value_breaks(v, index, "a view and what it was cut from have one base, which is no view");
     }
     if ((view->bound && !base->bound) || view->container.id != 0) {
         return value_breaks(v, index, "a view is not bound unless its base is, and is no guest");
     }
-    const bool is_reshaped = view->pitch != whole->pitch && view->pitch == view->cols && whole->pitch == whole->cols
-                          && (int64_t)view->rows * view->cols == (int64_t)whole->rows * whole->cols;
-    if (view->element != base->element || (view->pitch != whole->pitch && !is_reshaped)) {
+    const bool is_reshaped = view->pitch != cut_from->pitch && view->pitch == view->cols
+                          && cut_from->pitch == cut_from->cols
+                          && (int64_t)view->rows * view->cols == (int64_t)cut_from->rows * cut_from->cols;
+    if (view->element != base->element || (view->pitch != cut_from->pitch && !is_reshaped)) {
         return value_breaks(v, index, "a view has the element and the pitch of its base, or all of its elements");
     }
-    const uint64_t pitch = (uint64_t)view->pitch, first = view->base_element - whole->base_element;
-    if (view->base_element < whole->base_element || view->cut_from_row < 0
-        || (is_reshaped ? first != 0 || view->cut_from_row != 0
-                        : view->cut_from_row + view->rows > whole->rows || first / pitch != (uint64_t)view->cut_from_row
-                              || first % pitch + (uint64_t)view->cols > (uint64_t)whole->cols)) {
+    const uint64_t pitch = (uint64_t)view->pitch, first = view->base_element - cut_from->base_element;
+    if (view->base_element < cut_from->base_element || view->cut_from_row < 0
+        || (is_reshaped
+                ? first != 0 || view->cut_from_row != 0
+                : view->cut_from_row + view->rows > cut_from->rows || first / pitch != (uint64_t)view->cut_from_row
+                      || first % pitch + (uint64_t)view->cols > (uint64_t)cut_from->cols)) {
         return value_breaks(v, index, "a view lies within the rows and columns of what it was cut from");
     }
     if (view->first_use != base->first_use || view->last_use != base->last_use) {

@@ -67,11 +67,11 @@ static sumi_result check_weights(const sumi_validator* v, const sumi_op* op)
         int64_t rows = 0;
         bool is_whole = true;
         for (int32_t p = 0; weights[i] != NULL && p < weights[i]->tensor_count && p < SUMI_WEIGHT_MAX_TENSORS; p++) {
-            const sumi_stacked_tensor* part = &weights[i]->tensors[p];
-            rows += part->rows;
+            const sumi_stacked_tensor* tensor = &weights[i]->tensors[p];
+            rows += tensor->rows;
             is_whole = is_whole
-                    && (part->rotation == 0
-                        || (sumi_rotation_is_known(part->rotation) && weights[i]->cols % part->rotation == 0));
+                    && (tensor->rotation == 0
+                        || (sumi_rotation_is_known(tensor->rotation) && weights[i]->cols % tensor->rotation == 0));
         }
         if (!is_whole) {
             return sumi_validate_op_breaks(v, op, op->out, "a weight's rows are whole groups of its rotation");
@@ -198,7 +198,7 @@ static int64_t work_rows(const sumi_op* op)
     case SUMI_OP_POSTERIOR:
     case SUMI_OP_TILE_BLEND: return 1;
     case SUMI_OP_LATENT_IN: return (int64_t)op->u.latent_in.tile_height * op->u.latent_in.tile_width;
-    case SUMI_OP_TILE_PLACE: return (int64_t)op->u.place.height * op->u.place.width;
+    case SUMI_OP_TILE_PLACE: return (int64_t)op->u.tile_place.height * op->u.tile_place.width;
     case SUMI_OP_PATCHES_IN:
         return op->u.patches.patch > 0
                  ? (int64_t)(op->u.patches.height / op->u.patches.patch) * (op->u.patches.width / op->u.patches.patch)
@@ -214,7 +214,7 @@ static int64_t work_rows(const sumi_op* op)
 
 // sumi_op: work range p covers rows [p * range_rows, min(rows, (p + 1) * range_rows)), so that all ranges cover all rows
 // once.
-static sumi_result check_parts(const sumi_validator* v, const sumi_op* op)
+static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
 {
     const int64_t rows = work_rows(op);
     if (op->rows < 1 || (rows >= 0 && rows != op->rows)) {
@@ -222,7 +222,7 @@ static sumi_result check_parts(const sumi_validator* v, const sumi_op* op)
     }
     if (op->range_rows < 1 || op->range_count < 1
         || ((int64_t)op->rows + op->range_rows - 1) / op->range_rows != op->range_count) {
-        return sumi_validate_op_breaks(v, op, op->out, "the op's parts do not cover its rows once");
+        return sumi_validate_op_breaks(v, op, op->out, "the op's work ranges do not cover its rows once");
     }
     const bool is_sum = op->kind == SUMI_OP_GROUP_SUMS, is_group = is_sum || op->kind == SUMI_OP_GROUP_NORM;
     const int32_t blocks =
@@ -235,7 +235,7 @@ static sumi_result check_parts(const sumi_validator* v, const sumi_op* op)
                 && (op->range_count != blocks || op->range_rows != op->u.group.block_rows
                     || op->rows != op->u.group.all_rows)))) {
         return sumi_validate_op_breaks(v, op, op->out,
-                                       "the blocks of group sums are the parts of the op that makes them");
+                                       "the blocks of group sums are the work ranges of the op that makes them");
     }
     if ((op->kind == SUMI_OP_PIXELS_OUT || op->kind == SUMI_OP_ATTENTION)
         && op->range_rows != (op->kind == SUMI_OP_PIXELS_OUT ? op->rows : 1)) {
@@ -380,7 +380,7 @@ static sumi_result check_writes(const sumi_validator* v, const sumi_op* op)
     for (size_t i = 1; i < v->accesses.count && v->accesses.list[i].writes; i++) {
         const sumi_op_access *a = &v->accesses.list[i - 1], *b = &v->accesses.list[i];
         if (a->value.id == b->value.id && a->row + a->rows > b->row) {
-            return sumi_validate_op_breaks(v, op, b->value, "two parts of the op write the same rows");
+            return sumi_validate_op_breaks(v, op, b->value, "the op writes the same rows twice");
         }
     }
     return SUMI_OK;
@@ -428,7 +428,7 @@ sumi_result sumi_validate_op(sumi_validator* v, const sumi_op* op)
     SUMI_TRY(check_weights(v, op));
     SUMI_TRY(check_latent_numbers(v, op));
     SUMI_TRY(check_bands(v, op));
-    SUMI_TRY(check_parts(v, op));
+    SUMI_TRY(check_work_ranges(v, op));
     SUMI_TRY(sumi_op_list_accesses(&v->accesses, op, 0, v->plan->sections[op->section].repeat));
     SUMI_TRY(check_shapes(v, op));
     SUMI_TRY(check_in_place_output(v, op));

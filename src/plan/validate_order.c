@@ -49,13 +49,13 @@ static sumi_result set_owner(sumi_validator* v, sumi_owned_bytes fresh)
     } else if (before.begin < fresh.begin) {
         pieces[count++] = (sumi_owned_bytes){before.begin, fresh.begin, before.value, before.view};
     }
-    const size_t own = count++;
+    const size_t fresh_index = count++;
     if (behind.end > fresh.end && is_same_owner(&behind, &fresh)) {
         fresh.end = behind.end;
     } else if (behind.end > fresh.end) {
         pieces[count++] = (sumi_owned_bytes){fresh.end, behind.end, behind.value, behind.view};
     }
-    pieces[own] = fresh;
+    pieces[fresh_index] = fresh;
     memmove(v->map + first + count, v->map + last, (v->map_count - last) * sizeof *v->map);
     memcpy(v->map + first, pieces, count * sizeof *pieces);
     v->map_count = v->map_count - (last - first) + count;
@@ -82,21 +82,23 @@ static sumi_result check_written(const sumi_validator* v, const sumi_op* op, con
     const sumi_owned_bytes needed = owned_bytes(v->plan, a);
     uint64_t at = needed.begin;
     for (size_t i = find_owned(v, at); at < needed.end; i++) {
-        const sumi_owned_bytes* found = i < v->map_count && v->map[i].begin <= at ? &v->map[i] : NULL;
-        const bool is_own = found != NULL && found->value == needed.value;
-        if (!is_own || (found->view != needed.view && found->view != needed.value && needed.view != needed.value)) {
+        const sumi_owned_bytes* owned = i < v->map_count && v->map[i].begin <= at ? &v->map[i] : NULL;
+        const bool is_same_value = owned != NULL && owned->value == needed.value;
+        if (!is_same_value
+            || (owned->view != needed.view && owned->view != needed.value && needed.view != needed.value)) {
             const sumi_value_info* base = sumi_plan_info(v->plan, (sumi_value){needed.value});
             const uint64_t row_bytes = (uint64_t)base->pitch * sumi_plan_element_bytes(v->plan, base->element);
             return sumi_fail(
                 v->error, SUMI_INTERNAL, "op %d (%s, %s): value %s: row %llu is read, but %s%s",
                 (int)(op - v->plan->ops), sumi_op_name(op->kind), op->label, sumi_validate_name(v->plan, a->value),
                 (unsigned long long)((at - needed.begin) / row_bytes + (uint64_t)a->row),
-                found == NULL ? "no op before this one has written it"
-                : is_own      ? "another view of its memory was written since: "
-                              : "its memory was overwritten by the value ",
-                found == NULL ? "" : sumi_validate_name(v->plan, (sumi_value){is_own ? found->view : found->value}));
+                owned == NULL   ? "no op before this one has written it"
+                : is_same_value ? "another view of its memory was written since: "
+                                : "its memory was overwritten by the value ",
+                owned == NULL ? ""
+                              : sumi_validate_name(v->plan, (sumi_value){is_same_value ? owned->view : owned->value}));
         }
-        at = found->end;
+        at = owned->end;
     }
     return SUMI_OK;
 }

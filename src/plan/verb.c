@@ -86,7 +86,7 @@ bool sumi_plan_is_shape(const sumi_plan* plan, sumi_value value, int32_t rows, i
     return sumi_plan_rows(plan, value) == rows && sumi_plan_cols(plan, value) == cols;
 }
 
-int32_t sumi_plan_rows_from(const sumi_plan* plan, int32_t given_rows, sumi_value value, int32_t row)
+int32_t sumi_plan_rows_from(const sumi_plan* plan, int32_t row_count, sumi_value value, int32_t row)
 {
-    return given_rows != 0 ? given_rows : sumi_plan_rows(plan, value) - row;
+    return row_count != 0 ? row_count : sumi_plan_rows(plan, value) - row;
 }

@@ -101,9 +101,9 @@ sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args)
 void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args)
 {
     int32_t rows = sumi_plan_rows(plan, args->x), cols = sumi_plan_cols(plan, args->x);
-    sumi_value same[] = {args->y, args->h, args->v, args->noise, args->clean};
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        if (same[i].id != 0 && !sumi_plan_is_shape(plan, same[i], rows, cols)) {
+    sumi_value states[] = {args->y, args->h, args->v, args->noise, args->clean};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        if (states[i].id != 0 && !sumi_plan_is_shape(plan, states[i], rows, cols)) {
             sumi_plan_mismatch(plan, "solve", "all states are one shape");
         }
     }

@@ -191,7 +191,7 @@ sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args
                                        .u.group = group});
 }
 
-void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args)
+void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_tile_blend_args* args)
 {
     int32_t height = args->height, width = args->width, cols = sumi_plan_cols(plan, args->tile);
     if (sumi_plan_rows(plan, args->tile) != height * width
@@ -210,13 +210,13 @@ void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args)
                                             .extent = args->extent}});
 }
 
-void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args)
+void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_tile_place_args* args)
 {
-    sumi_tile kept = args->copied;
+    sumi_tile copied = args->copied;
     int32_t picture_rows = args->picture_height * args->picture_width;
-    if (kept.width > args->tile_width || kept.y < 0 || kept.x < 0
-        || kept.height * args->tile_width > sumi_plan_rows(plan, args->tile)
-        || kept.y + kept.height > args->picture_height || kept.x + kept.width > args->picture_width
+    if (copied.width > args->tile_width || copied.y < 0 || copied.x < 0
+        || copied.height * args->tile_width > sumi_plan_rows(plan, args->tile)
+        || copied.y + copied.height > args->picture_height || copied.x + copied.width > args->picture_width
         || sumi_plan_cols(plan, args->tile) != sumi_plan_cols(plan, args->picture) || picture_rows < 1
         || sumi_plan_rows(plan, args->picture) % picture_rows != 0) {
         sumi_plan_mismatch(plan, "tile_place", "the tile does not fit the image");
@@ -225,14 +225,14 @@ void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args)
                      &(sumi_op){.kind = SUMI_OP_TILE_PLACE,
                                 .in = {args->tile, args->picture},
                                 .out = args->picture,
-                                .u.place = {.tile_width = args->tile_width,
-                                            .picture_width = args->picture_width,
-                                            .y = kept.y,
-                                            .x = kept.x,
-                                            .height = kept.height,
-                                            .width = kept.width,
-                                            .per_item = args->per_item,
-                                            .item_rows = picture_rows}});
+                                .u.tile_place = {.tile_width = args->tile_width,
+                                                 .picture_width = args->picture_width,
+                                                 .y = copied.y,
+                                                 .x = copied.x,
+                                                 .height = copied.height,
+                                                 .width = copied.width,
+                                                 .per_item = args->per_item,
+                                                 .item_rows = picture_rows}});
 }
 
 void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneath, sumi_value opacity)

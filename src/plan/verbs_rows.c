@@ -145,9 +145,9 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
                   weight->name, weight->rows, weight->cols);
         return SUMI_NO_VALUE;
     }
-    const char* wrong = linear_mismatch(plan, args, rows);
-    if (wrong != NULL) {
-        sumi_plan_mismatch(plan, label, wrong);
+    const char* mismatch = linear_mismatch(plan, args, rows);
+    if (mismatch != NULL) {
+        sumi_plan_mismatch(plan, label, mismatch);
         return SUMI_NO_VALUE;
     }
     sumi_op product = {
@@ -184,29 +184,33 @@ sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation act
                                        .u.activate = {.activation = activation}});
 }
 
-sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation)
+sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value gate_and_up, sumi_activation activation)
 {
-    if (sumi_plan_cols(plan, both) % 2 != 0) {
+    if (sumi_plan_cols(plan, gate_and_up) % 2 != 0) {
         sumi_plan_mismatch(plan, label, "a gated value has an even number of columns");
     }
-    sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, both),
-                                   sumi_plan_cols(plan, both) / 2);
+    sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, sumi_plan_rows(plan, gate_and_up),
+                                   sumi_plan_cols(plan, gate_and_up) / 2);
     return sumi_plan_add_op(
-        plan, label, &(sumi_op){.kind = SUMI_OP_GATED, .in = {both}, .out = y, .u.gated = {.activation = activation}});
+        plan, label,
+        &(sumi_op){.kind = SUMI_OP_GATED, .in = {gate_and_up}, .out = y, .u.gated = {.activation = activation}});
 }
 
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation)
 {
-    sumi_value both = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = gate_up});
-    return sumi_plan_gated(plan, label, both, activation);
+    sumi_value gate_and_up =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = gate_up});
+    return sumi_plan_gated(plan, label, gate_and_up, activation);
 }
 
 // Copies the vector, then adds each change as a product with the constant 1.
 static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vector)
 {
     const float one = 1.0f;
-    if (plan->one.id == 0) { plan->one = sumi_plan_constant(plan, "one", SUMI_ELEMENT_FLOAT, 1, 1, &one); }
+    if (plan->constant_one.id == 0) {
+        plan->constant_one = sumi_plan_constant(plan, "one", SUMI_ELEMENT_FLOAT, 1, 1, &one);
+    }
     sumi_value y = sumi_plan_value(plan, "changed_vector", SUMI_ELEMENT_FLOAT, 1, vector->cols);
     sumi_plan_fill_rows(plan, y, vector, &(sumi_span){0, 1}, 1);
     for (int32_t u = 0; u < plan->adapter_count; u++) {
@@ -221,7 +225,7 @@ static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vecto
             }
             sumi_plan_add_op(plan, "adapter",
                              &(sumi_op){.kind = SUMI_OP_LINEAR,
-                                        .in = {plan->one, y},
+                                        .in = {plan->constant_one, y},
                                         .out = y,
                                         .weight = &delta->up,
                                         .rows = 1,
@@ -425,10 +429,13 @@ sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args
 sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args* args)
 {
     sumi_value table = args->table, out = table;
-    int32_t parts = args->vector_count != 0 ? args->vector_count : 1, cols = sumi_plan_cols(plan, table);
+    int32_t vector_count = args->vector_count != 0 ? args->vector_count : 1, cols = sumi_plan_cols(plan, table);
     bool is_in_place = args->rows == 0;
-    if (parts < 1 || parts > 32 || cols % parts != 0 || (args->adds_one & args->applies_tanh) != 0) {
-        sumi_plan_mismatch(plan, args->label, "the columns are no multiple of the parts, or a part is told two things");
+    if (vector_count < 1 || vector_count > 32 || cols % vector_count != 0
+        || (args->adds_one & args->applies_tanh) != 0) {
+        sumi_plan_mismatch(
+            plan, args->label,
+            "the columns are no multiple of the vectors, or a vector has both adds_one and applies_tanh");
     }
     if (is_in_place ? args->x_row != 0 || args->per_step
                     : args->rows < 0 || args->x_row < 0 || args->x_row + args->rows > sumi_plan_rows(plan, table)) {
@@ -439,7 +446,7 @@ sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args
                             &(sumi_op){.kind = SUMI_OP_FINISH_MODULATION,
                                        .in = {table},
                                        .out = out,
-                                       .u.finish = {.vector_count = parts,
+                                       .u.finish = {.vector_count = vector_count,
                                                     .adds_one = args->adds_one,
                                                     .applies_tanh = args->applies_tanh,
                                                     .x_row = args->x_row,

@@ -59,9 +59,9 @@ typedef struct sumi_weight {
 uint64_t sumi_weight_bytes(const sumi_weight* weight);
 bool sumi_weight_is_dense(const sumi_weight* weight);
 // Whether the stored elements, times `scale`, are the weight's elements: no row scales and no rotation.
-static inline bool sumi_stacked_tensor_is_plain(const sumi_stacked_tensor* part)
+static inline bool sumi_stacked_tensor_is_plain(const sumi_stacked_tensor* tensor)
 {
-    return part->row_scales == NULL && part->rotation == 0;
+    return tensor->row_scales == NULL && tensor->rotation == 0;
 }
 // Copies rows [begin, begin + count) without gaps, in the type of the file. The rows must lie in one stacked tensor of
 // a weight without a change.

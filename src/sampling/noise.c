@@ -44,10 +44,10 @@ void sumi_torch_cpu_seed(sumi_torch_cpu_generator* generator, uint64_t seed)
     generator->next = MT_WORDS;
 }
 
-static inline uint32_t twist_one(uint32_t high, uint32_t low, uint32_t other)
+static inline uint32_t twist_one(uint32_t high, uint32_t low, uint32_t word)
 {
     uint32_t y = (high & 0x80000000u) | (low & 0x7fffffffu);
-    return other ^ (y >> 1) ^ ((0u - (y & 1u)) & 0x9908b0dfu);
+    return word ^ (y >> 1) ^ ((0u - (y & 1u)) & 0x9908b0dfu);
 }
 
 // Three loops without a modulo, so that the compiler can vectorise them.
@@ -86,8 +86,8 @@ static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t co
 {
     while (count > 0) {
         twist_when_used_up(generator);
-        size_t left = (size_t)(MT_WORDS - generator->next);
-        size_t n = count < left ? count : left;
+        size_t available = (size_t)(MT_WORDS - generator->next);
+        size_t n = count < available ? count : available;
         SUMI_ASSERT(n >= 1 && n <= MT_WORDS);
         const uint32_t* words = generator->state + generator->next;
         for (size_t i = 0; i < n; i++) into[i] = (float)(int32_t)(temper(words[i]) & 0xffffffu) * 0x1p-24f;
@@ -290,15 +290,15 @@ void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* in
     }
     box_muller_function* box_muller = choose_box_muller(generator);
     float block[GROUP * 32];
-    size_t whole = count / GROUP * GROUP;
-    for (size_t done = 0; done < whole;) {
-        size_t n = whole - done < GROUP * 32 ? whole - done : GROUP * 32;
+    size_t grouped_count = count / GROUP * GROUP;
+    for (size_t done = 0; done < grouped_count;) {
+        size_t n = grouped_count - done < GROUP * 32 ? grouped_count - done : GROUP * 32;
         uniforms(generator, block, n);
         box_muller(block, n / GROUP);
         sumi_floats_to_bf16(block, into + done, n);
         done += n;
     }
-    if (count != whole) {
+    if (count != grouped_count) {
         uniforms(generator, block, GROUP);
         box_muller(block, 1);
         sumi_floats_to_bf16(block, into + count - GROUP, GROUP);
@@ -381,12 +381,12 @@ static size_t cuda_threads(const sumi_torch_cuda_generator* generator, size_t co
 }
 
 void sumi_torch_cuda_randn_range(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
-                                 size_t part)
+                                 size_t range_count)
 {
-    SUMI_ASSERT(first <= count && part <= count - first);
+    SUMI_ASSERT(first <= count && range_count <= count - first);
     SUMI_ASSERT(generator->offset % 4 == 0);
     const size_t threads = cuda_threads(generator, count);
-    for (size_t i = 0; i < part; i++) { // Philox runs for each value: a tenth of the time of a sine
+    for (size_t i = 0; i < range_count; i++) { // Philox runs for each value: a tenth of the time of a sine
         const size_t row = (first + i) / threads, thread = (first + i) % threads;
         uint32_t words[4];
         philox(generator->offset / 4 + row / 4, thread, generator->seed, words);

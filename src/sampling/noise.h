@@ -34,9 +34,9 @@ void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, i
                           int32_t threads_per_multiprocessor);
 // The values of a bfloat16 draw are these values, rounded.
 void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count);
-// Values [first, first + part) of what sumi_torch_cuda_randn(count) would draw. The generator does not advance; after
-// all parts, sumi_torch_cuda_skip(count) advances it as one such call does.
+// Values [first, first + range_count) of what sumi_torch_cuda_randn(count) would draw. The generator does not advance;
+// after all ranges, sumi_torch_cuda_skip(count) advances it as one such call does.
 void sumi_torch_cuda_randn_range(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
-                                 size_t part);
+                                 size_t range_count);
 void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count);
 #endif

@@ -7,8 +7,8 @@ static int32_t scaled_side(int32_t side, const sumi_size_scale* scale)
                 && scale->max_side >= scale->multiple);
     int64_t pixels = (int64_t)side * scale->sample_side / scale->written_side;
     if (pixels > scale->max_side) pixels = scale->max_side;
-    const int32_t whole = (int32_t)(pixels / scale->multiple) * scale->multiple;
-    return whole > 0 ? whole : scale->multiple;
+    const int32_t rounded = (int32_t)(pixels / scale->multiple) * scale->multiple;
+    return rounded > 0 ? rounded : scale->multiple;
 }
 
 sumi_size sumi_size_scaled(sumi_size size, const sumi_size_scale* scale)
@@ -33,8 +33,8 @@ int32_t sumi_deadline_steps(double seconds_per_evaluation, double fixed_seconds,
     if (max_steps < min_steps) max_steps = min_steps;
     const double per_step = seconds_per_evaluation * evaluations_per_step;
     if (!(deadline_seconds > 0.0) || !(per_step > 0.0 && per_step < 1e18)) return max_steps;
-    double left = deadline_seconds - (fixed_seconds > 0.0 ? fixed_seconds : 0.0);
-    double steps = left / per_step * (1.0 + 1e-9); // the factor corrects a quotient just below an integer
+    double remaining_seconds = deadline_seconds - (fixed_seconds > 0.0 ? fixed_seconds : 0.0);
+    double steps = remaining_seconds / per_step * (1.0 + 1e-9); // the factor corrects a quotient just below an integer
     if (!(steps > min_steps)) return min_steps;
     if (steps >= max_steps) return max_steps;
     return (int32_t)steps;

@@ -24,7 +24,7 @@ static float shifted(float shift, float u)
 
 // Element i of a grid of n elements. Only SUMI_GRID_EVEN is exact to the last bit: for the other grids the references
 // themselves differ in it.
-static float grid_at(const sumi_sigma_rule* rule, int32_t i, int32_t n)
+static float grid_value(const sumi_sigma_rule* rule, int32_t i, int32_t n)
 {
     const double even = 1.0 - (double)i / n;
     switch (rule->grid) {
@@ -98,11 +98,11 @@ sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_token
     }
     for (int32_t i = 0; i < step_count; i++) {
         if (rule->kind == SUMI_SHIFT_STATIC) {
-            sigmas[i] = shifted(rule->shift, grid_at(rule, i, step_count));
+            sigmas[i] = shifted(rule->shift, grid_value(rule, i, step_count));
             continue;
         }
         // the grid in double, then rounded to float32
-        float u = grid_at(rule, i, step_count);
+        float u = grid_value(rule, i, step_count);
         if (rule->grid == SUMI_GRID_EVEN && step_count > 1)
             u = (float)(1.0 + (1.0 / step_count - 1.0) * i / (step_count - 1));
         sigmas[i] = (float)(shift / (shift + (1.0 / (double)u - 1.0)));

@@ -78,13 +78,14 @@ static int32_t rk4(double s, double n, int32_t step, sumi_solver_row* rows)
     return 4;
 }
 
-// Sets x' = keep x + now x0 + before h, with the data estimate x0 = x - s v, and h' = x0.
-static int32_t data_row(double s, double n, int32_t step, double keep, double now, double before, sumi_solver_row* rows)
+// Sets x' = x_weight x + x0_weight x0 + h_weight h, with the data estimate x0 = x - s v, and h' = x0.
+static int32_t data_row(double s, double n, int32_t step, double x_weight, double x0_weight, double h_weight,
+                        sumi_solver_row* rows)
 {
     rows[0] = row_at(s, step);
-    rows[0].cx = (float)(keep + now);
-    rows[0].cv = (float)(-now * s);
-    rows[0].ch = (float)before;
+    rows[0].cx = (float)(x_weight + x0_weight);
+    rows[0].cv = (float)(-x0_weight * s);
+    rows[0].ch = (float)h_weight;
     rows[0].hx = 1.0f;
     rows[0].hv = (float)-s;
     rows[0].blend_sigma = (float)n;
@@ -162,15 +163,15 @@ int32_t sumi_solver_rows(sumi_solver solver, const float* sigmas, int32_t step_c
     int32_t count = 0;
     for (int32_t i = 0; i < step_count; i++) {
         double previous = i > 0 ? sigmas[i - 1] : 0.0, s = sigmas[i], n = sigmas[i + 1];
-        sumi_solver_row* at = rows + count;
+        sumi_solver_row* next = rows + count;
         switch ((int)solver) {
-        case SUMI_SOLVER_EULER: count += euler(s, n, i, at); break;
-        case SUMI_SOLVER_HEUN: count += n > 0.0 ? heun(s, n, i, at) : euler(s, n, i, at); break;
-        case SUMI_SOLVER_HEUN_FULL: count += heun(s, n, i, at); break;
-        case SUMI_SOLVER_MIDPOINT: count += midpoint(s, n, i, at); break;
-        case SUMI_SOLVER_RK4: count += rk4(s, n, i, at); break;
-        case SUMI_SOLVER_DPMPP_2M: count += dpmpp_2m(previous, s, n, i, at); break;
-        case SUMI_SOLVER_RES_MULTISTEP: count += res_multistep(previous, s, n, i, at); break;
+        case SUMI_SOLVER_EULER: count += euler(s, n, i, next); break;
+        case SUMI_SOLVER_HEUN: count += n > 0.0 ? heun(s, n, i, next) : euler(s, n, i, next); break;
+        case SUMI_SOLVER_HEUN_FULL: count += heun(s, n, i, next); break;
+        case SUMI_SOLVER_MIDPOINT: count += midpoint(s, n, i, next); break;
+        case SUMI_SOLVER_RK4: count += rk4(s, n, i, next); break;
+        case SUMI_SOLVER_DPMPP_2M: count += dpmpp_2m(previous, s, n, i, next); break;
+        case SUMI_SOLVER_RES_MULTISTEP: count += res_multistep(previous, s, n, i, next); break;
         default: break;
         }
     }

@@ -30,8 +30,8 @@ size_t sumi_byte_level_character(unsigned char byte, char out[4])
 {
     bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     // the 68 other bytes, in order: 0..32, 127..160, 173
-    uint32_t other = byte <= 32 ? byte : byte <= 160 ? byte - 127u + 33u : 67u;
-    return sumi_utf8_encode(printable ? byte : 0x100 + other, out);
+    uint32_t remapped = byte <= 32 ? byte : byte <= 160 ? byte - 127u + 33u : 67u;
+    return sumi_utf8_encode(printable ? byte : 0x100 + remapped, out);
 }
 
 // ---- Symbols --------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ typedef struct symbol_list {
     sumi_heap* heap;
     const sumi_bpe* bpe;
     sumi_model_scratch* scratch;
-    symbol* at;
+    symbol* symbols;
     size_t count;
     uint32_t begin, end; // of the character that is being added
     // fuse_unk: unknown characters in a row become one symbol, which is added when a known one follows
@@ -50,7 +50,7 @@ typedef struct symbol_list {
 static void add_symbol(symbol_list* list, uint32_t id)
 {
     SUMI_ASSERT(list->count < list->scratch->symbol_capacity && id != NONE);
-    symbol* added = &list->at[list->count++]; // make_symbols reserved one symbol per byte
+    symbol* added = &list->symbols[list->count++]; // make_symbols reserved one symbol per byte
     added->id = id;
     added->begin = added->end = 0;
 }
@@ -68,14 +68,16 @@ static sumi_result add_character(symbol_list* list, const char* text, size_t byt
             list->unknown_waits = false;
         }
         add_symbol(list, sumi_vocabulary_id(&bpe->vocabulary, entry));
-        list->at[list->count - 1].begin = list->begin;
-        list->at[list->count - 1].end = list->end;
+        list->symbols[list->count - 1].begin = list->begin;
+        list->symbols[list->count - 1].end = list->end;
         return SUMI_OK;
     }
     if (bpe->byte_fallback) {
-        bool whole = true;
-        for (size_t i = 0; i < bytes; i++) { whole = whole && bpe->byte_ids[(unsigned char)text[i]] != NONE; }
-        if (whole) {
+        bool has_all_bytes = true;
+        for (size_t i = 0; i < bytes; i++) {
+            has_all_bytes = has_all_bytes && bpe->byte_ids[(unsigned char)text[i]] != NONE;
+        }
+        if (has_all_bytes) {
             for (size_t i = 0; i < bytes; i++) { add_symbol(list, bpe->byte_ids[(unsigned char)text[i]]); }
             return SUMI_OK;
         }
@@ -99,7 +101,7 @@ static sumi_result make_symbols(symbol_list* list, const char* piece, size_t byt
     sumi_model_scratch* scratch = list->scratch;
     // capacity: one symbol per byte, and one for a pending unknown after the symbols of byte fallback
     SUMI_TRY(sumi_grow(list->heap, &scratch->symbols, &scratch->symbol_capacity, bytes + 1, sizeof(symbol), error));
-    list->at = scratch->symbols;
+    list->symbols = scratch->symbols;
     for (size_t i = 0, length; i < bytes; i += length) {
         if (!list->bpe->byte_level) {
             length = sumi_utf8_length(piece + i);
@@ -113,9 +115,9 @@ static sumi_result make_symbols(symbol_list* list, const char* piece, size_t byt
         if (id != NONE && !list->unknown_waits) {
             add_symbol(list, id);
         } else {
-            char stand_in[4];
-            size_t stand_in_bytes = sumi_byte_level_character((unsigned char)piece[i], stand_in);
-            SUMI_TRY(add_character(list, stand_in, stand_in_bytes, error));
+            char character[4];
+            size_t character_bytes = sumi_byte_level_character((unsigned char)piece[i], character);
+            SUMI_TRY(add_character(list, character, character_bytes, error));
         }
     }
     if (list->unknown_waits) { add_symbol(list, list->bpe->unknown_id); }
@@ -124,13 +126,13 @@ static sumi_result make_symbols(symbol_list* list, const char* piece, size_t byt
 
 // ---- Merging --------------------------------------------------------------------------------------------------------
 
-static void merge_short(const sumi_merges* merges, symbol* at, size_t count, sumi_ids* out)
+static void merge_short(const sumi_merges* merges, symbol* symbols, size_t count, sumi_ids* out)
 {
     SUMI_ASSERT(count <= SHORT);
     uint32_t id[SHORT], rank[SHORT], result[SHORT];
     for (size_t i = 0; i < count; i++) {
-        id[i] = at[i].id;
-        rank[i] = i + 1 < count ? sumi_merges_find(merges, id[i], at[i + 1].id, &result[i]) : NONE;
+        id[i] = symbols[i].id;
+        rank[i] = i + 1 < count ? sumi_merges_find(merges, id[i], symbols[i + 1].id, &result[i]) : NONE;
     }
     for (;;) {
         size_t best = 0;
@@ -156,26 +158,26 @@ typedef struct merge_queue {
 
 static void queue_push(merge_queue* queue, uint64_t key)
 {
-    size_t at = queue->count++;
-    while (at > 0 && queue->keys[(at - 1) / 2] > key) {
-        queue->keys[at] = queue->keys[(at - 1) / 2];
-        at = (at - 1) / 2;
+    size_t index = queue->count++;
+    while (index > 0 && queue->keys[(index - 1) / 2] > key) {
+        queue->keys[index] = queue->keys[(index - 1) / 2];
+        index = (index - 1) / 2;
     }
-    queue->keys[at] = key;
+    queue->keys[index] = key;
 }
 
 static uint64_t queue_pop(merge_queue* queue)
 {
     SUMI_ASSERT(queue->count > 0);
     uint64_t top = queue->keys[0], last = queue->keys[--queue->count];
-    size_t at = 0;
-    for (size_t child = 1; child < queue->count; child = 2 * at + 1) {
+    size_t index = 0;
+    for (size_t child = 1; child < queue->count; child = 2 * index + 1) {
         child += child + 1 < queue->count && queue->keys[child + 1] < queue->keys[child];
         if (queue->keys[child] >= last) { break; }
-        queue->keys[at] = queue->keys[child];
-        at = child;
+        queue->keys[index] = queue->keys[child];
+        index = child;
     }
-    queue->keys[at] = last;
+    queue->keys[index] = last;
     return top;
 }
 
@@ -191,56 +193,56 @@ static uint32_t find_joined(const sumi_bpe* bpe, const char* piece, const symbol
     return ((const uint32_t*)bpe->ranks)[entry];
 }
 
-// Finds the merge of the symbol at `place` with the next one and adds it to the queue.
-static void rank_pair(const sumi_bpe* bpe, const char* piece, symbol* at, uint32_t place, merge_queue* queue)
+// Finds the merge of the symbol at `position` with the next one and adds it to the queue.
+static void rank_pair(const sumi_bpe* bpe, const char* piece, symbol* symbols, uint32_t position, merge_queue* queue)
 {
-    symbol* left = &at[place];
+    symbol* left = &symbols[position];
     if (left->next == NONE) {
         left->rank = NONE;
     } else {
-        const symbol* right = &at[left->next];
+        const symbol* right = &symbols[left->next];
         left->rank = bpe->by_score ? find_joined(bpe, piece, left, right, &left->result)
                                    : sumi_merges_find(&bpe->merges, left->id, right->id, &left->result);
     }
-    if (left->rank != NONE) { queue_push(queue, (uint64_t)left->rank << 32 | place); }
+    if (left->rank != NONE) { queue_push(queue, (uint64_t)left->rank << 32 | position); }
 }
 
 static sumi_result merge_long(symbol_list* list, const char* piece, sumi_ids* out, sumi_error* error)
 {
     SUMI_ASSERT(list->count < NONE);
-    symbol* at = list->at;
+    symbol* symbols = list->symbols;
     uint32_t count = (uint32_t)list->count;
     SUMI_TRY(sumi_grow(list->heap, &list->scratch->queue, &list->scratch->queue_capacity, 3 * (size_t)count,
                        sizeof(uint64_t), error));
     merge_queue queue = {list->scratch->queue, 0};
     for (uint32_t i = 0; i < count; i++) {
-        at[i].previous = i == 0 ? NONE : i - 1;
-        at[i].next = i + 1 == count ? NONE : i + 1;
-        rank_pair(list->bpe, piece, at, i, &queue);
+        symbols[i].previous = i == 0 ? NONE : i - 1;
+        symbols[i].next = i + 1 == count ? NONE : i + 1;
+        rank_pair(list->bpe, piece, symbols, i, &queue);
     }
     SUMI_ASSERT(queue.count <= count);
     while (queue.count != 0) {
         uint64_t key = queue_pop(&queue);
-        uint32_t place = (uint32_t)key;
-        symbol* left = &at[place];
+        uint32_t position = (uint32_t)key;
+        symbol* left = &symbols[position];
         if (left->rank != key >> 32) { continue; }
-        symbol* right = &at[left->next];
-        SUMI_ASSERT(left->next != NONE && right->previous == place);
+        symbol* right = &symbols[left->next];
+        SUMI_ASSERT(left->next != NONE && right->previous == position);
         left->id = left->result;
         left->end = right->end;
         left->next = right->next;
         right->rank = NONE; // makes the queue's entries for this symbol stale
-        if (left->next != NONE) { at[left->next].previous = place; }
-        rank_pair(list->bpe, piece, at, place, &queue);
-        if (left->previous != NONE) { rank_pair(list->bpe, piece, at, left->previous, &queue); }
+        if (left->next != NONE) { symbols[left->next].previous = position; }
+        rank_pair(list->bpe, piece, symbols, position, &queue);
+        if (left->previous != NONE) { rank_pair(list->bpe, piece, symbols, left->previous, &queue); }
     }
-    for (uint32_t i = count > 0 ? 0 : NONE; i != NONE; i = at[i].next) { sumi_ids_put(out, at[i].id); }
+    for (uint32_t i = count > 0 ? 0 : NONE; i != NONE; i = symbols[i].next) { sumi_ids_put(out, symbols[i].id); }
     return SUMI_OK;
 }
 
 // With ignore_merges a piece that is itself a token becomes that token, even if the merges would give other ids. Looks
 // the piece up.
-static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes, uint32_t* out_entry,
+static sumi_result find_piece(symbol_list* list, const char* piece, size_t bytes, uint32_t* out_entry,
                               sumi_error* error)
 {
     SUMI_ASSERT(bytes > 0);
@@ -265,7 +267,7 @@ sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scr
     symbol_list list = {.heap = heap, .bpe = bpe, .scratch = scratch};
     if (bpe->ignore_merges) {
         uint32_t entry = NONE;
-        SUMI_TRY(find_whole(&list, piece, bytes, &entry, error));
+        SUMI_TRY(find_piece(&list, piece, bytes, &entry, error));
         if (entry != NONE) {
             sumi_ids_put(out, sumi_vocabulary_id(&bpe->vocabulary, entry));
             return SUMI_OK;
@@ -273,6 +275,6 @@ sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scr
     }
     SUMI_TRY(make_symbols(&list, piece, bytes, error));
     if (list.count > SHORT || bpe->by_score) { return merge_long(&list, piece, out, error); }
-    merge_short(&bpe->merges, list.at, list.count, out);
+    merge_short(&bpe->merges, list.symbols, list.count, out);
     return SUMI_OK;
 }

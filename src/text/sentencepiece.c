@@ -248,13 +248,13 @@ static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id,
 {
     sumi_bpe* bpe = &load->t->bpe;
     uint32_t entry;
-    bool existed, taken;
+    bool existed, was_marked;
     SUMI_TRY(sumi_load_check_id(load, id, p->text, p->bytes));
     SUMI_TRY(sumi_grow(load->t->heap, &bpe->ranks, &bpe->rank_capacity, bpe->vocabulary.count + 1, sizeof(uint32_t),
                        load->error));
     SUMI_TRY(sumi_vocabulary_add(&bpe->vocabulary, p->text, p->bytes, id, &entry, &existed, load->error));
     if (existed) { return refuse_model(load, at, "a piece is there twice"); }
-    SUMI_TRY(sumi_load_take_id(load, id, &taken));
+    SUMI_TRY(sumi_load_mark_id(load, id, &was_marked));
     const bool merges = p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED;
     ((uint32_t*)bpe->ranks)[entry] = merges ? rank_of(p->score) : SUMI_VOCABULARY_NONE;
     if (p->type == PIECE_UNKNOWN) { // finish_model looks the id up by this text
@@ -268,15 +268,15 @@ static sumi_result add_bpe_piece(sumi_loader* load, const piece* p, uint32_t id,
 static sumi_result add_unigram_piece(sumi_loader* load, const piece* p, size_t index)
 {
     static const char* const s_first[] = {"<unk>", "<s>", "</s>"};
-    static const char* const s_own[] = {"<s>", "<pad>", "</s>", "<unk>"};
+    static const char* const s_tokens[] = {"<s>", "<pad>", "</s>", "<unk>"};
     if (index < 3) {
         if (p->bytes != strlen(s_first[index]) || memcmp(p->text, s_first[index], p->bytes) != 0) {
             return refuse_kind(load, "of Unigram whose first pieces are not <unk>, <s> and </s>");
         }
         for (size_t i = 0; index == 0 && i < 4; i++) {
-            const piece own = {.text = s_own[i], .bytes = strlen(s_own[i]), .type = PIECE_CONTROL};
-            SUMI_TRY(sumi_load_unigram_piece(load, own.text, own.bytes, 0.0));
-            SUMI_TRY(add_special(load, &own, (uint32_t)i));
+            const piece token = {.text = s_tokens[i], .bytes = strlen(s_tokens[i]), .type = PIECE_CONTROL};
+            SUMI_TRY(sumi_load_unigram_piece(load, token.text, token.bytes, 0.0));
+            SUMI_TRY(add_special(load, &token, (uint32_t)i));
         }
         return SUMI_OK;
     }

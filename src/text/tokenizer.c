@@ -18,9 +18,9 @@
 
 static bool is_ascii(const char* text, size_t bytes)
 {
-    unsigned char all = 0;
-    for (size_t i = 0; i < bytes; i++) { all |= (unsigned char)text[i]; }
-    return all < 0x80;
+    unsigned char bits = 0;
+    for (size_t i = 0; i < bytes; i++) { bits |= (unsigned char)text[i]; }
+    return bits < 0x80;
 }
 
 // ---- Normalizer -----------------------------------------------------------------------------------------------------
@@ -93,10 +93,10 @@ sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** tex
 {
     SUMI_ASSERT(tokenizer->normalize_count <= SUMI_TOKENIZER_MAX_STEPS);
     sumi_heap* heap = tokenizer->heap;
-    size_t turn = 0;
+    size_t buffer_index = 0;
     for (size_t i = 0; i < tokenizer->normalize_count; i++) {
         const sumi_normalize_step* step = &tokenizer->normalize[i];
-        sumi_text_buffer* out = &tokenizer->normal[turn];
+        sumi_text_buffer* out = &tokenizer->normal[buffer_index];
         SUMI_ASSERT(*bytes == 0 || *text != sumi_text_data(out)); // the previous change went into the other buffer
         out->bytes = 0;
         switch (step->kind) {
@@ -115,7 +115,7 @@ sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** tex
         }
         *text = out->bytes != 0 ? sumi_text_data(out) : "";
         *bytes = out->bytes;
-        turn = 1 - turn;
+        buffer_index = 1 - buffer_index;
     }
     return SUMI_OK;
 }
@@ -149,9 +149,9 @@ static sumi_result split_literal(splitting* s, size_t step_index, const char* te
     size_t piece = 0, at = 0;
     bool piece_has_pattern = false; // whether the text just before `at` is a pattern
     while (at < bytes) {
-        size_t found = find_pattern(text, bytes, at, &step->pattern);
-        bool is_pattern = found == at;
-        size_t end = is_pattern ? at + step->pattern.bytes : found;
+        size_t match_begin = find_pattern(text, bytes, at, &step->pattern);
+        bool is_pattern = match_begin == at;
+        size_t end = is_pattern ? at + step->pattern.bytes : match_begin;
         bool cut = at != 0;
         switch (step->behavior) {
         case SUMI_SPLIT_ISOLATED:

@@ -53,7 +53,7 @@ sumi_result sumi_tokenizer_begin_sentencepiece(sumi_heap* heap, const sumi_token
 
 // Begins to load the files that a checkpoint has found, in any of the three forms. They must stay open until loading is
 // done. SUMI_FILE_NOT_FOUND if the checkpoint has found none.
-sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* files, sumi_error* error,
+sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* source, sumi_error* error,
                                       sumi_tokenizer** out_tokenizer);
 
 // The ids of text[0, bytes). Adds BOS / EOS as the file's post processor does if special is true, and finds added

@@ -60,9 +60,9 @@ sumi_result sumi_load_merges_text(sumi_loader* load)
         return sumi_load_beside(load, SUMI_LOAD_ADDED_FILE);
     }
     const char* line = (const char*)merges->data + l->position;
-    const size_t left = merges->bytes - l->position;
-    const char* end = memchr(line, '\n', left);
-    size_t bytes = end != NULL ? (size_t)(end - line) : left;
+    const size_t remaining_bytes = merges->bytes - l->position;
+    const char* end = memchr(line, '\n', remaining_bytes);
+    size_t bytes = end != NULL ? (size_t)(end - line) : remaining_bytes;
     l->position += bytes + (end != NULL);
     l->merge_line++;
     bytes -= bytes != 0 && line[bytes - 1] == '\r';
@@ -97,14 +97,14 @@ static sumi_result check_class(sumi_loader* load)
     static const char* const s_vocabulary[] = {"Qwen2Tokenizer", "Qwen2TokenizerFast", NULL};
     static const char* const s_bpe[] = {"GemmaTokenizer", "GemmaTokenizerFast", NULL};
     static const char* const s_unigram[] = {"XLMRobertaTokenizer", "XLMRobertaTokenizerFast", NULL};
-    const char* const* known = load->l->form == SUMI_TOKENIZER_VOCABULARY ? s_vocabulary
-                             : load->t->model == SUMI_TOKEN_MODEL_BPE     ? s_bpe
-                                                                          : s_unigram;
+    const char* const* classes = load->l->form == SUMI_TOKENIZER_VOCABULARY ? s_vocabulary
+                               : load->t->model == SUMI_TOKEN_MODEL_BPE     ? s_bpe
+                                                                            : s_unigram;
     sumi_json_text name = {0};
     sumi_load_string_or_null(load, &name);
     SUMI_TRY(sumi_load_result(load->j));
-    for (size_t i = 0; sumi_load_has(&name) && known[i] != NULL; i++) {
-        if (sumi_json_is(&name, known[i])) { return SUMI_OK; }
+    for (size_t i = 0; sumi_load_has(&name) && classes[i] != NULL; i++) {
+        if (sumi_json_is(&name, classes[i])) { return SUMI_OK; }
     }
     return sumi_load_has(&name) ? sumi_load_unsupported(load, "the tokenizer_class", &name) : SUMI_OK;
 }

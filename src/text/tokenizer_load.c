@@ -26,10 +26,10 @@ static sumi_result read_bpe_entry(sumi_loader* load, const sumi_json_text* key)
     SUMI_TRY(sumi_load_result(load->j));
     SUMI_TRY(sumi_load_check_id(load, id, text, bytes));
     uint32_t entry;
-    bool existed, taken;
+    bool existed, was_marked;
     SUMI_TRY(sumi_vocabulary_add(&t->bpe.vocabulary, text, bytes, (uint32_t)id, &entry, &existed, load->error));
-    SUMI_TRY(sumi_load_take_id(load, id, &taken));
-    if (existed || taken) {
+    SUMI_TRY(sumi_load_mark_id(load, id, &was_marked));
+    if (existed || was_marked) {
         return sumi_fail(load->error, SUMI_FILE_MALFORMED,
                          "%s: token \"%.*s\" with id %llu: %s; download the file again", t->path,
                          sumi_load_shown(text, bytes), text, (unsigned long long)id,
@@ -43,13 +43,13 @@ static sumi_result read_unigram_entry(sumi_loader* load)
     sumi_json* j = load->j;
     sumi_json_text piece = {0};
     double score = 0.0;
-    bool whole = false;
+    bool is_complete = false;
     if (sumi_json_array(j) && sumi_json_item(j) && sumi_json_string(j, &piece) && sumi_json_item(j)) {
         score = sumi_json_number(j);
-        whole = !sumi_json_item(j);
+        is_complete = !sumi_json_item(j);
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!whole) { return sumi_load_refuse(load, "a piece and its score are due"); }
+    if (!is_complete) { return sumi_load_refuse(load, "a piece and its score are due"); }
     const char* text;
     size_t bytes;
     load->l->text.bytes = 0;
@@ -90,11 +90,11 @@ static sumi_result read_merge_value(sumi_loader* load)
     const char *left_text, *right_text;
     size_t left_bytes, right_bytes;
     bool is_pair = sumi_json_peek(j) == SUMI_JSON_ARRAY;
-    bool whole = is_pair ? sumi_json_array(j) && sumi_json_item(j) && sumi_json_string(j, &left) && sumi_json_item(j)
-                               && sumi_json_string(j, &right) && !sumi_json_item(j)
-                         : sumi_json_string(j, &left);
+    bool is_complete = is_pair ? sumi_json_array(j) && sumi_json_item(j) && sumi_json_string(j, &left)
+                                     && sumi_json_item(j) && sumi_json_string(j, &right) && !sumi_json_item(j)
+                               : sumi_json_string(j, &left);
     SUMI_TRY(sumi_load_result(j));
-    if (!whole) { return sumi_load_refuse(load, "a merge of two tokens is due"); }
+    if (!is_complete) { return sumi_load_refuse(load, "a merge of two tokens is due"); }
     bool escaped = left.escaped || right.escaped;
     if (escaped) { // the decoded texts share one buffer, so this merge must not stay pending
         SUMI_TRY(sumi_load_waiting_merges(load));
@@ -327,12 +327,12 @@ static sumi_result finish_added(sumi_loader* load)
     for (uint32_t entry = 0; entry < t->added.count; entry++) {
         size_t bytes;
         const char* text = sumi_vocabulary_text(&t->added, entry, &bytes);
-        uint32_t id = sumi_vocabulary_id(&t->added, entry), known = sumi_vocabulary_find(vocabulary, text, bytes);
+        uint32_t id = sumi_vocabulary_id(&t->added, entry), existing = sumi_vocabulary_find(vocabulary, text, bytes);
         bool clash;
-        if (known != SUMI_VOCABULARY_NONE) {
-            clash = sumi_vocabulary_id(vocabulary, known) != id;
+        if (existing != SUMI_VOCABULARY_NONE) {
+            clash = sumi_vocabulary_id(vocabulary, existing) != id;
         } else {
-            SUMI_TRY(sumi_load_take_id(load, id, &clash));
+            SUMI_TRY(sumi_load_mark_id(load, id, &clash));
             clash = clash || id < t->unigram.piece_count;
         }
         if (clash) {
@@ -401,23 +401,23 @@ static sumi_tokenizer_bytes file_bytes(const sumi_file* file)
     return (sumi_tokenizer_bytes){file->data, (size_t)file->bytes, file->path};
 }
 
-sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* found, sumi_error* error,
+sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* source, sumi_error* error,
                                       sumi_tokenizer** out_tokenizer)
 {
     *out_tokenizer = NULL;
-    const sumi_tokenizer_files files = {.main = {found->data, found->bytes, found->path},
-                                        .merges = file_bytes(&found->merges),
-                                        .config = file_bytes(&found->config),
-                                        .added = file_bytes(&found->added),
-                                        .special = file_bytes(&found->special)};
-    switch (found->form) {
+    const sumi_tokenizer_files files = {.main = {source->data, source->bytes, source->path},
+                                        .merges = file_bytes(&source->merges),
+                                        .config = file_bytes(&source->config),
+                                        .added = file_bytes(&source->added),
+                                        .special = file_bytes(&source->special)};
+    switch (source->form) {
     case SUMI_TOKENIZER_JSON:
-        return sumi_tokenizer_begin(heap, found->data, found->bytes, found->path, error, out_tokenizer);
+        return sumi_tokenizer_begin(heap, source->data, source->bytes, source->path, error, out_tokenizer);
     case SUMI_TOKENIZER_VOCABULARY: return sumi_tokenizer_begin_files(heap, &files, error, out_tokenizer);
     case SUMI_TOKENIZER_SENTENCEPIECE: return sumi_tokenizer_begin_sentencepiece(heap, &files, error, out_tokenizer);
     case SUMI_TOKENIZER_ABSENT: break;
     }
-    return sumi_checkpoint_tokenizer_missing(found, 0, "the model", error);
+    return sumi_checkpoint_tokenizer_missing(source, 0, "the model", error);
 }
 
 static sumi_result load_item(sumi_loader* load)
@@ -464,7 +464,8 @@ sumi_result sumi_tokenizer_step(sumi_tokenizer* tokenizer, size_t item_budget, b
             return sumi_fail(error, l->failure, "%s: loading it has failed before", tokenizer->path);
         }
         l->json.error = l->merges_json.error = error;
-        for (size_t left = item_budget != 0 ? item_budget : 1; left > 0 && l->phase != SUMI_LOAD_DONE; left--) {
+        for (size_t remaining_items = item_budget != 0 ? item_budget : 1;
+             remaining_items > 0 && l->phase != SUMI_LOAD_DONE; remaining_items--) {
             sumi_loader load = {tokenizer, l, &l->json, error};
             l->failure = load_item(&load);
             if (l->failure != SUMI_OK) { return l->failure; }

@@ -47,7 +47,7 @@ sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, 
     return SUMI_OK;
 }
 
-sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken)
+sumi_result sumi_load_mark_id(sumi_loader* load, uint64_t id, bool* out_was_marked)
 {
     sumi_tokenizer_loading* l = load->l;
     size_t byte = (size_t)id / 8;
@@ -57,7 +57,7 @@ sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken)
         l->id_bit_bytes = l->id_bit_capacity;
     }
     uint8_t* bits = (uint8_t*)l->id_bits + byte;
-    *out_taken = (*bits >> id % 8 & 1) != 0;
+    *out_was_marked = (*bits >> id % 8 & 1) != 0;
     *bits |= (uint8_t)(1u << id % 8);
     load->t->size = load->t->size > (size_t)id + 1 ? load->t->size : (size_t)id + 1;
     return SUMI_OK;

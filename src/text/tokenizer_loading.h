@@ -93,8 +93,8 @@ sumi_result sumi_load_begin(sumi_heap* heap, sumi_tokenizer_form form, const sum
                             size_t bytes_per_token, sumi_error* error, sumi_tokenizer** out_tokenizer);
 sumi_result sumi_load_begin_vocabulary(sumi_loader* load);
 sumi_result sumi_load_unigram_piece(sumi_loader* load, const char* text, size_t bytes, double score);
-// Marks an id as used by a token. *out_taken: it was marked before.
-sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken);
+// Marks an id as used by a token. *out_was_marked: it was marked before.
+sumi_result sumi_load_mark_id(sumi_loader* load, uint64_t id, bool* out_was_marked);
 // SUMI_FILE_MALFORMED if the id is above SUMI_VOCABULARY_MAX_COUNT.
 sumi_result sumi_load_check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes);
 sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,

@@ -163,9 +163,10 @@ static sumi_result finish_split(sumi_loader* load, const pre_tokenizer_fields* f
     if (fields->is_regex) {
         step->kind = SUMI_SPLIT_QWEN;
         // matches cover every text, so there is nothing between them; any other behavior would join or drop words
-        bool known = sumi_json_is(&fields->pattern, SUMI_WORD_SPLIT_QWEN) && step->behavior == SUMI_SPLIT_ISOLATED;
-        return known ? SUMI_OK
-                     : sumi_load_unsupported(load, "the pre-tokenizer's regex (with this behavior)", &fields->pattern);
+        bool is_known = sumi_json_is(&fields->pattern, SUMI_WORD_SPLIT_QWEN) && step->behavior == SUMI_SPLIT_ISOLATED;
+        return is_known
+                 ? SUMI_OK
+                 : sumi_load_unsupported(load, "the pre-tokenizer's regex (with this behavior)", &fields->pattern);
     }
     step->kind = SUMI_SPLIT_LITERAL;
     SUMI_TRY(sumi_load_short_text(load, &fields->pattern, "pre_tokenizer.pattern", &step->pattern));
@@ -295,7 +296,7 @@ static sumi_result put_end(sumi_loader* load, bool after_text, uint64_t id)
     return SUMI_OK;
 }
 
-static sumi_result same_text(sumi_loader* load, const sumi_json_text* a, const sumi_json_text* b, bool* out_same)
+static sumi_result compare_texts(sumi_loader* load, const sumi_json_text* a, const sumi_json_text* b, bool* out_equal)
 {
     sumi_text_buffer* buffer = &load->l->text;
     const char *a_text, *b_text;
@@ -305,21 +306,21 @@ static sumi_result same_text(sumi_loader* load, const sumi_json_text* a, const s
     SUMI_TRY(sumi_text_reserve(load->t->heap, buffer, a->bytes + b->bytes, load->error));
     SUMI_TRY(sumi_load_text(load, a, &a_text, &a_bytes));
     SUMI_TRY(sumi_load_text(load, b, &b_text, &b_bytes));
-    *out_same = a_bytes == b_bytes && memcmp(a_text, b_text, a_bytes) == 0;
+    *out_equal = a_bytes == b_bytes && memcmp(a_text, b_text, a_bytes) == 0;
     return SUMI_OK;
 }
 
 // Adds the ids of one special token of a template: {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}, ...}. `tokens`
 // is a copy of the reader's state at that object.
-static sumi_result put_special(sumi_loader* load, sumi_json tokens, const sumi_json_text* wanted, bool after_text)
+static sumi_result put_special(sumi_loader* load, sumi_json tokens, const sumi_json_text* name, bool after_text)
 {
     sumi_json_text key, field;
     bool found = false;
     if (sumi_json_object(&tokens)) {
         while (sumi_json_key(&tokens, &key)) {
-            bool same;
-            SUMI_TRY(same_text(load, wanted, &key, &same));
-            if (!same) {
+            bool is_equal;
+            SUMI_TRY(compare_texts(load, name, &key, &is_equal));
+            if (!is_equal) {
                 sumi_json_skip(&tokens);
                 continue;
             }

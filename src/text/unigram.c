@@ -37,9 +37,9 @@ static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, si
     if (unigram->byte_fallback) {
         static const char s_digits[] = "0123456789ABCDEF";
         char name[6] = {'<', '0', 'x', '0', '0', '>'};
-        size_t found = 0;
+        size_t known_count = 0;
         // byte fallback is used only if every byte has a token
-        for (int32_t pass = 0; pass < 2 && (pass == 0 || found == bytes); pass++) {
+        for (int32_t pass = 0; pass < 2 && (pass == 0 || known_count == bytes); pass++) {
             for (size_t i = 0; i < bytes; i++) {
                 name[3] = s_digits[(unsigned char)text[i] >> 4];
                 name[4] = s_digits[(unsigned char)text[i] & 15];
@@ -47,11 +47,11 @@ static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, si
                 if (pass == 1) {
                     sumi_ids_put(out, sumi_vocabulary_id(&unigram->vocabulary, entry));
                 } else {
-                    found += entry != NONE;
+                    known_count += entry != NONE;
                 }
             }
         }
-        if (found == bytes) { return SUMI_OK; }
+        if (known_count == bytes) { return SUMI_OK; }
     }
     if (unigram->unknown_id == NONE) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "the tokenizer has no piece for the text %.*s and no unk_id",

@@ -40,9 +40,9 @@ static uint32_t slot_entry(uint32_t slot)
 static void slot_put(uint32_t* slots, size_t slot_count, uint64_t mixed, size_t entry)
 {
     SUMI_ASSERT(slot_count > 0 && (slot_count & (slot_count - 1)) == 0);
-    size_t place = (size_t)mixed & (slot_count - 1);
-    while (slots[place] != 0) { place = (place + 1) & (slot_count - 1); }
-    slots[place] = slot_of(mixed, entry);
+    size_t slot_index = (size_t)mixed & (slot_count - 1);
+    while (slots[slot_index] != 0) { slot_index = (slot_index + 1) & (slot_count - 1); }
+    slots[slot_index] = slot_of(mixed, entry);
 }
 
 static size_t slots_for(size_t count)
@@ -121,14 +121,14 @@ bool sumi_vocabulary_is_joined(const sumi_vocabulary* vocabulary, uint32_t entry
 static uint32_t find_hashed(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint64_t mixed)
 {
     SUMI_ASSERT(vocabulary->count < vocabulary->slot_count); // an empty hash slot ends every search
-    for (size_t place = (size_t)mixed & (vocabulary->slot_count - 1);;
-         place = (place + 1) & (vocabulary->slot_count - 1)) {
-        uint32_t slot = vocabulary->slots[place];
+    for (size_t slot_index = (size_t)mixed & (vocabulary->slot_count - 1);;
+         slot_index = (slot_index + 1) & (vocabulary->slot_count - 1)) {
+        uint32_t slot = vocabulary->slots[slot_index];
         if (slot == 0) { return SUMI_VOCABULARY_NONE; }
         if (slot_matches(slot, mixed)) {
-            size_t found_bytes;
-            const char* found = sumi_vocabulary_text(vocabulary, slot_entry(slot), &found_bytes);
-            if (found_bytes == bytes && memcmp(found, text, bytes) == 0) { return slot_entry(slot); }
+            size_t entry_bytes;
+            const char* entry_text = sumi_vocabulary_text(vocabulary, slot_entry(slot), &entry_bytes);
+            if (entry_bytes == bytes && memcmp(entry_text, text, bytes) == 0) { return slot_entry(slot); }
         }
     }
 }
@@ -280,12 +280,13 @@ static uint32_t* merge_slot(const sumi_merges* merges, uint32_t left, uint32_t r
 {
     SUMI_ASSERT(merges->slots != NULL && merges->count < merges->slot_count);
     const sumi_merge* list = merges->list;
-    for (size_t place = (size_t)mixed & (merges->slot_count - 1);; place = (place + 1) & (merges->slot_count - 1)) {
-        uint32_t slot = merges->slots[place];
+    for (size_t slot_index = (size_t)mixed & (merges->slot_count - 1);;
+         slot_index = (slot_index + 1) & (merges->slot_count - 1)) {
+        uint32_t slot = merges->slots[slot_index];
         if (slot == 0
             || (slot_matches(slot, mixed) && list[slot_entry(slot)].left == left
                 && list[slot_entry(slot)].right == right)) {
-            return &merges->slots[place];
+            return &merges->slots[slot_index];
         }
     }
 }

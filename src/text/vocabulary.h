@@ -45,7 +45,7 @@ const char* sumi_vocabulary_text(const sumi_vocabulary* vocabulary, uint32_t ent
 // Whether the text of `entry`, if it exists, is `left` followed by `right`.
 bool sumi_vocabulary_is_joined(const sumi_vocabulary* vocabulary, uint32_t entry, const char* left, size_t left_bytes,
                                const char* right, size_t right_bytes);
-// Finding in three parts, for the loader. Hash slots and entries are spread over megabytes; prefetching those of many
+// Finding in three steps, for the loader. Hash slots and entries are spread over megabytes; prefetching those of many
 // tokens before the first is needed hides the memory latency (151,387 merges: 130 ms without, 70 ms with prefetching).
 // sumi_vocabulary_prefetch prefetches the hash slot and returns the hash for the other two functions.
 uint64_t sumi_vocabulary_prefetch(const sumi_vocabulary* vocabulary, const char* text, size_t bytes);

@@ -23,11 +23,11 @@ static bool class_at(const char* text, size_t bytes, size_t at, sumi_char_class*
     return true;
 }
 
-static size_t run_end(const char* text, size_t bytes, size_t at, sumi_char_class wanted)
+static size_t run_end(const char* text, size_t bytes, size_t at, sumi_char_class char_class)
 {
-    sumi_char_class found;
+    sumi_char_class current;
     size_t length;
-    while (class_at(text, bytes, at, &found, &length) && found == wanted) { at += length; }
+    while (class_at(text, bytes, at, &current, &length) && current == char_class) { at += length; }
     return at;
 }
 

@@ -168,27 +168,27 @@ static void build_blend(scene* s, const op_case* c)
     sumi_value tile = activations(s, c->m * c->n, c->k),
                above = c->a ? activations(s, c->a * c->n, c->k) : SUMI_NO_VALUE,
                left = c->b ? activations(s, c->m * c->b, c->k) : SUMI_NO_VALUE;
-    sumi_plan_tile_blend(&s->plan, &(sumi_plan_blend_args){.tile = tile,
-                                                           .height = c->m,
-                                                           .width = c->n,
-                                                           .above = above,
-                                                           .above_height = c->a,
-                                                           .left = left,
-                                                           .left_width = c->b,
-                                                           .extent = c->c});
+    sumi_plan_tile_blend(&s->plan, &(sumi_plan_tile_blend_args){.tile = tile,
+                                                                .height = c->m,
+                                                                .width = c->n,
+                                                                .above = above,
+                                                                .above_height = c->a,
+                                                                .left = left,
+                                                                .left_width = c->b,
+                                                                .extent = c->c});
     expect(s, tile, c->bound); // the corner is blended twice, and may be rounded twice
 }
 static void build_place(scene* s, const op_case* c)
 {
     // m x n of a tile of m x (n + 3) with k channels are copied into the second of two images
     sumi_value picture = activations(s, 2 * (c->m + 5) * (c->n + 4), c->k);
-    sumi_plan_tile_place(&s->plan, &(sumi_plan_place_args){.tile = activations(s, c->m * (c->n + 3), c->k),
-                                                           .tile_width = c->n + 3,
-                                                           .picture = picture,
-                                                           .picture_height = c->m + 5,
-                                                           .picture_width = c->n + 4,
-                                                           .copied = (sumi_tile){4, 2, c->m, c->n},
-                                                           .per_item = c->a != 0});
+    sumi_plan_tile_place(&s->plan, &(sumi_plan_tile_place_args){.tile = activations(s, c->m * (c->n + 3), c->k),
+                                                                .tile_width = c->n + 3,
+                                                                .picture = picture,
+                                                                .picture_height = c->m + 5,
+                                                                .picture_width = c->n + 4,
+                                                                .copied = (sumi_tile){4, 2, c->m, c->n},
+                                                                .per_item = c->a != 0});
     expect(s, picture, EXACT);
 }
 static void build_pixels_in(scene* s, const op_case* c)

@@ -34,6 +34,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
         }
     }
     sumi_tensor_set_close(&set);
-    check(heap.held == 0);
+    check(heap.allocated_bytes == 0);
     return 0;
 }

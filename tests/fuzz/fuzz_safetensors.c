@@ -51,6 +51,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
         free(image);
     }
     sumi_tensor_set_close(&set);
-    check(heap.held == 0);
+    check(heap.allocated_bytes == 0);
     return 0;
 }
