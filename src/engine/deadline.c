@@ -162,7 +162,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
                  share = lately < budgeted ? lately : budgeted;
     double fixed_us = overhead_us_in_frames(
         engine, 3.0 * engine->overhead_us[SUMI_OVERHEAD_INPUT]
-                    + job->item_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
+                    + job->batch_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
     double denoise_us = 0.0;
     for (size_t s = 0; s < entry->plan.section_count; s++) {
         const sumi_work_us once = sumi_section_work_us(engine, entry, s);
@@ -191,7 +191,7 @@ static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_work_left* 
     const uint64_t now = sumi_clock_ns();
     sumi_forecast* forecast = &job->forecast;
     sumi_work_left left = sumi_run_left_from_here(engine);
-    left.end.known += overhead_us_in_frames(engine, job->item_count * sumi_plan_job_output_us(engine, job));
+    left.end.known += overhead_us_in_frames(engine, job->batch_count * sumi_plan_job_output_us(engine, job));
     if (forecast->begin_ns != 0) {
         const double came = (double)(now - forecast->begin_ns) * 1e-9;
         sumi_accuracy_note(&job->entry->step, FIRST_STEP_DEVIATION, came, forecast->step_seconds);
