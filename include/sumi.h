@@ -79,26 +79,33 @@
 // Slices      A job is cut into slices: pieces of work that are not interrupted, of about
 //             sumi_engine_desc.max_slice_us microseconds each.
 // Threads     The functions of an engine and of its objects may be called from any thread, but only one at a time: the
-//             host program sees to that, with a mutex if it has to. A call that waits, such as sumi_job_wait, counts
-//             until it returns. Eight functions are excepted and may be called at any time, beside any other call:
-//             sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority, sumi_job_pause, sumi_job_list,
-//             sumi_engine_get_info, sumi_engine_last_error. The functions that need no engine may be called at any time
-//             as well: sumi_engine_create, sumi_result_text, sumi_version, sumi_check_version, sumi_engine_defaults,
-//             sumi_model_defaults, sumi_xml_prompt_defaults, and sumi_xml_prompt_write. Two engines share nothing and
-//             need no coordination. There are no process-wide settings. Threads of sumi's own have names, which
-//             debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker 1" and so on
-//             (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU kernels beside the first job, then
-//             ends). All have low priority.
+//             host program sees to that, with a mutex if it has to. This holds for a call that waits, too: while one
+//             thread is inside sumi_job_wait, no other thread may submit or fetch.
+//               Free calls may be made beside any other call of the engine: sumi_job_poll, sumi_job_cancel,
+//             sumi_job_preview, sumi_job_set_priority, sumi_job_pause, sumi_job_list, sumi_engine_get_info,
+//             sumi_engine_last_error. Only sumi_engine_destroy is excepted: before it, the host program ends the
+//             threads that make free calls.
+//               Calls without an engine may be made at any time: sumi_engine_create, sumi_result_text, sumi_version,
+//             sumi_check_version, sumi_engine_defaults, sumi_model_defaults, sumi_xml_prompt_defaults, and
+//             sumi_xml_prompt_write.
+//               Two engines share nothing and need no coordination. There are no process-wide settings. Threads of
+//             sumi's own have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker
+//             1" and so on (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU kernels beside the
+//             first job, then ends). All have low priority.
 // Callbacks   The services of the host program (log, allocators, files, tasks, tracer, completion) are called in the
-//             middle of a call or of a slice. A callback may call the eight functions above, the functions that need no
-//             engine, and other engines. Any other call of the same engine would wait for itself. Such a call is
-//             refused with SUMI_WRONG_STATE, or does nothing if it returns no result, and the log is told (except when
-//             the log itself made the call). A callback must not wait for another thread that is inside the engine.
+//             middle of a call or of a slice. A callback may make free calls, calls without an engine, and calls of
+//             other engines. Any other call of the same engine would wait for itself. Such a call is refused with
+//             SUMI_WRONG_STATE, or does nothing if it returns no result, and the log is told (except when the log
+//             itself made the call). A callback must not wait for another thread that is inside the engine. It must
+//             return: no C++ exception or longjmp may leave it. The allocator and the log may be called by several
+//             threads at once; every other service by one thread at a time.
 // Processes   An engine belongs to the process that created it. A child process after a fork has the engine's memory
 //             and none of its threads. In the child every call is refused in the same way (sumi_job_poll returns
 //             SUMI_JOB_NONE), and sumi_engine_destroy frees nothing. Create engines after the fork.
-// Blocking    Calls that block say so. All others return at once, or after a copy of what they are given.
-//               sumi_engine_create                          a few milliseconds, or as long as the CUDA driver takes
+// Blocking    Calls that block say so. All others never block: they wait for no other thread, no slice, no file and no
+//             GPU, and take as long as the copy of what they are given or return.
+//               sumi_engine_create                          a few milliseconds; the first CUDA engine of a process some
+//                                                           hundred; with cuBLASLt up to a second more
 //               sumi_engine_update                          about its time budget
 //               sumi_job_wait                               until the job is in a final state, or until the timeout
 //               sumi_open_model, sumi_generate              until they are done
@@ -106,34 +113,43 @@
 //               sumi_external_release                       until the running slice has ended; if they free memory
 //                                                           that a GPU uses, also until the GPU has finished the
 //                                                           submitted work
-//               sumi_job_discard                            the same, for a running job with SUMI_PUMP_UPDATE, and for
-//                                                           a finished load of a model or an adapter
-//               sumi_engine_destroy                         the same, and until a GPU's kernels are loaded
+//               sumi_job_discard                            for a running job with SUMI_PUMP_UPDATE until the GPU has
+//                                                           finished the submitted work; for a finished load of a
+//                                                           model or an adapter until the running slice has ended
+//               sumi_engine_destroy                         until the running slice has ended, the GPU has finished the
+//                                                           submitted work, and its kernels are loaded
 //               sumi_image_memory                           writes a plan, which takes milliseconds; waits for no slice
 //             A slice can run beside a call of the host program only with SUMI_PUMP_THREAD. The call then waits for
-//             about max_slice_us, or for one read of the host program's files (see sumi_files).
+//             about max_slice_us; on a GPU for the slices in flight, 20 ms at most; or for one read of the host
+//             program's files (see sumi_files).
 // Descs       A desc is a struct of parameters. Every desc is made by its ..._defaults() function, which also sets its
 //             cookie. Any other desc is refused with SUMI_DESC_NOT_INITIALIZED. A call copies everything that its desc
-//             points to, so that the host program may free it when the call returns. Not copied are the objects of
-//             sumi, which closing or releasing ends; what a sumi_target names (host_memory, device_address, event,
-//             external), which must live until the job has finished; and context, stream, and each user_data of
-//             sumi_engine_desc, which must live as long as the engine.
+//             points to, encoded prompts included, so that the host program may free it when the call returns. Three
+//             kinds of things are not copied. Models, adapters and externals may be released at any time, which cancels
+//             the jobs that use them. What a sumi_target names must live as long as sumi_target says. context, stream,
+//             and each user_data of sumi_engine_desc must live as long as the engine.
 // Failure     Every failure is a sumi_result. sumi_result_text() says in a sentence what to do. Details (file, tensor,
-//             number) go to the engine's log and, for jobs, to sumi_job_status.message. After any failure the engine
-//             still works. Out arguments are written on SUMI_OK; otherwise they are zeroed or left unchanged, except
-//             where the function says that it writes more (sumi_image_memory, sumi_xml_prompt_write). With NULL for
-//             the engine a function returns SUMI_INVALID_ARGUMENT; one that returns no result does nothing.
-// Strings     UTF-8, zero-terminated. Invalid UTF-8 in a prompt is read as U+FFFD.
-// Images      width x height pixels, row by row from the top, sRGB.
+//             number) go to the engine's log and, for jobs, to sumi_job_status.message. After any failure but
+//             SUMI_DEVICE_LOST the engine still works. After that one, destroy the engine and create another; a host
+//             program with a CUDA context of its own creates that anew first. Out arguments are written on SUMI_OK;
+//             otherwise do not read them, except where the function says what it writes (sumi_image_memory,
+//             sumi_xml_prompt_write). With NULL for the engine a function returns SUMI_INVALID_ARGUMENT, zeros, or, if
+//             it returns nothing, does nothing. A defaults function with a model of NULL returns a desc that the submit
+//             refuses.
+// Strings     UTF-8, zero-terminated. Invalid UTF-8 in the text of a prompt is read as U+FFFD; sumi_xml_prompt_write
+//             refuses it.
+// Images      width x height pixels, row by row from the top (unless a target asks for bottom_up), sRGB.
 // Latents     The small representation of an image in which the transformer works: float32 [channel][y][x], with
 //             latent_channels channels, height / latent_factor rows and width / latent_factor columns. latent_channels
 //             and latent_factor are members of sumi_model_info. Comments here write [channel][y][x] for this shape.
-// Same bits   The same inputs give the same bits on the same backend and processor (CPU or GPU), for any time budget,
-//             slice size and number of threads, with previews on or off. There are three exceptions. A job with a
-//             deadline leaves out as many steps as the time requires (sumi_image_desc.deadline_ms). Under a memory
+// Same bits   The same inputs give the same bits on the same backend and the same model of CPU or GPU, for any time
+//             budget, slice size and number of threads, with previews on or off. There are four exceptions. A job with
+//             a deadline leaves out as many steps as the time requires (sumi_image_desc.deadline_ms). Under a memory
 //             budget that is too small for a whole image the VAE works in tiles, which changes the image a little
 //             (sumi_engine_desc.memory_budget_bytes). A batch that does not fit into the memory of a GPU is divided,
-//             and batches of different size may differ in the last bits (sumi_submit_images).
+//             and batches of different size may differ in the last bits (sumi_submit_images). With cuBLASLt the bits
+//             depend on its version and the driver's, too (sumi_cublaslt; it is off unless asked for, except on GPUs of
+//             compute capability 10 and 11).
 // Budgets     A time budget is what sumi_engine_update gets, in microseconds per call. A memory budget is
 //             sumi_engine_desc.memory_budget_bytes.
 // Finished    A job has finished when it is in a final state (DONE, FAILED, CANCELLED). It is freed by its fetch or by
@@ -203,22 +219,23 @@ typedef enum sumi_result {
     SUMI_BUDGET_TOO_SMALL = 12,
     // files
     SUMI_FILE_NOT_FOUND = 20,
-    SUMI_FILE_READ_FAILED = 21,
-    SUMI_FILE_TRUNCATED = 22, // the file ends before its content does
-    SUMI_FILE_MALFORMED = 23, // the file breaks the rules of its format
+    SUMI_FILE_READ_FAILED = 21, // the system, or sumi_files.read, could not read bytes that are there
+    SUMI_FILE_TRUNCATED = 22,   // the file ends before its content does
+    SUMI_FILE_MALFORMED = 23,   // the file breaks the rules of its format
     // models
-    SUMI_MODEL_UNKNOWN = 30, // no supported model family in these files
-    SUMI_TENSOR_MISSING = 31,
+    SUMI_MODEL_UNKNOWN = 30,   // no supported model family in these files
+    SUMI_TENSOR_MISSING = 31,  // a tensor that the model needs is in none of its files; the log names it
     SUMI_TENSOR_MISMATCH = 32, // a tensor has another shape or type than the model needs
     SUMI_LORA_NO_MATCH = 33,   // the adapter names layers that this model does not have
-    SUMI_TEXT_INVALID = 34,    // the prompt cannot be encoded
+    // the references of a prompt leave no tokens for its text, or a text of a prompt in XML is not UTF-8
+    SUMI_TEXT_INVALID = 34,
     // devices
-    SUMI_NO_DEVICE = 40,
-    SUMI_DRIVER_TOO_OLD = 41,
-    SUMI_DEVICE_UNSUPPORTED = 42,
-    SUMI_DEVICE_LOST = 43,
+    SUMI_NO_DEVICE = 40,          // no driver, no GPU, or none with the ordinal, uuid or luid that was asked for
+    SUMI_DRIVER_TOO_OLD = 41,     // the driver is older than CUDA 11.4
+    SUMI_DEVICE_UNSUPPORTED = 42, // the GPU is older than compute capability 8.0
+    SUMI_DEVICE_LOST = 43,        // the GPU stopped working (a reset, a fault of any program in this context)
     // jobs
-    SUMI_CANCELLED = 50,
+    SUMI_CANCELLED = 50,  // by sumi_job_cancel, or because an object that the job uses was released
     SUMI_TIMEOUT = 51,    // sumi_job_wait reached its timeout; the job continues
     SUMI_NOT_FINITE = 52, // the image holds NaN or infinity; it is not returned
     SUMI_INTERNAL = 90    // a bug in sumi; please report the message
@@ -242,10 +259,10 @@ SUMI_API sumi_result sumi_check_version(uint32_t header_version);
 typedef struct sumi_engine sumi_engine;     // a backend and the services of the host program
 typedef struct sumi_model sumi_model;       // an opened checkpoint
 typedef struct sumi_prompt sumi_prompt;     // an encoded prompt; a game can ship it instead of the text encoder
-typedef struct sumi_lora sumi_lora;         // an adapter: a low-rank change of a model's weights, applied per job
+typedef struct sumi_lora sumi_lora;         // an adapter (LoRA, LoKr): a small change of weights, applied per job
 typedef struct sumi_external sumi_external; // a texture of the host program that images are written to
-// A job (sumi_job, below) is a value with a generation. {0} is no job. The id of a job that was freed is refused; it is
-// never taken for a newer job.
+// A job (sumi_job, below) is no pointer but a number, which is never used twice. {0} is no job. The handle of a job
+// that was freed is stale and refused.
 struct CUctx_st; // CUcontext, CUstream and CUevent of the CUDA driver are pointers to these three
 struct CUstream_st;
 struct CUevent_st;
@@ -253,29 +270,29 @@ struct CUevent_st;
 // ---- Services of the host program -----------------------------------------------------------------------------------
 // Each service may be left zero: sumi then uses its built-in one.
 
-// Host memory (the CPU's memory). Both functions are called from the threads that call the engine and from worker
-// threads of sumi, so both must be thread-safe.
+// Host memory (the CPU's memory). Both functions are called on any thread that calls the engine, on threads of sumi and
+// on those of sumi_tasks, and by several at once, so both must be thread-safe.
 typedef struct sumi_allocator {
-    // `alignment` is a power of two up to 64. `bytes` is a multiple of it. Returns NULL when there is no memory left.
+    // `alignment` is a power of two up to 64. `bytes` is a multiple of it, and not 0. Returns NULL when there is no
+    // memory left.
     void* (*allocate)(size_t bytes, size_t alignment, void* user_data);
-    // `bytes` is the size that the memory was allocated with.
+    // `bytes` is the size that the memory was allocated with. Never called with NULL.
     void (*release)(void* memory, size_t bytes, void* user_data);
     void* user_data;
 } sumi_allocator;
 
 typedef enum sumi_memory_kind {
     SUMI_MEMORY_WEIGHTS = 0,
-    SUMI_MEMORY_ARENA = 1, // intermediate values of a job
-    SUMI_MEMORY_IMAGE = 2,
-    SUMI_MEMORY_STAGING = 3 // pinned (page-locked) host memory
+    SUMI_MEMORY_ARENA = 1,  // intermediate values of a job
+    SUMI_MEMORY_IMAGE = 2,  // finished images and previews; on a GPU also the memory of imported textures
+    SUMI_MEMORY_STAGING = 3 // GPU: pinned (page-locked) host memory. CPU: packing buffers of matrix products
 } sumi_memory_kind;
 
 // Device memory, for GPU backends. Addresses are CUdeviceptr. The engine's context is current during the call. The
 // functions are called by one thread at a time: the one that runs slices, or one that is inside a call of the engine.
-// Memory is released when the GPU has finished all work that uses it. STAGING
-// is host memory that kernels can read at the same address, as cuMemHostAlloc returns it. When `allocate` returns 0 for
-// STAGING, streamed weights (weights that are copied to the device for each use) are read from the mapped files
-// instead, which is slower.
+// Memory is released when the GPU has finished all work that uses it. STAGING is host memory that kernels can read at
+// the same address, as cuMemHostAlloc returns it. When `allocate` returns 0 for STAGING, streamed weights (weights that
+// are copied to the device for each use) are read from the mapped files instead, which is slower.
 //
 // When there is no free device memory, other programs may be using it. The engine then tries again with a lower limit
 // before a job fails. The limit is what the engine holds plus what the driver reports as free, less a margin of up to
@@ -299,8 +316,9 @@ typedef struct sumi_device_allocator {
 //             the earlier pieces, and at least 64 KB. A job can be cancelled between any two pieces. `open` and `map`
 //             should be quick: one slice may open several files.
 // Threads     The functions are called by the thread that runs slices: the one that calls the engine, or the pump's
-//             thread. `close` is also called by the calls that end a model, an adapter or a job. Two of these functions
-//             are never called at the same time.
+//             thread. `close` is also called by the calls that end a model, an adapter or a job. Never more than one of
+//             these functions runs at a time. A read lasts as long as the host program takes for it, and the update
+//             that makes it lasts so long, too.
 // Paths       The desc's own paths, and those paths joined with further names by '/'. A job asks for each path once,
 //             and opens each file once. A path that does not open is taken for a folder: folders cannot be listed, so
 //             names are tried. First come weights, of the components transformer, text_encoder, text_encoder_2 or
@@ -310,7 +328,7 @@ typedef struct sumi_device_allocator {
 //             (tokenizer.json, or vocab.json and the files beside it, or tokenizer.model and its other names);
 //             preprocessor_config.json; and scheduler/scheduler_config.json.
 typedef struct sumi_files {
-    // Returns NULL when there is no such file.
+    // Returns NULL for a folder, for a file that is not there, and when the file cannot be opened.
     void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);
     // Returns false when the bytes could not be read: the job fails with SUMI_FILE_READ_FAILED.
     bool (*read)(void* file, uint64_t offset, void* into, size_t bytes, void* user_data);
@@ -344,7 +362,7 @@ typedef enum sumi_log_level {
 } sumi_log_level;
 // The library never prints. Without a log, the details of a refused call are available only from
 // sumi_engine_last_error, which keeps the newest failure. `text` is valid during the call. Called on the threads that
-// call the engine, and on the pump's thread.
+// call the engine and on those of sumi, by several at once if free calls fail beside others: it must be thread-safe.
 typedef struct sumi_log {
     void (*write)(sumi_log_level level, sumi_result result, const char* text, void* user_data);
     void* user_data;
@@ -362,16 +380,17 @@ typedef enum sumi_stage {
     SUMI_STAGE_TRANSFER = 7 // conversion of the image to its format and its copy to its target
 } sumi_stage;
 
-// What an engine did and when, for the host program's own profiler (Tracy, Unreal Insights, a Chrome trace as `sumi
-// generate --trace` writes it). There is one span for every piece of work, reported when the work is done. Spans of a
-// track come in order and never overlap. Times are nanoseconds of the system's steady clock: CLOCK_MONOTONIC, or
-// QueryPerformanceCounter on Windows. The length of a GPU span is measured by CUDA events. Its position is an estimate:
-// after its submission and after the span before it, never in the future.
+// Where the work of a span (sumi_trace_span) was done.
 typedef enum sumi_track {
     // The thread that calls the engine, or the pump's thread: plans, tokens, noise. On the CPU backend also the slices.
     SUMI_TRACK_HOST = 0,
     SUMI_TRACK_DEVICE = 1 // slices on a GPU
 } sumi_track;
+// What an engine did and when, for the host program's own profiler (Tracy, Unreal Insights, a Chrome trace as `sumi
+// generate --trace` writes it). There is one span for every piece of work, reported when the work is done. Spans of a
+// track come in order and never overlap. Times are nanoseconds of the system's steady clock: CLOCK_MONOTONIC, or
+// QueryPerformanceCounter on Windows. The length of a GPU span is measured by CUDA events. Its position is an estimate:
+// after its submission and after the span before it, never in the future.
 typedef struct sumi_trace_span {
     // The first operation of a slice ("attention.qkv"), otherwise what was done ("noise"). Valid during the call.
     const char* name;
@@ -402,12 +421,13 @@ typedef enum sumi_job_state {
 
 // For host programs that prefer a callback to polling. `ended` is called when a job has finished, at most once per job,
 // after the state has changed, so that sumi_job_poll returns the final state. job_user_data is the user_data of the
-// job's desc. The call comes from the thread that runs slices: inside sumi_engine_update, sumi_job_wait, or the call
-// that ended the job (the close of its model, say), or from sumi's own thread. For a job that was cancelled before it
-// began, the call comes in the next sumi_engine_update or sumi_job_wait. There is no call for a job that was discarded
-// before it finished. If the host program sees the final state by sumi_job_poll and fetches the job first, the call may
-// come when the job is stale already, or not at all. The callback may not fetch (see Callbacks): it puts the job into a
-// queue of the host program, or wakes the thread that fetches.
+// job's desc. The callback runs on the thread that runs slices: inside sumi_engine_update, sumi_job_wait, or the
+// function that ended the job (sumi_model_close of its model, say), or on sumi's own thread. A mutex of the host
+// program around those functions is locked meanwhile. For a job that was cancelled before it began, the callback runs
+// in the next sumi_engine_update or sumi_job_wait. It is not called for a job that was discarded before it finished,
+// and perhaps not for one that another thread has fetched already: whoever fetches on the callback alone misses no job.
+// The callback may not fetch (see Callbacks): it puts the job into a queue of the host program, or wakes the thread
+// that fetches.
 typedef struct sumi_completion {
     void (*ended)(sumi_job job, sumi_job_state state, void* job_user_data, void* user_data);
     void* user_data;
@@ -428,16 +448,18 @@ typedef enum sumi_backend {
 // gated. All other products, and all products where there is no cuBLASLt, are computed by sumi's kernels. Sizes and
 // device decide which of the two computes a product, never a measurement. The same inputs therefore give the same bits
 // as long as driver and library stay the same. The bits differ from those of sumi's kernels, and differ again where a
-// short memory budget makes the VAE work in strips (some rows at a time).
+// short memory budget makes the VAE compute some rows of an image at a time, which does not change the bits of sumi's
+// kernels.
 //
 // Opening cuBLASLt makes sumi_engine_create take longer: 0.1 s, from a cold disk 1 s. Its code takes device memory that
 // no budget counts. One of its calls may work for about half a millisecond, however small max_slice_us is.
 typedef enum sumi_cublaslt {
-    // For 512 rows or more, on GPUs whose tensor cores have instructions that sumi's kernels do not use: compute
-    // capability 10 and 11. On other GPUs cuBLASLt is not opened.
+    // For products of 512 rows (tokens) or more, on GPUs whose tensor cores have instructions that sumi's kernels do
+    // not use: compute capability 10 and 11. On other GPUs cuBLASLt is not opened.
     SUMI_CUBLASLT_AUTO = 0,
     SUMI_CUBLASLT_NEVER = 1,
-    SUMI_CUBLASLT_ALWAYS = 2 // on any GPU, for more than 16 rows; measure before you ship it
+    // For products of more than 16 rows, on any GPU. Slower than sumi's kernels on most: measure before you ship it.
+    SUMI_CUBLASLT_ALWAYS = 2
 } sumi_cublaslt;
 
 typedef enum sumi_pump {
@@ -451,7 +473,10 @@ typedef enum sumi_pump {
 typedef struct sumi_engine_desc {
     uint32_t cookie; // set by sumi_engine_defaults(); leave it alone
     sumi_backend backend;
-    // For the CUDA backend. Anything but the defaults is SUMI_NOT_SUPPORTED when the CPU does the work.
+    // For the CUDA backend. The device is that of `context`, or the first one that has every one of ordinal, uuid and
+    // luid that is given; a context of another device is SUMI_INVALID_ARGUMENT. Calls leave the calling thread's
+    // current CUDA context as they found it. With SUMI_BACKEND_CPU anything but the defaults is SUMI_NOT_SUPPORTED; so
+    // it is with AUTO when there is no GPU that can be used.
     struct {
         int32_t ordinal;          // -1: the first device
         const uint8_t* uuid;      // 16 bytes, or NULL
@@ -472,11 +497,10 @@ typedef struct sumi_engine_desc {
     sumi_pump pump;
     int32_t job_capacity; // jobs that may exist at once, 1..4096; their job slots are allocated at creation
     // Operations are cut into slices so that no slice is predicted to take longer than this many microseconds. The
-    // prediction is made from the slices that ran before on this device. 0: operations are never cut; with
-    // sumi_image_desc.profile a slice is always a whole operation. Smaller slices cost throughput. While the budgets of
-    // sumi_engine_update are small, a GPU's plans are made with slices of a half, a quarter or an eighth of this, but
-    // not below 250 us: an update submits whole slices, so a share of its budget stays unused where two slices do not
-    // fit together. For this choice the moving average of the budgets counts. Results do not depend on any of this.
+    // prediction is made from the slices that ran before on this device. 0, or sumi_image_desc.profile: a slice is a
+    // whole operation. Smaller slices cost throughput. On a GPU slices are shorter while the budgets of
+    // sumi_engine_update are small, down to an eighth of this and not below 250 us, so that whole slices fill a budget
+    // well. Results do not depend on any of this.
     uint32_t max_slice_us;
     // The most memory, in bytes, for intermediate values and packing buffers (CPU; operands of matrix products are
     // copied to these buffers in another order), or for everything that the engine allocates on the device (GPU). 0: no
@@ -486,11 +510,15 @@ typedef struct sumi_engine_desc {
     // sumi_memory.images and host of a job. sumi_engine_info.host_peak_bytes includes all of that.
     //
     // A job takes the first of these that the budget can hold:
-    //     1. GPU: all weights stay on the device.
-    //     2. GPU: weights are streamed, that is, copied to the device for each use. Slower, the same bits.
-    //     3. CPU and GPU: also the VAE works in tiles (overlapping pieces of the image, one after the other), which
-    //        changes the image a little.
-    //     4. The job fails with SUMI_BUDGET_TOO_SMALL.
+    //     CPU   1. The VAE works on whole images.
+    //           2. The VAE works in tiles (overlapping pieces of the image, one after the other), which changes the
+    //              image a little.
+    //           3. The job fails with SUMI_BUDGET_TOO_SMALL.
+    //     GPU   1. All weights stay on the device.
+    //           2. Weights are streamed, that is, copied to the device for each use. Slower, the same bits.
+    //           3. Weights are streamed and the VAE works in tiles.
+    //           4. The job fails with SUMI_BUDGET_TOO_SMALL.
+    // What happens when the device has less memory than the budget: sumi_device_allocator and sumi_submit_images.
     uint64_t memory_budget_bytes;
     // Threads that work on a loop of the CPU backend when there are no tasks, the calling thread included. 1: no hidden
     // thread. 0: one thread per core.
@@ -501,9 +529,9 @@ typedef struct sumi_engine_desc {
 // Any thread. Never blocks.
 SUMI_API sumi_engine_desc sumi_engine_defaults(void);
 
-// Creates an engine. Any thread. Blocks for a few milliseconds, and for some hundred where the process has not used the
-// CUDA driver before. On failure *out_engine is NULL and nothing is left behind. AUTO chooses the CPU when there is no
-// usable GPU, and the log says why. The host program ends an engine with sumi_engine_destroy.
+// Creates an engine. Any thread. Blocks for a few milliseconds, and for some hundred milliseconds where the process has
+// not used the CUDA driver before. On failure *out_engine is NULL and nothing is left behind. AUTO chooses the CPU when
+// there is no usable GPU, and the log says why. The host program ends an engine with sumi_engine_destroy.
 //
 // Failures: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_OUT_OF_HOST_MEMORY; SUMI_NOT_SUPPORTED for a
 // backend, or a service of a backend, that this build lacks. With SUMI_BACKEND_CUDA also SUMI_NO_DEVICE,
@@ -511,24 +539,29 @@ SUMI_API sumi_engine_desc sumi_engine_defaults(void);
 SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_engine);
 
 // Cancels all jobs, waits for the running slice, and frees everything that the engine still holds: jobs, models,
-// prompts, adapters, textures, images. No other call of this engine may run meanwhile. Accepts NULL.
+// prompts, adapters, imports of textures, images. No other call of this engine may run meanwhile, free calls included.
+// When there are imports of OpenGL textures, the GL context is current on the calling thread. Accepts NULL.
 SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
-// Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. At least one
-// slice runs per call, unless budget_us is 0. 0 is a pause: the call only ends jobs that were cancelled. SUMI_FOREVER
-// works until no job has anything left to do. The budget may change every frame; results do not depend on it. Does
-// nothing with SUMI_PUMP_THREAD. Failures of jobs are reported by sumi_job_poll; sumi_job_list
-// shows whether jobs are left.
+// Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. 0 is a
+// pause: the call only ends jobs that were cancelled. SUMI_FOREVER works until no job has anything left to do. The
+// budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs are
+// reported by sumi_job_poll; sumi_job_list shows whether jobs are left.
 //
-// CPU backend: the work happens inside this call.
+// CPU backend: the work happens inside this call. At least one slice runs, however small the budget is.
 //
 // GPU: the call submits work and does not wait for it. At any time at most budget_us of predicted work is in flight on
-// the device. The call takes a quarter of a millisecond of the calling thread, or a twelfth of the budget if that is
-// more. It takes half a millisecond where an image begins, and the whole budget while a model is loaded. A pace is a
-// class of time budgets: up to 2 ms, up to 4, up to 8, up to 16, and above (see max_slice_us). The first job of a size
-// and pace takes up to 3 ms in one call, and it also allocates memory. Where kernels of the host program keep the
-// same context busy, the driver may make an allocation wait for them. Therefore generate a first image of each size
-// while nothing is drawn, by updates with the budget that frames will have.
+// the device, or one slice if a slice is longer than that. The time of the calling thread in one call:
+//
+//     while an image is denoised and decoded    0.25 ms, or a twelfth of the budget if that is more
+//     where an image begins                     0.5 ms
+//     the first image of a size and pace        up to 3 ms, and memory is allocated
+//     while a model is loaded                   the whole budget; a read of the host program's files lasts as it does
+//
+// A pace is a class of time budgets: up to 2 ms, up to 4, up to 8, up to 16, and above. Plans are made for a pace,
+// because it decides the size of slices. Where kernels of the host program keep the same context busy, the driver may
+// make an allocation wait for them. Therefore generate a first image of each size while nothing is drawn, by updates
+// with the budget that frames will have.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
 // Changes memory_budget_bytes. The new value holds for jobs that start later. Waits for the running slice; then idle
@@ -539,7 +572,7 @@ typedef struct sumi_engine_info {
     const char* backend;        // "cpu", "cuda"; static
     const char* device;         // "NVIDIA H200, driver 13.0"; valid while the engine lives
     int32_t compute_capability; // 90 for 9.0; 0 on the CPU
-    int32_t driver_version;     // 0 on the CPU
+    int32_t driver_version;     // 13000 for 13.0; 0 on the CPU
     uint64_t device_bytes;      // memory of the device; 0: unknown
     uint64_t held_bytes[4];     // held now, by sumi_memory_kind. CPU backend: WEIGHTS are bytes of mapped files
     uint64_t host_bytes;        // everything that is held from the allocator now
@@ -578,8 +611,8 @@ SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* int
 //                  |-- cancel ----------^
 //
 // sumi_job_discard leads from every state to a stale handle. The host program may free strings, arrays, pixels and
-// prompts of the desc right after the submit, which copies them. The memory of a sumi_target must stay until the job is
-// in a final state. Closing or releasing a model, adapter or texture cancels the jobs that use it.
+// prompts of the desc right after the submit, which copies them; sumi_target says how long its memory must live.
+// Closing or releasing a model, adapter or texture cancels the jobs that use it.
 //
 // When something does not happen:
 //
@@ -605,12 +638,13 @@ typedef struct sumi_job_status {
     const char* message;
     // Seconds of work so far, by sumi_stage: of the threads that worked, and of a GPU where it ran slices.
     float stage_seconds[8];
-    // The following members are meant for graphs that the host program draws. Seconds that a GPU has worked for this
-    // job, in slices that have ended; on the CPU the seconds of the job's slices.
+    // Seconds that a GPU has worked for this job, in slices that have ended; on the CPU the seconds of the job's
+    // slices.
     double device_seconds;
-    float pending_us;       // predicted work of this job that is in flight on a GPU
-    int32_t jobs_ahead;     // of a queued job: how many jobs run before it, the running one included
-    uint64_t held_bytes[4]; // by sumi_memory_kind, of the whole engine, as in sumi_engine_info
+    float pending_us;   // predicted work of this job that is in flight on a GPU
+    int32_t jobs_ahead; // of a queued job: how many jobs run before it, the running one included
+    // By sumi_memory_kind, of the whole engine, as in sumi_engine_info: for a graph beside the job's progress.
+    uint64_t held_bytes[4];
     // How many tokens of the longest text were cut off because the model reads no more; 0: all were read. Known before
     // the stage TEXT begins; the log says it too.
     int32_t cut_tokens;
@@ -624,7 +658,7 @@ typedef struct sumi_job_status {
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
 // Requests that a job stops. The request takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
 // sumi_engine_update, also if that is a pause (budget 0). The state is then CANCELLED, and the model is usable as
-// before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
+// before. A job in a final state stays as it is. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Changes the priority of a queued job, which moves it in the queue: behind those of the same priority that were
 // submitted before it. A running job continues, whatever the priorities. SUMI_WRONG_STATE when the job has begun or
@@ -639,8 +673,9 @@ SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, in
 // for solvers that use earlier steps), and nothing else. When it runs again it repeats the stages before DENOISE
 // (texts, references, a start image), then continues where it stopped: the image is the same, bit for bit. If there is
 // no host memory for the latents, or the job had not reached DENOISE, it begins anew, as prompts and encodings do. A
-// job whose images are being decoded ends first; a job that loads cannot be paused. Time spent in a pause counts for a
-// deadline. sumi_job_wait for a paused job lasts until its timeout, or until another thread resumes the job.
+// job whose images are being decoded is finished instead, and `paused` is then of no effect; a job that loads cannot be
+// paused. Time spent in a pause counts for a deadline. sumi_job_wait for a paused job lasts until its timeout, or until
+// another thread resumes the job.
 //
 // Any thread, beside any other call. Never blocks. Failures: SUMI_STALE_HANDLE; SUMI_WRONG_STATE for a job in a final
 // state and for a load that runs, which is not logged; SUMI_INVALID_ARGUMENT.
@@ -650,15 +685,17 @@ SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paus
 // jobs and returns how many there are, so that NULL and 0 count them. Any thread, beside any other call. Never blocks.
 // engine NULL, or in a child process after a fork: 0.
 SUMI_API int32_t sumi_job_list(const sumi_engine* engine, sumi_job* into, int32_t capacity);
-// Blocks until the job is in a final state, for at most timeout_ms milliseconds. With SUMI_PUMP_UPDATE the calling
-// thread does the work of this job and of those before it; with SUMI_PUMP_THREAD it sleeps. SUMI_OK means that the
-// state is final, not that the job succeeded; the fetch returns the job's result. Failures: SUMI_TIMEOUT,
-// SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
+// Blocks until the job is in a final state, for timeout_ms milliseconds and at most one slice more. With
+// SUMI_PUMP_UPDATE the calling thread does the work of this job and of those before it, and completions are called;
+// with SUMI_PUMP_THREAD it sleeps. With a timeout of 0 the call only looks. SUMI_OK means that the state is final, not
+// that the job succeeded; the fetch returns the job's result. Failures: SUMI_TIMEOUT, SUMI_STALE_HANDLE,
+// SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms);
 // Frees a job of any state without a fetch; a job that has not finished is cancelled. With SUMI_PUMP_UPDATE the job
 // slot is free when the call returns, which for a running job is when the GPU has finished its submitted work. With
 // SUMI_PUMP_THREAD the call returns at once, and the job slot is free when the running slice has ended. For a finished
-// load of a model or an adapter that was not fetched, the call waits for the running slice. Accepts stale jobs.
+// load of a model or an adapter that was not fetched, the call waits for the running slice. Never touches the host
+// program's textures. Accepts stale jobs.
 SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
 
 // ---- Models ---------------------------------------------------------------------------------------------------------
@@ -1015,9 +1052,9 @@ typedef struct sumi_lora_use {
 // ---- Images ---------------------------------------------------------------------------------------------------------
 typedef enum sumi_preset {
     SUMI_PRESET_MODEL = 0,    // the settings of the model's authors
-    SUMI_PRESET_PREVIEW = 1,  // 768 x 768, few steps
-    SUMI_PRESET_STANDARD = 2, // 1024 x 1024
-    SUMI_PRESET_QUALITY = 3,
+    SUMI_PRESET_PREVIEW = 1,  // 768 x 768 where native_size is 1024, and fewer steps
+    SUMI_PRESET_STANDARD = 2, // native_size x native_size, the steps of the model's authors
+    SUMI_PRESET_QUALITY = 3,  // the same size, more evaluations
     // The fewest steps, without guidance: for a model that was distilled to so few steps, or with an adapter that does
     // the same (the 4-step and 8-step adapters of Qwen-Image). The preset itself adds no adapter.
     SUMI_PRESET_FAST = 4
@@ -1056,13 +1093,15 @@ typedef enum sumi_format {
 // Where an image is written: at most one of host_memory, device_address and external. All zero: memory of sumi in
 // `format`, released with sumi_images_release.
 //
+// host_memory and an external are written by the fetch: they must live until sumi_fetch_images or sumi_job_discard has
+// returned.
+//
 // With device_address the image stays on the GPU. Its pixels are identical to those returned in host memory. The GPU
-// writes the image at the end of the TRANSFER stage, on the engine's stream, before the job is fetched. From submit
-// until the job is in a final state, or until sumi_job_discard has returned, the memory must stay allocated and nobody
-// else may use it. The only exception is GPU work of the host program that waits for `event`. The event lets the host
-// program order its own GPU work after the image without a wait on the CPU: it calls cuStreamWaitEvent on its own
-// stream after the event was recorded, which is the case when the job is done. A job that fails or is cancelled may
-// have written a part of an image, or a whole image with values that were not finite.
+// writes the image at the end of the TRANSFER stage, on the engine's stream. When the job is DONE the image is
+// complete: GPU work that the host program submits from then on needs no further wait. From submit until the job is in
+// a final state, or until sumi_job_discard has returned, the memory must stay allocated and nobody else may use it. A
+// job that fails or is cancelled may have written a part of an image, or a whole image with values that were not
+// finite.
 typedef struct sumi_target {
     sumi_format format;
     void* host_memory; // `height` rows in host memory, written when the job is fetched, not before
@@ -1073,8 +1112,9 @@ typedef struct sumi_target {
     // or sumi_engine_desc.cuda.context. The conversion to `format` writes here, without a copy. The address is a
     // multiple of 4 for all formats but RGB8. SUMI_NOT_SUPPORTED on the CPU backend.
     uint64_t device_address;
-    // With device_address: an event of the host program, recorded on the engine's stream directly after the image.
-    // NULL: none. The event must live as long as the memory must.
+    // With device_address: an event of the host program, recorded on the engine's stream directly after the image, for
+    // host programs that order all of their GPU work by events. It has been recorded when the job is DONE. NULL: none.
+    // The event must live as long as the memory must.
     struct CUevent_st* event;
     // An imported texture of the image's size, RGBA8, without row_bytes. The image is in the texture once
     // sumi_fetch_images has returned.
@@ -1159,7 +1199,9 @@ typedef struct sumi_image_desc {
     const float* start_latents;
     sumi_posterior start_posterior;  // how the latents of start_image are taken
     const float* start_noise_values; // [channel][y][x]: noise of the posterior's sample; NULL: from the generator
-    // Inpainting: white is repainted, black stays. Needs start_image or start_latents. See mask_feather.
+    // Inpainting: white is repainted, black stays; grey counts as white from 128 on. Of 1 channel, or of 3 or 4, of
+    // which the luma counts and alpha does not. Resized to width x height. Needs start_image or start_latents. See
+    // mask_feather.
     const sumi_pixels* mask;
     // With start_image or start_latents: how much noise is added to the start, above 0 and up to 1. The last strength *
     // step_count steps are run, rounded up. 0 would leave no step and is SUMI_INVALID_ARGUMENT.
@@ -1215,8 +1257,8 @@ SUMI_API sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out
 
 // All members but tiles_vae are bytes.
 typedef struct sumi_memory {
-    // CPU: weights in use. GPU: device memory for weights: resident weights, and the buffers on the device that streamed
-    // weights are copied into.
+    // CPU: weights in use. GPU: device memory for weights: resident weights, and the buffers on the device that
+    // streamed weights are copied into.
     uint64_t weights;
     // Intermediate values. On a GPU, weights + arena are all that the engine allocates on the device for the job, and
     // never more than memory_budget_bytes.

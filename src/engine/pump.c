@@ -330,6 +330,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         }
         sumi_mutex_unlock(&engine->state_lock);
         const pump_state state = advance_one(engine);
+        sumi_jobs_tell(engine); // another thread may have cancelled a queued job during this wait
         if (state == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
         // The job is paused and only another thread can resume it. This thread holds the pump lock, so it only looks
