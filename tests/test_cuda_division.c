@@ -100,8 +100,8 @@ static void sum_up(const sumi_cuda_division* division, summary* steps, summary* 
 {
     *steps = *others = (summary){.least_streamed = UINT64_MAX};
     for (int32_t i = 0; i < division->count; i++) {
-        const sumi_cuda_weight_share* share = &division->shares[i];
-        if (share->stay == SUMI_CUDA_HOSTED || share->form == SUMI_CUDA_FORM_VECTOR) continue;
+        const sumi_cuda_division_entry* share = &division->shares[i];
+        if (share->stay == SUMI_CUDA_PINNED || share->form == SUMI_CUDA_FORM_VECTOR) continue;
         summary* of = share->in_steps ? steps : others;
         of->bytes += share->bytes;
         of->largest = share->bytes > of->largest ? share->bytes : of->largest;
@@ -187,7 +187,7 @@ static void end_count(sumi_cuda* cuda, uint64_t expected, int32_t loads)
 // once copies more than once.
 static uint64_t expected_copies(const sumi_cuda_plan* record, int32_t* out_loads, int32_t* out_repeated)
 {
-    const sumi_cuda_stream* stream = record->stream;
+    const sumi_cuda_streaming* stream = record->stream;
     uint64_t bytes = 0;
     *out_repeated = *out_loads = 0;
     for (size_t s = 0; stream != NULL && s < record->plan->section_count; s++) {

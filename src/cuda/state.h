@@ -37,7 +37,7 @@ typedef struct sumi_cuda_plan {
     bool has_weights;       // the list is complete; it was made for the budget `division_budget`
     uint64_t division_budget;
     sumi_cuda_division division; // without its shares, which were freed
-    sumi_cuda_stream* stream;    // NULL: all weights are resident
+    sumi_cuda_streaming* stream; // NULL: all weights are resident
     bool fits_budget;            // the budget holds what this plan needs beside everything else that is held
     bool is_reserved;
     uint64_t scratch_bytes, mirror_end; // mirror_end: end of its mirrors in `pages`

@@ -48,15 +48,15 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
                                    sizeof *division->shares, error);
                 if (result != SUMI_OK) break;
                 division->shares[division->count++] =
-                    (sumi_cuda_weight_share){.weight = weight,
-                                             .form = form,
-                                             .is_adapter = sumi_cuda_is_adapter_op(plan, i),
-                                             .is_table = sumi_cuda_host_makes(weight, form),
-                                             .bytes = sumi_cuda_form_bytes(weight, form),
-                                             .resident = -1};
+                    (sumi_cuda_division_entry){.weight = weight,
+                                               .form = form,
+                                               .is_adapter = sumi_cuda_is_adapter_op(plan, i),
+                                               .is_table = sumi_cuda_cpu_makes_form(weight, form),
+                                               .bytes = sumi_cuda_form_bytes(weight, form),
+                                               .resident = -1};
                 table[at] = division->count;
             }
-            sumi_cuda_weight_share* share = &division->shares[table[at] - 1];
+            sumi_cuda_division_entry* share = &division->shares[table[at] - 1];
             share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
             // Uses in steps count more than all others, however few steps there are: the same weights should be
             // resident for jobs with any number of steps.
@@ -74,7 +74,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
 // free. Multiples of the golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
-static bool is_kept_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_share* b)
+static bool is_kept_before(const sumi_cuda_division_entry* a, const sumi_cuda_division_entry* b)
 {
     if (a->uses > b->uses) return true;
     if (a->uses < b->uses) return false;
@@ -131,9 +131,9 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the list of a plan's weights");
     int32_t count = 0;
     for (int32_t i = 0; i < division->count; i++) {
-        sumi_cuda_weight_share* share = &division->shares[i];
+        sumi_cuda_division_entry* share = &division->shares[i];
         if (share->is_table) {
-            share->stay = SUMI_CUDA_HOSTED;
+            share->stay = SUMI_CUDA_PINNED;
             division->pinned_bytes +=
                 share->bytes
                 + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_pinned_row_bytes(share->weight, share->form));
@@ -157,10 +157,10 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     uint64_t left = division->fits && !plan->weight_options.streams_weights ? rest - ring : 0;
     division->resident_bytes = fixed;
     for (int32_t k = 0; k < count; k++) {
-        sumi_cuda_weight_share* share = &division->shares[order[k]];
+        sumi_cuda_division_entry* share = &division->shares[order[k]];
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
-        share->stay = share->bytes <= left ? SUMI_CUDA_KEPT : SUMI_CUDA_STREAMED;
-        if (share->stay == SUMI_CUDA_KEPT) left -= share->bytes, division->resident_bytes += share->bytes;
+        share->stay = share->bytes <= left ? SUMI_CUDA_RESIDENT : SUMI_CUDA_STREAMED;
+        if (share->stay == SUMI_CUDA_RESIDENT) left -= share->bytes, division->resident_bytes += share->bytes;
         else
             division->streamed_bytes += share->bytes,
                 division->mapped_bytes +=
@@ -186,9 +186,9 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 
 // ---- Loads ----------------------------------------------------------------------------------------------------------
 
-void sumi_cuda_stream_free(sumi_cuda* cuda, sumi_cuda_plan* record)
+void sumi_cuda_streaming_free(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
-    sumi_cuda_stream* stream = record->stream;
+    sumi_cuda_streaming* stream = record->stream;
     if (stream == NULL) return;
     const sumi_cuda_driver* driver = &cuda->device.driver;
     for (int32_t i = 0; stream->loads != NULL && i < stream->load_count; i++) {
@@ -205,8 +205,8 @@ void sumi_cuda_stream_free(sumi_cuda* cuda, sumi_cuda_plan* record)
     record->stream = NULL;
 }
 
-static const sumi_cuda_weight_share* share_of(const sumi_cuda_division* division, const int32_t* by_resident,
-                                              size_t resident_count, int32_t resident)
+static const sumi_cuda_division_entry* share_of(const sumi_cuda_division* division, const int32_t* by_resident,
+                                                size_t resident_count, int32_t resident)
 {
     return resident >= 0 && (size_t)resident < resident_count && by_resident[resident] > 0
              ? &division->shares[by_resident[resident] - 1]
@@ -215,7 +215,7 @@ static const sumi_cuda_weight_share* share_of(const sumi_cuda_division* division
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
 static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        const int32_t* by_resident, sumi_cuda_stream* stream)
+                        const int32_t* by_resident, sumi_cuda_streaming* stream)
 {
     const sumi_cuda_weights* weights = &cuda->weights;
     uint64_t at = 0;
@@ -228,7 +228,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
             for (int32_t k = 0; sumi_cuda_op_weight(plan, i, k, &weight, &form); k++) {
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
-                const sumi_cuda_weight_share* share = share_of(division, by_resident, weights->resident_count, index);
+                const sumi_cuda_division_entry* share = share_of(division, by_resident, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
                 if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue;
                 sumi_cuda_load* newest =
@@ -251,7 +251,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
 }
 
 static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        int32_t* by_resident, sumi_cuda_stream* stream, sumi_error* error)
+                        int32_t* by_resident, sumi_cuda_streaming* stream, sumi_error* error)
 {
     SUMI_ASSERT(stream->loads == NULL && stream->list == NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -266,7 +266,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->shares[i].resident >= 0); // known to the runner's weights
         by_resident[division->shares[i].resident] = i + 1;
-        if (division->shares[i].stay != SUMI_CUDA_KEPT)
+        if (division->shares[i].stay != SUMI_CUDA_RESIDENT)
             stream->list[stream->list_count++] = division->shares[i].resident;
     }
     place_loads(cuda, plan, division, by_resident, stream);
@@ -284,9 +284,9 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_stream_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    sumi_cuda_stream_free(cuda, record);
+    sumi_cuda_streaming_free(cuda, record);
     int32_t* by_resident = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *by_resident);
     record->stream = sumi_alloc_zero(cuda->heap, sizeof *record->stream);
     sumi_result result = by_resident == NULL || record->stream == NULL
@@ -294,15 +294,15 @@ sumi_result sumi_cuda_stream_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
                            : SUMI_OK;
     if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, by_resident, record->stream, error);
     sumi_free(cuda->heap, by_resident);
-    if (result != SUMI_OK) sumi_cuda_stream_free(cuda, record);
+    if (result != SUMI_OK) sumi_cuda_streaming_free(cuda, record);
     return result;
 }
 
-bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index,
-                            const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
+bool sumi_cuda_streaming_place(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index,
+                               const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
-    const sumi_cuda_stream* stream = record->stream;
+    const sumi_cuda_streaming* stream = record->stream;
     if (stream == NULL) return false;
     const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
     if (load >= 0 && stream->loads[load].resident == index) {
@@ -323,13 +323,13 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
 // ---- Images ---------------------------------------------------------------------------------------------------------
 
 // Makes a pinned copy through the ring buffer: what the device has to convert is copied back from there.
-static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident,
+static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_streaming* stream, sumi_cuda_resident* resident,
                                        sumi_error* error)
 {
     SUMI_ASSERT(cuda->stream_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor,
-                                    cuda->stream_ring.address, error));
+    SUMI_TRY(sumi_cuda_weights_upload_one(&cuda->weights, stream->list, stream->list_count, stream->copy_cursor,
+                                          cuda->stream_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
@@ -343,7 +343,7 @@ static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_stream* 
 }
 
 // Whether the weight is copied to the ring buffer; tables are not.
-static bool is_streamed(const sumi_cuda_stream* stream, int32_t resident)
+static bool is_streamed(const sumi_cuda_streaming* stream, int32_t resident)
 {
     bool is_any = false;
     for (int32_t i = 0; i < stream->load_count && !is_any; i++) is_any = stream->loads[i].resident == resident;
@@ -352,11 +352,11 @@ static bool is_streamed(const sumi_cuda_stream* stream, int32_t resident)
 
 // Makes the next piece of a weight's pinned copy. *out_done also if there is no pinned memory; the weight is then read
 // from its file at each use.
-static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, bool is_table,
+static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_streaming* stream, int32_t index, bool is_table,
                                     uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
-    const bool is_made_on_cpu = sumi_cuda_host_makes(resident->weight, resident->form);
+    const bool is_made_on_cpu = sumi_cuda_cpu_makes_form(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
         const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
         sumi_error none = {0};
@@ -375,14 +375,14 @@ static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_stream* stream, i
         if (!is_pinned) return SUMI_OK;
     }
     if (!resident->has_pinned_copy && is_made_on_cpu)
-        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &stream->image_row, budget_us);
+        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &stream->copy_row, budget_us);
     else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(cuda, stream, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
 
 // Makes the next piece of the source of a streamed weight: its file's mapping, page-locked, or its pinned copy.
-static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, uint64_t until_ns,
+static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_streaming* stream, int32_t index, uint64_t until_ns,
                                uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_weights* weights = &cuda->weights;
@@ -405,19 +405,19 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_
 sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
                                          bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(record->stream != NULL && record->stream->image_cursor <= record->stream->list_count);
-    sumi_cuda_stream* stream = record->stream;
-    while (stream->image_cursor < stream->list_count) {
+    SUMI_ASSERT(record->stream != NULL && record->stream->copy_cursor <= record->stream->list_count);
+    sumi_cuda_streaming* stream = record->stream;
+    while (stream->copy_cursor < stream->list_count) {
         bool is_over = false;
-        SUMI_TRY(make_source(cuda, stream, stream->list[stream->image_cursor], until_ns, budget_us, &is_over, error));
+        SUMI_TRY(make_source(cuda, stream, stream->list[stream->copy_cursor], until_ns, budget_us, &is_over, error));
         if (is_over) {
-            stream->image_cursor++;
-            stream->image_row = 0;
+            stream->copy_cursor++;
+            stream->copy_row = 0;
         }
         if (sumi_clock_ns() >= until_ns) break;
     }
-    *out_done = stream->image_cursor >= stream->list_count;
-    if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // frees the buffers
+    *out_done = stream->copy_cursor >= stream->list_count;
+    if (*out_done) sumi_cuda_weights_wait(&cuda->weights); // frees the buffers
     return SUMI_OK;
 }
 
@@ -429,7 +429,7 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
 // weights, with slices of 2 ms (H200).
 bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
-    const sumi_cuda_stream* stream = record->stream;
+    const sumi_cuda_streaming* stream = record->stream;
     const int32_t begin = segment->op_end == 0 ? slice->op_begin : segment->op_end;
     if (begin >= slice->op_end) return false;
     *segment = *slice;
@@ -445,7 +445,7 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
 }
 
 // The loads of a segment are [*first, *last]. False: it has none.
-static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
+static bool loads_of(const sumi_cuda_streaming* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
 {
     SUMI_ASSERT(segment->op_begin < segment->op_end);
     *first = *last = -1;
@@ -460,7 +460,7 @@ static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, 
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
-static void advance(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_cuda_load_position* at)
+static void advance(const sumi_cuda_streaming* stream, const sumi_plan* plan, sumi_cuda_load_position* at)
 {
     SUMI_ASSERT(at->load >= 0 && at->load < stream->load_count && (size_t)at->section < plan->section_count);
     if (++at->load < stream->section_loads[at->section + 1]) return;
@@ -479,7 +479,8 @@ static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
 }
 
 // Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
-static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda_load_position at, sumi_error* error)
+static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_streaming* stream, sumi_cuda_load_position at,
+                              sumi_error* error)
 {
     SUMI_ASSERT(stream->begun != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -490,7 +491,7 @@ static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cu
     return SUMI_OK;
 }
 
-static int32_t load_number(const sumi_cuda_stream* stream, uint64_t number)
+static int32_t load_number(const sumi_cuda_streaming* stream, uint64_t number)
 {
     return stream->history[number % (uint64_t)stream->history_size];
 }
@@ -500,7 +501,7 @@ static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b)
 }
 
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
-static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load* load)
+static CUevent freed_before(const sumi_cuda_streaming* stream, const sumi_cuda_load* load)
 {
     const uint64_t known = (uint64_t)stream->load_count, oldest = stream->used > known ? stream->used - known : 0;
     for (uint64_t n = stream->used; n-- > oldest;) {
@@ -515,7 +516,7 @@ static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load
 static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
 {
     SUMI_ASSERT(record->stream->next_issued.load >= 0 && record->stream->next_issued.load < record->stream->load_count);
-    sumi_cuda_stream* stream = record->stream;
+    sumi_cuda_streaming* stream = record->stream;
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_cuda_load* load = &stream->loads[stream->next_issued.load];
     *out_started = false;
@@ -529,7 +530,8 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % 512 == 0);
     if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else
-        SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->list_index, to, error));
+        SUMI_TRY(sumi_cuda_weights_upload_one(&cuda->weights, stream->list, stream->list_count, load->list_index, to,
+                                              error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
     stream->history[stream->issued++ % (uint64_t)stream->history_size] = stream->next_issued.load;
     advance(stream, record->plan, &stream->next_issued);
@@ -537,9 +539,9 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_stream_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    const sumi_cuda_stream* stream = record->stream;
+    const sumi_cuda_streaming* stream = record->stream;
     if (stream == NULL) return SUMI_OK;
     for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count
                                && stream->next_issued.load < stream->load_count;) {
@@ -551,21 +553,21 @@ sumi_result sumi_cuda_stream_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_stream_begin(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_begin(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    sumi_cuda_stream* stream = record->stream;
+    sumi_cuda_streaming* stream = record->stream;
     if (stream == NULL) return SUMI_OK;
     sumi_cuda_load_position first = {0, 0, 0};
     while ((size_t)first.section < record->plan->section_count && stream->section_loads[first.section + 1] == 0)
         first.section++;
     SUMI_TRY(restart_at(cuda, stream, first, error));
-    return sumi_cuda_stream_ahead(cuda, record, error);
+    return sumi_cuda_streaming_ahead(cuda, record, error);
 }
 
-sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment, int32_t counter,
-                                    bool* out_waits, sumi_error* error)
+sumi_result sumi_cuda_streaming_before(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
+                                       int32_t counter, bool* out_waits, sumi_error* error)
 {
-    sumi_cuda_stream* stream = record->stream;
+    sumi_cuda_streaming* stream = record->stream;
     int32_t first, last;
     *out_waits = false;
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
@@ -590,10 +592,10 @@ sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, con
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_stream_after(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
-                                   sumi_error* error)
+sumi_result sumi_cuda_streaming_after(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
+                                      sumi_error* error)
 {
-    sumi_cuda_stream* stream = record->stream;
+    sumi_cuda_streaming* stream = record->stream;
     int32_t first, last;
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
     const int32_t op_last = segment->op_end - 1;

@@ -22,21 +22,21 @@
 #define SUMI_CUDA_STREAMING_H
 #include "cuda/residency.h"
 
-typedef enum sumi_cuda_stay { SUMI_CUDA_KEPT, SUMI_CUDA_STREAMED, SUMI_CUDA_HOSTED } sumi_cuda_stay;
+typedef enum sumi_cuda_placement { SUMI_CUDA_RESIDENT, SUMI_CUDA_STREAMED, SUMI_CUDA_PINNED } sumi_cuda_placement;
 
-typedef struct sumi_cuda_weight_share {
+typedef struct sumi_cuda_division_entry {
     const sumi_weight* weight;
     sumi_cuda_form form;
-    sumi_cuda_stay stay;
+    sumi_cuda_placement stay;
     bool is_adapter, is_table; // table: ops read only some of its rows
     bool in_steps;             // a denoising section uses it
     uint64_t bytes;
     double uses;      // uses per run; those in steps count more
     int32_t resident; // index in the runner's weights; -1: not known there yet
-} sumi_cuda_weight_share;
+} sumi_cuda_division_entry;
 
 typedef struct sumi_cuda_division {
-    sumi_cuda_weight_share* shares;
+    sumi_cuda_division_entry* shares;
     int32_t count; // in the order of first use
     bool streams, fits;
     uint64_t resident_bytes, streamed_bytes, pinned_bytes; // of all shares
@@ -66,7 +66,7 @@ typedef struct sumi_cuda_load_position {
 } sumi_cuda_load_position;
 
 // What is kept of a plan that streams weights.
-typedef struct sumi_cuda_stream {
+typedef struct sumi_cuda_streaming {
     uint64_t ring_bytes;
     int32_t* op_loads;      // for each op its load; -1: none
     int32_t* section_loads; // for each section, and one more, the index of its first load
@@ -75,7 +75,7 @@ typedef struct sumi_cuda_stream {
     int32_t* list;
     int32_t list_count; // weights that are streamed or pinned, each once
     // Position in the list: weights before it have their pinned copy, or there is no pinned memory for one.
-    int32_t image_cursor, image_row;
+    int32_t copy_cursor, copy_row;
     CUevent begun; // recorded after the earlier work of the compute stream
     // Numbers of loads since `begun`, in the order of the run. Loads [used, issued) are in the ring buffer or in flight
     // and are still needed.
@@ -83,31 +83,32 @@ typedef struct sumi_cuda_stream {
     sumi_cuda_load_position next_issued, next_used;
     int32_t* history;
     int32_t history_size; // of load indices, by their number modulo history_size
-} sumi_cuda_stream;
+} sumi_cuda_streaming;
 
 struct sumi_cuda;
 struct sumi_cuda_plan;
 
 // Makes loads and events for a divided plan, and frees earlier ones. The weights of the division are known to the
 // runner.
-sumi_result sumi_cuda_stream_make(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-void sumi_cuda_stream_free(struct sumi_cuda* cuda, struct sumi_cuda_plan* record); // nothing of the plan may be running
+sumi_result sumi_cuda_streaming_make(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+void sumi_cuda_streaming_free(struct sumi_cuda* cuda,
+                              struct sumi_cuda_plan* record); // nothing of the plan may be running
 // Makes the next piece of pinned copies. Nothing may be running.
 sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
                                          uint32_t budget_us, bool* out_done, sumi_error* error);
 // Where an op finds a weight that is not resident. False: it is resident.
-bool sumi_cuda_stream_place(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record, int32_t op_index,
-                            const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
+bool sumi_cuda_streaming_place(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record, int32_t op_index,
+                               const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
 
 // Advances `segment`, zeroed at first, to the next segment of a slice; for plans that do not stream, a segment is the
 // whole slice. False at the end of the slice.
 bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
 // Begins a run: starts the first loads.
-sumi_result sumi_cuda_stream_begin(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-sumi_result sumi_cuda_stream_before(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
-                                    int32_t counter, bool* out_waits, sumi_error* error);
-sumi_result sumi_cuda_stream_after(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
-                                   sumi_error* error);
+sumi_result sumi_cuda_streaming_begin(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_before(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
+                                       int32_t counter, bool* out_waits, sumi_error* error);
+sumi_result sumi_cuda_streaming_after(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
+                                      sumi_error* error);
 // Starts as many loads as the ring buffer has memory for.
-sumi_result sumi_cuda_stream_ahead(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_ahead(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
 #endif

@@ -10,7 +10,7 @@
 #include "pictures/pixels.h"
 #include <string.h>
 
-static const sumi_job_functions s_functions = {"an encoding job",  sumi_plan_job_predict, sumi_plan_job_step,
+static const sumi_job_functions s_functions = {"an encoding job",  sumi_plan_job_predict, sumi_plan_job_advance,
                                                sumi_plan_job_stop, sumi_plan_job_drop,    NULL};
 
 static sumi_result check_encode_desc(const sumi_engine* engine, const sumi_encode_desc* desc, sumi_error* error)

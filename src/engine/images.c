@@ -19,7 +19,7 @@
 #include "engine/submission.h"
 #include <string.h>
 
-static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job_predict, sumi_plan_job_step,
+static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job_predict, sumi_plan_job_advance,
                                                sumi_plan_job_stop, sumi_plan_job_drop,    NULL};
 
 // ---- Before the job -------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
     const uint64_t held = atomic_load(&heap->allocated_bytes);
-    SUMI_TRY(sumi_plan_entry_try(engine, heap, &request, &query->entry, error));
+    SUMI_TRY(sumi_plan_entry_estimate(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->allocated_bytes) - held + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
               + sumi_references_resize_bytes(&job->references);

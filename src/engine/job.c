@@ -12,7 +12,7 @@
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
                              sumi_job_slot** out_slot, sumi_error* error)
 {
-    SUMI_ASSERT(functions != NULL && functions->step != NULL && functions->stop != NULL && functions->drop != NULL);
+    SUMI_ASSERT(functions != NULL && functions->advance != NULL && functions->stop != NULL && functions->drop != NULL);
     *out_slot = NULL;
     sumi_mutex_lock(&engine->state_lock);
     if (engine->jobs.free_count == 0) {
@@ -225,7 +225,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
     else tell(engine, &ended);
 }
 
-void sumi_job_set_aside(sumi_engine* engine, sumi_job_slot* slot)
+void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     slot->functions->stop(engine, slot);

@@ -29,19 +29,20 @@ typedef enum sumi_job_kind {
     SUMI_JOB_KIND_ENCODE
 } sumi_job_kind;
 
-// What follows a step of a job. MORE: another step can follow at once. WAITS: nothing can be done before the device has
-// finished something. DONE: the job is complete. ASIDE: the job gives way to others and will begin again (pause.c).
-typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SUMI_STEP_ASIDE } sumi_step_end;
+// A turn is one call of a job's `advance` function by the pump: a slice, or a piece of the work that is no slice. After
+// it: MORE: another turn can follow at once. WAITS: nothing can be done before the device has finished something. DONE:
+// the job is complete. REQUEUE: the job gives way to others and will begin again (pause.c).
+typedef enum sumi_turn_end { SUMI_TURN_MORE, SUMI_TURN_WAITS, SUMI_TURN_DONE, SUMI_TURN_REQUEUE } sumi_turn_end;
 
 typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
-    // Predicted time of the next step, in microseconds. The caller holds the pump lock.
+    // Predicted time of the next turn, in microseconds. The caller holds the pump lock.
     double (*predict)(const sumi_engine* engine, const sumi_job_slot* slot);
     // Does one piece of work; sets *out_stage to the stage it belongs to and *out_end to what follows. A failure ends
     // the job. The caller holds the pump lock.
-    sumi_result (*step)(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                        sumi_error* error);
-    // Releases what only a running job holds. Called once after the last step, whether the job succeeded, failed, was
+    sumi_result (*advance)(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_turn_end* out_end,
+                           sumi_error* error);
+    // Releases what only a running job holds. Called once after the last turn, whether the job succeeded, failed, was
     // cancelled or gives way. The caller holds the pump lock. May block until the device has written the job's
     // pictures.
     void (*stop)(sumi_engine* engine, sumi_job_slot* slot);
@@ -71,12 +72,12 @@ typedef struct sumi_lora_job {
     sumi_lora* product;
 } sumi_lora_job;
 
-// What a running job reports after each of its steps. The pump copies it to sumi_job_slot.status under `state_lock`.
+// What a running job reports after each of its turns. The pump copies it to sumi_job_slot.status under `state_lock`.
 typedef struct sumi_job_live {
     int32_t step, step_count; // denoising steps that ended, and all of them
     int32_t cut_tokens;       // the most tokens by which a text is longer than the model reads
     float progress, seconds_left;
-    // Microseconds of slices that ended on a device during this step of the job. Negative: this was no step of phase
+    // Microseconds of slices that ended on a device during this turn of the job. Negative: this was no turn of phase
     // RUN on a device, so the time of the pump's thread is counted instead.
     double device_us;
     const char* trace_name; // for traces: the op of the slice that the processor ran, or "noise"; NULL: anything else
@@ -101,7 +102,7 @@ struct sumi_job_slot {
     // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
     sumi_model* model; // NULL: the job has no model, or its model was closed
-    bool must_yield;   // the job must give way: a copy of pause_asked, made before each step
+    bool must_yield;   // the job must give way: a copy of pause_asked, made before each turn
     sumi_error error;
     sumi_block lists, input; // the copies that submit made
     sumi_block products;     // latents, previews, and pictures until they are copied to memory of the host program
@@ -165,7 +166,7 @@ bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model or an
 void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error);
 // Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. Holds
 // the work.
-void sumi_job_set_aside(sumi_engine* engine, sumi_job_slot* slot);
+void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot);
 // Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). The caller holds
 // the pump lock.
 void sumi_jobs_tell(sumi_engine* engine);

@@ -93,7 +93,7 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
     for (int32_t i = 0; i < job->batch_count; i++)
-        job->items[job->batch_begin + i].step_count = job->run_steps - job->adaption.skipped;
+        job->items[job->batch_begin + i].step_count = job->run_steps - job->skipping.skipped_count;
     job->batch_begin += job->batch_count;
     const int32_t left = job->item_count - job->batch_begin;
     if (left <= 0) return false;
@@ -113,7 +113,7 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
     sumi_plan_request request;
     sumi_error none = {0};
     // With a deadline the job may need another plan, for fewer steps.
-    if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false;
+    if (job->deadline_ms > 0 || !sumi_run_only_draining(engine)) return false;
     if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none)
         != SUMI_OK)
         return false;
@@ -141,19 +141,19 @@ static void tell_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }
 
-sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                               sumi_error* error)
+sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                  sumi_turn_end* out_end, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->status.state == SUMI_JOB_RUNNING);
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = false;
     sumi_result result;
-    sumi_yield yield = SUMI_YIELD_NOT_NOW;
+    sumi_yield yield = SUMI_YIELD_REFUSED;
     *out_stage = SUMI_STAGE_PREPARE;
     if ((slot->must_yield || job->save_is_pending) && slot == engine->jobs.running)
         SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
-    if (yield == SUMI_YIELDED) {
-        *out_end = SUMI_STEP_ASIDE;
+    if (yield == SUMI_YIELD_DONE) {
+        *out_end = SUMI_TURN_REQUEUE;
         return SUMI_OK;
     }
     switch (job->phase) {
@@ -168,7 +168,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_st
         // Slices of a job that drains or was cancelled may be in flight. Until they end, this job must not change the
         // arena, weights or plans that they use.
         if (engine->jobs.draining != NULL ? !can_follow(engine, slot) : !sumi_run_is_idle(engine)) {
-            *out_end = SUMI_STEP_WAITS;
+            *out_end = SUMI_TURN_WAITS;
             return SUMI_OK;
         }
         // Each of the two pieces takes a millisecond or two.
@@ -188,7 +188,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_st
         return SUMI_OK;
     case SUMI_PHASE_RUN:
         SUMI_TRY(
-            sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_HOLDS_BACK, out_stage, out_end, &is_over, error));
+            sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_DRAINING, out_stage, out_end, &is_over, error));
         if (is_over) {
             job->is_publishing = false;
             sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);
@@ -201,7 +201,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_st
         if (engine->runner->functions->health != NULL)
             SUMI_TRY(engine->runner->functions->health(engine->runner, error));
         if (is_over && job->goal == SUMI_GOAL_IMAGES) sumi_deadline_end(engine, slot);
-        if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job))) *out_end = SUMI_STEP_DONE;
+        if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job))) *out_end = SUMI_TURN_DONE;
         return SUMI_OK;
     }
     return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
@@ -254,7 +254,7 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
         job->items[i].picture = NULL;
     }
     sumi_plan_job_claim(job, false);
-    sumi_plan_job_forget_kept(engine, job);
+    sumi_plan_job_forget_saved(engine, job);
     sumi_prompt_free(job->prompt);
     job->prompt = NULL;
 }

@@ -1,4 +1,4 @@
-// The phases of a job that runs a plan. Each call of sumi_plan_job_step does one piece of the current phase:
+// The phases of a job that runs a plan. Each call of sumi_plan_job_advance does one piece of the current phase:
 //
 //   TEXT     tokenises one prompt per step
 //   PLAN     makes the schedule and the plan, reserves the arena   <---------.
@@ -20,8 +20,8 @@
 
 // The members of sumi_job_functions (job.h) for prompt, image and encoding jobs.
 double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot);
-sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                               sumi_error* error);
+sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                  sumi_turn_end* out_end, sumi_error* error);
 void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot);
 

@@ -24,7 +24,7 @@ static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_count > 1);
-    sumi_plan_job_forget_kept(engine, job); // states that a pause kept belong to a batch with other items
+    sumi_plan_job_forget_saved(engine, job); // states that a pause kept belong to a batch with other items
     char text[160];
     job->batch_count = (job->batch_count + 1) / 2;
     sumi_engine_release(engine); // the next arena is smaller, and weights may need the memory
@@ -56,7 +56,7 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
     } else if (goes_on && job->batch_count > 1) {
         halve_batch(engine, job);
     } else if (goes_on) {
-        goes_on = !job->has_tried_smallest && sumi_limit_try_least(engine);
+        goes_on = !job->has_tried_smallest && sumi_limit_raise_to_minimum(engine);
         job->has_tried_smallest = true;
     }
     if (!goes_on) {

@@ -1,10 +1,8 @@
-// Phase RUN, step by step. What happens to the slices of a job:
+// Phase RUN. What happens to the slices of a job:
 //
 //   sumi_run_next (looks) -> sumi_run_submit -> in flight -> sumi_run_collect -> update_job: progress, previews, profile
 //
-// A "step" in names of jobs (job step, sumi_step_end) is one turn of the pump; a denoising step is one step of the
-// solver. A job drains when all its slices were submitted and the last ones are still in flight; the next job may then
-// begin.
+// A job drains when all its slices were submitted and the last ones are still in flight; the next job may then begin.
 #include "engine/job_slices.h"
 #include "base/assert.h"
 #include "engine/deadline.h"
@@ -73,13 +71,13 @@ static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const su
 
 // Collects all slices that have ended. *out_over: the last slice of the run is among them.
 static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
-                                  sumi_step_end* out_end, bool* out_over, sumi_error* error)
+                                  sumi_turn_end* out_end, bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_run* run = run_of(engine, slot);
     sumi_run_slice slice;
     while (sumi_run_collect(engine, run, &slice)) {
-        *out_end = SUMI_STEP_MORE;
+        *out_end = SUMI_TURN_MORE;
         *out_stage = sumi_stage_of_section(slice.section);
         slot->device_seconds += slice.us * 1e-6;
         sumi_deadline_note(engine, slice.unwaited_us);
@@ -133,7 +131,7 @@ bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* sl
     const bool is_busy = run->pending_count + engine->runs.draining.pending_count > 0;
     if (is_busy && job->pieces_in_flight >= MAX_PIECES_IN_FLIGHT) return false;
     // Now, if the next slice needs the noise, or if no slice can be submitted anyway.
-    return run->section >= run->entry->noise_section || !sumi_run_has_room(engine);
+    return run->section >= run->entry->noise_section || !sumi_run_may_submit(engine);
 }
 
 // Draws a piece of noise on this thread, usually while slices are in flight.
@@ -161,14 +159,14 @@ static sumi_result draw_noise(sumi_engine* engine, sumi_job_slot* slot, sumi_err
 }
 
 sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool may_submit, sumi_stage* out_stage,
-                                  sumi_step_end* out_end, bool* out_over, sumi_error* error)
+                                  sumi_turn_end* out_end, bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_plan_job* job = &slot->u.plan;
     const sumi_runner_functions* runner = engine->runner->functions;
     const bool is_device = runner->collect != NULL;
     const sumi_run* run = run_of(engine, slot);
-    *out_end = SUMI_STEP_WAITS;
+    *out_end = SUMI_TURN_WAITS;
     if (is_device) {
         slot->live.device_us = 0.0;
         if (run->pending_count > 0) *out_stage = sumi_stage_of_section(run->pending[run->pending_begin].section);
@@ -176,7 +174,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
     }
     if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
         SUMI_TRY(draw_noise(engine, slot, error));
-        *out_end = SUMI_STEP_MORE;
+        *out_end = SUMI_TURN_MORE;
         return is_device ? runner->health(engine->runner, error) : SUMI_OK;
     }
     const bool needs_noise = lacks_noise(job) && engine->runs.current.section >= job->entry->noise_section;
@@ -185,9 +183,9 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
     if (!*out_over && restores && run->pending_count == 0) {
         sumi_plan_job_restore(engine, job);
         *out_stage = SUMI_STAGE_PREPARE;
-        *out_end = SUMI_STEP_MORE;
+        *out_end = SUMI_TURN_MORE;
     } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
-               && sumi_run_has_room(engine)) {
+               && sumi_run_may_submit(engine)) {
         sumi_deadline_adapt(engine, slot);
         sumi_run_slice next = sumi_run_next(engine);
         fill_in_denoising_step(job, &next);
@@ -197,10 +195,10 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         const bool is_blocked =
             (copies && engine->jobs.draining != NULL) || (next.has_preview && job->preview_is_pending);
         if (!is_blocked) {
-            if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0)
+            if (*out_end == SUMI_TURN_WAITS && run->pending_count == 0)
                 *out_stage = sumi_stage_of_section(next.section);
             SUMI_TRY(submit_slice(engine, job, &next, error));
-            *out_end = SUMI_STEP_MORE;
+            *out_end = SUMI_TURN_MORE;
         }
     }
     if (is_device) return runner->health(engine->runner, error);

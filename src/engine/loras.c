@@ -55,8 +55,8 @@ static sumi_result begin_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_
 }
 
 // Reads a piece of a file that the host program cannot map, or does all the rest.
-static sumi_result step_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                                sumi_error* error)
+static sumi_result advance_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                   sumi_turn_end* out_end, sumi_error* error)
 {
     *out_stage = SUMI_STAGE_LOAD;
     if (slot->u.lora.product == NULL) SUMI_TRY(begin_reading(engine, slot, error));
@@ -71,7 +71,7 @@ static sumi_result step_reading(sumi_engine* engine, sumi_job_slot* slot, sumi_s
     if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first; the next step continues
     SUMI_TRY(result);
     sumi_file_cache_trim(&lora->cache);
-    *out_end = SUMI_STEP_DONE;
+    *out_end = SUMI_TURN_DONE;
     return SUMI_OK;
 }
 
@@ -96,7 +96,7 @@ static void* take_lora(sumi_job_slot* slot)
 }
 
 static const sumi_job_functions s_functions = {
-    "an adapter job", sumi_job_predict_load, step_reading, stop_reading, drop_lora, take_lora};
+    "an adapter job", sumi_job_predict_load, advance_reading, stop_reading, drop_lora, take_lora};
 
 static sumi_result copy_lora_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {

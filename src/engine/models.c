@@ -127,7 +127,7 @@ static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
 
 // Copies kernels and weights to the device in pieces, so that the first job does not wait for them. If the memory
 // budget does not hold all weights, jobs copy what they need.
-static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step_end* out_end, sumi_error* error)
+static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_turn_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     SUMI_ASSERT(job->is_open);
@@ -136,7 +136,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
     float progress = 0.0f;
     SUMI_TRY(sumi_kernels_load(engine, &is_done, error));
     if (!is_done) {
-        *out_end = SUMI_STEP_WAITS;
+        *out_end = SUMI_TURN_WAITS;
         return SUMI_OK;
     }
     if (job->upload_plan == NULL) {
@@ -144,7 +144,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
         job->has_reviewed = true;
         sumi_error capacity_error = {0};
         sumi_result result = write_warm_plan(engine, job->product, &job->upload_plan, &capacity_error);
-        if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_STEP_DONE;
+        if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_TURN_DONE;
         else if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
         return SUMI_OK;
     }
@@ -157,22 +157,22 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
     // The job goes on with less: weights are streamed. If that does not suffice either, later jobs fail and say so.
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) {
         const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
-        if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_STEP_DONE;
+        if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_TURN_DONE;
         drop_warm_plan(engine, job);
         return SUMI_OK;
     }
     if (result == SUMI_BUDGET_TOO_SMALL) { // the budget was lowered since the plan was written
-        *out_end = SUMI_STEP_DONE;
+        *out_end = SUMI_TURN_DONE;
         return SUMI_OK;
     }
     if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
     slot->live.progress = 0.1f + 0.9f * progress;
-    if (is_done) *out_end = SUMI_STEP_DONE;
+    if (is_done) *out_end = SUMI_TURN_DONE;
     return SUMI_OK;
 }
 
-static sumi_result step_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                                sumi_error* error)
+static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_stage* out_stage,
+                                   sumi_turn_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     SUMI_ASSERT(!job->has_begun || job->product != NULL);
@@ -200,7 +200,7 @@ static sumi_result step_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_s
         snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant,
                  (double)model->info.weight_bytes * 1e-6);
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
-        if (!is_device) *out_end = SUMI_STEP_DONE;
+        if (!is_device) *out_end = SUMI_TURN_DONE;
     }
     return SUMI_OK;
 }
@@ -225,7 +225,7 @@ static void* take_model(sumi_job_slot* slot)
 }
 
 static const sumi_job_functions s_functions = {
-    "a model job", sumi_job_predict_load, step_opening, stop_opening, drop_model, take_model};
+    "a model job", sumi_job_predict_load, advance_opening, stop_opening, drop_model, take_model};
 
 // member: its name in the desc, for messages.
 static sumi_result check_weights(const sumi_engine* engine, const char* member, sumi_weight_format weights,

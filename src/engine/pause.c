@@ -27,7 +27,7 @@ static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
     return count;
 }
 
-void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job)
+void sumi_plan_job_forget_saved(sumi_engine* engine, sumi_plan_job* job)
 {
     sumi_free(&engine->heap, job->saved_state);
     job->saved_state = NULL;
@@ -65,7 +65,7 @@ static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     const size_t values = values_of(job);
     *out_done = true;
     if (!job->save_is_pending) {
-        sumi_plan_job_forget_kept(engine, job);
+        sumi_plan_job_forget_saved(engine, job);
         job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
         if (job->saved_state == NULL) {
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
@@ -84,7 +84,7 @@ static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
                      values * sizeof *job->saved_state);
     job->save_is_pending = false;
     job->saved_evaluation = counter;
-    job->saved_adaption = job->adaption;
+    job->saved_skipping = job->skipping;
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
@@ -93,21 +93,21 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     sumi_plan_job* job = &slot->u.plan;
     const sumi_run* run = &engine->runs.current;
-    *out = SUMI_YIELD_NOT_NOW;
+    *out = SUMI_YIELD_REFUSED;
     if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
     int32_t counter = 0, left;
     bool is_over = true; // nothing was done yet that could be saved
     if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
         // In the middle of an evaluation, or after the deadline has decided the next one, the job continues until the
         // next evaluation begins.
-        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->adaption.next > counter) return SUMI_OK;
+        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->skipping.next > counter) return SUMI_OK;
         if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
-            *out = SUMI_YIELD_HOLDS_BACK;
+            *out = SUMI_YIELD_DRAINING;
             return SUMI_OK;
         }
         if (counter > 0) SUMI_TRY(keep_states(engine, job, counter, &is_over, error));
     }
-    *out = is_over ? SUMI_YIELDED : SUMI_YIELD_HOLDS_BACK;
+    *out = is_over ? SUMI_YIELD_DONE : SUMI_YIELD_DRAINING;
     if (is_over) go_back(job);
     return SUMI_OK;
 }
@@ -131,6 +131,6 @@ void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
     job->restored_values += part;
     if (job->restored_values < all) return;
     sumi_run_jump(engine, job->saved_evaluation);
-    job->adaption = job->saved_adaption;
-    sumi_plan_job_forget_kept(engine, job);
+    job->skipping = job->saved_skipping;
+    sumi_plan_job_forget_saved(engine, job);
 }

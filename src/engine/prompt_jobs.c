@@ -19,7 +19,7 @@ static void* take_prompt(sumi_job_slot* slot)
     return prompt;
 }
 
-static const sumi_job_functions s_functions = {"a prompt job",     sumi_plan_job_predict, sumi_plan_job_step,
+static const sumi_job_functions s_functions = {"a prompt job",     sumi_plan_job_predict, sumi_plan_job_advance,
                                                sumi_plan_job_stop, sumi_plan_job_drop,    take_prompt};
 
 static sumi_result check_prompt_desc(const sumi_engine* engine, const sumi_prompt_desc* desc,

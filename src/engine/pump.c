@@ -1,6 +1,13 @@
-// The pump takes the next job, runs it slice by slice to its end, and looks before every slice whether the job was
-// cancelled. It is called by updates, by waits, or by sumi's own thread. What it does is the same for all callers, so
-// results do not depend on them.
+// The pump takes the next job and advances it, turn by turn, to its end. A turn is one call of the job's `advance`
+// function: a slice, or a piece of the work that is no slice (job.h). Before every turn the pump looks whether the host
+// program has cancelled or paused the job. It is called by updates, by waits, or by sumi's own thread. What it does is
+// the same for all callers, so results do not depend on them.
+//
+// Two jobs have begun at most. `running` takes turns. `draining`, on a GPU, has submitted all its slices, and the last of
+// them are still in flight; meanwhile the next job may submit (sumi_plan_job_advance checks that it has the same shape).
+//
+// Other divisions of a job: its phases (plan_job.h) say what an advance does next; its stages (sumi.h) are what the host
+// program sees; steps are those of the solver.
 #include "engine/pump.h"
 #include "base/assert.h"
 #include "engine/calls.h"
@@ -14,6 +21,9 @@
 #include "engine/run.h"
 #include "engine/trace.h"
 #include <math.h>
+
+// Whether slices run on a device, beside this thread.
+static bool is_device(const sumi_engine* engine) { return engine->runner->functions->collect != NULL; }
 
 // The caller holds `state_lock`.
 static sumi_job_slot* next_queued(const sumi_engine* engine)
@@ -46,6 +56,8 @@ static void begin_next(sumi_engine* engine)
     engine->jobs.running = slot;
 }
 
+// Keeps an average of what turns of this kind take, in which the newest counts as much as all before, for predictions.
+// phase_before is not read for loads, which have no phases.
 static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phase_before, double us)
 {
     SUMI_ASSERT(us >= 0.0);
@@ -60,11 +72,11 @@ static void note_overhead(sumi_engine* engine, sumi_stage stage, sumi_phase phas
         overhead = of_phase[phase_before];
     }
     engine->overhead_us[overhead] = 0.5 * (engine->overhead_us[overhead] + us);
-    if (overhead == SUMI_OVERHEAD_INPUT && engine->runner->functions->collect == NULL) sumi_deadline_note(engine, us);
+    if (overhead == SUMI_OVERHEAD_INPUT && !is_device(engine)) sumi_deadline_note(engine, us);
 }
 
-// Name of a step for traces, unless the step was a slice on the CPU.
-static const char* step_name(sumi_stage stage, sumi_phase phase_before)
+// The name of a turn in traces. For a slice on the CPU sumi_trace_turn takes that of the slice's op instead.
+static const char* turn_name(sumi_stage stage, sumi_phase phase_before)
 {
     static const char* const of_phase[] = {
         [SUMI_PHASE_TEXT] = "tokens",  [SUMI_PHASE_PLAN] = "plan",  [SUMI_PHASE_PREPARE_DEVICE] = "weights and graphs",
@@ -95,9 +107,13 @@ static void publish(sumi_engine* engine, sumi_job_slot* slot, sumi_stage stage)
     sumi_mutex_unlock(&engine->state_lock);
 }
 
-typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS /* for the device */, PUMP_HAS_NOTHING } pump_state;
+// After a turn: something was done, so another turn may follow; nothing can be done before the device has finished
+// something; there is no job.
+typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS, PUMP_HAS_NOTHING } pump_state;
 
-static bool end_if_cancelled(sumi_engine* engine, sumi_job_slot* slot)
+// Reads what the host program has asked for since the last turn: a pause is passed on to the job, a cancelled job ends.
+// Returns whether it has ended.
+static bool take_requests(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_mutex_lock(&engine->state_lock);
@@ -111,25 +127,25 @@ static bool end_if_cancelled(sumi_engine* engine, sumi_job_slot* slot)
     return true;
 }
 
-static pump_state step_job(sumi_engine* engine, sumi_job_slot* slot)
+static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
 {
-    if (end_if_cancelled(engine, slot)) return PUMP_HAS_MORE;
+    if (take_requests(engine, slot)) return PUMP_HAS_MORE;
 
     sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
-    sumi_step_end end = SUMI_STEP_MORE;
+    sumi_turn_end end = SUMI_TURN_MORE;
     slot->live.device_us = -1.0;
     slot->live.trace_name = NULL;
     sumi_error error = {0};
     const uint64_t begin_ns = sumi_clock_ns();
-    sumi_result result = slot->functions->step(engine, slot, &stage, &end, &error);
+    sumi_result result = slot->functions->advance(engine, slot, &stage, &end, &error);
     const uint64_t end_ns = sumi_clock_ns();
     SUMI_ASSERT(end_ns >= begin_ns);
     const double seconds = (double)(end_ns - begin_ns) * 1e-9;
-    if (end != SUMI_STEP_WAITS) sumi_trace_step(engine, slot, step_name(stage, phase_before), stage, begin_ns, end_ns);
-    if (slot->live.device_us < 0.0) { // otherwise the step has counted the device's time
+    if (end != SUMI_TURN_WAITS) sumi_trace_turn(engine, slot, turn_name(stage, phase_before), stage, begin_ns, end_ns);
+    if (slot->live.device_us < 0.0) { // otherwise the turn has counted the device's time
         slot->stage_seconds[stage] += seconds;
-        if (end != SUMI_STEP_WAITS) note_overhead(engine, stage, phase_before, seconds * 1e6);
+        if (end != SUMI_TURN_WAITS) note_overhead(engine, stage, phase_before, seconds * 1e6);
     }
     publish(engine, slot, stage);
 
@@ -138,17 +154,17 @@ static pump_state step_job(sumi_engine* engine, sumi_job_slot* slot)
     if (result != SUMI_OK) {
         error.result = result;
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
-    } else if (end == SUMI_STEP_DONE) {
+    } else if (end == SUMI_TURN_DONE) {
         sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
-    } else if (end == SUMI_STEP_ASIDE) {
-        sumi_job_set_aside(engine, slot);
-    } else if (end == SUMI_STEP_WAITS) {
+    } else if (end == SUMI_TURN_REQUEUE) {
+        sumi_job_requeue(engine, slot);
+    } else if (end == SUMI_TURN_WAITS) {
         return PUMP_WAITS;
     }
     return PUMP_HAS_MORE;
 }
 
-// Lets the next job begin beside the last slices of the running one, if that is possible.
+// Lets the next job begin beside the last slices of the running one, if there is a next job that is no load.
 static void drain_running(sumi_engine* engine)
 {
     sumi_job_slot* slot = engine->jobs.running;
@@ -166,23 +182,28 @@ static void drain_running(sumi_engine* engine)
     engine->jobs.running = NULL;
 }
 
-// Advances the running job, or begins the next one, by one step. The caller holds the pump lock.
+// One turn of the draining or of the running job; without a running job the next one begins. The caller holds the pump
+// lock.
 static pump_state advance_one(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
     SUMI_ASSERT(engine->jobs.running == NULL || engine->jobs.running != engine->jobs.draining);
     drain_running(engine);
-    // The draining job goes first: it is older, and the next job cannot read from the device before it has ended.
-    if (engine->jobs.draining != NULL && step_job(engine, engine->jobs.draining) == PUMP_HAS_MORE) return PUMP_HAS_MORE;
+    // The draining job goes first: it is older, and the next job cannot read from the device before the draining job has
+    // ended.
+    if (engine->jobs.draining != NULL && advance_job(engine, engine->jobs.draining) == PUMP_HAS_MORE)
+        return PUMP_HAS_MORE;
     if (engine->jobs.running == NULL) begin_next(engine);
-    if (engine->jobs.running != NULL) return step_job(engine, engine->jobs.running);
+    if (engine->jobs.running != NULL) return advance_job(engine, engine->jobs.running);
     return engine->jobs.draining != NULL ? PUMP_WAITS : PUMP_HAS_NOTHING;
 }
 
-// Waits until the device has finished half of the slices in flight, or for a short time if something else is waited for
-// (a copy, or kernels that are loaded). Sleeping for the predicted time takes 6 us of CPU time; being woken by the
-// driver takes 100 us (H200, in this thread and in the driver's). Half of the slices stay in flight in case the
-// predictions are wrong.
+// Waits until the device has finished half of the slices in flight; the other half keeps it busy meanwhile, also if the
+// predictions are wrong. Sleeping for the predicted time takes 6 us of CPU time; being woken by the driver takes 100 us
+// of it (H200, in this thread and in the driver's). Without a slice in flight something else is waited for, a copy or
+// kernels that are loaded, and the thread sleeps for a moment.
+//
+// The pump lock stays locked: a call that needs it waits for the device anyway.
 static void wait_for_device(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
@@ -190,10 +211,13 @@ static void wait_for_device(sumi_engine* engine)
     const int32_t pending = runner->pending != NULL ? runner->pending(engine->runner) : 0;
     SUMI_ASSERT(pending >= 0 && pending <= SUMI_RUNNER_DEPTH);
     const double us = pending > 0 ? sumi_run_sleep_us(engine) : 0.0;
-    if (us >= SUMI_SLEEP_SLACK_US && us <= SUMI_MAX_PENDING_US) sumi_sleep_us((uint32_t)us);
-    // the other half keeps the device busy meanwhile
-    else if (pending > 0) runner->wait(engine->runner, (pending + 1) / 2);
-    else sumi_sleep_us(50);
+    if (us >= SUMI_SLEEP_SLACK_US && us <= SUMI_MAX_PENDING_US) {
+        sumi_sleep_us((uint32_t)us);
+    } else if (pending > 0) {
+        runner->wait(engine->runner, (pending + 1) / 2);
+    } else {
+        sumi_sleep_us(50);
+    }
 }
 
 static bool is_ending(const sumi_job_slot* draining)
@@ -201,20 +225,21 @@ static bool is_ending(const sumi_job_slot* draining)
     return draining != NULL && draining->u.plan.phase == SUMI_PHASE_OUTPUT;
 }
 
+// Predicted time of the next turn, in microseconds. Without a running job it begins one, whose first turn is tokens.
 static double predict(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = is_ending(engine->jobs.draining) ? engine->jobs.draining : engine->jobs.running;
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->overhead_us[SUMI_OVERHEAD_TEXT];
 }
 
-// Limits of this thread's own time in a call with a budget on a device. The time delays the host program's frame, so
-// its limits are much lower than those of the device's work. Weights and graphs of a new plan are prepared in larger
-// pieces: hundreds of pieces of 200 us would take as many frames. Loading a model uses the whole budget.
-#define MAX_OWN_US 200.0
-// For submitting slices, about 24 us each. With a large budget the limit is a twelfth of it, which streamed weights
-// need.
+// With a device: limits of this thread's own time in one update with a budget, in microseconds. The time delays the host
+// program's frame, so the limits are much lower than those of the device's work.
+#define MAX_OWN_US 200.0 // of anything that has no limit of its own below
+// Of submitting slices, which takes about 24 us for each. With a large budget the limit is a twelfth of the budget, which
+// streamed weights need.
 #define MAX_SUBMITTING_US 240.0
-#define MAX_READY_US 1900.0
+// Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_OWN_US would take as many frames.
+#define MAX_PREPARING_US 1900.0
 
 static bool submits_next(const sumi_engine* engine)
 {
@@ -229,55 +254,56 @@ static double max_submitting_us(const sumi_engine* engine)
     return share > MAX_SUBMITTING_US ? share : MAX_SUBMITTING_US;
 }
 
+// Loading a model may take the whole budget: INFINITY.
 static double max_own_us(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
     if (is_ending(engine->jobs.draining)) return MAX_OWN_US;
     if (slot == NULL || sumi_job_is_load(slot)) return INFINITY;
-    return slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE ? MAX_READY_US
+    return slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE ? MAX_PREPARING_US
          : submits_next(engine)                            ? max_submitting_us(engine)
                                                            : MAX_OWN_US;
 }
 
-// Whether the next step fits into the budget of a call. On a device the budget limits the work in flight, whether this
-// call or an earlier one submitted it; this thread's own time is limited separately.
-static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed)
+// Whether the next turn fits into the budget of a call that has taken elapsed_us. On a device the budget limits the work
+// in flight, whether this call or an earlier one submitted it; this thread's own time is limited separately.
+static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed_us)
 {
-    SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed >= 0.0);
-    const double next = predict(engine), max_own = max_own_us(engine);
-    if (engine->runner->functions->collect == NULL) return elapsed + next <= budget_us;
-    if (!submits_next(engine)) return elapsed + next <= (max_own < budget_us ? max_own : budget_us);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed_us >= 0.0);
+    const double next_us = predict(engine), max_us = max_own_us(engine);
+    if (!is_device(engine)) return elapsed_us + next_us <= budget_us;
+    if (!submits_next(engine)) return elapsed_us + next_us <= (max_us < budget_us ? max_us : budget_us);
+    // A slice is work in flight from now on. Its submission is too short to be predicted, so own time is compared as it
+    // is. With nothing in flight the device begins the slice now, elapsed_us after the frame's begin.
     const double in_flight_us = sumi_run_pending_us(engine);
-    // the time to submit a slice is too short to be predicted
-    return elapsed <= max_own && elapsed <= budget_us
-        && (in_flight_us > 0.0 ? in_flight_us : elapsed) + next <= budget_us;
+    return elapsed_us <= max_us && elapsed_us <= budget_us
+        && (in_flight_us > 0.0 ? in_flight_us : elapsed_us) + next_us <= budget_us;
 }
 
-// An update with budget 0: only cancelled jobs are ended.
-static void rest(sumi_engine* engine)
+// An update with budget 0: only cancelled jobs end.
+static void end_cancelled(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    if (engine->jobs.draining != NULL) (void)end_if_cancelled(engine, engine->jobs.draining);
-    if (engine->jobs.running != NULL) (void)end_if_cancelled(engine, engine->jobs.running);
+    if (engine->jobs.draining != NULL) (void)take_requests(engine, engine->jobs.draining);
+    if (engine->jobs.running != NULL) (void)take_requests(engine, engine->jobs.running);
 }
 
 static void advance(sumi_engine* engine, uint32_t budget_us)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
-    uint64_t begin = sumi_clock_ns();
+    const uint64_t begin_ns = sumi_clock_ns();
     engine->frame.max_pending_us = budget_us == SUMI_FOREVER ? SUMI_MAX_PENDING_US : budget_us;
-    engine->frame.max_thread_us =
-        budget_us == SUMI_FOREVER || engine->runner->functions->collect == NULL ? 0.0 : MAX_OWN_US;
+    engine->frame.max_thread_us = budget_us == SUMI_FOREVER || !is_device(engine) ? 0.0 : MAX_OWN_US; // 0: no limit
     sumi_frame_budget_follow(engine, budget_us);
-    sumi_deadline_follow(engine, budget_us, begin);
-    // at least one step: a budget below the smallest slice must not stop all progress
+    sumi_deadline_follow(engine, budget_us, begin_ns);
+    // At least one turn: a budget below the smallest slice must not stop all progress.
     pump_state state = advance_one(engine);
     while (state != PUMP_HAS_NOTHING) {
         if (budget_us == SUMI_FOREVER) {
             if (state == PUMP_WAITS) wait_for_device(engine);
         } else {
             if (state == PUMP_WAITS) break; // the device has enough work until the next frame
-            if (!fits_budget(engine, budget_us, (double)(sumi_clock_ns() - begin) * 1e-3)) break;
+            if (!fits_budget(engine, budget_us, (double)(sumi_clock_ns() - begin_ns) * 1e-3)) break;
         }
         state = advance_one(engine);
     }
@@ -288,7 +314,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     if (engine == NULL || engine->desc.pump == SUMI_PUMP_THREAD) return;
     if (sumi_call_begin(engine, "sumi_engine_update") != SUMI_OK) return;
     sumi_pump_lock(engine);
-    if (budget_us == 0) rest(engine);
+    if (budget_us == 0) end_cancelled(engine);
     else advance(engine, budget_us);
     sumi_jobs_tell(engine);
     sumi_pump_unlock(engine);
@@ -300,7 +326,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_job_wait"));
     const bool has_thread = engine->desc.pump == SUMI_PUMP_THREAD;
-    const uint64_t begin = sumi_clock_ns(), timeout_ns = (uint64_t)timeout_ms * 1000000u;
+    const uint64_t begin_ns = sumi_clock_ns(), timeout_ns = (uint64_t)timeout_ms * 1000000u;
     sumi_result result = SUMI_OK;
     if (!has_thread) {
         sumi_pump_lock(engine);
@@ -316,8 +342,8 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
             result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_OK;
             break;
         }
-        uint64_t elapsed = sumi_clock_ns() - begin;
-        if (timeout_ms != SUMI_FOREVER && elapsed >= timeout_ns) {
+        const uint64_t elapsed_ns = sumi_clock_ns() - begin_ns;
+        if (timeout_ms != SUMI_FOREVER && elapsed_ns >= timeout_ns) {
             result = SUMI_TIMEOUT;
             break;
         }
@@ -325,7 +351,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
             if (timeout_ms == SUMI_FOREVER) sumi_condition_wait(&engine->state_changed, &engine->state_lock);
             else
                 (void)sumi_condition_wait_us(&engine->state_changed, &engine->state_lock,
-                                             (timeout_ns - elapsed) / 1000 + 1);
+                                             (timeout_ns - elapsed_ns) / 1000 + 1);
             continue;
         }
         sumi_mutex_unlock(&engine->state_lock);
@@ -333,8 +359,8 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         sumi_jobs_tell(engine); // another thread may have cancelled a queued job during this wait
         if (state == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
-        // The job is paused and only another thread can resume it. This thread holds the pump lock, so it only looks
-        // now and then.
+        // The job is paused (queued_count does not count it), and only another thread can resume it. This thread holds
+        // the pump lock, so it only looks now and then.
         if (state == PUMP_HAS_NOTHING && engine->jobs.queued_count == 0)
             (void)sumi_condition_wait_us(&engine->state_changed, &engine->state_lock, 1000);
     }
@@ -346,7 +372,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     return sumi_call_end(engine, result, NULL);
 }
 
-// ---- Our thread -----------------------------------------------------------------------------------------------------
+// ---- The thread of SUMI_PUMP_THREAD ----------------------------------------------------------------------------------
 
 static void pump_main(void* context)
 {
@@ -375,7 +401,7 @@ static void pump_main(void* context)
 bool sumi_pump_start_thread(sumi_engine* engine)
 {
     SUMI_ASSERT(!engine->pump.has_thread && engine->desc.pump == SUMI_PUMP_THREAD);
-    engine->pump.start = (sumi_thread_start){pump_main, engine, true, "sumi pump"};
+    engine->pump.start = (sumi_thread_start){pump_main, engine, .low_priority = true, .name = "sumi pump"};
     engine->pump.has_thread = sumi_thread_begin(&engine->pump.thread, &engine->pump.start);
     return engine->pump.has_thread;
 }

@@ -4,7 +4,7 @@
 #include "engine/job.h"
 #include "engine/run.h"
 
-void sumi_trace_step(const sumi_engine* engine, const sumi_job_slot* slot, const char* name, sumi_stage stage,
+void sumi_trace_turn(const sumi_engine* engine, const sumi_job_slot* slot, const char* name, sumi_stage stage,
                      uint64_t begin_ns, uint64_t end_ns)
 {
     SUMI_ASSERT(begin_ns <= end_ns);
