@@ -115,7 +115,6 @@ SUMI_DEVICE void tma_store_5d(const sumi_tmap* map, u32 src, int c, int px, int 
 #define TMA_STORE_WAIT_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")
 // Waits until all committed stores have written their data.
 #define TMA_STORE_WAIT() asm volatile("cp.async.bulk.wait_group 0;" ::: "memory")
-SUMI_DEVICE void prefetch_tmap(const sumi_tmap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
 // True in one lane of a converged warp. ptxas knows that a branch on elect.sync leaves one thread; it does not know
 // this of `lane == 0`, and then wraps every TMA instruction in a loop over possibly different operands, which makes the
