@@ -16,7 +16,8 @@
 //
 // Nearest upsampling by 2 followed by a 3x3 convolution equals four 2x2 convolutions of the small image, one per output
 // parity (a, b). Taps that fall on the same small pixel are added into one weight beforehand. Output pixel (2y+a, 2x+b)
-// reads small pixels (y+a-1 .. y+a, x+b-1 .. x+b). Weights [a*2+b][out][2][2][in].
+// reads small pixels (y+a-1 .. y+a, x+b-1 .. x+b). Weights [a*2+b][out][2][2][in]. In the code a is parity_y and b is
+// parity_x.
 //   rows:  a = 0: tap 0 <- w0, tap 1 <- w1 + w2       a = 1: tap 0 <- w0 + w1, tap 1 <- w2      (columns alike with b)
 // The 5-D maps of output and residual {c, b, x, a, y} place the pixels of one parity two apart.
 //
@@ -29,143 +30,187 @@
 #include "conv.h"
 #include "gemm_sm90.cuh"
 
-// One step of a sum over lanes. It adds each of v[0 .. NV) over the two lanes that differ in bit B, and divides the
-// values between them: the lane with bit B keeps the upper half, the other lane the lower half, in v[0 .. NV / 2).
-// Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane l then has sum l.
-template <int NV, int B> __device__ __forceinline__ void reduce_step(float* v, int lane)
+// One step of a sum over lanes. It adds each of v[0 .. COUNT) over the two lanes that differ in bit LANE_BIT, and
+// divides the values between them: the lane with the bit keeps the upper half, the other lane the lower half, in
+// v[0 .. COUNT / 2). Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane
+// l then has sum l.
+template <int COUNT, int LANE_BIT> __device__ __forceinline__ void reduce_step(float* v, int lane)
 {
 #pragma unroll
-    for (int k = 0; k < NV / 2; k++) {
-        const bool up = lane & B;
-        const float send = up ? v[k] : v[k + NV / 2], keep = up ? v[k + NV / 2] : v[k];
-        v[k] = keep + __shfl_xor_sync(~0u, send, B);
+    for (int k = 0; k < COUNT / 2; k++) {
+        const bool keeps_upper = lane & LANE_BIT;
+        const float sent = keeps_upper ? v[k] : v[k + COUNT / 2], kept = keeps_upper ? v[k + COUNT / 2] : v[k];
+        v[k] = kept + __shfl_xor_sync(~0u, sent, LANE_BIT);
     }
 }
 
-// GC: channels per group (out / 32); 0: no group sums. T: the tile (gemm_sm90.cuh).
-template <class T, int GC>
-__device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
-                                     const sumi_conv_sm90_args& ar)
+// What a block computes of a work item, which is two neighbouring patches, one output parity and one tile of columns.
+struct conv_work {
+    int n0;                                // first output channel
+    int output_parity, parity_y, parity_x; // output_parity = parity_y * 2 + parity_x
+    int index, patch;                      // the patch; index may be one past the last, and patch is the last then
+    int x0, y0;                            // first pixel of the patch
+};
+// Columns and parities change fastest, so items that run at the same time read the same patch.
+SUMI_DEVICE conv_work conv_work_of(int item, int tiles_n, int tile_columns, int parities, int patches_x, int patches,
+                                   int rank)
 {
-    const u32 base = smem_base(), rank = cluster_rank();
-    const int wg = uniform(threadIdx.x >> 7) - 1;
-    const int tx = (ar.width + 15) / 16, ty = (ar.height + 7) / 8, tiles = tx * ty,
-              tn = (ar.out_channels + T::BN - 1) / T::BN;
-    const int chunks = (ar.in_channels + 63) / 64;
-    // At least ST k-blocks, because of vecs_load. K-blocks past the last tap are zeros.
-    const int kblocks = max(ar.kernel * ar.kernel * chunks, T::ST);
+    conv_work work;
+    work.n0 = item % tiles_n * tile_columns;
+    work.output_parity = item / tiles_n % parities;
+    work.index = item / tiles_n / parities * 2 + rank;
+    work.patch = min(work.index, patches - 1);
+    work.x0 = work.patch % patches_x * 16;
+    work.y0 = work.patch / patches_x * 8;
+    work.parity_y = work.output_parity >> 1;
+    work.parity_x = work.output_parity & 1;
+    return work;
+}
+
+// GROUP_CHANNELS: channels per group (out / 32); 0: no group sums. T: the tile (gemm_sm90.cuh).
+template <class T, int GROUP_CHANNELS>
+__device__ __forceinline__ void conv(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map,
+                                     const sumi_tensor_map& y_map, const sumi_tensor_map& residual_map,
+                                     const sumi_conv_sm90_args& args)
+{
+    const u32 smem = smem_base(), rank = cluster_rank();
+    const int consumer = uniform(threadIdx.x >> 7) - 1; // -1: the producer
+    const int patches_x = (args.width + 15) / 16, patches_y = (args.height + 7) / 8, patches = patches_x * patches_y,
+              tiles_n = (args.out_channels + T::TILE_COLUMNS - 1) / T::TILE_COLUMNS;
+    const int channel_chunks = (args.in_channels + 63) / 64;
+    // At least STAGES k-blocks, because of vectors_load. K-blocks past the last tap are zeros.
+    const int k_blocks = max(args.kernel * args.kernel * channel_chunks, T::STAGES);
     int stage = 0;
-    u32 phase = 0;
-    barriers_init<T>(base);
-// Of work item p: n0, first output channel; q, parity (pa, pb); tl and tile, patch (tl may be one past the last); x0,
-// y0, the patch's first pixel. Columns and parities change fastest, so items that run at the same time read the same
-// patch.
-#define ITEM(p)                                                                                                        \
-    const int n0 = (p) % tn * T::BN, q = (p) / tn % ar.parities, tl = (p) / tn / ar.parities * 2 + rank,               \
-              tile = min(tl, tiles - 1), x0 = tile % tx * 16, y0 = tile / tx * 8, pa = q >> 1, pb = q & 1
-    if (wg < 0) {
-        SUMI_REGS_PRODUCER();
+    u32 parity = 0;
+    barriers_init<T>(smem);
+    if (consumer < 0) {
+        SUMI_REGISTERS_PRODUCER();
         if (uniform(threadIdx.x >> 5) == 0 && elect_one()) {
-            const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
-            int parity = 0;
-            for (int p = ar.item_begin + (blockIdx.x >> 1); p < ar.item_end; p += gridDim.x >> 1, parity ^= 1) {
-                ITEM(p);
-                const int ox = ar.kernel == 2 ? pb - 1
-                             : ar.kernel == 3 ? -1
-                                              : 0,
-                          oy = (ar.kernel == 2 ? pa - 1 : ox) + ar.above;
-                const int row = q * ar.out_channels + n0 + rank * (T::BN / 2);
-                for (int kb = 0, tap = 0, r = 0, s = 0, c = 0; kb < kblocks; kb++) {
-                    const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
-                    mbarrier_wait(empty + 8 * stage, phase ^ 1);
-                    if (kb == 0) {
-                        const int cols = min(T::BN, ar.out_channels - n0);
-                        mbarrier_expect(bar, T::STAGE + vecs_bytes<T>(cols, 0));
-                        vecs_load<T>(base + T::OFF_VEC + parity * T::VEC_BYTES, bar, (const float*)ar.bias, nullptr,
-                                     nullptr, nullptr, n0, cols, 0, 0);
-                    } else mbarrier_expect(bar, T::STAGE);
+            const u32 full = smem + T::BARRIERS_OFFSET, empty = full + 8 * T::STAGES;
+            int vector_buffer = 0;
+            for (int item = args.item_begin + (blockIdx.x >> 1); item < args.item_end;
+                 item += gridDim.x >> 1, vector_buffer ^= 1) {
+                const conv_work work =
+                    conv_work_of(item, tiles_n, T::TILE_COLUMNS, args.parities, patches_x, patches, rank);
+                // The first tap's place relative to the output pixel.
+                const int tap_x0 = args.kernel == 2 ? work.parity_x - 1
+                                 : args.kernel == 3 ? -1
+                                                    : 0,
+                          tap_y0 = (args.kernel == 2 ? work.parity_y - 1 : tap_x0) + args.above;
+                const int weight_row = work.output_parity * args.out_channels + work.n0 + rank * (T::TILE_COLUMNS / 2);
+                // tap = tap_row * kernel + tap_column; chunk: of 64 channels.
+                for (int k_block = 0, tap = 0, tap_row = 0, tap_column = 0, chunk = 0; k_block < k_blocks; k_block++) {
+                    const u32 a = smem + stage * T::STAGE_BYTES, b = a + T::A_BYTES, barrier = full + 8 * stage;
+                    mbarrier_wait(empty + 8 * stage, parity ^ 1);
+                    if (k_block == 0) {
+                        const int columns = min(T::TILE_COLUMNS, args.out_channels - work.n0);
+                        mbarrier_expect(barrier, T::STAGE_BYTES + vectors_bytes<T>(columns, 0));
+                        vectors_load<T>(smem + T::VECTORS_OFFSET + vector_buffer * T::VECTORS_BYTES, barrier,
+                                        (const float*)args.bias, nullptr, nullptr, nullptr, work.n0, columns, 0, 0);
+                    } else mbarrier_expect(barrier, T::STAGE_BYTES);
                     // Past the last tap, both operands lie outside their maps and become zeros. Both, so that no
                     // infinity is multiplied by 0.
-                    const int channel = r < ar.kernel ? c * 64 : ar.in_channels;
-                    tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &mw, bar, tap * ar.in_channels + c * 64, row, 3);
-                    if (ar.stride == 2) tma_load_5d(a, &mx, bar, channel, s & 1, x0 + (s >> 1), r & 1, y0 + (r >> 1));
-                    else tma_load_4d(a, &mx, bar, channel, x0 + ox + s, y0 + oy + r, 0);
-                    if (++c == chunks) {
-                        c = 0;
+                    const int channel = tap_row < args.kernel ? chunk * 64 : args.in_channels;
+                    tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &w_map, barrier,
+                                          tap * args.in_channels + chunk * 64, weight_row, 3);
+                    if (args.stride == 2)
+                        tma_load_5d(a, &x_map, barrier, channel, tap_column & 1, work.x0 + (tap_column >> 1),
+                                    tap_row & 1, work.y0 + (tap_row >> 1));
+                    else
+                        tma_load_4d(a, &x_map, barrier, channel, work.x0 + tap_x0 + tap_column,
+                                    work.y0 + tap_y0 + tap_row, 0);
+                    if (++chunk == channel_chunks) {
+                        chunk = 0;
                         tap++;
-                        if (++s == ar.kernel) {
-                            s = 0;
-                            r++;
+                        if (++tap_column == args.kernel) {
+                            tap_column = 0;
+                            tap_row++;
                         }
                     }
-                    if (++stage == T::ST) {
+                    if (++stage == T::STAGES) {
                         stage = 0;
-                        phase ^= 1;
+                        parity ^= 1;
                     }
                 }
             }
         }
     } else {
-        SUMI_REGS_CONSUMER();
+        SUMI_REGISTERS_2_CONSUMERS();
         const int lane = threadIdx.x & 31, warp = uniform((threadIdx.x & 127) >> 5);
-        int count = 0;
-        float acc[T::WM][T::BN / 2];
-        for (int p = ar.item_begin + (blockIdx.x >> 1); p < ar.item_end; p += gridDim.x >> 1, count++) {
-            ITEM(p);
-            const int yw = y0 + wg * 4;
-            const bool idle = tl >= tiles;
-            const int ys = idle ? 1 << 30 : yw; // a patch that is computed twice is stored once (see gemm_sm90.cuh)
-            // Copies part ph of the residual's tile to this warpgroup's staging buffer.
-            auto fetch = [&](int ph) {
-                const u32 bar = base + T::OFF_BAR + 16 * T::ST + 8 * wg, stg = base + T::OFF_C + wg * T::STAGING;
+        int finished_tiles = 0;
+        float acc[T::M64_TILES][T::TILE_COLUMNS / 2];
+        for (int item = args.item_begin + (blockIdx.x >> 1); item < args.item_end;
+             item += gridDim.x >> 1, finished_tiles++) {
+            const conv_work work =
+                conv_work_of(item, tiles_n, T::TILE_COLUMNS, args.parities, patches_x, patches, rank);
+            const int y0 = work.y0 + consumer * 4; // the consumer has four rows of the patch
+            const bool is_idle = work.index >= patches;
+            // A patch that is computed twice is stored once (see gemm_sm90.cuh).
+            const int store_y = is_idle ? 1 << 30 : y0;
+            // Copies the residual of a store pass to this warpgroup's staging memory.
+            auto fetch_residual = [&](int pass) {
+                const u32 barrier = residual_barrier<T>(smem, consumer),
+                          staging = smem + T::STAGING_OFFSET + consumer * T::STAGING_BYTES;
                 TMA_STORE_WAIT_READ();
-                mbarrier_expect(bar, T::STAGING);
+                mbarrier_expect(barrier, T::STAGING_BYTES);
 #pragma unroll
-                for (int sl = 0; sl < T::SLABS; sl++)
-                    tma_load_5d(stg + sl * T::SLAB_BYTES, &mr, bar, n0 + (ph * T::SLABS + sl) * T::SW, pb, x0, pa, yw);
+                for (int slab = 0; slab < T::SLABS; slab++)
+                    tma_load_5d(staging + slab * T::SLAB_BYTES, &residual_map, barrier,
+                                work.n0 + (pass * T::SLABS + slab) * T::SLAB_COLUMNS, work.parity_x, work.x0,
+                                work.parity_y, y0);
             };
-            mainloop<T>(acc, base, wg, kblocks, stage, phase, [&] {
-                if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch(0);
+            mainloop<T>(acc, smem, consumer, k_blocks, stage, parity, [&] {
+                if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch_residual(0);
             });
-            // v: this lane's sums and sums of squares, in pairs, per group. GC = 4: a lane's two columns of an 8-column
-            // block belong to one of the block's two groups, so v has one pair per block.
-            constexpr int NV = GC == 0 ? 1 : GC == 16 ? T::BN / 8 : T::BN / 4;
-            float v[NV];
+            // This lane's sums and sums of squares, in pairs, per group. With 4 channels per group a lane's two columns
+            // of an 8-column block belong to one of the block's two groups, so there is one pair per block.
+            constexpr int SUMS = GROUP_CHANNELS == 0  ? 1
+                               : GROUP_CHANNELS == 16 ? T::TILE_COLUMNS / 8
+                                                      : T::TILE_COLUMNS / 4;
+            float sums[SUMS];
 #pragma unroll
-            for (int k = 0; k < NV; k++) v[k] = 0.f;
+            for (int k = 0; k < SUMS; k++) sums[k] = 0.f;
             epilogue<T>(
-                acc, base, wg, count & 1, count,
-                [&](u32 src, int col) { tma_store_5d(&my, src, n0 + col, pb, x0, pa, ys); },
-                [&](int i, int o, float* x) {
-                    // The 16 rows of a warp in an m64 block are one image row of the patch. With r = lane >> 2, a
-                    // lane has pixels r (x[0], x[1]) and r + 8 (x[2], x[3]), and of the 8-column block o the columns
+                acc, smem, consumer, finished_tiles & 1, finished_tiles,
+                [&](u32 slab, int column) {
+                    tma_store_5d(&y_map, slab, work.n0 + column, work.parity_x, work.x0, work.parity_y, store_y);
+                },
+                [&](int m64_tile, int column_block, float* v) {
+                    // The 16 rows of a warp in an m64 tile are one image row of the patch. With r = lane >> 2, a
+                    // lane has pixels r (v[0], v[1]) and r + 8 (v[2], v[3]), and of the 8-column block the columns
                     // 2 (lane & 3) and + 1 (drawn in hopper.cuh).
-                    if (GC) {
-                        const bool in = yw + i * 4 + warp < ar.height;
-                        const int px = x0 + (lane >> 2), k = GC == 16 ? o / 2 : o;
-                        const float e0 = in && px < ar.width ? 1.f : 0.f, e1 = in && px + 8 < ar.width ? 1.f : 0.f;
-                        v[2 * k] += e0 * (x[0] + x[1]) + e1 * (x[2] + x[3]);
-                        v[2 * k + 1] += e0 * (x[0] * x[0] + x[1] * x[1]) + e1 * (x[2] * x[2] + x[3] * x[3]);
+                    if (GROUP_CHANNELS) {
+                        const bool is_row_inside = y0 + m64_tile * 4 + warp < args.height;
+                        const int x = work.x0 + (lane >> 2), k = GROUP_CHANNELS == 16 ? column_block / 2 : column_block;
+                        // 1 if the pixel lies in the image, otherwise 0.
+                        const float inside_0 = is_row_inside && x < args.width ? 1.f : 0.f,
+                                    inside_1 = is_row_inside && x + 8 < args.width ? 1.f : 0.f;
+                        sums[2 * k] += inside_0 * (v[0] + v[1]) + inside_1 * (v[2] + v[3]);
+                        sums[2 * k + 1] +=
+                            inside_0 * (v[0] * v[0] + v[1] * v[1]) + inside_1 * (v[2] * v[2] + v[3] * v[3]);
                     }
                 },
-                fetch);
-            if (GC) {
+                fetch_residual);
+            if (GROUP_CHANNELS) {
                 // Bits 4, 3 and 2 of the lane number select the pixels of the row, bits 1 and 0 the columns.
-                reduce_step<NV, 16>(v, lane);
-                reduce_step<NV / 2, 8>(v, lane);
-                reduce_step<NV / 4, 4>(v, lane);
-                float* out = (float*)ar.stats + (((size_t)tile * ar.parities + q) * 8 + wg * 4 + warp) * 64
-                           + n0 / (GC ? GC : 1) * 2;
-                if (GC == 4) { // bit 1 of the lane says which of the two groups of an 8-column block it has
-                    reduce_step<NV / 8, 1>(v, lane);
-                    const int o = (lane >> 4 & 1) * 8 + (lane >> 3 & 1) * 4 + (lane >> 2 & 1) * 2 + (lane & 1);
-                    if (!idle) *(float2*)(out + (2 * o + (lane >> 1 & 1)) * 2) = make_float2(v[0], v[1]);
+                reduce_step<SUMS, 16>(sums, lane);
+                reduce_step<SUMS / 2, 8>(sums, lane);
+                reduce_step<SUMS / 4, 4>(sums, lane);
+                float* out = (float*)args.stats
+                           + (((size_t)work.patch * args.parities + work.output_parity) * 8 + consumer * 4 + warp) * 64
+                           + work.n0 / (GROUP_CHANNELS ? GROUP_CHANNELS : 1) * 2;
+                if (GROUP_CHANNELS == 4) { // bit 1 of the lane says which of the two groups of an 8-column block it has
+                    reduce_step<SUMS / 8, 1>(sums, lane);
+                    const int column_block =
+                        (lane >> 4 & 1) * 8 + (lane >> 3 & 1) * 4 + (lane >> 2 & 1) * 2 + (lane & 1);
+                    if (!is_idle)
+                        *(float2*)(out + (2 * column_block + (lane >> 1 & 1)) * 2) = make_float2(sums[0], sums[1]);
                 } else {
-                    reduce_step<NV / 8, 2>(v, lane);
-                    reduce_step<NV / 16, 1>(v, lane);
-                    if (!idle) {
-                        if (NV == 64) *(float2*)(out + lane * 2) = make_float2(v[0], v[1]);
-                        else out[lane] = v[0];
+                    reduce_step<SUMS / 8, 2>(sums, lane);
+                    reduce_step<SUMS / 16, 1>(sums, lane);
+                    if (!is_idle) {
+                        if (SUMS == 64) *(float2*)(out + lane * 2) = make_float2(sums[0], sums[1]);
+                        else out[lane] = sums[0];
                     }
                 }
             }
@@ -175,26 +220,29 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
     cluster_sync();
 }
 
-#define SUMI_CONV_KERNEL(name, BN, ST, EPILOGUE, GC)                                                                   \
-    static_assert(sumi_tile<1, BN, ST, 1, 64, EPILOGUE, 0>::SMEM == SUMI_CONV_SM90_N##BN##_SHARED, "conv.h");          \
+#define SUMI_CONV_KERNEL(name, TILE_COLUMNS, STAGES, EPILOGUE, GROUP_CHANNELS)                                         \
+    static_assert(sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, SUMI_OPERANDS_BF16>::SHARED_BYTES                \
+                      == SUMI_CONV_SM90_N##TILE_COLUMNS##_SHARED,                                                      \
+                  "conv.h");                                                                                           \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
-        name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw,                               \
-             const __grid_constant__ sumi_tmap my, const __grid_constant__ sumi_tmap mr,                               \
-             const __grid_constant__ sumi_conv_sm90_args ar)                                                           \
+        name(const __grid_constant__ sumi_tensor_map x_map, const __grid_constant__ sumi_tensor_map w_map,             \
+             const __grid_constant__ sumi_tensor_map y_map, const __grid_constant__ sumi_tensor_map residual_map,      \
+             const __grid_constant__ sumi_conv_sm90_args args)                                                         \
     {                                                                                                                  \
-        conv<sumi_tile<1, BN, ST, 1, 64, EPILOGUE, 0>, GC>(mx, mw, my, mr, ar);                                        \
+        conv<sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, SUMI_OPERANDS_BF16>, GROUP_CHANNELS>(                 \
+            x_map, w_map, y_map, residual_map, args);                                                                  \
     }
 
-#define B SUMI_EPILOGUE_BIAS
-#define R (SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_RESIDUAL)
+#define BIAS SUMI_EPILOGUE_BIAS
+#define RESIDUAL (SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_RESIDUAL)
 //                                                 columns, stages, epilogue, channels per group
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, B, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, B, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8, 256, 3, B, 8)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, R, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, R, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, R, 8)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128, 128, 5, B, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4, 128, 5, B, 4)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, R, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, R, 4)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, BIAS, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, BIAS, 16)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8, 256, 3, BIAS, 8)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, RESIDUAL, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, RESIDUAL, 16)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, RESIDUAL, 8)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128, 128, 5, BIAS, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4, 128, 5, BIAS, 4)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, RESIDUAL, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, RESIDUAL, 4)

@@ -57,18 +57,22 @@ typedef struct sumi_gemm_sm90_args {
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {
-    // split > 1: float (int8: int32) [tiles][split][128 * bn] partial sums; uint32 [tiles][2] counters (one for each
-    // consumer warpgroup), zero before and after the launch
+    // split > 1: float (int8: int32) [tiles][split][128 * columns of a tile] partial sums; uint32 [tiles][2] counters
+    // (one for each consumer warpgroup), zero before and after the launch
     uint64_t partial_sums, arrivals;
     int32_t m, n, k, group, split, reserved;
     sumi_gemm_epilogue epilogue;
 } sumi_gemm_split_args;
 
-// X(epilogue, tile, EPILOGUE, WM, BN, ST, PH, SW, PP): the kernels sumi_gemm_bf16_<epilogue>_<tile>. The numbers are
-// template arguments of sumi_tile in gemm_sm90.cuh; the launcher reads the same list.
-//   EPILOGUE  SUMI_EPILOGUE_* flags      WM  64-row wgmma tiles of a consumer warpgroup    BN  columns of a tile
-//   ST        pipeline stages            PH  phases in which a tile is stored              SW  columns of one store slab
-//   PP        1: ping-pong, a tile of 64 * WM rows for each consumer; 0: two consumers share a tile of 128 * WM rows
+// X(epilogue, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG): the kernels
+// sumi_gemm_bf16_<epilogue>_<tile>. The numbers are template arguments of sumi_tile in gemm_sm90.cuh; the launcher
+// reads the same list.
+//   EPILOGUE      SUMI_EPILOGUE_* flags
+//   M64_TILES     wgmma tiles of 64 rows that a consumer warpgroup has
+//   STAGES        of the pipeline
+//   STORE_PASSES  in which a tile is stored, because the staging memory holds a part of it
+//   SLAB_COLUMNS  that one TMA store writes
+//   PING_PONG     1: each of two consumers has a tile of 64 * M64_TILES rows; 0: they share one of 128 * M64_TILES rows
 #define SUMI_GEMM_SM90_BF16(X)                                                                                         \
     X(plain, 256, 0, 1, 256, 4, 2, 64, 0)                                                                              \
     X(bias, 256, SUMI_EPILOGUE_BIAS, 1, 256, 4, 2, 64, 0)                                                              \
@@ -124,56 +128,57 @@ typedef struct sumi_gemm_split_args {
     X(gate, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 2, 128, 5, 2, 64, 1)                                      \
     X(gate_bias, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)
 
-// X(epilogue, tile, EPILOGUE, BN, ST, PH, SW): kernels in which three consumer warpgroups share a tile of 192 rows. For
-// an image of 512x512 pixels (m = 1152) tiles of 192 x 176 cut n = 3840 into 132 tiles, one for each multiprocessor of
-// an H200, and tiles of 192 x 160 cut the gate and up product into 768.
+// X(epilogue, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS): kernels in which three consumer
+// warpgroups share a tile of 192 rows. For an image of 512x512 pixels (m = 1152) tiles of 192 x 176 cut n = 3840 into
+// 132 tiles, one for each multiprocessor of an H200, and tiles of 192 x 160 cut the gate and up product into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
     X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)
 #define SUMI_GEMM_SM90_8BIT_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
-#define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, BN, ST, SW)                                                                  \
-    ((ST) * (192 + (BN)) * 128 + 3 * (SW)*128                                                                          \
-     + 2 * (SUMI_GEMM_SM90_VECS(EPILOGUE) * (BN)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))                   \
-     + (2 * (ST) + 3) * 8)
+#define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)                                          \
+    ((STAGES) * (192 + (TILE_COLUMNS)) * 128 + 3 * (SLAB_COLUMNS)*128                                                  \
+     + 2 * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))      \
+     + (2 * (STAGES) + 3) * 8)
 
 // SUMI_GEMM_SM90_SHARED: dynamic shared memory of a two-consumer kernel, in bytes. SUMI_GEMM_SM90_SHARED_3 above: of a
-// three-consumer kernel. gemm_sm90.cuh asserts that both equal sumi_tile::SMEM.
-#define SUMI_GEMM_SM90_ROWS(WM, PP) (((PP) ? 64 : 128) * (WM))
-#define SUMI_GEMM_SM90_VECS(EPILOGUE)                                                                                  \
+// three-consumer kernel. gemm_sm90.cuh asserts that both equal sumi_tile::SHARED_BYTES.
+#define SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG) (((PING_PONG) ? 64 : 128) * (M64_TILES))
+#define SUMI_GEMM_SM90_VECTORS(EPILOGUE)                                                                               \
     (((EPILOGUE)&SUMI_EPILOGUE_BIAS ? 1 : 0) + ((EPILOGUE)&SUMI_EPILOGUE_GATE ? 1 : 0)                                 \
      + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 1 : 0))
-#define SUMI_GEMM_SM90_SHARED(EPILOGUE, WM, BN, ST, PH, PP)                                                            \
-    ((ST) * (SUMI_GEMM_SM90_ROWS(WM, PP) + (BN)) * 128                                                                 \
-     + 2 * (((EPILOGUE)&SUMI_EPILOGUE_SWIGLU ? (BN) / 2 : (BN)) / (PH)) * (WM)*128                                     \
-     + ((PP) ? 4 : 2)                                                                                                  \
-           * (SUMI_GEMM_SM90_VECS(EPILOGUE) * (BN)*4                                                                   \
-              + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? SUMI_GEMM_SM90_ROWS(WM, PP) * 4 : 0))                                \
-     + (2 * (ST) + 2) * 8)
+#define SUMI_GEMM_SM90_SHARED(EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)                      \
+    ((STAGES) * (SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG) + (TILE_COLUMNS)) * 128                                     \
+     + 2 * (((EPILOGUE)&SUMI_EPILOGUE_SWIGLU ? (TILE_COLUMNS) / 2 : (TILE_COLUMNS)) / (STORE_PASSES))                  \
+           * (M64_TILES)*128                                                                                           \
+     + ((PING_PONG) ? 4 : 2)                                                                                           \
+           * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4                                                      \
+              + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG) * 4 : 0))                  \
+     + (2 * (STAGES) + 2) * 8)
 
-// X(BN, ST): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<BN>. Tiles have 128 rows and BN columns; ST
-// stages.
+// X(TILE_COLUMNS, STAGES): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<TILE_COLUMNS>. Tiles have 128 rows.
 #define SUMI_GEMM_SPLIT(X) X(128, 7) X(256, 4)
 #define SUMI_GEMM_SPLIT_INT8(X) X(128, 7) // with scales 256 columns do not fit into registers
-#define SUMI_GEMM_SPLIT_SHARED(BN, ST) ((ST) * (128 + (BN)) * 128 + (2 * (ST) + 3) * 8)
+#define SUMI_GEMM_SPLIT_SHARED(TILE_COLUMNS, STAGES) ((STAGES) * (128 + (TILE_COLUMNS)) * 128 + (2 * (STAGES) + 3) * 8)
 
 // ---- Portable -------------------------------------------------------------------------------------------------------
 // The first 128 bytes have the layout of sumi_gemm_args in portable_gemm.cuh. Kernels whose epilogue is fixed take only
 // these bytes; the `any` kernels take `epilogue` too.
 typedef struct sumi_gemm_portable_args {
     uint64_t x, w, y, residual, bias, gate, row_scale, col_scale;
-    // split > 1: float (int8: int32) [tiles][split][bm * bn] partial sums; uint32 [tiles] counters, zero before and
-    // after the launch
+    // split > 1: float (int8: int32) [tiles][split][TILE_ROWS * TILE_COLUMNS] partial sums; uint32 [tiles] counters,
+    // zero before and after the launch
     uint64_t partial_sums, arrivals;
     // ldr: pitch of residual; group: tile rows that are walked together
     int32_t m, n, k, ldx, ldw, ldy, ldr, group, split, reserved[3];
     sumi_gemm_epilogue epilogue;
 } sumi_gemm_portable_args;
 
-// X(tile, BM, BN, RB, ST, WM, WN, MINB): the kernels sumi_pgemm_<bf16|fp8|int8>_<plain|swiglu|any>_<tile>. A block
-// computes BM x BN, a warp WM x WN; k-blocks have RB bytes; ST stages; MINB blocks are to fit on a multiprocessor.
-// Dynamic shared memory: ST * (BM + BN) * RB bytes, noted at each tile. Only some tiles have an `any` kernel; for bf16,
-// 128 x 128 has one among the split-k tiles. Numbers such as 8.0 are compute capabilities. "Contexts limited to 47 KiB"
-// are CUDA contexts in which a block has at most 47 KiB of shared memory.
+// X(tile, TILE_ROWS, TILE_COLUMNS, K_BLOCK_BYTES, STAGES, WARP_ROWS, WARP_COLUMNS, MIN_BLOCKS): the kernels
+// sumi_pgemm_<bf16|fp8|int8>_<plain|swiglu|any>_<tile>. A block computes TILE_ROWS x TILE_COLUMNS, a warp WARP_ROWS x
+// WARP_COLUMNS; a k-block is K_BLOCK_BYTES bytes of k; MIN_BLOCKS blocks are to fit on a multiprocessor. Dynamic shared
+// memory: STAGES * (TILE_ROWS + TILE_COLUMNS) * K_BLOCK_BYTES bytes, noted at each tile. Only some tiles have an `any`
+// kernel; for bf16, 128 x 128 has one among the split-k tiles. Numbers such as 8.0 are compute capabilities. "Contexts
+// limited to 47 KiB" are CUDA contexts in which a block has at most 47 KiB of shared memory.
 #define SUMI_GEMM_PORTABLE_TILES(X)           /* kernels: plain, swiglu */                                             \
     X(128x256w, 128, 256, 128, 3, 64, 64, 1)  /* 144 KiB: for 8.0, 9.0 */                                              \
     X(128x256, 128, 256, 64, 4, 64, 64, 1)    /* 96 KiB */                                                             \

@@ -14,50 +14,60 @@
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
 const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
-#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,   \
-     SUMI_GEMM_SM90_SHARED(EPILOGUE, WM, BN, ST, PH, PP)},
+#define ROW(name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG) \
+    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, PING_PONG, \
+     SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES, 64 * (M64_TILES), SLAB_COLUMNS, 384, \
+     SUMI_GEMM_SM90_SHARED(EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)},
     SUMI_GEMM_SM90_BF16(ROW)
 #undef ROW
-#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, false, 192, BN, ST, 64, SW, 512, SUMI_GEMM_SM90_SHARED_3(EPILOGUE, BN, ST, SW)},
+#define ROW(name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS) \
+    {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_BF16, false, 192, \
+     TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512, SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)},
     SUMI_GEMM_SM90_BF16_3(ROW)
 #undef ROW
-#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
-     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, WM, BN, ST, PH, PP)},
+#define ROW(name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG) \
+    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, PING_PONG, \
+     SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES, 64 * (M64_TILES), SLAB_COLUMNS, 384, \
+     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)},
     SUMI_GEMM_SM90_8BIT(ROW)
 #undef ROW
-#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, false, 192, BN, ST, 64, SW, 512,                                  \
-     SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, BN, ST, SW)},
+#define ROW(name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS) \
+    {"sumi_gemm_fp8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_E4M3, false, 192, \
+     TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512, SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)},
     SUMI_GEMM_SM90_8BIT_3(ROW)
 #undef ROW
-#define ROW(name, tile, EPILOGUE, WM, BN, ST, PH, SW, PP)                                                                                     \
-    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,     \
-     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, WM, BN, ST, PH, PP)},
+#define ROW(name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG) \
+    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, PING_PONG, \
+     SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES, 64 * (M64_TILES), SLAB_COLUMNS, 384, \
+     SUMI_GEMM_SM90_SHARED((EPILOGUE) | SUMI_EPILOGUE_SCALE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)},
     SUMI_GEMM_SM90_8BIT(ROW)
 #undef ROW
-#define ROW(name, tile, EPILOGUE, BN, ST, PH, SW)                                                                                             \
-    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, false, 192, BN, ST, 64, SW, 512,                                  \
-     SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, BN, ST, SW)},
+#define ROW(name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS) \
+    {"sumi_gemm_int8_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, SUMI_CUDA_INT8, false, 192, \
+     TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512, SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | SUMI_EPILOGUE_SCALE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)},
     SUMI_GEMM_SM90_8BIT_3(ROW)
 #undef ROW
 };
 enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels, WGMMA_SHARED = 232448 };
 
 const sumi_cuda_split sumi_cuda_split_kernels[] = {
-#define ROW(BN, ST) {"sumi_gemm_split_any_" #BN, "sumi_gemm_split_swiglu_" #BN, SUMI_CUDA_BF16, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
+#define ROW(TILE_COLUMNS, STAGES) \
+    {"sumi_gemm_split_any_" #TILE_COLUMNS, "sumi_gemm_split_swiglu_" #TILE_COLUMNS, SUMI_CUDA_BF16, TILE_COLUMNS, \
+     SUMI_GEMM_SPLIT_SHARED(TILE_COLUMNS, STAGES)},
     SUMI_GEMM_SPLIT(ROW)
 #undef ROW
-#define ROW(BN, ST) {"sumi_gemm_split_int8_any_" #BN, "sumi_gemm_split_int8_swiglu_" #BN, SUMI_CUDA_INT8, BN, SUMI_GEMM_SPLIT_SHARED(BN, ST)},
+#define ROW(TILE_COLUMNS, STAGES) \
+    {"sumi_gemm_split_int8_any_" #TILE_COLUMNS, "sumi_gemm_split_int8_swiglu_" #TILE_COLUMNS, SUMI_CUDA_INT8, TILE_COLUMNS, \
+     SUMI_GEMM_SPLIT_SHARED(TILE_COLUMNS, STAGES)},
     SUMI_GEMM_SPLIT_INT8(ROW)
 #undef ROW
 };
 enum { SPLIT_COUNT = sizeof sumi_cuda_split_kernels / sizeof *sumi_cuda_split_kernels };
 
 const sumi_cuda_portable sumi_cuda_portable_kernels[] = {
-#define NUMBERS(BM, BN, RB, ST, WM, WN, MINB) BM, BN, RB, (BM) / (WM) * ((BN) / (WN)) * 32, MINB, (ST) * ((BM) + (BN)) * (RB)
+#define NUMBERS(TILE_ROWS, TILE_COLUMNS, K_BLOCK_BYTES, STAGES, WARP_ROWS, WARP_COLUMNS, MIN_BLOCKS) \
+    TILE_ROWS, TILE_COLUMNS, K_BLOCK_BYTES, (TILE_ROWS) / (WARP_ROWS) * ((TILE_COLUMNS) / (WARP_COLUMNS)) * 32, MIN_BLOCKS, \
+        (STAGES) * ((TILE_ROWS) + (TILE_COLUMNS)) * (K_BLOCK_BYTES)
 #define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, false},
     SUMI_GEMM_PORTABLE_TILES(ROW)
 #undef ROW
