@@ -141,7 +141,8 @@ SUMI_DEVICE void mainloop(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
     }
     for (int k_block = 0; k_block < k_blocks; k_block++) {
         mbarrier_wait(full + 8 * stage, parity);
-        // Descriptors count units of 16 bytes: 512 is 64 rows of 128 bytes, 2 is a k-step of 32 bytes.
+        // Descriptors count units of 16 bytes: 512 is 64 rows of 128 bytes, 2 is a k-step of 32 bytes. The tile's first
+        // k-step overwrites acc.
         const u32 a = a_low + stage * (T::STAGE_BYTES >> 4), b = b_low + stage * (T::STAGE_BYTES >> 4);
         WGMMA_FENCE();
 #pragma unroll
@@ -260,7 +261,8 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
         for (int m64_tile = 0; m64_tile < T::M64_TILES; m64_tile++) {
             const int row = m64_tile * 64 + warp * 16 + (lane & 15);
             // The address that this lane gives stmatrix or ldmatrix for a chunk: row lane & 15 of the warp's 16 rows,
-            // and columns 0..7 of the chunk in lanes 0..15, columns 8..15 in lanes 16..31.
+            // and columns 0..7 of the chunk in lanes 0..15, columns 8..15 in lanes 16..31. The swizzle exchanges the
+            // 16-byte units of a 128-byte row: unit u of a row is at u ^ (row & 7).
             auto chunk_address = [&](int chunk) {
                 const int column = chunk * 16 + (lane >> 4) * 8, slab_column = column % T::SLAB_COLUMNS;
                 return slabs + (column / T::SLAB_COLUMNS) * T::SLAB_BYTES + row * T::SLAB_COLUMNS * 2
