@@ -459,12 +459,12 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     {
         extern __shared__ unsigned char dynamic[];
         places in;
-        in.q = (shared_address(dynamic) + 1023) & ~1023u;
+        in.q = (smem_addr(dynamic) + 1023) & ~1023u;
         in.k = in.q + CONSUMERS * GROUP_BYTES;
         in.v = in.k + STAGES * TILE_BYTES;
         in.out = in.v + STAGES * TILE_BYTES;
         __shared__ __align__(8) u64 barriers[2 + 4 * STAGES];
-        in.q_full = shared_address(barriers);
+        in.q_full = smem_addr(barriers);
         in.q_empty = in.q_full + 8;
         in.k_full = in.q_empty + 8;
         in.k_empty = in.k_full + 8 * STAGES;

@@ -32,9 +32,9 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
     // slabs and channels of a consumer's output; bytes of a K or V tile
     constexpr int HALF = SLABS / 2, CHANNELS = 64 * HALF, TILE_BYTES = SLABS * SLAB_TILE;
     extern __shared__ unsigned char dynamic[];
-    const u32 q_at = (shared_address(dynamic) + 1023) & ~1023u, k_at = q_at + TILE_BYTES, v_at = k_at + TILE_BYTES;
+    const u32 q_at = (smem_addr(dynamic) + 1023) & ~1023u, k_at = q_at + TILE_BYTES, v_at = k_at + TILE_BYTES;
     __shared__ __align__(8) u64 barriers[5];
-    const u32 q_full = shared_address(barriers), k_full = q_full + 8, v_full = q_full + 16, k_empty = q_full + 24,
+    const u32 q_full = smem_addr(barriers), k_full = q_full + 8, v_full = q_full + 16, k_empty = q_full + 24,
               v_empty = q_full + 32;
     if (threadIdx.x == 0) {
         mbarrier_init(q_full, 1);

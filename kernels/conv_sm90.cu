@@ -16,7 +16,8 @@
 //
 // Nearest upsampling by 2 followed by a 3x3 convolution equals four 2x2 convolutions of the small image, one per output
 // parity (a, b). Taps that fall on the same small pixel are added into one weight beforehand. Output pixel (2y+a, 2x+b)
-// reads small pixels (y+a-1 .. y+a, x+b-1 .. x+b). Weights [a*2+b][out][2][2][in].
+// reads small pixels (y+a-1 .. y+a, x+b-1 .. x+b). Weights [a*2+b][out][2][2][in]. In the code a is parity_y and b is
+// parity_x.
 //   rows:  a = 0: tap 0 <- w0, tap 1 <- w1 + w2       a = 1: tap 0 <- w0 + w1, tap 1 <- w2      (columns alike with b)
 // The 5-D maps of output and residual {c, b, x, a, y} place the pixels of one parity two apart.
 //
@@ -29,167 +30,186 @@
 #include "conv.h"
 #include "gemm_sm90.cuh"
 
-// One step of a sum over lanes. It adds each of values[0 .. VALUES) over the two lanes that differ in bit BIT, and
-// divides them between these: the lane with the bit keeps the upper half, the other lane the lower half, in
-// values[0 .. VALUES / 2). Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160.
-// Lane l then has sum l.
-template <int VALUES, int BIT> __device__ __forceinline__ void reduce_step(float* values, int lane)
+// One step of a sum over lanes. It adds each of v[0 .. COUNT) over the two lanes that differ in bit LANE_BIT, and
+// divides the values between them: the lane with the bit keeps the upper half, the other lane the lower half, in
+// v[0 .. COUNT / 2). Steps for bits 16, 8, 4, 2 and 1 sum 32 values over the warp with 31 shuffles instead of 160. Lane
+// l then has sum l.
+template <int COUNT, int LANE_BIT> __device__ __forceinline__ void reduce_step(float* v, int lane)
 {
 #pragma unroll
-    for (int i = 0; i < VALUES / 2; i++) {
-        const bool is_upper = lane & BIT;
-        const float send = is_upper ? values[i] : values[i + VALUES / 2],
-                    keep = is_upper ? values[i + VALUES / 2] : values[i];
-        values[i] = keep + __shfl_xor_sync(~0u, send, BIT);
+    for (int k = 0; k < COUNT / 2; k++) {
+        const bool keeps_upper = lane & LANE_BIT;
+        const float sent = keeps_upper ? v[k] : v[k + COUNT / 2], kept = keeps_upper ? v[k + COUNT / 2] : v[k];
+        v[k] = kept + __shfl_xor_sync(~0u, sent, LANE_BIT);
     }
 }
 
+// What a block computes of a work item, which is two neighbouring patches, one output parity and one tile of columns.
+struct conv_work {
+    int n0;                                // first output channel
+    int output_parity, parity_y, parity_x; // output_parity = parity_y * 2 + parity_x
+    int index, patch;                      // the patch; index may be one past the last, and patch is the last then
+    int x0, y0;                            // first pixel of the patch
+};
+// Columns and parities change fastest, so items that run at the same time read the same patch.
+SUMI_DEVICE conv_work conv_work_of(int item, int tiles_n, int tile_columns, int parities, int patches_x, int patches,
+                                   int rank)
+{
+    conv_work work;
+    work.n0 = item % tiles_n * tile_columns;
+    work.output_parity = item / tiles_n % parities;
+    work.index = item / tiles_n / parities * 2 + rank;
+    work.patch = min(work.index, patches - 1);
+    work.x0 = work.patch % patches_x * 16;
+    work.y0 = work.patch / patches_x * 8;
+    work.parity_y = work.output_parity >> 1;
+    work.parity_x = work.output_parity & 1;
+    return work;
+}
+
 // GROUP_CHANNELS: channels per group (out / 32); 0: no group sums. T: the tile (gemm_sm90.cuh).
-template <class TILE, int GROUP_CHANNELS>
+template <class T, int GROUP_CHANNELS>
 __device__ __forceinline__ void conv(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map,
                                      const sumi_tensor_map& y_map, const sumi_tensor_map& residual_map,
                                      const sumi_conv_sm90_args& args)
 {
-    const u32 base = shared_base(), rank = cluster_rank();
-    const int warpgroup = uniform(threadIdx.x >> 7) - 1;
-    const int patch_columns = (args.width + 15) / 16, patch_rows = (args.height + 7) / 8,
-              tiles = patch_columns * patch_rows,
-              column_tiles = (args.out_channels + TILE::TILE_COLUMNS - 1) / TILE::TILE_COLUMNS;
-    const int chunks = (args.in_channels + 63) / 64;
+    const u32 smem = smem_base(), rank = cluster_rank();
+    const int consumer = uniform(threadIdx.x >> 7) - 1; // -1: the producer
+    const int patches_x = (args.width + 15) / 16, patches_y = (args.height + 7) / 8, patches = patches_x * patches_y,
+              tiles_n = (args.out_channels + T::TILE_COLUMNS - 1) / T::TILE_COLUMNS;
+    const int channel_chunks = (args.in_channels + 63) / 64;
     // At least STAGES k-blocks, because of vectors_load. K-blocks past the last tap are zeros.
-    const int k_blocks = max(args.kernel * args.kernel * chunks, TILE::STAGES);
+    const int k_blocks = max(args.kernel * args.kernel * channel_chunks, T::STAGES);
     int stage = 0;
-    u32 phase = 0;
-    barriers_init<TILE>(base);
-// Of a work item: its first output channel; its parity, of rows and of columns; its patch, which may be one past the
-// last; `tile`, the patch that is computed, and the first pixel of that. Columns and parities change fastest, so items
-// that run at the same time read the same patch.
-#define ITEM(item)                                                                                                     \
-    const int first_channel = (item) % column_tiles * TILE::TILE_COLUMNS,                                              \
-              parity_index = (item) / column_tiles % args.parities,                                                    \
-              patch = (item) / column_tiles / args.parities * 2 + rank, tile = min(patch, tiles - 1),                  \
-              patch_x = tile % patch_columns * 16, patch_y = tile / patch_columns * 8, row_parity = parity_index >> 1, \
-              column_parity = parity_index & 1
-    if (warpgroup < 0) {
+    u32 parity = 0;
+    barriers_init<T>(smem);
+    if (consumer < 0) {
         SUMI_REGISTERS_PRODUCER();
         if (uniform(threadIdx.x >> 5) == 0 && elect_one()) {
-            const u32 full = base + TILE::BARRIERS_OFFSET, empty = full + 8 * TILE::STAGES;
+            const u32 full = smem + T::BARRIERS_OFFSET, empty = full + 8 * T::STAGES;
             int vector_buffer = 0;
             for (int item = args.item_begin + (blockIdx.x >> 1); item < args.item_end;
                  item += gridDim.x >> 1, vector_buffer ^= 1) {
-                ITEM(item);
-                const int x_offset = args.kernel == 2 ? column_parity - 1
-                                   : args.kernel == 3 ? -1
-                                                      : 0,
-                          y_offset = (args.kernel == 2 ? row_parity - 1 : x_offset) + args.above;
-                const int row = parity_index * args.out_channels + first_channel + rank * (TILE::TILE_COLUMNS / 2);
-                for (int k_block = 0, tap = 0, tap_y = 0, tap_x = 0, chunk = 0; k_block < k_blocks; k_block++) {
-                    const u32 a = base + stage * TILE::STAGE_BYTES, b = a + TILE::A_BYTES, barrier = full + 8 * stage;
-                    mbarrier_wait(empty + 8 * stage, phase ^ 1);
+                const conv_work work =
+                    conv_work_of(item, tiles_n, T::TILE_COLUMNS, args.parities, patches_x, patches, rank);
+                // The first tap's place relative to the output pixel.
+                const int tap_x0 = args.kernel == 2 ? work.parity_x - 1
+                                 : args.kernel == 3 ? -1
+                                                    : 0,
+                          tap_y0 = (args.kernel == 2 ? work.parity_y - 1 : tap_x0) + args.above;
+                const int weight_row = work.output_parity * args.out_channels + work.n0 + rank * (T::TILE_COLUMNS / 2);
+                // tap = tap_row * kernel + tap_column; chunk: of 64 channels.
+                for (int k_block = 0, tap = 0, tap_row = 0, tap_column = 0, chunk = 0; k_block < k_blocks; k_block++) {
+                    const u32 a = smem + stage * T::STAGE_BYTES, b = a + T::A_BYTES, barrier = full + 8 * stage;
+                    mbarrier_wait(empty + 8 * stage, parity ^ 1);
                     if (k_block == 0) {
-                        const int columns = min(TILE::TILE_COLUMNS, args.out_channels - first_channel);
-                        mbarrier_expect(barrier, TILE::STAGE_BYTES + vectors_bytes<TILE>(columns, 0));
-                        vectors_load<TILE>(base + TILE::VECTORS_OFFSET + vector_buffer * TILE::VECTOR_BYTES, barrier,
-                                           (const float*)args.bias, nullptr, nullptr, nullptr, first_channel, columns,
-                                           0, 0);
-                    } else mbarrier_expect(barrier, TILE::STAGE_BYTES);
+                        const int columns = min(T::TILE_COLUMNS, args.out_channels - work.n0);
+                        mbarrier_expect(barrier, T::STAGE_BYTES + vectors_bytes<T>(columns, 0));
+                        vectors_load<T>(smem + T::VECTORS_OFFSET + vector_buffer * T::VECTORS_BYTES, barrier,
+                                        (const float*)args.bias, nullptr, nullptr, nullptr, work.n0, columns, 0, 0);
+                    } else mbarrier_expect(barrier, T::STAGE_BYTES);
                     // Past the last tap, both operands lie outside their maps and become zeros. Both, so that no
                     // infinity is multiplied by 0.
-                    const int channel = tap_y < args.kernel ? chunk * 64 : args.in_channels;
-                    tma_load_2d_multicast(b + rank * (TILE::B_BYTES / 2), &w_map, barrier,
-                                          tap * args.in_channels + chunk * 64, row, 3);
+                    const int channel = tap_row < args.kernel ? chunk * 64 : args.in_channels;
+                    tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &w_map, barrier,
+                                          tap * args.in_channels + chunk * 64, weight_row, 3);
                     if (args.stride == 2)
-                        tma_load_5d(a, &x_map, barrier, channel, tap_x & 1, patch_x + (tap_x >> 1), tap_y & 1,
-                                    patch_y + (tap_y >> 1));
+                        tma_load_5d(a, &x_map, barrier, channel, tap_column & 1, work.x0 + (tap_column >> 1),
+                                    tap_row & 1, work.y0 + (tap_row >> 1));
                     else
-                        tma_load_4d(a, &x_map, barrier, channel, patch_x + x_offset + tap_x, patch_y + y_offset + tap_y,
-                                    0);
-                    if (++chunk == chunks) {
+                        tma_load_4d(a, &x_map, barrier, channel, work.x0 + tap_x0 + tap_column,
+                                    work.y0 + tap_y0 + tap_row, 0);
+                    if (++chunk == channel_chunks) {
                         chunk = 0;
                         tap++;
-                        if (++tap_x == args.kernel) {
-                            tap_x = 0;
-                            tap_y++;
+                        if (++tap_column == args.kernel) {
+                            tap_column = 0;
+                            tap_row++;
                         }
                     }
-                    if (++stage == TILE::STAGES) {
+                    if (++stage == T::STAGES) {
                         stage = 0;
-                        phase ^= 1;
+                        parity ^= 1;
                     }
                 }
             }
         }
     } else {
-        SUMI_REGISTERS_CONSUMER();
+        SUMI_REGISTERS_2_CONSUMERS();
         const int lane = threadIdx.x & 31, warp = uniform((threadIdx.x & 127) >> 5);
-        int count = 0;
-        float acc[TILE::ROW_BLOCKS][TILE::TILE_COLUMNS / 2];
-        for (int item = args.item_begin + (blockIdx.x >> 1); item < args.item_end; item += gridDim.x >> 1, count++) {
-            ITEM(item);
-            const int group_y = patch_y + warpgroup * 4;
-            const bool idle = patch >= tiles;
+        int finished_tiles = 0;
+        float acc[T::M64_TILES][T::TILE_COLUMNS / 2];
+        for (int item = args.item_begin + (blockIdx.x >> 1); item < args.item_end;
+             item += gridDim.x >> 1, finished_tiles++) {
+            const conv_work work =
+                conv_work_of(item, tiles_n, T::TILE_COLUMNS, args.parities, patches_x, patches, rank);
+            const int y0 = work.y0 + consumer * 4; // the consumer has four rows of the patch
+            const bool is_idle = work.index >= patches;
             // A patch that is computed twice is stored once (see gemm_sm90.cuh).
-            const int store_y = idle ? 1 << 30 : group_y;
-            // Copies pass `pass` of the residual's tile to this warpgroup's staging buffer.
-            auto fetch = [&](int pass) {
-                const u32 barrier = base + TILE::BARRIERS_OFFSET + 16 * TILE::STAGES + 8 * warpgroup,
-                          staging = base + TILE::STAGING_OFFSET + warpgroup * TILE::STAGING_BYTES;
+            const int store_y = is_idle ? 1 << 30 : y0;
+            // Copies the residual of a store pass to this warpgroup's staging memory.
+            auto fetch_residual = [&](int pass) {
+                const u32 barrier = residual_barrier<T>(smem, consumer),
+                          staging = smem + T::STAGING_OFFSET + consumer * T::STAGING_BYTES;
                 TMA_STORE_WAIT_READ();
-                mbarrier_expect(barrier, TILE::STAGING_BYTES);
+                mbarrier_expect(barrier, T::STAGING_BYTES);
 #pragma unroll
-                for (int slab = 0; slab < TILE::SLABS; slab++)
-                    tma_load_5d(staging + slab * TILE::SLAB_BYTES, &residual_map, barrier,
-                                first_channel + (pass * TILE::SLABS + slab) * TILE::SLAB_COLUMNS, column_parity,
-                                patch_x, row_parity, group_y);
+                for (int slab = 0; slab < T::SLABS; slab++)
+                    tma_load_5d(staging + slab * T::SLAB_BYTES, &residual_map, barrier,
+                                work.n0 + (pass * T::SLABS + slab) * T::SLAB_COLUMNS, work.parity_x, work.x0,
+                                work.parity_y, y0);
             };
-            mainloop<TILE>(acc, base, warpgroup, k_blocks, stage, phase, [&] {
-                if ((TILE::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch(0);
+            mainloop<T>(acc, smem, consumer, k_blocks, stage, parity, [&] {
+                if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch_residual(0);
             });
-            // This lane's sums and sums of squares, in pairs, per group. GROUP_CHANNELS = 4: a lane's two columns of
-            // an 8-column block belong to one of the block's two groups, so there is one pair per block.
-            constexpr int VALUES = GROUP_CHANNELS == 0  ? 1
-                                 : GROUP_CHANNELS == 16 ? TILE::TILE_COLUMNS / 8
-                                                        : TILE::TILE_COLUMNS / 4;
-            float sums[VALUES];
+            // This lane's sums and sums of squares, in pairs, per group. With 4 channels per group a lane's two columns
+            // of an 8-column block belong to one of the block's two groups, so there is one pair per block.
+            constexpr int SUMS = GROUP_CHANNELS == 0  ? 1
+                               : GROUP_CHANNELS == 16 ? T::TILE_COLUMNS / 8
+                                                      : T::TILE_COLUMNS / 4;
+            float sums[SUMS];
 #pragma unroll
-            for (int k = 0; k < VALUES; k++) sums[k] = 0.f;
-            epilogue<TILE>(
-                acc, base, warpgroup, count & 1, count,
-                [&](u32 source, int column) {
-                    tma_store_5d(&y_map, source, first_channel + column, column_parity, patch_x, row_parity, store_y);
+            for (int k = 0; k < SUMS; k++) sums[k] = 0.f;
+            epilogue<T>(
+                acc, smem, consumer, finished_tiles & 1, finished_tiles,
+                [&](u32 slab, int column) {
+                    tma_store_5d(&y_map, slab, work.n0 + column, work.parity_x, work.x0, work.parity_y, store_y);
                 },
-                [&](int i, int o, float* x) {
-                    // The 16 rows of a warp in an m64 block are one image row of the patch. With r = lane >> 2, a
-                    // lane has pixels r (x[0], x[1]) and r + 8 (x[2], x[3]), and of the 8-column block o the columns
+                [&](int m64_tile, int column_block, float* v) {
+                    // The 16 rows of a warp in an m64 tile are one image row of the patch. With r = lane >> 2, a
+                    // lane has pixels r (v[0], v[1]) and r + 8 (v[2], v[3]), and of the 8-column block the columns
                     // 2 (lane & 3) and + 1 (drawn in hopper.cuh).
                     if (GROUP_CHANNELS) {
-                        const bool is_inside = group_y + i * 4 + warp < args.height;
-                        const int pixel_x = patch_x + (lane >> 2), k = GROUP_CHANNELS == 16 ? o / 2 : o;
-                        const float weight0 = is_inside && pixel_x < args.width ? 1.f : 0.f,
-                                    weight1 = is_inside && pixel_x + 8 < args.width ? 1.f : 0.f;
-                        sums[2 * k] += weight0 * (x[0] + x[1]) + weight1 * (x[2] + x[3]);
+                        const bool is_row_inside = y0 + m64_tile * 4 + warp < args.height;
+                        const int x = work.x0 + (lane >> 2), k = GROUP_CHANNELS == 16 ? column_block / 2 : column_block;
+                        // 1 if the pixel lies in the image, otherwise 0.
+                        const float inside_0 = is_row_inside && x < args.width ? 1.f : 0.f,
+                                    inside_1 = is_row_inside && x + 8 < args.width ? 1.f : 0.f;
+                        sums[2 * k] += inside_0 * (v[0] + v[1]) + inside_1 * (v[2] + v[3]);
                         sums[2 * k + 1] +=
-                            weight0 * (x[0] * x[0] + x[1] * x[1]) + weight1 * (x[2] * x[2] + x[3] * x[3]);
+                            inside_0 * (v[0] * v[0] + v[1] * v[1]) + inside_1 * (v[2] * v[2] + v[3] * v[3]);
                     }
                 },
-                fetch);
+                fetch_residual);
             if (GROUP_CHANNELS) {
                 // Bits 4, 3 and 2 of the lane number select the pixels of the row, bits 1 and 0 the columns.
-                reduce_step<VALUES, 16>(sums, lane);
-                reduce_step<VALUES / 2, 8>(sums, lane);
-                reduce_step<VALUES / 4, 4>(sums, lane);
+                reduce_step<SUMS, 16>(sums, lane);
+                reduce_step<SUMS / 2, 8>(sums, lane);
+                reduce_step<SUMS / 4, 4>(sums, lane);
                 float* out = (float*)args.stats
-                           + (((size_t)tile * args.parities + parity_index) * 8 + warpgroup * 4 + warp) * 64
-                           + first_channel / (GROUP_CHANNELS ? GROUP_CHANNELS : 1) * 2;
+                           + (((size_t)work.patch * args.parities + work.output_parity) * 8 + consumer * 4 + warp) * 64
+                           + work.n0 / (GROUP_CHANNELS ? GROUP_CHANNELS : 1) * 2;
                 if (GROUP_CHANNELS == 4) { // bit 1 of the lane says which of the two groups of an 8-column block it has
-                    reduce_step<VALUES / 8, 1>(sums, lane);
-                    const int o = (lane >> 4 & 1) * 8 + (lane >> 3 & 1) * 4 + (lane >> 2 & 1) * 2 + (lane & 1);
-                    if (!idle) *(float2*)(out + (2 * o + (lane >> 1 & 1)) * 2) = make_float2(sums[0], sums[1]);
+                    reduce_step<SUMS / 8, 1>(sums, lane);
+                    const int column_block =
+                        (lane >> 4 & 1) * 8 + (lane >> 3 & 1) * 4 + (lane >> 2 & 1) * 2 + (lane & 1);
+                    if (!is_idle)
+                        *(float2*)(out + (2 * column_block + (lane >> 1 & 1)) * 2) = make_float2(sums[0], sums[1]);
                 } else {
-                    reduce_step<VALUES / 8, 2>(sums, lane);
-                    reduce_step<VALUES / 16, 1>(sums, lane);
-                    if (!idle) {
-                        if (VALUES == 64) *(float2*)(out + lane * 2) = make_float2(sums[0], sums[1]);
+                    reduce_step<SUMS / 8, 2>(sums, lane);
+                    reduce_step<SUMS / 16, 1>(sums, lane);
+                    if (!is_idle) {
+                        if (SUMS == 64) *(float2*)(out + lane * 2) = make_float2(sums[0], sums[1]);
                         else out[lane] = sums[0];
                     }
                 }
@@ -201,7 +221,7 @@ __device__ __forceinline__ void conv(const sumi_tensor_map& x_map, const sumi_te
 }
 
 #define SUMI_CONV_KERNEL(name, TILE_COLUMNS, STAGES, EPILOGUE, GROUP_CHANNELS)                                         \
-    static_assert(sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, 0>::SHARED_BYTES                                 \
+    static_assert(sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, SUMI_OPERANDS_BF16>::SHARED_BYTES                \
                       == SUMI_CONV_SM90_N##TILE_COLUMNS##_SHARED,                                                      \
                   "conv.h");                                                                                           \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
@@ -209,20 +229,20 @@ __device__ __forceinline__ void conv(const sumi_tensor_map& x_map, const sumi_te
              const __grid_constant__ sumi_tensor_map y_map, const __grid_constant__ sumi_tensor_map residual_map,      \
              const __grid_constant__ sumi_conv_sm90_args args)                                                         \
     {                                                                                                                  \
-        conv<sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, 0>, GROUP_CHANNELS>(x_map, w_map, y_map,              \
-                                                                                     residual_map, args);              \
+        conv<sumi_tile<1, TILE_COLUMNS, STAGES, 1, 64, EPILOGUE, SUMI_OPERANDS_BF16>, GROUP_CHANNELS>(                 \
+            x_map, w_map, y_map, residual_map, args);                                                                  \
     }
 
 #define BIAS SUMI_EPILOGUE_BIAS
-#define BIAS_RESIDUAL (SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_RESIDUAL)
+#define RESIDUAL (SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_RESIDUAL)
 //                                                 columns, stages, epilogue, channels per group
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, BIAS, 0)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, BIAS, 16)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8, 256, 3, BIAS, 8)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, BIAS_RESIDUAL, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, BIAS_RESIDUAL, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, BIAS_RESIDUAL, 8)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, RESIDUAL, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, RESIDUAL, 16)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, RESIDUAL, 8)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n128, 128, 5, BIAS, 0)
 SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4, 128, 5, BIAS, 4)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, BIAS_RESIDUAL, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, BIAS_RESIDUAL, 4)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, RESIDUAL, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, RESIDUAL, 4)

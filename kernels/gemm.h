@@ -57,23 +57,22 @@ typedef struct sumi_gemm_sm90_args {
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {
-    // split > 1: float (int8: int32) [tiles][split][128 * TILE_COLUMNS] partial sums; uint32 [tiles][2] counters (one
-    // for each consumer warpgroup), zero before and after the launch
+    // split > 1: float (int8: int32) [tiles][split][128 * columns of a tile] partial sums; uint32 [tiles][2] counters
+    // (one for each consumer warpgroup), zero before and after the launch
     uint64_t partial_sums, arrivals;
     int32_t m, n, k, group, split, reserved;
     sumi_gemm_epilogue epilogue;
 } sumi_gemm_split_args;
 
-// X(epilogue, tile, EPILOGUE, ROW_BLOCKS, TILE_COLUMNS, STAGES, PASSES, SLAB_COLUMNS, PING_PONG): the kernels
+// X(epilogue, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG): the kernels
 // sumi_gemm_bf16_<epilogue>_<tile>. The numbers are template arguments of sumi_tile in gemm_sm90.cuh; the launcher
 // reads the same list.
 //   EPILOGUE      SUMI_EPILOGUE_* flags
-//   ROW_BLOCKS    wgmma tiles of 64 rows of a consumer warpgroup
-//   TILE_COLUMNS  columns of a tile
-//   STAGES        pipeline stages
-//   PASSES        passes in which a tile is stored
-//   SLAB_COLUMNS  columns of one TMA store
-//   PING_PONG     1: a tile of 64 * ROW_BLOCKS rows for each consumer; 0: two consumers share one of 128 * ROW_BLOCKS
+//   M64_TILES     wgmma tiles of 64 rows that a consumer warpgroup has
+//   STAGES        of the pipeline
+//   STORE_PASSES  in which a tile is stored, because the staging memory holds a part of it
+//   SLAB_COLUMNS  that one TMA store writes
+//   PING_PONG     1: each of two consumers has a tile of 64 * M64_TILES rows; 0: they share one of 128 * M64_TILES rows
 #define SUMI_GEMM_SM90_BF16(X)                                                                                         \
     X(plain, 256, 0, 1, 256, 4, 2, 64, 0)                                                                              \
     X(bias, 256, SUMI_EPILOGUE_BIAS, 1, 256, 4, 2, 64, 0)                                                              \
@@ -106,7 +105,7 @@ typedef struct sumi_gemm_split_args {
 
 // The same for e4m3 and int8 operands: sumi_gemm_<fp8|int8>_<epilogue>_<tile>, with SUMI_EPILOGUE_SCALE added to
 // EPILOGUE. The row and column scales take shared memory, so ping-pong has five stages instead of six, and a tile of
-// 256 columns is stored in two passes. At the card's power limit the tiles win that read the fewest bytes for a
+// 256 columns is stored in two phases. At the card's power limit the tiles win that read the fewest bytes for a
 // product, most of all with int8, which leaves the most power: 256 columns for SwiGLU, 208 for n = 3072, 192 for the
 // rest.
 #define SUMI_GEMM_SM90_8BIT(X)                                                                                         \
@@ -129,9 +128,9 @@ typedef struct sumi_gemm_split_args {
     X(gate, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 2, 128, 5, 2, 64, 1)                                      \
     X(gate_bias, pp, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)
 
-// X(epilogue, tile, EPILOGUE, TILE_COLUMNS, STAGES, PASSES, SLAB_COLUMNS): kernels in which three consumer warpgroups
-// share a tile of 192 rows. For an image of 512x512 pixels (m = 1152) tiles of 192 x 176 cut n = 3840 into 132 tiles,
-// one for each multiprocessor of an H200, and tiles of 192 x 160 cut the gate and up product into 768.
+// X(epilogue, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS): kernels in which three consumer
+// warpgroups share a tile of 192 rows. For an image of 512x512 pixels (m = 1152) tiles of 192 x 176 cut n = 3840 into
+// 132 tiles, one for each multiprocessor of an H200, and tiles of 192 x 160 cut the gate and up product into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
     X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)
@@ -143,20 +142,20 @@ typedef struct sumi_gemm_split_args {
 
 // SUMI_GEMM_SM90_SHARED: dynamic shared memory of a two-consumer kernel, in bytes. SUMI_GEMM_SM90_SHARED_3 above: of a
 // three-consumer kernel. gemm_sm90.cuh asserts that both equal sumi_tile::SHARED_BYTES.
-#define SUMI_GEMM_SM90_ROWS(ROW_BLOCKS, PING_PONG) (((PING_PONG) ? 64 : 128) * (ROW_BLOCKS))
+#define SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG) (((PING_PONG) ? 64 : 128) * (M64_TILES))
 #define SUMI_GEMM_SM90_VECTORS(EPILOGUE)                                                                               \
     (((EPILOGUE)&SUMI_EPILOGUE_BIAS ? 1 : 0) + ((EPILOGUE)&SUMI_EPILOGUE_GATE ? 1 : 0)                                 \
      + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 1 : 0))
-#define SUMI_GEMM_SM90_SHARED(EPILOGUE, ROW_BLOCKS, TILE_COLUMNS, STAGES, PASSES, PING_PONG)                           \
-    ((STAGES) * (SUMI_GEMM_SM90_ROWS(ROW_BLOCKS, PING_PONG) + (TILE_COLUMNS)) * 128                                    \
-     + 2 * (((EPILOGUE)&SUMI_EPILOGUE_SWIGLU ? (TILE_COLUMNS) / 2 : (TILE_COLUMNS)) / (PASSES)) * (ROW_BLOCKS)*128     \
+#define SUMI_GEMM_SM90_SHARED(EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)                      \
+    ((STAGES) * (SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG) + (TILE_COLUMNS)) * 128                                     \
+     + 2 * (((EPILOGUE)&SUMI_EPILOGUE_SWIGLU ? (TILE_COLUMNS) / 2 : (TILE_COLUMNS)) / (STORE_PASSES))                  \
+           * (M64_TILES)*128                                                                                           \
      + ((PING_PONG) ? 4 : 2)                                                                                           \
            * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4                                                      \
-              + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? SUMI_GEMM_SM90_ROWS(ROW_BLOCKS, PING_PONG) * 4 : 0))                 \
+              + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG) * 4 : 0))                  \
      + (2 * (STAGES) + 2) * 8)
 
-// X(TILE_COLUMNS, STAGES): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<TILE_COLUMNS>. Tiles have 128 rows
-// and TILE_COLUMNS columns; STAGES stages.
+// X(TILE_COLUMNS, STAGES): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<TILE_COLUMNS>. Tiles have 128 rows.
 #define SUMI_GEMM_SPLIT(X) X(128, 7) X(256, 4)
 #define SUMI_GEMM_SPLIT_INT8(X) X(128, 7) // with scales 256 columns do not fit into registers
 #define SUMI_GEMM_SPLIT_SHARED(TILE_COLUMNS, STAGES) ((STAGES) * (128 + (TILE_COLUMNS)) * 128 + (2 * (STAGES) + 3) * 8)
@@ -174,10 +173,10 @@ typedef struct sumi_gemm_portable_args {
     sumi_gemm_epilogue epilogue;
 } sumi_gemm_portable_args;
 
-// X(tile, TILE_ROWS, TILE_COLUMNS, K_BYTES, STAGES, WARP_ROWS, WARP_COLUMNS, MIN_BLOCKS): the kernels
+// X(tile, TILE_ROWS, TILE_COLUMNS, K_BLOCK_BYTES, STAGES, WARP_ROWS, WARP_COLUMNS, MIN_BLOCKS): the kernels
 // sumi_pgemm_<bf16|fp8|int8>_<plain|swiglu|any>_<tile>. A block computes TILE_ROWS x TILE_COLUMNS, a warp WARP_ROWS x
-// WARP_COLUMNS; k-blocks have K_BYTES bytes; STAGES stages; MIN_BLOCKS blocks are to fit on a multiprocessor. Dynamic
-// shared memory: STAGES * (TILE_ROWS + TILE_COLUMNS) * K_BYTES bytes, noted at each tile. Only some tiles have an `any`
+// WARP_COLUMNS; a k-block is K_BLOCK_BYTES bytes of k; MIN_BLOCKS blocks are to fit on a multiprocessor. Dynamic shared
+// memory: STAGES * (TILE_ROWS + TILE_COLUMNS) * K_BLOCK_BYTES bytes, noted at each tile. Only some tiles have an `any`
 // kernel; for bf16, 128 x 128 has one among the split-k tiles. Numbers such as 8.0 are compute capabilities. "Contexts
 // limited to 47 KiB" are CUDA contexts in which a block has at most 47 KiB of shared memory.
 #define SUMI_GEMM_PORTABLE_TILES(X)           /* kernels: plain, swiglu */                                             \

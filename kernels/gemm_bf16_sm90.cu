@@ -2,11 +2,11 @@
 // gemm_sm90.cuh, the list of tiles in gemm.h.
 //   x  [m][k], w [n][k], y and residual [m][n] (SwiGLU: y [m][n / 2]), row-major, rows 16-byte aligned; residual may be
 //   y; any m; k and n multiples of 8 (SwiGLU: n of 16)      bias  float [n]      gate  a float row of a step table
-//   grid    the number of multiprocessors, even, at most 2 * pairs of tiles (pair_of)
+//   grid    the number of multiprocessors, even, at most 2 * pairs of tiles (block_tile_of)
 //   block   384 (three consumers: 512)      cluster  2 blocks, fixed in the kernel
 //   shared  dynamic, SUMI_GEMM_SM90_SHARED or SUMI_GEMM_SM90_SHARED_3
-//   boxes of the tensor maps   x {64, BM / 2}, w {64, BN / 2}, 128-byte swizzle; y and residual {SW, 64 * WM}, 128-byte
-//                              swizzle when SW is 64, otherwise none
+//   boxes of the tensor maps   x {64, TILE_ROWS / 2}, w {64, TILE_COLUMNS / 2}, 128-byte swizzle; y and residual
+//                              {SLAB_COLUMNS, 64 * M64_TILES}, 128-byte swizzle when SLAB_COLUMNS is 64, otherwise none
 // Bound by the card's power on an H200 (700 W, about 1.4-1.5 GHz under load); by L2 latency below the power limit.
 //
 // Tiles (choose_linear.c chooses by cost). pp (ping-pong, 128 x 128 for each consumer) hides the epilogue and is best

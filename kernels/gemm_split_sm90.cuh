@@ -14,79 +14,81 @@
 // a time. The sums of int8 are exact integers, which are scaled when all partial sums have been added. The warpgroup
 // that arrives last at a tile's counter adds all partial sums in the order of k, so the result does not depend on which
 // one is last, and computes the epilogue. No block waits for another, so blocks need not run at the same time. Of a
-// tile that both blocks compute (see pair_of), the idle block takes part in the copies only: a second arrival would end
-// the count early.
+// tile that both blocks compute (see block_tile_of), the idle block takes part in the copies only: a second arrival
+// would end the count early.
 #pragma once
 #include "gemm_epilogue.cuh"
 #include "gemm_sm90.cuh"
 
-template <int OPERANDS_, int TILE_COLUMNS_, int STAGES_>
-struct sumi_split_tile { // the members that barriers_init and mainloop read
-    static constexpr int PING_PONG = 0, CONSUMERS = 2, ROW_BLOCKS = 1, OPERANDS = OPERANDS_, TILE_ROWS = 128,
+// The members that barriers_init, mainloop and operands_load read, and the split's own.
+template <int OPERANDS_, int TILE_COLUMNS_, int STAGES_> struct sumi_split_tile {
+    static constexpr int PING_PONG = 0, CONSUMERS = 2, M64_TILES = 1, OPERANDS = OPERANDS_, TILE_ROWS = 128,
                          TILE_COLUMNS = TILE_COLUMNS_, STAGES = STAGES_;
-    static constexpr int BLOCK_K = OPERANDS == SUMI_OPERANDS_BF16 ? 64 : 128; // elements of a k-block
+    static constexpr int K_BLOCK = OPERANDS == SUMI_OPERANDS_BF16 ? 64 : 128; // elements in 128 bytes of k
     static constexpr u32 A_BYTES = TILE_ROWS * 128, B_BYTES = TILE_COLUMNS * 128, STAGE_BYTES = A_BYTES + B_BYTES,
-                         BARRIERS_OFFSET = STAGES * STAGE_BYTES, FLAG_OFFSET = BARRIERS_OFFSET + (2 * STAGES + 2) * 8,
-                         SHARED_BYTES = FLAG_OFFSET + 8;
-    static constexpr int VALUES = TILE_COLUMNS / 2; // sums of a thread
+                         BARRIERS_OFFSET = STAGES * STAGE_BYTES;
+    static constexpr u32 FLAGS_OFFSET = BARRIERS_OFFSET + (2 * STAGES + CONSUMERS) * 8; // a u32 for each consumer
+    static constexpr u32 SHARED_BYTES = FLAGS_OFFSET + CONSUMERS * 4;
+    static constexpr int THREAD_SUMS = TILE_COLUMNS / 2;
     typedef typename sumi_sum<OPERANDS>::type sum;
     static_assert(SHARED_BYTES <= 232448, "shared memory");
 };
 
-// Writes this warpgroup's partial sum, number `index` of its tile. True for the last to arrive, whose acc then holds
-// the sum of all. All 128 threads call it.
-template <class TILE>
-SUMI_DEVICE bool join(typename TILE::sum (&acc)[1][TILE::VALUES], u32 base, int warpgroup,
-                      const sumi_gemm_split_args& args, long long tile, int index)
+// Writes this warpgroup's partial sum, that of range `k_range` of its tile's k. True for the last to arrive, whose acc
+// then holds the sum of all. All 128 threads call it.
+template <class T>
+SUMI_DEVICE bool add_partial_sums(typename T::sum (&acc)[1][T::THREAD_SUMS], u32 smem, int consumer,
+                                  const sumi_gemm_split_args& args, long long tile, int k_range)
 {
-    typedef sumi_four<typename TILE::sum> four;
-    typedef typename four::type vector;
-    const int thread = threadIdx.x & 127;
-    const long long pitch = 2 * 128 * (TILE::VALUES / 4); // vectors of a partial sum
-    vector* partial_sums =
-        (vector*)args.partial_sums + tile * args.split * pitch + warpgroup * 128 * (TILE::VALUES / 4) + thread;
+    typedef sumi_four<typename T::sum> four;
+    typedef typename four::type vector; // four sums of a thread
+    constexpr int VECTORS = T::THREAD_SUMS / 4;
+    const int thread = threadIdx.x & 127; // of the warpgroup
+    // vector [tile][range of k][consumer][VECTORS][thread]
+    const long long pitch = 2 * 128 * VECTORS; // vectors of a partial sum
+    vector* partial_sums = (vector*)args.partial_sums + tile * args.split * pitch + consumer * 128 * VECTORS + thread;
 #pragma unroll
-    for (int v = 0; v < TILE::VALUES / 4; v++)
-        __stcg(partial_sums + index * pitch + v * 128,
+    for (int v = 0; v < VECTORS; v++)
+        __stcg(partial_sums + k_range * pitch + v * 128,
                four::of(acc[0][4 * v], acc[0][4 * v + 1], acc[0][4 * v + 2], acc[0][4 * v + 3]));
     __threadfence();
     // Every thread's sums are visible before the arrival.
-    warpgroup_sync(warpgroup);
-    const u32 flag = base + TILE::FLAG_OFFSET + 4 * warpgroup;
-    u32* arrivals = (u32*)args.arrivals + tile * 2 + warpgroup;
+    consumer_sync(consumer);
+    const u32 flag = smem + T::FLAGS_OFFSET + 4 * consumer;
+    u32* arrivals = (u32*)args.arrivals + tile * 2 + consumer;
     if (thread == 0) {
-        const u32 before = atomicAdd(arrivals, 1u);
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(flag), "r"(before) : "memory");
+        const u32 arrived_before = atomicAdd(arrivals, 1u);
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(flag), "r"(arrived_before) : "memory");
     }
-    warpgroup_sync(warpgroup);
-    u32 before;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(before) : "r"(flag) : "memory");
+    consumer_sync(consumer);
+    u32 arrived_before;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(arrived_before) : "r"(flag) : "memory");
     // All have read the flag before the next item writes it.
-    warpgroup_sync(warpgroup);
-    if (before != (u32)args.split - 1) return false;
+    consumer_sync(consumer);
+    if (arrived_before != (u32)args.split - 1) return false;
     __threadfence();
 #pragma unroll
-    for (int v = 0; v < TILE::VALUES; v++) acc[0][v] = 0;
+    for (int i = 0; i < T::THREAD_SUMS; i++) acc[0][i] = 0;
     // Two partial sums at a time, as far as registers allow: each read that waits for another costs a round trip.
-    constexpr int BATCH = TILE::VALUES <= 64 ? 16 : 4; // vectors of a partial sum whose reads are in flight
+    constexpr int BATCH = T::THREAD_SUMS <= 64 ? 16 : 4; // vectors of a partial sum whose reads are in flight
     for (int range = 0; range < args.split; range += 2) {
         const bool has_second = range + 1 < args.split;
 #pragma unroll
-        for (int first = 0; first < TILE::VALUES / 4; first += BATCH) {
-            vector sums[2][BATCH];
+        for (int batch = 0; batch < VECTORS; batch += BATCH) {
+            vector first[BATCH], second[BATCH];
 #pragma unroll
-            for (int v = 0; v < BATCH; v++) sums[0][v] = __ldcg(partial_sums + range * pitch + (first + v) * 128);
+            for (int v = 0; v < BATCH; v++) first[v] = __ldcg(partial_sums + range * pitch + (batch + v) * 128);
 #pragma unroll
             for (int v = 0; v < BATCH; v++)
-                sums[1][v] =
-                    has_second ? __ldcg(partial_sums + (range + 1) * pitch + (first + v) * 128) : four::of(0, 0, 0, 0);
+                second[v] =
+                    has_second ? __ldcg(partial_sums + (range + 1) * pitch + (batch + v) * 128) : four::of(0, 0, 0, 0);
 #pragma unroll
             for (int v = 0; v < BATCH; v++) {
-                const int element = 4 * (first + v);
-                acc[0][element] = acc[0][element] + sums[0][v].x + sums[1][v].x;
-                acc[0][element + 1] = acc[0][element + 1] + sums[0][v].y + sums[1][v].y;
-                acc[0][element + 2] = acc[0][element + 2] + sums[0][v].z + sums[1][v].z;
-                acc[0][element + 3] = acc[0][element + 3] + sums[0][v].w + sums[1][v].w;
+                const int i = 4 * (batch + v);
+                acc[0][i] = acc[0][i] + first[v].x + second[v].x;
+                acc[0][i + 1] = acc[0][i + 1] + first[v].y + second[v].y;
+                acc[0][i + 2] = acc[0][i + 2] + first[v].z + second[v].z;
+                acc[0][i + 3] = acc[0][i + 3] + first[v].w + second[v].w;
             }
         }
     }
@@ -94,90 +96,80 @@ SUMI_DEVICE bool join(typename TILE::sum (&acc)[1][TILE::VALUES], u32 base, int 
     return true;
 }
 
-template <class TILE, bool SWIGLU>
+template <class T, bool SWIGLU>
 SUMI_DEVICE void gemm_split(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map,
                             const sumi_gemm_split_args& args)
 {
-    const u32 base = shared_base(), rank = cluster_rank();
-    const int warpgroup = uniform(threadIdx.x >> 7) - 1;
-    const int row_tiles = (args.m + TILE::TILE_ROWS - 1) / TILE::TILE_ROWS,
-              column_tiles = (args.n + TILE::TILE_COLUMNS - 1) / TILE::TILE_COLUMNS,
-              items = ((row_tiles >> 1) * column_tiles + ((row_tiles & 1) ? (column_tiles + 1) / 2 : 0)) * args.split;
-    const int k_blocks = (args.k + TILE::BLOCK_K - 1) / TILE::BLOCK_K,
-              step = gridDim.x >> 1; // split <= k_blocks: no range of k is empty
+    const u32 smem = smem_base(), rank = cluster_rank();
+    const int consumer = uniform(threadIdx.x >> 7) - 1; // -1: the producer
+    const int tiles_m = (args.m + T::TILE_ROWS - 1) / T::TILE_ROWS,
+              tiles_n = (args.n + T::TILE_COLUMNS - 1) / T::TILE_COLUMNS,
+              items = block_tile_items(tiles_m, tiles_n) * args.split;
+    // split <= k_blocks: no range of k is empty.
+    const int k_blocks = (args.k + T::K_BLOCK - 1) / T::K_BLOCK, clusters = gridDim.x >> 1;
     int stage = 0;
-    u32 phase = 0;
-    barriers_init<TILE>(base);
-    if (warpgroup < 0) {
+    u32 parity = 0;
+    barriers_init<T>(smem);
+    if (consumer < 0) {
         SUMI_REGISTERS_PRODUCER();
         if (uniform(threadIdx.x >> 5) == 0 && elect_one()) {
-            const u32 full = base + TILE::BARRIERS_OFFSET, empty = full + 8 * TILE::STAGES;
-            for (int item = blockIdx.x >> 1; item < items; item += step) {
-                const sumi_pair pair = pair_of(item / args.split, row_tiles, column_tiles, args.group, rank);
-                const int range = item % args.split, first_row = pair.m * TILE::TILE_ROWS,
-                          first_column = pair.n * TILE::TILE_COLUMNS,
-                          end = (int)((long long)k_blocks * (range + 1) / args.split);
-                for (int k_block = (int)((long long)k_blocks * range / args.split); k_block < end; k_block++) {
-                    const u32 a = base + stage * TILE::STAGE_BYTES, b = a + TILE::A_BYTES, barrier = full + 8 * stage;
-                    const int k = k_block * TILE::BLOCK_K;
-                    mbarrier_wait(empty + 8 * stage, phase ^ 1);
-                    mbarrier_expect(barrier, TILE::STAGE_BYTES);
-                    if (!pair.share_a) {
-                        tma_load_2d_multicast(b + rank * (TILE::B_BYTES / 2), &w_map, barrier, k,
-                                              first_column + rank * (TILE::TILE_COLUMNS / 2), 3);
-                        tma_load_2d(a, &x_map, barrier, k, first_row);
-                        tma_load_2d(a + TILE::A_BYTES / 2, &x_map, barrier, k, first_row + TILE::TILE_ROWS / 2);
-                    } else {
-                        tma_load_2d_multicast(a + rank * (TILE::A_BYTES / 2), &x_map, barrier, k,
-                                              first_row + rank * (TILE::TILE_ROWS / 2), 3);
-                        tma_load_2d(b, &w_map, barrier, k, first_column);
-                        tma_load_2d(b + TILE::B_BYTES / 2, &w_map, barrier, k, first_column + TILE::TILE_COLUMNS / 2);
-                    }
-                    if (++stage == TILE::STAGES) {
+            const u32 full = smem + T::BARRIERS_OFFSET, empty = full + 8 * T::STAGES;
+            for (int item = blockIdx.x >> 1; item < items; item += clusters) {
+                const sumi_block_tile tile = block_tile_of(item / args.split, tiles_m, tiles_n, args.group, rank);
+                const int k_range = item % args.split, m0 = tile.m * T::TILE_ROWS, n0 = tile.n * T::TILE_COLUMNS,
+                          k_block_end = (int)((long long)k_blocks * (k_range + 1) / args.split);
+                for (int k_block = (int)((long long)k_blocks * k_range / args.split); k_block < k_block_end;
+                     k_block++) {
+                    const u32 a = smem + stage * T::STAGE_BYTES, b = a + T::A_BYTES, barrier = full + 8 * stage;
+                    const int k0 = k_block * T::K_BLOCK;
+                    mbarrier_wait(empty + 8 * stage, parity ^ 1);
+                    mbarrier_expect(barrier, T::STAGE_BYTES);
+                    operands_load<T>(x_map, w_map, a, b, barrier, tile.shares_a, rank, k0, m0, n0);
+                    if (++stage == T::STAGES) {
                         stage = 0;
-                        phase ^= 1;
+                        parity ^= 1;
                     }
                 }
             }
         }
     } else {
-        SUMI_REGISTERS_CONSUMER();
-        typename TILE::sum acc[1][TILE::VALUES];
-        for (int item = blockIdx.x >> 1; item < items; item += step) {
-            const sumi_pair pair = pair_of(item / args.split, row_tiles, column_tiles, args.group, rank);
-            const int range = item % args.split, count = (int)((long long)k_blocks * (range + 1) / args.split)
-                                                       - (int)((long long)k_blocks * range / args.split);
-            mainloop<TILE>(acc, base, warpgroup, count, stage, phase, [] {});
-            if (pair.idle) continue;
+        SUMI_REGISTERS_2_CONSUMERS();
+        typename T::sum acc[1][T::THREAD_SUMS];
+        for (int item = blockIdx.x >> 1; item < items; item += clusters) {
+            const sumi_block_tile tile = block_tile_of(item / args.split, tiles_m, tiles_n, args.group, rank);
+            const int k_range = item % args.split, count = (int)((long long)k_blocks * (k_range + 1) / args.split)
+                                                         - (int)((long long)k_blocks * k_range / args.split);
+            mainloop<T>(acc, smem, consumer, count, stage, parity, [] {});
+            if (tile.is_idle) continue;
             if (args.split > 1
-                && !join<TILE>(acc, base, warpgroup, args, (long long)pair.m * column_tiles + pair.n, range))
+                && !add_partial_sums<T>(acc, smem, consumer, args, (long long)tile.m * tiles_n + tile.n, k_range))
                 continue;
             const int warp = (threadIdx.x & 127) >> 5;
-            epilogue_tile<1, TILE::TILE_COLUMNS / 8, SWIGLU, TILE::OPERANDS != SUMI_OPERANDS_BF16>(
-                args.epilogue, args.m, args.n, pair.m * TILE::TILE_ROWS + warpgroup * 64 + warp * 16,
-                pair.n * TILE::TILE_COLUMNS, [&](int, int j, int e) { return (float)acc[0][4 * j + e]; });
+            epilogue_tile<1, T::TILE_COLUMNS / 8, SWIGLU, T::OPERANDS != SUMI_OPERANDS_BF16>(
+                args.epilogue, args.m, args.n, tile.m * T::TILE_ROWS + consumer * 64 + warp * 16,
+                tile.n * T::TILE_COLUMNS, [&](int, int j, int e) { return (float)acc[0][4 * j + e]; });
         }
     }
     // The peer no longer writes to this block's shared memory or arrives at its barriers.
     cluster_sync();
 }
 
-// NAME_any_<COLUMNS> and NAME_swiglu_<COLUMNS>
-#define SUMI_GEMM_SPLIT_KERNEL(NAME, OPERANDS, COLUMNS, STAGES)                                                        \
+// NAME_any_<columns> and NAME_swiglu_<columns>
+#define SUMI_GEMM_SPLIT_KERNEL(NAME, OPERANDS, columns, STAGES)                                                        \
     namespace {                                                                                                        \
-    typedef sumi_split_tile<OPERANDS, COLUMNS, STAGES> tile_##COLUMNS;                                                 \
+    typedef sumi_split_tile<OPERANDS, columns, STAGES> tile_##columns;                                                 \
     }                                                                                                                  \
-    static_assert(tile_##COLUMNS::SHARED_BYTES == SUMI_GEMM_SPLIT_SHARED(COLUMNS, STAGES),                             \
+    static_assert(tile_##columns::SHARED_BYTES == SUMI_GEMM_SPLIT_SHARED(columns, STAGES),                             \
                   "the launcher's shared memory");                                                                     \
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) NAME##_any_##COLUMNS(               \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) NAME##_any_##columns(               \
         const __grid_constant__ sumi_tensor_map x_map, const __grid_constant__ sumi_tensor_map w_map,                  \
         const __grid_constant__ sumi_gemm_split_args args)                                                             \
     {                                                                                                                  \
-        gemm_split<tile_##COLUMNS, false>(x_map, w_map, args);                                                         \
+        gemm_split<tile_##columns, false>(x_map, w_map, args);                                                         \
     }                                                                                                                  \
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) NAME##_swiglu_##COLUMNS(            \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) NAME##_swiglu_##columns(            \
         const __grid_constant__ sumi_tensor_map x_map, const __grid_constant__ sumi_tensor_map w_map,                  \
         const __grid_constant__ sumi_gemm_split_args args)                                                             \
     {                                                                                                                  \
-        gemm_split<tile_##COLUMNS, true>(x_map, w_map, args);                                                          \
+        gemm_split<tile_##columns, true>(x_map, w_map, args);                                                          \
     }

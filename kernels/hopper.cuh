@@ -1,6 +1,6 @@
 // PTX instructions of Hopper (sm_90a) that the GEMM, convolution and attention kernels share: mbarriers, TMA copies,
 // clusters, wgmma. Each function here is one instruction or a few. gemm_sm90.cuh explains the order in which the
-// kernels use them. Shared-memory addresses (u32) are in the shared window, as shared_address() returns them.
+// kernels use them. Shared-memory addresses (u32) are in the shared window, as smem_addr() returns them.
 //
 // The accumulator of wgmma m64nN, D[64 x N], lies in the registers of one warpgroup (128 threads = warps 0..3). Warp w
 // holds rows 16 w .. 16 w + 15. Within the warp, lane = 4 r + q (r = lane >> 2 = 0..7, q = lane & 3 = 0..3) holds, for
@@ -18,7 +18,7 @@
 // The 128 bytes of a CUtensorMap (a TMA descriptor), passed to kernels by value as __grid_constant__.
 struct __align__(64) sumi_tensor_map { u64 opaque[16]; };
 
-SUMI_DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+SUMI_DEVICE u32 smem_addr(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // ---- mbarriers (64-bit objects in shared memory) --------------------------------------------------------------------
 // A phase of an mbarrier ends when `count` arrivals have happened and all announced bytes have been copied. Phases are
@@ -47,69 +47,70 @@ SUMI_DEVICE void mbarrier_arrive_cluster(u32 barrier, u32 rank)
 // needs no sleep.
 SUMI_DEVICE void mbarrier_wait(u32 barrier, u32 parity)
 {
-    u32 is_complete;
+    u32 ok;
     do
         asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0,1,0,p;}"
-                     : "=r"(is_complete)
+                     : "=r"(ok)
                      : "r"(barrier), "r"(parity)
                      : "memory");
-    while (!is_complete);
+    while (!ok);
 }
 
 // ---- TMA: global <-> shared tiles described by a tensor map ---------------------------------------------------------
 // x, y, ... are the element coordinates of the box's first element, innermost dimension first. Loads write zeros for
-// elements outside the tensor and still count their bytes; stores drop them. A load signals `bar` with the box's bytes.
-SUMI_DEVICE void tma_load_2d(u32 to, const sumi_tensor_map* map, u32 barrier, int x, int y)
+// elements outside the tensor and still count their bytes; stores drop them. A load signals `barrier` with the box's
+// bytes.
+SUMI_DEVICE void tma_load_2d(u32 dst, const sumi_tensor_map* map, u32 barrier, int x, int y)
 {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4}], [%2];" ::
-            "r"(to),
+            "r"(dst),
         "l"(map), "r"(barrier), "r"(x), "r"(y)
         : "memory");
 }
 // Loads one box into the same shared-memory offset of every block of the cluster whose bit is set in `mask` (bit =
 // rank), and signals the barrier at the same offset in each of these blocks.
-SUMI_DEVICE void tma_load_2d_multicast(u32 to, const sumi_tensor_map* map, u32 barrier, int x, int y,
+SUMI_DEVICE void tma_load_2d_multicast(u32 dst, const sumi_tensor_map* map, u32 barrier, int x, int y,
                                        unsigned short mask)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-                 "[%0], [%1, {%3,%4}], [%2], %5;" ::"r"(to),
+                 "[%0], [%1, {%3,%4}], [%2], %5;" ::"r"(dst),
                  "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask)
                  : "memory");
 }
 // Copies `bytes` consecutive bytes from global to shared memory without a tensor map. `bytes` is a multiple of 16; both
 // addresses are 16-byte aligned.
-SUMI_DEVICE void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier)
+SUMI_DEVICE void bulk_load(u32 dst, const void* src, u32 bytes, u32 barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
+                 "l"(src), "r"(bytes), "r"(barrier)
                  : "memory");
 }
-SUMI_DEVICE void tma_load_4d(u32 to, const sumi_tensor_map* map, u32 barrier, int c, int x, int y, int n)
+SUMI_DEVICE void tma_load_4d(u32 dst, const sumi_tensor_map* map, u32 barrier, int c, int x, int y, int n)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
-                 "{%3,%4,%5,%6}], [%2];" ::"r"(to),
+                 "{%3,%4,%5,%6}], [%2];" ::"r"(dst),
                  "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n)
                  : "memory");
 }
-SUMI_DEVICE void tma_load_5d(u32 to, const sumi_tensor_map* map, u32 barrier, int c, int x_parity, int x, int y_parity,
+SUMI_DEVICE void tma_load_5d(u32 dst, const sumi_tensor_map* map, u32 barrier, int c, int parity_x, int x, int parity_y,
                              int y)
 {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
-                 "{%3,%4,%5,%6,%7}], [%2];" ::"r"(to),
-                 "l"(map), "r"(barrier), "r"(c), "r"(x_parity), "r"(x), "r"(y_parity), "r"(y)
+                 "{%3,%4,%5,%6,%7}], [%2];" ::"r"(dst),
+                 "l"(map), "r"(barrier), "r"(c), "r"(parity_x), "r"(x), "r"(parity_y), "r"(y)
                  : "memory");
 }
-SUMI_DEVICE void tma_store_2d(const sumi_tensor_map* map, u32 from, int x, int y)
+SUMI_DEVICE void tma_store_2d(const sumi_tensor_map* map, u32 src, int x, int y)
 {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(map), "r"(from),
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(map), "r"(src),
                  "r"(x), "r"(y)
                  : "memory");
 }
-SUMI_DEVICE void tma_store_5d(const sumi_tensor_map* map, u32 from, int c, int x_parity, int x, int y_parity, int y)
+SUMI_DEVICE void tma_store_5d(const sumi_tensor_map* map, u32 src, int c, int parity_x, int x, int parity_y, int y)
 {
     asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5,%6}], [%1];" ::"l"(map),
-                 "r"(from), "r"(c), "r"(x_parity), "r"(x), "r"(y_parity), "r"(y)
+                 "r"(src), "r"(c), "r"(parity_x), "r"(x), "r"(parity_y), "r"(y)
                  : "memory");
 }
 #define TMA_STORE_COMMIT() asm volatile("cp.async.bulk.commit_group;" ::: "memory")
@@ -117,10 +118,6 @@ SUMI_DEVICE void tma_store_5d(const sumi_tensor_map* map, u32 from, int c, int x
 #define TMA_STORE_WAIT_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")
 // Waits until all committed stores have written their data.
 #define TMA_STORE_WAIT() asm volatile("cp.async.bulk.wait_group 0;" ::: "memory")
-SUMI_DEVICE void prefetch_tensor_map(const sumi_tensor_map* map)
-{
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // True in one lane of a converged warp. ptxas knows that a branch on elect.sync leaves one thread; it does not know
 // this of `lane == 0`, and then wraps every TMA instruction in a loop over possibly different operands, which makes the
@@ -146,14 +143,14 @@ SUMI_DEVICE void cluster_sync() { asm volatile("barrier.cluster.arrive; barrier.
 #define FENCE_MBARRIER_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
 // Orders ordinary stores to shared memory before later reads by TMA or wgmma (the async proxy).
 #define FENCE_PROXY_ASYNC() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
-// Waits for the 128 threads of a consumer warpgroup, by named barrier 1 + warpgroup. The barrier ids are immediates: an
+// Waits for the 128 threads of a consumer warpgroup, by named barrier 1 + consumer. The barrier ids are immediates: an
 // id in a register makes ptxas reserve all sixteen barriers. CONSUMERS: the number of consumer warpgroups of the
-// kernel. Ping-pong kernels use barriers 3 and 4 for another purpose (mainloop in gemm_sm90.cuh); they have CONSUMERS
-// == 2, so barrier 3 is free for the third consumer elsewhere.
-template <int CONSUMERS = 2> SUMI_DEVICE void warpgroup_sync(int warpgroup)
+// kernel. Ping-pong kernels use barriers 3 and 4 for another purpose (mainloop in gemm_sm90.cuh); they have two
+// consumers, so barrier 3 is free for the third consumer elsewhere.
+template <int CONSUMERS = 2> SUMI_DEVICE void consumer_sync(int consumer)
 {
-    if (warpgroup == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
-    else if (CONSUMERS == 2 || warpgroup == 1) asm volatile("bar.sync 2, 128;" ::: "memory");
+    if (consumer == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
+    else if (CONSUMERS == 2 || consumer == 1) asm volatile("bar.sync 2, 128;" ::: "memory");
     else asm volatile("bar.sync 3, 128;" ::: "memory");
 }
 
@@ -161,17 +158,17 @@ template <int CONSUMERS = 2> SUMI_DEVICE void warpgroup_sync(int warpgroup)
 // A word holds two bf16; the lower column is in the lower half. store_matrix_x4 and load_matrix_x4 move four 8x8
 // matrices of 16-bit elements: lanes 8 i .. 8 i + 7 give the addresses of the eight 16-byte rows of matrix i, and
 // register i of lane 4 r + q holds elements 2 q and 2 q + 1 of row r of matrix i.
-SUMI_DEVICE void store_matrix_x4(u32 addr, u32 a, u32 b, u32 c, u32 d)
+SUMI_DEVICE void store_matrix_x4(u32 address, u32 a, u32 b, u32 c, u32 d)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c),
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(a), "r"(b), "r"(c),
                  "r"(d)
                  : "memory");
 }
-SUMI_DEVICE void load_matrix_x4(u32 addr, u32& a, u32& b, u32& c, u32& d)
+SUMI_DEVICE void load_matrix_x4(u32 address, u32& a, u32& b, u32& c, u32& d)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
-                 : "r"(addr));
+                 : "r"(address));
 }
 
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
@@ -183,66 +180,67 @@ SUMI_DEVICE void load_matrix_x4(u32 addr, u32& a, u32& b, u32& c, u32& d)
 //
 // The low word holds address / 16 in bits 0..13. Shared memory ends below 2^18, so adding an offset inside shared
 // memory to the low word never carries into bit 16.
-SUMI_DEVICE u32 matrix_descriptor_low(u32 address) { return (address & 0x3FFFF) >> 4 | 1 << 16; }
-SUMI_DEVICE u64 matrix_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) << 32 | low; }
+SUMI_DEVICE u32 wgmma_descriptor_low(u32 address) { return (address & 0x3FFFF) >> 4 | 1 << 16; }
+SUMI_DEVICE u64 wgmma_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) << 32 | low; }
 // WGMMA_FENCE orders register accesses before the wgmma that follow; WGMMA_COMMIT closes a group of wgmma;
 // WGMMA_WAIT(n) waits until at most n groups are in flight.
 #define WGMMA_FENCE() asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
 #define WGMMA_COMMIT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WGMMA_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
-// SUMI_R<n>: the names of n accumulator registers in the asm text. SUMI_D<n>: their operand list.
-#define SUMI_R64                                                                                                       \
+// SUMI_ASM_REGISTERS_<n>: the names of n accumulator registers in the asm text. SUMI_ASM_OUTPUTS_<n>: their operand
+// list.
+#define SUMI_ASM_REGISTERS_64                                                                                          \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
     "30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%" \
     "58,%59,%60,%61,%62,%63"
-#define SUMI_R80 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
-#define SUMI_R88 SUMI_R80 ",%80,%81,%82,%83,%84,%85,%86,%87"
-#define SUMI_R96                                                                                                       \
-    SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%"  \
-             "89,%90,%91,%92,%93,%94,%95"
-#define SUMI_R104 SUMI_R96 ",%96,%97,%98,%99,%100,%101,%102,%103"
-#define SUMI_R112 SUMI_R104 ",%104,%105,%106,%107,%108,%109,%110,%111"
-#define SUMI_R120 SUMI_R112 ",%112,%113,%114,%115,%116,%117,%118,%119"
-#define SUMI_R128 SUMI_R120 ",%120,%121,%122,%123,%124,%125,%126,%127"
-// CONSTRAINT: the asm constraint of an accumulator register, "+f" for float or "+r" for int.
-#define SUMI_D8(CONSTRAINT, d, i)                                                                                      \
-    CONSTRAINT(d[i]), CONSTRAINT(d[i + 1]), CONSTRAINT(d[i + 2]), CONSTRAINT(d[i + 3]), CONSTRAINT(d[i + 4]),          \
-        CONSTRAINT(d[i + 5]), CONSTRAINT(d[i + 6]), CONSTRAINT(d[i + 7])
-#define SUMI_D32(CONSTRAINT, d, i)                                                                                     \
-    SUMI_D8(CONSTRAINT, d, i), SUMI_D8(CONSTRAINT, d, i + 8), SUMI_D8(CONSTRAINT, d, i + 16),                          \
-        SUMI_D8(CONSTRAINT, d, i + 24)
-#define SUMI_D64(CONSTRAINT, d) SUMI_D32(CONSTRAINT, d, 0), SUMI_D32(CONSTRAINT, d, 32)
-#define SUMI_D80(CONSTRAINT, d) SUMI_D64(CONSTRAINT, d), SUMI_D8(CONSTRAINT, d, 64), SUMI_D8(CONSTRAINT, d, 72)
-#define SUMI_D88(CONSTRAINT, d) SUMI_D80(CONSTRAINT, d), SUMI_D8(CONSTRAINT, d, 80)
-#define SUMI_D96(CONSTRAINT, d) SUMI_D64(CONSTRAINT, d), SUMI_D32(CONSTRAINT, d, 64)
-#define SUMI_D104(CONSTRAINT, d) SUMI_D96(CONSTRAINT, d), SUMI_D8(CONSTRAINT, d, 96)
-#define SUMI_D112(CONSTRAINT, d) SUMI_D104(CONSTRAINT, d), SUMI_D8(CONSTRAINT, d, 104)
-#define SUMI_D120(CONSTRAINT, d) SUMI_D112(CONSTRAINT, d), SUMI_D8(CONSTRAINT, d, 112)
-#define SUMI_D128(CONSTRAINT, d) SUMI_D120(CONSTRAINT, d), SUMI_D8(CONSTRAINT, d, 120)
+#define SUMI_ASM_REGISTERS_80 SUMI_ASM_REGISTERS_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define SUMI_ASM_REGISTERS_88 SUMI_ASM_REGISTERS_80 ",%80,%81,%82,%83,%84,%85,%86,%87"
+#define SUMI_ASM_REGISTERS_96                                                                                          \
+    SUMI_ASM_REGISTERS_64                                                                                              \
+    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%"           \
+    "89,%90,%91,%92,%93,%94,%95"
+#define SUMI_ASM_REGISTERS_104 SUMI_ASM_REGISTERS_96 ",%96,%97,%98,%99,%100,%101,%102,%103"
+#define SUMI_ASM_REGISTERS_112 SUMI_ASM_REGISTERS_104 ",%104,%105,%106,%107,%108,%109,%110,%111"
+#define SUMI_ASM_REGISTERS_120 SUMI_ASM_REGISTERS_112 ",%112,%113,%114,%115,%116,%117,%118,%119"
+#define SUMI_ASM_REGISTERS_128 SUMI_ASM_REGISTERS_120 ",%120,%121,%122,%123,%124,%125,%126,%127"
+// C: the asm constraint of an accumulator register, "+f" for float or "+r" for int.
+#define SUMI_ASM_OUTPUTS_8_FROM(C, d, i)                                                                               \
+    C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
+#define SUMI_ASM_OUTPUTS_32_FROM(C, d, i)                                                                              \
+    SUMI_ASM_OUTPUTS_8_FROM(C, d, i), SUMI_ASM_OUTPUTS_8_FROM(C, d, i + 8), SUMI_ASM_OUTPUTS_8_FROM(C, d, i + 16),     \
+        SUMI_ASM_OUTPUTS_8_FROM(C, d, i + 24)
+#define SUMI_ASM_OUTPUTS_64(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0), SUMI_ASM_OUTPUTS_32_FROM(C, d, 32)
+#define SUMI_ASM_OUTPUTS_80(C, d)                                                                                      \
+    SUMI_ASM_OUTPUTS_64(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 64), SUMI_ASM_OUTPUTS_8_FROM(C, d, 72)
+#define SUMI_ASM_OUTPUTS_88(C, d) SUMI_ASM_OUTPUTS_80(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 80)
+#define SUMI_ASM_OUTPUTS_96(C, d) SUMI_ASM_OUTPUTS_64(C, d), SUMI_ASM_OUTPUTS_32_FROM(C, d, 64)
+#define SUMI_ASM_OUTPUTS_104(C, d) SUMI_ASM_OUTPUTS_96(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 96)
+#define SUMI_ASM_OUTPUTS_112(C, d) SUMI_ASM_OUTPUTS_104(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 104)
+#define SUMI_ASM_OUTPUTS_120(C, d) SUMI_ASM_OUTPUTS_112(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 112)
+#define SUMI_ASM_OUTPUTS_128(C, d) SUMI_ASM_OUTPUTS_120(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 120)
 
-// d[64 x N] = A[64 x 32 bytes of k] B[N x 32 bytes of k]^T + (acc ? d : 0), by one warpgroup; a and b are descriptors.
-// acc == 0 overwrites d, so the accumulators need not be zeroed first. A_INDEX, B_INDEX, ACC_INDEX: the asm operand
-// numbers of a, b and acc. SIGNS: the immediates that the instruction takes behind the predicate: scale-a and scale-b
-// (1: not negated), and for bf16 the two transpose flags (0: K-major).
-template <int N, int OPERANDS> struct wgmma;
-#define SUMI_WGMMA_OF(N, REGISTERS, A_INDEX, B_INDEX, ACC_INDEX, OPERANDS, SUM, CONSTRAINT, TYPES, SIGNS)              \
-    template <> struct wgmma<N, OPERANDS> {                                                                            \
-        static SUMI_DEVICE void mma(SUM (&d)[REGISTERS], u64 a, u64 b, int acc)                                        \
+// d[64 x N] = A[64 x 32 bytes of k] B[N x 32 bytes of k]^T + (accumulates ? d : 0), by one warpgroup; a and b are
+// descriptors. accumulates == 0 overwrites d, so the accumulators need not be zeroed first.
+// COUNT: accumulators of a thread. A, B, P: the asm operand numbers of a, b and accumulates. SIGNS: the immediates that
+// the instruction takes behind the predicate: scale-a and scale-b (1: not negated), and for bf16 the two transpose
+// flags (0: K-major).
+template <int N, int OPERANDS> struct wgmma_shared;
+#define SUMI_WGMMA_OF(N, COUNT, A, B, P, OPERANDS, SUM, CONSTRAINT, TYPES, SIGNS)                                      \
+    template <> struct wgmma_shared<N, OPERANDS> {                                                                     \
+        static SUMI_DEVICE void mma(SUM (&d)[COUNT], u64 a, u64 b, int accumulates)                                    \
         {                                                                                                              \
-            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #ACC_INDEX ",0; wgmma.mma_async.sync.aligned.m64n" #N TYPES  \
-                         " {" SUMI_R##REGISTERS "},%" #A_INDEX ",%" #B_INDEX ",p" SIGNS ";}"                           \
-                         : SUMI_D##REGISTERS(CONSTRAINT, d)                                                            \
-                         : "l"(a), "l"(b), "r"(acc));                                                                  \
+            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #P ",0; wgmma.mma_async.sync.aligned.m64n" #N TYPES          \
+                         " {" SUMI_ASM_REGISTERS_##COUNT "},%" #A ",%" #B ",p" SIGNS ";}"                              \
+                         : SUMI_ASM_OUTPUTS_##COUNT(CONSTRAINT, d)                                                     \
+                         : "l"(a), "l"(b), "r"(accumulates));                                                          \
         }                                                                                                              \
     };
-#define SUMI_WGMMA(N, REGISTERS, A_INDEX, B_INDEX, ACC_INDEX)                                                          \
-    SUMI_WGMMA_OF(N, REGISTERS, A_INDEX, B_INDEX, ACC_INDEX, SUMI_OPERANDS_BF16, float, "+f", "k16.f32.bf16.bf16",     \
-                  ",1,1,0,0")                                                                                          \
-    SUMI_WGMMA_OF(N, REGISTERS, A_INDEX, B_INDEX, ACC_INDEX, SUMI_OPERANDS_E4M3, float, "+f", "k32.f32.e4m3.e4m3",     \
-                  ",1,1")
+#define SUMI_WGMMA(N, COUNT, A, B, P)                                                                                  \
+    SUMI_WGMMA_OF(N, COUNT, A, B, P, SUMI_OPERANDS_BF16, float, "+f", "k16.f32.bf16.bf16", ",1,1,0,0")                 \
+    SUMI_WGMMA_OF(N, COUNT, A, B, P, SUMI_OPERANDS_E4M3, float, "+f", "k32.f32.e4m3.e4m3", ",1,1")
 // The int8 instruction has no scale-a and scale-b, and above N = 32 takes only multiples of 16.
-#define SUMI_WGMMA_INT8(N, REGISTERS, A_INDEX, B_INDEX, ACC_INDEX)                                                     \
-    SUMI_WGMMA_OF(N, REGISTERS, A_INDEX, B_INDEX, ACC_INDEX, SUMI_OPERANDS_INT8, int, "+r", "k32.s32.s8.s8", "")
+#define SUMI_WGMMA_INT8(N, COUNT, A, B, P)                                                                             \
+    SUMI_WGMMA_OF(N, COUNT, A, B, P, SUMI_OPERANDS_INT8, int, "+r", "k32.s32.s8.s8", "")
 SUMI_WGMMA(128, 64, 64, 65, 66)
 SUMI_WGMMA(160, 80, 80, 81, 82)
 SUMI_WGMMA(176, 88, 88, 89, 90)

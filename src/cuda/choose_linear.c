@@ -14,10 +14,10 @@
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
 // Rows of the lists in gemm.h, with two consumer warpgroups and with three. ADDED: SUMI_EPILOGUE_SCALE for 8-bit operands.
-#define KERNEL_2(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, ROW_BLOCKS, TILE_COLUMNS, STAGES, PASSES, SLAB_COLUMNS, PING_PONG)                 \
-    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, PING_PONG, SUMI_GEMM_SM90_ROWS(ROW_BLOCKS, PING_PONG), TILE_COLUMNS, STAGES,      \
-     64 * (ROW_BLOCKS), SLAB_COLUMNS, 384, SUMI_GEMM_SM90_SHARED((EPILOGUE) | (ADDED), ROW_BLOCKS, TILE_COLUMNS, STAGES, PASSES, PING_PONG)},
-#define KERNEL_3(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, TILE_COLUMNS, STAGES, PASSES, SLAB_COLUMNS)                                         \
+#define KERNEL_2(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG)                 \
+    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, PING_PONG, SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES,      \
+     64 * (M64_TILES), SLAB_COLUMNS, 384, SUMI_GEMM_SM90_SHARED((EPILOGUE) | (ADDED), M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)},
+#define KERNEL_3(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS)                                         \
     {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, false, 192, TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512,                          \
      SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | (ADDED), TILE_COLUMNS, STAGES, SLAB_COLUMNS)},
 #define BF16_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, __VA_ARGS__)
@@ -46,8 +46,8 @@ const sumi_cuda_split sumi_cuda_split_kernels[] = {
 enum { SPLIT_COUNT = sizeof sumi_cuda_split_kernels / sizeof *sumi_cuda_split_kernels };
 
 const sumi_cuda_portable sumi_cuda_portable_kernels[] = {
-#define NUMBERS(TILE_ROWS, TILE_COLUMNS, K_BYTES, STAGES, WARP_ROWS, WARP_COLUMNS, MIN_BLOCKS) \
-    TILE_ROWS, TILE_COLUMNS, K_BYTES, (TILE_ROWS) / (WARP_ROWS) * ((TILE_COLUMNS) / (WARP_COLUMNS)) * 32, MIN_BLOCKS, (STAGES) * ((TILE_ROWS) + (TILE_COLUMNS)) * (K_BYTES)
+#define NUMBERS(TILE_ROWS, TILE_COLUMNS, K_BLOCK_BYTES, STAGES, WARP_ROWS, WARP_COLUMNS, MIN_BLOCKS) \
+    TILE_ROWS, TILE_COLUMNS, K_BLOCK_BYTES, (TILE_ROWS) / (WARP_ROWS) * ((TILE_COLUMNS) / (WARP_COLUMNS)) * 32, MIN_BLOCKS, (STAGES) * ((TILE_ROWS) + (TILE_COLUMNS)) * (K_BLOCK_BYTES)
 #define ROW(tile, ...) {"sumi_pgemm_bf16_plain_" #tile, "sumi_pgemm_bf16_swiglu_" #tile, NULL, NUMBERS(__VA_ARGS__), SUMI_CUDA_BF16, false},
     SUMI_GEMM_PORTABLE_TILES(ROW)
 #undef ROW
