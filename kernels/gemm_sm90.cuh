@@ -1,5 +1,6 @@
-// The pipeline of the Hopper GEMM and convolution kernels: persistent, warp-specialised, TMA and wgmma, in clusters of
-// two blocks. The accumulator layout of wgmma is drawn in hopper.cuh.
+// The pipeline of the Hopper GEMM and convolution kernels (conv_sm90.cu): persistent, warp-specialised, TMA and wgmma,
+// in clusters of two blocks. The accumulator layout of wgmma is drawn in hopper.cuh. In y = x w^T operand A is x, whose
+// rows are the rows of y, and operand B is w, whose rows are the columns of y.
 //
 //   block = 384 threads: warpgroup 0 is the producer, one thread of which issues all copies; warpgroups 1 and 2 are the
 //   consumers, numbered 0 and 1. Each multiplies 64 * M64_TILES rows x TILE_COLUMNS columns. (With more than two
@@ -24,6 +25,9 @@
 //   residual[consumer]  The residual of the consumer is in its staging memory. 1 arrival for each store pass.
 // No block exits before its peer is done (cluster_sync at the end), because the peer writes to its shared memory and
 // arrives at its barriers.
+//
+// TMA stores belong to the thread that issues them: only that thread can wait for them. elect_one() chooses the same
+// lane of a converged warp every time, and warp 0 of a consumer issues and waits, so it is the same thread.
 //
 // Layout of the dynamic shared memory (offsets in bytes, members of sumi_tile)
 //   0                the stages
@@ -134,7 +138,8 @@ SUMI_DEVICE void mainloop(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
     const int thread = threadIdx.x & 127; // of the warpgroup
     int previous_stage = 0;
     // Ping-pong: wait for this consumer's turn. Named barrier 3 gives consumer 0 its turn, barrier 4 consumer 1. 256:
-    // this warpgroup waits, and the other consumer arrives.
+    // this warpgroup waits, and the other consumer arrives. The arrival after the block's last tile finds nobody
+    // waiting and ends with the block.
     if (T::PING_PONG) {
         if (consumer == 0) asm volatile("bar.sync 3, 256;" ::: "memory");
         else asm volatile("bar.sync 4, 256;" ::: "memory");
@@ -412,8 +417,9 @@ SUMI_DEVICE int block_tile_items(int tiles_m, int tiles_n)
     return (tiles_m >> 1) * tiles_n + ((tiles_m & 1) ? (tiles_n + 1) / 2 : 0);
 }
 
-// Copies this block's part of one k-block into the stage with operands a and b: its own operand whole, in two boxes,
-// and its half of the shared operand to both blocks. k0: the first element of k.
+// Copies this block's part of one k-block into the stage with operands a and b: its half of the shared operand to both
+// blocks (mask 3), and its own operand whole, in two boxes, because the boxes of a map have the size of a half. k0: the
+// first element of k.
 template <class T>
 SUMI_DEVICE void operands_load(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map, u32 a, u32 b, u32 barrier,
                                bool shares_a, u32 rank, int k0, int m0, int n0)
@@ -429,8 +435,9 @@ SUMI_DEVICE void operands_load(const sumi_tensor_map& x_map, const sumi_tensor_m
     }
 }
 
-// The kernel. The grid is even and may be smaller than twice the number of items: cluster c computes items
-// c, c + clusters, c + 2 clusters, ...
+// The kernel. gemm.h has the requirements of its arguments: n a multiple of 8, k rows of 16 bytes, row scales readable
+// up to a multiple of 4 rows, a gate only together with a residual. The grid is even and may be smaller than twice the
+// number of items: cluster c computes items c, c + clusters, c + 2 clusters, ...
 template <class T>
 SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map, const sumi_tensor_map& y_map,
                       const sumi_tensor_map& residual_map, const sumi_gemm_sm90_args& args)
