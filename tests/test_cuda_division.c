@@ -100,14 +100,14 @@ static void sum_up(const sumi_cuda_division* division, summary* steps, summary* 
 {
     *steps = *others = (summary){.least_streamed = UINT64_MAX};
     for (int32_t i = 0; i < division->count; i++) {
-        const sumi_cuda_division_entry* share = &division->shares[i];
-        if (share->stay == SUMI_CUDA_PINNED || share->form == SUMI_CUDA_FORM_VECTOR) continue;
-        summary* of = share->in_steps ? steps : others;
-        of->bytes += share->bytes;
-        of->largest = share->bytes > of->largest ? share->bytes : of->largest;
-        if (share->stay != SUMI_CUDA_STREAMED) continue;
-        of->streamed += share->bytes;
-        of->least_streamed = share->bytes < of->least_streamed ? share->bytes : of->least_streamed;
+        const sumi_cuda_division_entry* entry = &division->entries[i];
+        if (entry->placement == SUMI_CUDA_PINNED || entry->form == SUMI_CUDA_FORM_VECTOR) continue;
+        summary* of = entry->in_steps ? steps : others;
+        of->bytes += entry->bytes;
+        of->largest = entry->bytes > of->largest ? entry->bytes : of->largest;
+        if (entry->placement != SUMI_CUDA_STREAMED) continue;
+        of->streamed += entry->bytes;
+        of->least_streamed = entry->bytes < of->least_streamed ? entry->bytes : of->least_streamed;
     }
 }
 
@@ -138,7 +138,7 @@ static bool check_division(const sumi_cuda* cuda, const sumi_plan* plan, uint64_
         CHECK(division.ring_bytes <= most);
     }
     *out_steps = steps.streamed;
-    sumi_free(cuda->heap, division.shares);
+    sumi_free(cuda->heap, division.entries);
     return fits;
 }
 
@@ -196,7 +196,7 @@ static uint64_t expected_copies(const sumi_cuda_plan* record, int32_t* out_loads
             bytes += stream->loads[i].bytes * (uint64_t)section->repeat;
             *out_loads += section->repeat;
             for (int32_t k = stream->section_loads[s]; k < i && section->kind != SUMI_SECTION_DENOISE; k++)
-                *out_repeated += stream->loads[k].resident == stream->loads[i].resident;
+                *out_repeated += stream->loads[k].weight_index == stream->loads[i].weight_index;
         }
     }
     return bytes;

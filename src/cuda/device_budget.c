@@ -29,7 +29,7 @@ sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* pl
     const uint64_t own = own_bytes(cuda, plan, sumi_cuda_runner_scratch_bytes(runner, plan));
     sumi_cuda_division division;
     SUMI_TRY(sumi_cuda_divide(&cuda->weights, plan, room_for_weights(budget, own), &division, error));
-    sumi_free(cuda->heap, division.shares);
+    sumi_free(cuda->heap, division.entries);
     *out_need =
         (sumi_device_need){.weight_bytes = division.resident_bytes + division.ring_bytes + division.staging_bytes,
                            .streamed_bytes = division.streamed_bytes};
@@ -56,20 +56,20 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
                              error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights")
                                                  : SUMI_OK;
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
-        sumi_cuda_division_entry* share = &division->shares[i];
+        sumi_cuda_division_entry* entry = &division->entries[i];
         result =
-            sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
+            sumi_cuda_weights_want(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index, error);
         if (result != SUMI_OK) break;
-        if (share->in_steps) weights->residents[share->resident].in_steps = true;
-        if (share->stay == SUMI_CUDA_RESIDENT) record->weights[record->weight_count++] = share->resident;
+        if (entry->in_steps) weights->residents[entry->weight_index].in_steps = true;
+        if (entry->placement == SUMI_CUDA_RESIDENT) record->weights[record->weight_count++] = entry->weight_index;
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device do not hold this job, even with its weights streamed",
                            1e-6 * (double)cuda->budget);
     if (result == SUMI_OK && division->streams) result = sumi_cuda_streaming_make(cuda, record, error);
-    sumi_free(cuda->heap, division->shares);
-    division->shares = NULL;
+    sumi_free(cuda->heap, division->entries);
+    division->entries = NULL;
     if (result != SUMI_OK) {
         sumi_cuda_forget_division(cuda, record);
         return result;

@@ -16,56 +16,60 @@
 // Times the largest streamed weight. Three allow one weight in use, one being copied, and one waiting; more would leave
 // fewer weights resident.
 #define RING_MULTIPLE 3
-#define RING_STEP 512 // bytes; device memory is counted in this unit
+#define RING_STEP 512 // bytes; sizes and offsets in the ring buffer are multiples, as copies want them aligned
+// How many times a use in a step counts against any other use. Other sections repeat less often than that.
+#define STEP_USE_WEIGHT 64.0
 
 // ---- Division -------------------------------------------------------------------------------------------------------
 
 // Lists every form of every weight once, in the order of first use.
-static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division,
-                               sumi_error* error)
+static sumi_result list_entries(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division,
+                                sumi_error* error)
 {
-    SUMI_ASSERT(division->shares == NULL && division->count == 0);
+    SUMI_ASSERT(division->entries == NULL && division->count == 0);
     const sumi_weight* weight;
     sumi_cuda_form form;
-    size_t uses = 0, size = 64, capacity = 0;
+    size_t uses = 0, slot_count = 64, capacity = 0;
     for (size_t i = 0; i < plan->op_count; i++) {
         for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) uses++;
     }
-    while (size < 2 * uses) size *= 2;
-    int32_t* table = sumi_alloc_zero(weights->heap, size * sizeof *table); // index + 1
-    if (table == NULL) return sumi_out_of_memory(error, size * sizeof *table, "the list of a plan's weights");
+    while (slot_count < 2 * uses) slot_count *= 2;
+    int32_t* slots = sumi_alloc_zero(weights->heap, slot_count * sizeof *slots); // of a hash table: index + 1
+    if (slots == NULL)
+        return sumi_out_of_memory(error, slot_count * sizeof *slots, "the hash table of a plan's weights");
     sumi_result result = SUMI_OK;
     for (size_t i = 0; i < plan->op_count && result == SUMI_OK; i++) {
         const sumi_op* op = &plan->ops[i];
         for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) {
-            size_t at = sumi_cuda_form_hash(weight, form, size);
-            while (
-                table[at] != 0
-                && (division->shares[table[at] - 1].weight != weight || division->shares[table[at] - 1].form != form))
-                at = (at + 1) & (size - 1);
-            if (table[at] == 0) {
-                result = sumi_grow(weights->heap, (void**)&division->shares, &capacity, (size_t)division->count + 1,
-                                   sizeof *division->shares, error);
+            size_t hash_slot = sumi_cuda_form_hash(weight, form, slot_count);
+            while (slots[hash_slot] != 0
+                   && (division->entries[slots[hash_slot] - 1].weight != weight
+                       || division->entries[slots[hash_slot] - 1].form != form))
+                hash_slot = (hash_slot + 1) & (slot_count - 1);
+            if (slots[hash_slot] == 0) {
+                result = sumi_grow(weights->heap, (void**)&division->entries, &capacity, (size_t)division->count + 1,
+                                   sizeof *division->entries, error);
                 if (result != SUMI_OK) break;
-                division->shares[division->count++] =
+                division->entries[division->count++] =
                     (sumi_cuda_division_entry){.weight = weight,
                                                .form = form,
                                                .is_adapter = sumi_cuda_is_adapter_op(plan, i),
+                                               // kernels read rows of a table in the form that its file has
                                                .is_table = sumi_cuda_cpu_makes_form(weight, form),
                                                .bytes = sumi_cuda_form_bytes(weight, form),
-                                               .resident = -1};
-                table[at] = division->count;
+                                               .weight_index = -1};
+                slots[hash_slot] = division->count;
             }
-            sumi_cuda_division_entry* share = &division->shares[table[at] - 1];
-            share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
+            sumi_cuda_division_entry* entry = &division->entries[slots[hash_slot] - 1];
+            entry->is_table = entry->is_table && op->kind == SUMI_OP_EMBED_ROWS;
             // Uses in steps count more than all others, however few steps there are: the same weights should be
             // resident for jobs with any number of steps.
             const bool is_step = plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
-            share->in_steps = share->in_steps || is_step;
-            share->uses += plan->sections[op->section].repeat * (is_step ? 64.0 : 1.0);
+            entry->in_steps = entry->in_steps || is_step;
+            entry->use_weight += plan->sections[op->section].repeat * (is_step ? STEP_USE_WEIGHT : 1.0);
         }
     }
-    sumi_free(weights->heap, table);
+    sumi_free(weights->heap, slots);
     return result;
 }
 
@@ -76,110 +80,115 @@ static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight-
 
 static bool is_kept_before(const sumi_cuda_division_entry* a, const sumi_cuda_division_entry* b)
 {
-    if (a->uses > b->uses) return true;
-    if (a->uses < b->uses) return false;
+    if (a->use_weight > b->use_weight) return true;
+    if (a->use_weight < b->use_weight) return false;
     return spread_key(a->weight) < spread_key(b->weight);
 }
 
-// Of the weights that may be streamed: those of steps, or the others.
 // The weights that may be streamed, either those of steps or all others.
 typedef struct movable_weights {
     uint64_t bytes, largest;
 } movable_weights;
 
-static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+static uint64_t clamp(uint64_t value, uint64_t min_value, uint64_t max_value)
 {
-    return value < least ? least : value > most ? most : value;
+    return value < min_value ? min_value : value > max_value ? max_value : value;
 }
 
 // Bytes of the ring buffer. It must hold the largest streamed weight once. Copies of what is streamed in every step
 // should overlap with work, so the ring buffer then holds several such weights. If all weights of steps can be
 // resident, they are, and the ring buffer gets at most what they leave: the other weights are copied once per run or
 // once per picture, and it is better to wait for some of these copies than to repeat copies in every step.
-static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* others, uint64_t room)
+static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* others, uint64_t free_bytes)
 {
-    if (steps->bytes == 0 || steps->bytes + others->largest <= room) {
-        const uint64_t ring =
-            clamp((room - steps->bytes) / RING_STEP * RING_STEP, others->largest, RING_MULTIPLE * others->largest);
+    if (steps->bytes == 0 || steps->bytes + others->largest <= free_bytes) {
+        const uint64_t ring = clamp((free_bytes - steps->bytes) / RING_STEP * RING_STEP, others->largest,
+                                    RING_MULTIPLE * others->largest);
         return ring > others->bytes ? others->bytes : ring;
     }
-    const uint64_t least = steps->largest > others->largest ? steps->largest : others->largest;
-    const uint64_t wanted = clamp(RING_MULTIPLE * steps->largest, least, steps->bytes + others->bytes);
-    return clamp(room / RING_STEP * RING_STEP, least, wanted);
+    const uint64_t min_bytes = steps->largest > others->largest ? steps->largest : others->largest;
+    const uint64_t max_bytes = clamp(RING_MULTIPLE * steps->largest, min_bytes, steps->bytes + others->bytes);
+    return clamp(free_bytes / RING_STEP * RING_STEP, min_bytes, max_bytes);
 }
 
-static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
+static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t device_bytes,
                           sumi_cuda_division* division, sumi_error* error)
 {
     SUMI_ASSERT(division->resident_bytes == 0 && division->streamed_bytes == 0);
-    uint64_t all = 0, fixed = 0;
+    uint64_t all_bytes = 0, vector_bytes = 0;
     movable_weights steps = {0, 0}, others = {0, 0};
     sumi_cuda_staging staging = {0, 0, false};
     for (int32_t i = 0; i < division->count; i++) {
-        all += division->shares[i].bytes;
-        sumi_cuda_staging_add(&staging, division->shares[i].weight, division->shares[i].form);
+        all_bytes += division->entries[i].bytes;
+        sumi_cuda_staging_add(&staging, division->entries[i].weight, division->entries[i].form);
     }
-    division->resident_bytes = all;
+    division->resident_bytes = all_bytes;
     division->fits = true;
-    if (room == UINT64_MAX) return SUMI_OK;
+    if (device_bytes == UINT64_MAX) return SUMI_OK;
     division->staging_bytes = sumi_cuda_staging_bytes(&staging);
-    if (all + division->staging_bytes <= room && !plan->weight_options.streams_weights) return SUMI_OK;
+    if (all_bytes + division->staging_bytes <= device_bytes && !plan->weight_options.streams_weights) return SUMI_OK;
 
     division->streams = true;
+    // The movable weights, first those that should be resident.
     int32_t* order = sumi_alloc_array(weights->heap, (size_t)division->count + 1, sizeof *order);
     if (order == NULL)
-        return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the list of a plan's weights");
+        return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the order of a plan's weights");
     int32_t count = 0;
     for (int32_t i = 0; i < division->count; i++) {
-        sumi_cuda_division_entry* share = &division->shares[i];
-        if (share->is_table) {
-            share->stay = SUMI_CUDA_PINNED;
+        sumi_cuda_division_entry* entry = &division->entries[i];
+        if (entry->is_table) {
+            entry->placement = SUMI_CUDA_PINNED;
             division->pinned_bytes +=
-                share->bytes
-                + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_pinned_row_bytes(share->weight, share->form));
-        } else if (sumi_cuda_is_vector(share->form)) { // a few kilobytes each: not worth a copy of their own
-            fixed += share->bytes;
+                entry->bytes
+                + sumi_cuda_pinned_list_bytes(entry->bytes, sumi_cuda_pinned_row_bytes(entry->weight, entry->form));
+        } else if (sumi_cuda_is_vector(entry->form)) { // a few kilobytes each: not worth a copy of their own
+            vector_bytes += entry->bytes;
         } else {
-            movable_weights* of = share->in_steps ? &steps : &others;
-            of->largest = share->bytes > of->largest ? share->bytes : of->largest;
-            of->bytes += share->bytes;
-            int32_t at = count++;
-            for (; at > 0 && is_kept_before(share, &division->shares[order[at - 1]]); at--) order[at] = order[at - 1];
-            order[at] = i;
+            movable_weights* sum = entry->in_steps ? &steps : &others;
+            sum->largest = entry->bytes > sum->largest ? entry->bytes : sum->largest;
+            sum->bytes += entry->bytes;
+            int32_t position = count++; // insertion sort
+            for (; position > 0 && is_kept_before(entry, &division->entries[order[position - 1]]); position--)
+                order[position] = order[position - 1];
+            order[position] = i;
         }
     }
-    const uint64_t rest = room > fixed + division->staging_bytes ? room - fixed - division->staging_bytes : 0;
-    uint64_t ring = ring_bytes(&steps, &others, rest);
-    // everything fits if the tables stay in pinned memory
-    if (fixed + division->staging_bytes + steps.bytes + others.bytes <= room && !plan->weight_options.streams_weights)
-        ring = 0;
-    division->fits = fixed + division->staging_bytes + ring <= room;
-    uint64_t left = division->fits && !plan->weight_options.streams_weights ? rest - ring : 0;
-    division->resident_bytes = fixed;
+    const uint64_t fixed_bytes = vector_bytes + division->staging_bytes,
+                   free_bytes = device_bytes > fixed_bytes ? device_bytes - fixed_bytes : 0;
+    uint64_t ring = ring_bytes(&steps, &others, free_bytes);
+    // Without the tables, which are in pinned memory, everything may fit.
+    if (fixed_bytes + steps.bytes + others.bytes <= device_bytes && !plan->weight_options.streams_weights) ring = 0;
+    division->fits = fixed_bytes + ring <= device_bytes;
+    uint64_t bytes_left = division->fits && !plan->weight_options.streams_weights ? free_bytes - ring : 0;
+    division->resident_bytes = vector_bytes;
     for (int32_t k = 0; k < count; k++) {
-        sumi_cuda_division_entry* share = &division->shares[order[k]];
+        sumi_cuda_division_entry* entry = &division->entries[order[k]];
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
-        share->stay = share->bytes <= left ? SUMI_CUDA_RESIDENT : SUMI_CUDA_STREAMED;
-        if (share->stay == SUMI_CUDA_RESIDENT) left -= share->bytes, division->resident_bytes += share->bytes;
-        else
-            division->streamed_bytes += share->bytes,
-                division->mapped_bytes +=
-                sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
+        if (entry->bytes <= bytes_left) {
+            entry->placement = SUMI_CUDA_RESIDENT;
+            bytes_left -= entry->bytes;
+            division->resident_bytes += entry->bytes;
+        } else {
+            entry->placement = SUMI_CUDA_STREAMED;
+            division->streamed_bytes += entry->bytes;
+            if (sumi_cuda_streams_mapped(weights, entry->weight, entry->form)) division->mapped_bytes += entry->bytes;
+        }
     }
     division->ring_bytes = division->streamed_bytes > 0 ? ring : 0;
-    SUMI_ASSERT(!division->fits || division->resident_bytes + division->staging_bytes + division->ring_bytes <= room);
+    SUMI_ASSERT(!division->fits
+                || division->resident_bytes + division->staging_bytes + division->ring_bytes <= device_bytes);
     sumi_free(weights->heap, order);
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
+sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t device_bytes,
                              sumi_cuda_division* out_division, sumi_error* error)
 {
     memset(out_division, 0, sizeof *out_division);
-    sumi_result result = list_shares(weights, plan, out_division, error);
-    if (result == SUMI_OK) result = divide(weights, plan, room, out_division, error);
+    sumi_result result = list_entries(weights, plan, out_division, error);
+    if (result == SUMI_OK) result = divide(weights, plan, device_bytes, out_division, error);
     if (result == SUMI_OK) return SUMI_OK;
-    sumi_free(weights->heap, out_division->shares);
+    sumi_free(weights->heap, out_division->entries);
     memset(out_division, 0, sizeof *out_division);
     return result;
 }
@@ -205,20 +214,21 @@ void sumi_cuda_streaming_free(sumi_cuda* cuda, sumi_cuda_plan* record)
     record->stream = NULL;
 }
 
-static const sumi_cuda_division_entry* share_of(const sumi_cuda_division* division, const int32_t* by_resident,
-                                                size_t resident_count, int32_t resident)
+// entry_numbers: for each weight of the runner the index of its entry in the division + 1; 0: it has none.
+static const sumi_cuda_division_entry* entry_of(const sumi_cuda_division* division, const int32_t* entry_numbers,
+                                                size_t weight_count, int32_t weight_index)
 {
-    return resident >= 0 && (size_t)resident < resident_count && by_resident[resident] > 0
-             ? &division->shares[by_resident[resident] - 1]
+    return weight_index >= 0 && (size_t)weight_index < weight_count && entry_numbers[weight_index] > 0
+             ? &division->entries[entry_numbers[weight_index] - 1]
              : NULL;
 }
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
 static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        const int32_t* by_resident, sumi_cuda_streaming* stream)
+                        const int32_t* entry_numbers, sumi_cuda_streaming* stream)
 {
     const sumi_cuda_weights* weights = &cuda->weights;
-    uint64_t at = 0;
+    uint64_t offset = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         stream->section_loads[s] = stream->load_count;
         for (int32_t i = plan->sections[s].op_begin; i < plan->sections[s].op_end; i++) {
@@ -228,19 +238,20 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
             for (int32_t k = 0; sumi_cuda_op_weight(plan, i, k, &weight, &form); k++) {
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
-                const sumi_cuda_division_entry* share = share_of(division, by_resident, weights->resident_count, index);
+                const sumi_cuda_division_entry* entry =
+                    entry_of(division, entry_numbers, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
-                if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue;
+                if (entry == NULL || entry->placement != SUMI_CUDA_STREAMED) continue;
                 sumi_cuda_load* newest =
                     stream->load_count > stream->section_loads[s] ? &stream->loads[stream->load_count - 1] : NULL;
-                if (newest == NULL || newest->resident != index) {
-                    if (at + share->bytes > stream->ring_bytes) at = 0;
+                if (newest == NULL || newest->weight_index != index) {
+                    if (offset + entry->bytes > stream->ring_bytes) offset = 0;
                     newest = &stream->loads[stream->load_count++];
-                    *newest = (sumi_cuda_load){.resident = index, .offset = at, .bytes = share->bytes};
+                    *newest = (sumi_cuda_load){.weight_index = index, .offset = offset, .bytes = entry->bytes};
                     int32_t listed = 0;
                     while (listed + 1 < stream->list_count && stream->list[listed] != index) listed++;
                     newest->list_index = listed;
-                    at += share->bytes;
+                    offset += entry->bytes;
                 }
                 newest->op_last = i;
                 stream->op_loads[i] = stream->load_count - 1;
@@ -251,7 +262,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
 }
 
 static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        int32_t* by_resident, sumi_cuda_streaming* stream, sumi_error* error)
+                        int32_t* entry_numbers, sumi_cuda_streaming* stream, sumi_error* error)
 {
     SUMI_ASSERT(stream->loads == NULL && stream->list == NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -264,12 +275,12 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     if (stream->op_loads == NULL || stream->section_loads == NULL || stream->loads == NULL || stream->list == NULL)
         return sumi_out_of_memory(error, plan->op_count * sizeof *stream->loads, "the list of streamed weights");
     for (int32_t i = 0; i < division->count; i++) {
-        SUMI_ASSERT(division->shares[i].resident >= 0); // known to the runner's weights
-        by_resident[division->shares[i].resident] = i + 1;
-        if (division->shares[i].stay != SUMI_CUDA_RESIDENT)
-            stream->list[stream->list_count++] = division->shares[i].resident;
+        SUMI_ASSERT(division->entries[i].weight_index >= 0); // known to the runner's weights
+        entry_numbers[division->entries[i].weight_index] = i + 1;
+        if (division->entries[i].placement != SUMI_CUDA_RESIDENT)
+            stream->list[stream->list_count++] = division->entries[i].weight_index;
     }
-    place_loads(cuda, plan, division, by_resident, stream);
+    place_loads(cuda, plan, division, entry_numbers, stream);
     SUMI_ASSERT(stream->load_count >= 0 && (size_t)stream->load_count <= plan->op_count);
     stream->history_size = 2 * stream->load_count + 8;
     stream->history = sumi_alloc_array(heap, (size_t)stream->history_size, sizeof *stream->history);
@@ -287,13 +298,13 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
 sumi_result sumi_cuda_streaming_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
     sumi_cuda_streaming_free(cuda, record);
-    int32_t* by_resident = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *by_resident);
+    int32_t* entry_numbers = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *entry_numbers);
     record->stream = sumi_alloc_zero(cuda->heap, sizeof *record->stream);
-    sumi_result result = by_resident == NULL || record->stream == NULL
+    sumi_result result = entry_numbers == NULL || record->stream == NULL
                            ? sumi_out_of_memory(error, sizeof *record->stream, "the list of streamed weights")
                            : SUMI_OK;
-    if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, by_resident, record->stream, error);
-    sumi_free(cuda->heap, by_resident);
+    if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, entry_numbers, record->stream, error);
+    sumi_free(cuda->heap, entry_numbers);
     if (result != SUMI_OK) sumi_cuda_streaming_free(cuda, record);
     return result;
 }
@@ -305,7 +316,7 @@ bool sumi_cuda_streaming_place(const sumi_cuda* cuda, const sumi_cuda_plan* reco
     const sumi_cuda_streaming* stream = record->stream;
     if (stream == NULL) return false;
     const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
-    if (load >= 0 && stream->loads[load].resident == index) {
+    if (load >= 0 && stream->loads[load].weight_index == index) {
         *out_place = sumi_cuda_place_at(cuda->stream_ring.address + stream->loads[load].offset, resident->weight,
                                         resident->form);
         return true;
@@ -320,9 +331,10 @@ bool sumi_cuda_streaming_place(const sumi_cuda* cuda, const sumi_cuda_plan* reco
     return false;
 }
 
-// ---- Images ---------------------------------------------------------------------------------------------------------
+// ---- Pinned copies --------------------------------------------------------------------------------------------------
 
-// Makes a pinned copy through the ring buffer: what the device has to convert is copied back from there.
+// Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring buffer,
+// and copied back from there.
 static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_streaming* stream, sumi_cuda_resident* resident,
                                        sumi_error* error)
 {
@@ -346,12 +358,12 @@ static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_streamin
 static bool is_streamed(const sumi_cuda_streaming* stream, int32_t resident)
 {
     bool is_any = false;
-    for (int32_t i = 0; i < stream->load_count && !is_any; i++) is_any = stream->loads[i].resident == resident;
+    for (int32_t i = 0; i < stream->load_count && !is_any; i++) is_any = stream->loads[i].weight_index == resident;
     return is_any;
 }
 
-// Makes the next piece of a weight's pinned copy. *out_done also if there is no pinned memory; the weight is then read
-// from its file at each use.
+// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it; the
+// weight is then read from its file at each use.
 static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_streaming* stream, int32_t index, bool is_table,
                                     uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
@@ -359,17 +371,17 @@ static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_streaming* stream
     const bool is_made_on_cpu = sumi_cuda_cpu_makes_form(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
         const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
-        sumi_error none = {0};
+        sumi_error failure = {0};
         bool is_pinned = false;
         const sumi_result result = sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, row_bytes, is_table,
-                                                 until_ns, &resident->pinned_copy, &is_pinned, &none);
-        // a part of the copy is of no use
+                                                 until_ns, &resident->pinned_copy, &is_pinned, &failure);
+        // Pinned memory for a part of the weight is of no use.
         if (result != SUMI_OK && !resident->has_pinned_copy)
             sumi_cuda_weights_drop_pinned_copy(&cuda->weights, resident);
-        if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail_with(error, &none);
+        if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail_with(error, &failure);
         if (result != SUMI_OK && is_table) { // a table can be nowhere else
             return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed",
-                             none.text);
+                             failure.text);
         }
         *out_done = result != SUMI_OK;
         if (!is_pinned) return SUMI_OK;
@@ -397,7 +409,7 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_streaming* stream, int
         resident->has_pinned_copy = *out_done;
         if (weights->mapped.is_supported) return SUMI_OK;
     }
-    // the driver refused to lock all of them, or single rows must be readable
+    // The driver refused to lock the mapping, or the weight is a table, whose rows must be readable one by one.
     if (resident->chunks > 0) sumi_cuda_weights_drop_pinned_copy(weights, resident);
     return make_pinned_copy(cuda, stream, index, is_table, until_ns, budget_us, out_done, error);
 }
@@ -423,10 +435,10 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
 
 // ---- Segments -------------------------------------------------------------------------------------------------------
 
-// A segment waits for its load before its first op, and frees the load's memory after its last op. So it has one load
-// and no op that does not need it, and copying and computing overlap op by op, however long slices are. When a segment
-// filled a third of the ring buffer, a picture of 1024x1024 under 10 GB took 1.19 times as long as with resident
-// weights, with slices of 2 ms (H200).
+// A segment waits for its load before its first op, and frees the load's memory after its last op. It ends where the next
+// load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however long
+// slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took 1.19
+// times as long as with resident weights, with slices of 2 ms, on an H200.)
 bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
     const sumi_cuda_streaming* stream = record->stream;
@@ -440,11 +452,16 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
            && (stream->op_loads[end] == load
                || (load >= 0 && stream->op_loads[end] < 0 && end <= stream->loads[load].op_last)))
         end++;
-    *segment = (sumi_slice){begin, end, 0, record->plan->ops[begin].range_count, slice->predicted_us};
+    // Whole ops. For one op the range has its length; for several it is not read.
+    *segment = (sumi_slice){.op_begin = begin,
+                            .op_end = end,
+                            .range_begin = 0,
+                            .range_end = record->plan->ops[begin].range_count,
+                            .predicted_us = slice->predicted_us};
     return true;
 }
 
-// The loads of a segment are [*first, *last]. False: it has none.
+// The loads of a segment are [*first, *last]: one, or several where consecutive segments were not cut. False: none.
 static bool loads_of(const sumi_cuda_streaming* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
 {
     SUMI_ASSERT(segment->op_begin < segment->op_end);
@@ -491,11 +508,11 @@ static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_streaming* stream, sumi
     return SUMI_OK;
 }
 
-static int32_t load_number(const sumi_cuda_streaming* stream, uint64_t number)
+static int32_t load_at(const sumi_cuda_streaming* stream, uint64_t number)
 {
     return stream->history[number % (uint64_t)stream->history_size];
 }
-static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b)
+static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
 {
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
@@ -503,13 +520,15 @@ static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b)
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
 static CUevent freed_before(const sumi_cuda_streaming* stream, const sumi_cuda_load* load)
 {
-    const uint64_t known = (uint64_t)stream->load_count, oldest = stream->used > known ? stream->used - known : 0;
+    // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is longer.
+    const uint64_t searched = (uint64_t)stream->load_count,
+                   oldest = stream->used > searched ? stream->used - searched : 0;
     for (uint64_t n = stream->used; n-- > oldest;) {
-        const sumi_cuda_load* before = &stream->loads[load_number(stream, n)];
-        if (meet(before, load)) return stream->loads[before->freed_with].freed;
+        const sumi_cuda_load* before = &stream->loads[load_at(stream, n)];
+        if (overlap(before, load)) return stream->loads[before->freed_with].freed;
     }
-    // loads that are not in the history are older
-    return oldest > 0 ? stream->loads[stream->loads[load_number(stream, oldest)].freed_with].freed : NULL;
+    // Still older loads ended before the oldest that was looked at: waiting for that one is enough.
+    return oldest > 0 ? stream->loads[stream->loads[load_at(stream, oldest)].freed_with].freed : NULL;
 }
 
 // Starts the next load. *out_started false: its memory still has an earlier load that is needed.
@@ -521,13 +540,13 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     const sumi_cuda_load* load = &stream->loads[stream->next_issued.load];
     *out_started = false;
     for (uint64_t n = stream->used; n < stream->issued; n++) {
-        if (meet(&stream->loads[load_number(stream, n)], load)) return SUMI_OK;
+        if (overlap(&stream->loads[load_at(stream, n)], load)) return SUMI_OK;
     }
     const CUevent freed = freed_before(stream, load);
     if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
-    const sumi_cuda_resident* resident = &cuda->weights.residents[load->resident];
+    const sumi_cuda_resident* resident = &cuda->weights.residents[load->weight_index];
     const CUdeviceptr to = cuda->stream_ring.address + load->offset;
-    SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % 512 == 0);
+    SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % RING_STEP == 0);
     if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else
         SUMI_TRY(sumi_cuda_weights_upload_one(&cuda->weights, stream->list, stream->list_count, load->list_index, to,
@@ -545,7 +564,7 @@ sumi_result sumi_cuda_streaming_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, s
     if (stream == NULL) return SUMI_OK;
     for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count
                                && stream->next_issued.load < stream->load_count;) {
-        const int32_t resident = stream->loads[stream->next_issued.load].resident;
+        const int32_t resident = stream->loads[stream->next_issued.load].weight_index;
         // the weight is uploaded from its file, which takes the caller's time, so not earlier than necessary
         if (!cuda->weights.residents[resident].has_pinned_copy) break;
         SUMI_TRY(issue(cuda, record, &has_room, error));
@@ -575,7 +594,7 @@ sumi_result sumi_cuda_streaming_before(sumi_cuda* cuda, sumi_cuda_plan* record, 
     const int32_t iteration = counter - section->first_counter;
     const sumi_cuda_load_position here = {(int32_t)(section - record->plan->sections),
                                           iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
-    // slices are run in another order than the engine's
+    // Tests may run slices in another order than the engine, or a counter that the section does not have.
     if (!is_same_place(here, stream->next_used)) SUMI_TRY(restart_at(cuda, stream, here, error));
     for (const uint64_t needed = stream->used + (uint64_t)(last - first) + 1; stream->issued < needed;) {
         bool is_started = false;

@@ -8,56 +8,63 @@
 //   pinned    tables of which an op reads a few rows (the embedding of a text encoder) are read by kernels from pinned
 //             memory and never copied
 //
-//   copy stream      [wait freed a] copy c, filled c | [wait freed b] copy d, filled d | ..      as far ahead as the ring has space
-//   compute stream   [wait filled a, b] a segment of ops, freed a | [wait filled b] ..            a segment has one load, or none
+// Two CUDA streams work side by side. Loads a, b, c, d of a ring buffer that holds two:
 //
-// Each use of a streamed weight in the plan is a *load* with an address of its own in the ring buffer, so graphs stay
-// valid. Loads follow each other around the ring buffer in the order of the plan, and a repeated section begins again
-// at its first load. A load may start when every earlier load whose memory it takes was used for the last time by
-// submitted work. The copy stream then waits for the newest of these uses; no thread waits.
+//   copy stream      copy a, filled a | copy b, filled b | wait freed a, copy c, filled c | wait freed b, copy d, ..
+//   compute stream                    wait filled a, ops of a, freed a | wait filled b, ops of b, freed b | ..
+//
+// A *load* is a streamed weight and the consecutive ops of a section that use it. It has a fixed offset in the ring
+// buffer, so graphs stay valid; loads that do not overlap in time share memory. Loads follow each other around the ring
+// buffer in the order of the plan, and a repeated section begins again at its first load. A *segment* of a slice is the
+// ops of one load, or ops without one. A load may start when every earlier load whose memory it takes was used for the
+// last time by submitted work. The copy stream then waits for the newest of these uses; no thread waits.
 //
 // If no pinned memory can be had for a weight, it is copied from the mapped file for each use, through the buffers of
-// upload.c and by the caller's threads. That is slower, and it is not done ahead of time.
+// upload.c, by the thread that runs slices and the workers. That is slower, and it is not done ahead of time.
 #ifndef SUMI_CUDA_STREAMING_H
 #define SUMI_CUDA_STREAMING_H
 #include "cuda/residency.h"
 
 typedef enum sumi_cuda_placement { SUMI_CUDA_RESIDENT, SUMI_CUDA_STREAMED, SUMI_CUDA_PINNED } sumi_cuda_placement;
 
+// A weight in one of the forms in which ops read it (form.h).
 typedef struct sumi_cuda_division_entry {
     const sumi_weight* weight;
     sumi_cuda_form form;
-    sumi_cuda_placement stay;
-    bool is_adapter, is_table; // table: ops read only some of its rows
-    bool in_steps;             // a denoising section uses it
+    sumi_cuda_placement placement;
+    bool is_adapter;
+    bool is_table; // a table of which ops read only some rows
+    bool in_steps; // a denoising section uses it
     uint64_t bytes;
-    double uses;      // uses per run; those in steps count more
-    int32_t resident; // index in the runner's weights; -1: not known there yet
+    double use_weight;    // uses per run, of which those in steps count 64 times
+    int32_t weight_index; // in sumi_cuda_weights.residents; -1: not known there yet
 } sumi_cuda_division_entry;
 
 typedef struct sumi_cuda_division {
-    sumi_cuda_division_entry* shares;
-    int32_t count; // in the order of first use
-    bool streams, fits;
-    uint64_t resident_bytes, streamed_bytes, pinned_bytes; // of all shares
-    // Of the streamed bytes: how many are copied from a file's mapping and need no pinned memory.
+    sumi_cuda_division_entry* entries; // in the order of first use
+    int32_t count;
+    bool streams; // not all weights are resident
+    bool fits;    // resident_bytes + ring_bytes + staging_bytes are at most the memory that was divided
+    uint64_t resident_bytes, streamed_bytes, pinned_bytes; // of the entries of each placement
+    // Of the streamed bytes: how many are copied from a file's mapping and need no allocated pinned memory.
     uint64_t mapped_bytes;
-    // device memory: the ring buffer of streamed weights; for conversions during uploads
-    uint64_t ring_bytes, staging_bytes;
+    uint64_t ring_bytes;    // device memory of the ring buffer
+    uint64_t staging_bytes; // device memory for conversions during uploads
 } sumi_cuda_division;
 
-// Divides `room` bytes of device memory (UINT64_MAX: no limit) among the weights of a plan. The result depends only on
-// the plan and `room`. fits false: even streaming needs resident + ring + staging bytes, which is more. The caller
-// frees the shares with sumi_free.
-sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
+// Divides device_bytes of device memory (UINT64_MAX: no limit; then everything is resident, whatever the plan's options
+// say) among the weights of a plan. The result depends only on the plan and device_bytes. When even streaming needs
+// more, `fits` is false, and the other members say how much. The caller frees the entries with sumi_free.
+sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t device_bytes,
                              sumi_cuda_division* out_division, sumi_error* error);
 
 typedef struct sumi_cuda_load {
-    int32_t resident, op_last; // op_last: the last op that uses the weight before the next load may take its memory
-    int32_t list_index;        // index in the stream's list
-    uint64_t offset, bytes;    // in the ring buffer
-    CUevent filled, freed;     // filled: recorded on the copy stream; freed: on the compute stream
-    int32_t freed_with;        // the load whose `freed` is recorded after the last op that uses this load
+    int32_t weight_index;   // in sumi_cuda_weights.residents
+    int32_t op_last;        // the last op that uses this load
+    int32_t list_index;     // in sumi_cuda_streaming.list
+    uint64_t offset, bytes; // in the ring buffer
+    CUevent filled, freed;  // filled: recorded on the copy stream; freed: on the compute stream
+    int32_t freed_with;     // the load whose `freed` is recorded after the last op that uses this load
 } sumi_cuda_load;
 
 // A position in a run, before a load. section: section_count at the end.
@@ -65,7 +72,7 @@ typedef struct sumi_cuda_load_position {
     int32_t section, iteration, load;
 } sumi_cuda_load_position;
 
-// What is kept of a plan that streams weights.
+// What is kept of a plan that streams weights, or that reads tables from pinned memory.
 typedef struct sumi_cuda_streaming {
     uint64_t ring_bytes;
     int32_t* op_loads;      // for each op its load; -1: none
@@ -74,29 +81,30 @@ typedef struct sumi_cuda_streaming {
     int32_t load_count;
     int32_t* list;
     int32_t list_count; // weights that are streamed or pinned, each once
-    // Position in the list: weights before it have their pinned copy, or there is no pinned memory for one.
+    // Weights of the list before copy_cursor have their pinned copy, or there is no pinned memory for one. Of the next
+    // weight the rows before copy_row were made.
     int32_t copy_cursor, copy_row;
     CUevent begun; // recorded after the earlier work of the compute stream
-    // Numbers of loads since `begun`, in the order of the run. Loads [used, issued) are in the ring buffer or in flight
-    // and are still needed.
+    // Loads are numbered from 0 since `begun`, in the order of the run; a repeated section has its loads several times.
+    // Loads [0, used) are not needed any more, loads [used, issued) are in the ring buffer or in flight.
     uint64_t issued, used;
     sumi_cuda_load_position next_issued, next_used;
-    int32_t* history;
-    int32_t history_size; // of load indices, by their number modulo history_size
+    int32_t* history; // load number n of the run is loads[history[n % history_size]]
+    int32_t history_size;
 } sumi_cuda_streaming;
 
 struct sumi_cuda;
 struct sumi_cuda_plan;
 
-// Makes loads and events for a divided plan, and frees earlier ones. The weights of the division are known to the
-// runner.
+// Makes loads and events for a divided plan, and frees earlier ones. Every entry of the division must have its
+// weight_index.
 sumi_result sumi_cuda_streaming_make(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
 void sumi_cuda_streaming_free(struct sumi_cuda* cuda,
                               struct sumi_cuda_plan* record); // nothing of the plan may be running
 // Makes the next piece of pinned copies. Nothing may be running.
 sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
                                          uint32_t budget_us, bool* out_done, sumi_error* error);
-// Where an op finds a weight that is not resident. False: it is resident.
+// Where an op finds a weight that is streamed or pinned. False: the weight is resident.
 bool sumi_cuda_streaming_place(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record, int32_t op_index,
                                const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
 
@@ -105,6 +113,9 @@ bool sumi_cuda_streaming_place(const struct sumi_cuda* cuda, const struct sumi_c
 bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
 // Begins a run: starts the first loads.
 sumi_result sumi_cuda_streaming_begin(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+// Submits waits so that the ops of a segment find its load, and starts that load if it has not been started; `counter` is
+// the evaluation that the slice computes. *out_waits: the compute stream waits for a copy. After the ops of the segment
+// are submitted call sumi_cuda_streaming_after, which lets later loads take the memory. After a failure the run ends.
 sumi_result sumi_cuda_streaming_before(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
                                        int32_t counter, bool* out_waits, sumi_error* error);
 sumi_result sumi_cuda_streaming_after(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
