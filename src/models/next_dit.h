@@ -46,7 +46,7 @@ typedef struct sumi_next_dit_settings {
 
 typedef struct sumi_next_dit_block {
     bool is_modulated;
-    int32_t slot; // index of its modulation table
+    int32_t table_index; // of its modulation table in sumi_next_dit_state.modulation; -1: none
     sumi_weight attention_norm1, attention_norm2, ffn_norm1, ffn_norm2, qkv, q_norm, k_norm, out, gate_up, down,
         modulation, modulation_bias;
 } sumi_next_dit_block;
