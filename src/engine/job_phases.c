@@ -113,7 +113,7 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
     sumi_plan_request request;
     sumi_error none = {0};
     // With a deadline the job may need another plan, for fewer steps.
-    if (job->deadline_ms > 0 || !sumi_run_only_draining(engine)) return false;
+    if (job->deadline_ms > 0 || !sumi_run_is_only_draining(engine)) return false;
     if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none)
         != SUMI_OK)
         return false;

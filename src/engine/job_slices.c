@@ -131,7 +131,7 @@ bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_job_slot* sl
     const bool is_busy = run->pending_count + engine->runs.draining.pending_count > 0;
     if (is_busy && job->pieces_in_flight >= MAX_PIECES_IN_FLIGHT) return false;
     // Now, if the next slice needs the noise, or if no slice can be submitted anyway.
-    return run->section >= run->entry->noise_section || !sumi_run_may_submit(engine);
+    return run->section >= run->entry->noise_section || !sumi_run_can_submit(engine);
 }
 
 // Draws a piece of noise on this thread, usually while slices are in flight.
@@ -185,7 +185,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         *out_stage = SUMI_STAGE_PREPARE;
         *out_end = SUMI_TURN_MORE;
     } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
-               && sumi_run_may_submit(engine)) {
+               && sumi_run_can_submit(engine)) {
         sumi_deadline_adapt(engine, slot);
         sumi_run_slice next = sumi_run_next(engine);
         fill_in_denoising_step(job, &next);

@@ -298,7 +298,7 @@ sumi_work_left sumi_run_left_from_here(const sumi_engine* engine)
 
 // ---- Submitting and collecting --------------------------------------------------------------------------------------
 
-bool sumi_run_may_submit(const sumi_engine* engine)
+bool sumi_run_can_submit(const sumi_engine* engine)
 {
     SUMI_ASSERT(engine->runs.current.entry != NULL);
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
@@ -457,7 +457,7 @@ static int32_t count_unreported(const sumi_run* run)
     return count;
 }
 
-bool sumi_run_only_draining(const sumi_engine* engine)
+bool sumi_run_is_only_draining(const sumi_engine* engine)
 {
     return engine->runner->functions->pending(engine->runner) == count_unreported(&engine->runs.draining);
 }

@@ -63,7 +63,7 @@ double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that
 // means that it was predicted to have ended already.
 double sumi_run_sleep_us(sumi_engine* engine);
 // Whether another slice may be submitted (frame.max_pending_us).
-bool sumi_run_may_submit(const sumi_engine* engine);
+bool sumi_run_can_submit(const sumi_engine* engine);
 // Returns the next slice to submit, and changes nothing. The caller fills in denoising_step, ends_step and has_preview.
 sumi_run_slice sumi_run_next(const sumi_engine* engine);
 // Whether the next slice begins an iteration of the denoising loop, and if so, which evaluation.
@@ -98,7 +98,7 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_st
 // may be draining.
 void sumi_run_begin_draining(sumi_engine* engine);
 // Whether everything in flight belongs to the draining run.
-bool sumi_run_only_draining(const sumi_engine* engine);
+bool sumi_run_is_only_draining(const sumi_engine* engine);
 // Name for profiles and traces: the label of the slice's first op, or the name of its kind.
 const char* sumi_run_slice_name(const sumi_run_slice* step);
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
