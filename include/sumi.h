@@ -188,7 +188,9 @@
 extern "C" {
 #endif
 #ifndef SUMI_API
-#define SUMI_API // dllexport or visibility, when built as a shared library for engine plug-ins
+// Nothing for the static library and for programs that load the shared one by name. A program that links against the
+// import library of sumi.dll defines it as __declspec(dllimport).
+#define SUMI_API
 #endif
 
 #define SUMI_VERSION_MAJOR 0
@@ -287,6 +289,7 @@ typedef enum sumi_memory_kind {
     SUMI_MEMORY_IMAGE = 2,  // finished images and previews; on a GPU also the memory of imported textures
     SUMI_MEMORY_STAGING = 3 // GPU: pinned (page-locked) host memory. CPU: packing buffers of matrix products
 } sumi_memory_kind;
+#define SUMI_MEMORY_KIND_COUNT 4
 
 // Device memory, for GPU backends. Addresses are CUdeviceptr. The engine's context is current during the call. The
 // functions are called by one thread at a time: the one that runs slices, or one that is inside a call of the engine.
@@ -326,7 +329,8 @@ typedef struct sumi_device_allocator {
 //             S.fp16.safetensors and S.gguf, where S is diffusion_pytorch_model or model, until one opens. Then come
 //             the files that the indexes name; model_index.json; config.json of each component; tokenizers
 //             (tokenizer.json, or vocab.json and the files beside it, or tokenizer.model and its other names);
-//             preprocessor_config.json; and scheduler/scheduler_config.json.
+//             preprocessor_config.json; and scheduler/scheduler_config.json. Of an adapter: its path; in a folder the
+//             names that PEFT and diffusers give; and adapter_config.json beside it.
 typedef struct sumi_files {
     // Returns NULL for a folder, for a file that is not there, and when the file cannot be opened.
     void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);
@@ -374,11 +378,12 @@ typedef enum sumi_stage {
     SUMI_STAGE_LOAD = 1,    // reading a model or an adapter
     SUMI_STAGE_PREPARE = 2, // writing the plan (the job's list of operations), its tables and the noise
     SUMI_STAGE_TEXT = 3,    // text encoders, and the vision tower that reads reference images
-    SUMI_STAGE_IMAGE = 4,   // VAE encoder
+    SUMI_STAGE_IMAGE = 4,   // VAE encoder: start images and references become latents
     SUMI_STAGE_DENOISE = 5,
     SUMI_STAGE_DECODE = 6,  // VAE decoder
     SUMI_STAGE_TRANSFER = 7 // conversion of the image to its format and its copy to its target
 } sumi_stage;
+#define SUMI_STAGE_COUNT 8
 
 // Where the work of a span (sumi_trace_span) was done.
 typedef enum sumi_track {
@@ -574,12 +579,13 @@ typedef struct sumi_engine_info {
     int32_t compute_capability; // 90 for 9.0; 0 on the CPU
     int32_t driver_version;     // 13000 for 13.0; 0 on the CPU
     uint64_t device_bytes;      // memory of the device; 0: unknown
-    uint64_t held_bytes[4];     // held now, by sumi_memory_kind. CPU backend: WEIGHTS are bytes of mapped files
-    uint64_t host_bytes;        // everything that is held from the allocator now
-    uint64_t host_peak_bytes;   // the most that was ever held from the allocator
-    uint64_t allocation_count;  // allocations ever made; a job of a size and pace that ran before makes none
-    int32_t job_count;          // job slots in use
-    bool has_cublaslt;          // cuBLASLt is open and computes products as sumi_engine_desc.cuda.cublaslt says
+    uint64_t held_bytes
+        [SUMI_MEMORY_KIND_COUNT]; // held now, by sumi_memory_kind. CPU backend: WEIGHTS are bytes of mapped files
+    uint64_t host_bytes;          // everything that is held from the allocator now
+    uint64_t host_peak_bytes;     // the most that was ever held from the allocator
+    uint64_t allocation_count;    // allocations ever made; a job of a size and pace that ran before makes none
+    int32_t job_count;            // job slots in use
+    bool has_cublaslt;            // cuBLASLt is open and computes products as sumi_engine_desc.cuda.cublaslt says
     // Bytes of device_bytes that were neither free nor allocated by the engine when the driver was last asked: at
     // creation, after the kernels were loaded, when a job of a new size is ready, and as jobs begin while device memory
     // is short. No budget counts these bytes. They hold the CUDA context (H200: 556 MB); code, graphs, local memory of
@@ -637,14 +643,14 @@ typedef struct sumi_job_status {
     // free the job must not read it.
     const char* message;
     // Seconds of work so far, by sumi_stage: of the threads that worked, and of a GPU where it ran slices.
-    float stage_seconds[8];
+    float stage_seconds[SUMI_STAGE_COUNT];
     // Seconds that a GPU has worked for this job, in slices that have ended; on the CPU the seconds of the job's
     // slices.
     double device_seconds;
     float pending_us;   // predicted work of this job that is in flight on a GPU
     int32_t jobs_ahead; // of a queued job: how many jobs run before it, the running one included
     // By sumi_memory_kind, of the whole engine, as in sumi_engine_info: for a graph beside the job's progress.
-    uint64_t held_bytes[4];
+    uint64_t held_bytes[SUMI_MEMORY_KIND_COUNT];
     // How many tokens of the longest text were cut off because the model reads no more; 0: all were read. Known before
     // the stage TEXT begins; the log says it too.
     int32_t cut_tokens;
@@ -1184,7 +1190,9 @@ typedef struct sumi_image_desc {
     // 0: the model's own sigma schedule, which may depend on the image's size. Above 0: a static shift instead,
     // sigma = shift u / (1 + (shift - 1) u) with u falling in equal steps from 1 to 1 / step_count. At most 10000.
     float shift;
-    const float* sigmas; // a schedule of the caller: step_count + 1 falling values in [0, 1]; NULL: by shift
+    // A schedule of the caller, step_count + 1 values in [0, 1], each below the one before, the last usually 0; with a
+    // strength below 1 its last steps run. NULL: the model's schedule, or that of `shift`.
+    const float* sigmas;
     sumi_noise noise;
     // The number of multiprocessors (SMs) of the GPU whose numbers SUMI_NOISE_TORCH_CUDA reproduces: 132 for H100 and
     // H200 (default), 108 for A100, 128 for RTX 4090.
@@ -1224,14 +1232,12 @@ typedef struct sumi_image_desc {
     // evaluation per step decide again before every step, so budgets may change meanwhile; the others decide once.
     // Which steps are run depends on time, so the bits do too. Not together with sigmas.
     //
-    // On the CPU a job is meant to be done within 1.1 times its deadline. In tests that simulate the speed of a CPU, 99
-    // of 100 jobs are, also the first of a size, and also beside other work that comes and goes and makes sumi half as
-    // fast; with solvers that decide once, only if the speed stays the same. Beside threads that keep every core busy
-    // more jobs are late. This reliability costs a margin: steps are left out that might have fitted, more of
-    // them for a size that has not run before. A deadline of twice the time of all steps leaves none out, or a few with
-    // solvers that decide once. Jobs end inside updates, so a deadline of a few frames is kept to one frame and not to
-    // a tenth. The time of an engine's very first decoding is guessed from its other work: if the decoding takes more
-    // than one and a half times the guess, that job is late.
+    // 99 of 100 jobs are done within 1.1 times their deadline, also the first of a size, and also beside other work
+    // that comes and goes (with solvers that decide once, only if the speed stays the same). Later ones are to be
+    // expected beside threads that keep every core busy; with a deadline of a few frames, because jobs end inside
+    // updates; and for an engine's very first decoding, whose time is a guess. This reliability costs a margin: steps
+    // are left out that might have fitted, more of them for a size that has not run before. A deadline of twice the
+    // time of all steps leaves none out, or a few with solvers that decide once.
     uint32_t deadline_ms;
     int32_t preview_every;      // a preview after every n-th step; 0: none. Previews never change the image
     int32_t priority;           // higher first
@@ -1261,7 +1267,7 @@ typedef struct sumi_memory {
     // streamed weights are copied into.
     uint64_t weights;
     // Intermediate values. On a GPU, weights + arena are all that the engine allocates on the device for the job, and
-    // never more than memory_budget_bytes.
+    // never more than memory_budget_bytes. (Imports of textures have memory of their own: SUMI_MEMORY_IMAGE.)
     uint64_t arena;
     // CPU: packing buffers. GPU: pinned host memory, including the pinned copies of streamed weights. Weights that are
     // streamed straight from the mapping of their file have none.
@@ -1376,7 +1382,7 @@ SUMI_API sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi
 SUMI_API sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
                                    sumi_image* out_image);
 
-// ---- Experimental: may change between minor versions ----------------------------------------------------------------
+// ---- Experimental: may change between minor versions, after 1.0 too -------------------------------------------------
 
 // One kind of operation in one stage, and what it cost. Operations of the same name in different layers are summed.
 typedef struct sumi_profile_row {

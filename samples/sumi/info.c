@@ -14,18 +14,28 @@ static void keep_text(sumi_log_level level, sumi_result result, const char* text
     if (level == SUMI_LOG_ERROR) snprintf(user_data, 512, "%s", text);
 }
 
-static void print_backend(sumi_backend backend, const char* name, int32_t thread_count)
+// An engine of this backend, or NULL and the reason in `detail`.
+static sumi_engine* open_backend(sumi_backend backend, char detail[512])
 {
-    char detail[512] = "";
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = backend;
-    desc.cpu_thread_count = thread_count;
+    desc.cpu_thread_count = backend == SUMI_BACKEND_CPU ? 0 : 1;
     desc.log.write = keep_text;
     desc.log.user_data = detail;
+    detail[0] = 0;
     sumi_engine* engine;
-    sumi_result result = sumi_engine_create(&desc, &engine);
-    if (result != SUMI_OK) {
-        printf("%-10s not available: %s\n", name, detail[0] ? detail : sumi_result_text(result));
+    const sumi_result result = sumi_engine_create(&desc, &engine);
+    if (result == SUMI_OK) return engine;
+    if (!detail[0]) snprintf(detail, 512, "%s", sumi_result_text(result));
+    return NULL;
+}
+
+static void print_backend(sumi_backend backend, const char* name)
+{
+    char detail[512];
+    sumi_engine* engine = open_backend(backend, detail);
+    if (!engine) {
+        printf("%-10s not available: %s\n", name, detail);
         return;
     }
     sumi_engine_info info = sumi_engine_get_info(engine);
@@ -51,19 +61,13 @@ static void print_processor(void)
            features.avx2_fma_f16c || features.avx512 || features.neon ? "" : " no vector units that sumi uses");
 }
 
-static void put_backend(json_out* out, sumi_backend backend, const char* name, int32_t thread_count)
+static void put_backend(json_out* out, sumi_backend backend, const char* name)
 {
-    char detail[512] = "";
-    sumi_engine_desc desc = sumi_engine_defaults();
-    desc.backend = backend;
-    desc.cpu_thread_count = thread_count;
-    desc.log.write = keep_text;
-    desc.log.user_data = detail;
-    sumi_engine* engine;
-    const sumi_result result = sumi_engine_create(&desc, &engine);
+    char detail[512];
+    sumi_engine* engine = open_backend(backend, detail);
     json_begin_object(out, name);
-    json_bool(out, "is_available", result == SUMI_OK);
-    if (result == SUMI_OK) {
+    json_bool(out, "is_available", engine != NULL);
+    if (engine) {
         const sumi_engine_info info = sumi_engine_get_info(engine);
         json_text(out, "device", info.device);
         if (info.compute_capability) {
@@ -74,7 +78,7 @@ static void put_backend(json_out* out, sumi_backend backend, const char* name, i
         }
         sumi_engine_destroy(engine);
     } else {
-        json_text(out, "reason", detail[0] ? detail : sumi_result_text(result));
+        json_text(out, "reason", detail);
     }
     json_end_object(out);
 }
@@ -85,8 +89,8 @@ static void print_json(void)
     json_out out = {.file = stdout};
     json_begin_object(&out, NULL);
     json_text(&out, "version", sumi_version());
-    put_backend(&out, SUMI_BACKEND_CPU, "cpu", 0);
-    put_backend(&out, SUMI_BACKEND_CUDA, "cuda", 1);
+    put_backend(&out, SUMI_BACKEND_CPU, "cpu");
+    put_backend(&out, SUMI_BACKEND_CUDA, "cuda");
     json_begin_object(&out, "processor");
     json_integer(&out, "logical_processors", sumi_cpu_count());
     json_bool(&out, "avx2_fma_f16c", features.avx2_fma_f16c);
@@ -244,8 +248,8 @@ int info_main(int argc, char** argv)
         return EXIT_OK;
     }
     printf("%-10s %s\n", "sumi", sumi_version());
-    print_backend(SUMI_BACKEND_CPU, "cpu", 0);
-    print_backend(SUMI_BACKEND_CUDA, "cuda", 1);
+    print_backend(SUMI_BACKEND_CPU, "cpu");
+    print_backend(SUMI_BACKEND_CUDA, "cuda");
     print_processor();
 #if defined(NDEBUG)
     const char* kind = "release";
