@@ -579,13 +579,13 @@ typedef struct sumi_engine_info {
     int32_t compute_capability; // 90 for 9.0; 0 on the CPU
     int32_t driver_version;     // 13000 for 13.0; 0 on the CPU
     uint64_t device_bytes;      // memory of the device; 0: unknown
-    uint64_t held_bytes
-        [SUMI_MEMORY_KIND_COUNT]; // held now, by sumi_memory_kind. CPU backend: WEIGHTS are bytes of mapped files
-    uint64_t host_bytes;          // everything that is held from the allocator now
-    uint64_t host_peak_bytes;     // the most that was ever held from the allocator
-    uint64_t allocation_count;    // allocations ever made; a job of a size and pace that ran before makes none
-    int32_t job_count;            // job slots in use
-    bool has_cublaslt;            // cuBLASLt is open and computes products as sumi_engine_desc.cuda.cublaslt says
+    // Held now, by sumi_memory_kind. CPU backend: WEIGHTS are bytes of mapped files.
+    uint64_t held_bytes[SUMI_MEMORY_KIND_COUNT];
+    uint64_t host_bytes;       // everything that is held from the allocator now
+    uint64_t host_peak_bytes;  // the most that was ever held from the allocator
+    uint64_t allocation_count; // allocations ever made; a job of a size and pace that ran before makes none
+    int32_t job_count;         // job slots in use
+    bool has_cublaslt;         // cuBLASLt is open and computes products as sumi_engine_desc.cuda.cublaslt says
     // Bytes of device_bytes that were neither free nor allocated by the engine when the driver was last asked: at
     // creation, after the kernels were loaded, when a job of a new size is ready, and as jobs begin while device memory
     // is short. No budget counts these bytes. They hold the CUDA context (H200: 556 MB); code, graphs, local memory of

@@ -15,6 +15,7 @@ program_of() { # header
     sed 's,//.*,,' "$1" | awk '
         /^[ \t]*#[ \t]*define[ \t]+SUMI_/ && $2 !~ /^SUMI_(H|API|VERSION_[A-Z]*)$/ { # as an extra line behind the declarations
             line = $0; gsub(/[ \t]+/, " ", line); sub(/^ *# *define /, "", line); sub(/ *$/, "", line); macros = macros "\n" line
+            if ($3 ~ /^[0-9]+$/) length_of[$2] = $3 # of an array
         }
         /^[ \t]*#/ || /^extern "C" {/ { next }
         { text = text " " $0 }
@@ -30,6 +31,7 @@ program_of() { # header
             printf "MEMBER(%s, %s, \"%s\", \"%s\", %s%s)\n", outer, path, array, type, path, element
         }
         END {
+            for (name in length_of) gsub("\\[" name "\\]", "[" length_of[name] "]", text)
             gsub(/[{;]/, "&\n", text); gsub(/}/, "\n}", text)
             count = split(text, lines, "\n")
             print "#include <stddef.h>\n#include <stdio.h>\n#include <sumi.h>"
