@@ -111,7 +111,7 @@ viewer=$!
 for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
 if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
 await "the demo model opens" "ready demo_model" || finish
-await "a file that is no PNG is a sentence in the window" "failure .*broken.png is not a PNG file"
+await "a file that is no PNG is a sentence in the window" "failure .*broken.png is not a PNG, JPEG or WebP file"
 click close-banner
 xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
 click prompt
