@@ -1138,7 +1138,7 @@ typedef struct sumi_target {
 // The import, the fetch and the release need the GL context current on the thread that calls them. The import may wait
 // for the running slice. The copy into the texture happens inside sumi_fetch_images, in order with the GL commands
 // before and after that call. The CPU waits for nothing: the GPU keeps the order. When this copy fails, the fetch fails
-// with the same results as the import; the job is not freed and can be fetched again. One job at a time uses an
+// with the same results as the import; the job is not freed, stays DONE and can be fetched again. One job at a time uses an
 // external, from its submission to its fetch or discard.
 //
 // Host programs with Vulkan or Direct3D 12 import their shared memory with CUDA themselves and pass a device_address.
