@@ -158,7 +158,7 @@ static void expect(watch* w, const sumi_cuda* cuda, const network* n)
 {
     const sumi_plan* plan = &n->plan;
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)(uintptr_t)cuda, plan);
-    const sumi_cuda_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* stream = record->stream;
     memset(w, 0, sizeof *w);
     w->at = -1;
     w->network = n;
@@ -381,7 +381,7 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK
           && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan);
-    const sumi_cuda_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* stream = record->stream;
     b.runner->functions->start(b.runner, &n->plan);
     int32_t with_load = 0, waits = 0;
     for (size_t i = 0; i < n->plan.slice_count && t_errors == 0; i++) {
@@ -595,7 +595,7 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     fake_complete_after(2);
     expect(&s_watch, (const sumi_cuda*)b.runner, n);
     all = s_watch;
-    const sumi_cuda_streaming* stream = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->stream;
+    const sumi_cuda_weight_streaming* stream = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->stream;
     // Up to the middle of the use of a weight, which nothing else waits for.
     int32_t slices = n->plan.sections[1].slice_begin;
     while (stream->op_loads[slices] < 0 || stream->loads[stream->op_loads[slices]].op_last == slices) slices++;

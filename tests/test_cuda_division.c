@@ -101,11 +101,11 @@ static void sum_up(const sumi_cuda_division* division, summary* steps, summary* 
     *steps = *others = (summary){.least_streamed = UINT64_MAX};
     for (int32_t i = 0; i < division->count; i++) {
         const sumi_cuda_division_entry* entry = &division->entries[i];
-        if (entry->placement == SUMI_CUDA_PINNED || entry->form == SUMI_CUDA_FORM_VECTOR) continue;
+        if (entry->residence == SUMI_CUDA_WEIGHT_PINNED || entry->form == SUMI_CUDA_FORM_VECTOR) continue;
         summary* of = entry->in_steps ? steps : others;
         of->bytes += entry->bytes;
         of->largest = entry->bytes > of->largest ? entry->bytes : of->largest;
-        if (entry->placement != SUMI_CUDA_STREAMED) continue;
+        if (entry->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
         of->streamed += entry->bytes;
         of->least_streamed = entry->bytes < of->least_streamed ? entry->bytes : of->least_streamed;
     }
@@ -187,7 +187,7 @@ static void end_count(sumi_cuda* cuda, uint64_t expected, int32_t loads)
 // once copies more than once.
 static uint64_t expected_copies(const sumi_cuda_plan* record, int32_t* out_loads, int32_t* out_repeated)
 {
-    const sumi_cuda_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* stream = record->stream;
     uint64_t bytes = 0;
     *out_repeated = *out_loads = 0;
     for (size_t s = 0; stream != NULL && s < record->plan->section_count; s++) {

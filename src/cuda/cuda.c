@@ -84,7 +84,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     if (cuda->budget == 0 ? cuda->stream_ring.address != 0 : !record->fits_budget) return false;
     if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->stream_ring.bytes)
         return false;
-    if (record->stream != NULL && record->stream->copy_cursor < record->stream->list_count) return false;
+    if (record->stream != NULL && record->stream->pinned_cursor < record->stream->list_count) return false;
     if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
         || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL)
@@ -111,14 +111,14 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_cuda_weights_upload(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
                                       until, budget_us, &has_all, error));
     const int32_t others = record->stream != NULL ? record->stream->list_count : 0,
-                  made = others > 0 ? record->stream->copy_cursor : 0;
+                  made = others > 0 ? record->stream->pinned_cursor : 0;
     const float sent = record->weight_count + others > 0
                          ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
     // the next step does one piece, however little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
-    if (record->stream != NULL && record->stream->copy_cursor < record->stream->list_count) {
+    if (record->stream != NULL && record->stream->pinned_cursor < record->stream->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
         SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
@@ -189,7 +189,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_pending = false;
     sumi_cuda_copy_constants(cuda, record);
     sumi_error error = {0};
-    if (sumi_cuda_note_result(cuda, sumi_cuda_streaming_begin(cuda, record, &error), &error) != SUMI_OK
+    if (sumi_cuda_note_result(cuda, sumi_cuda_streaming_begin_run(cuda, record, &error), &error) != SUMI_OK
         && cuda->failure.result == SUMI_OK)
         cuda->failure = error;
     sumi_cuda_leave(&cuda->device, &scope);
@@ -217,19 +217,19 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     bool is_first = true;
     for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); is_first = false) {
         bool waits = false;
-        SUMI_TRY(sumi_cuda_streaming_before(cuda, record, &segment, counter, &waits, error));
+        SUMI_TRY(sumi_cuda_streaming_begin_segment(cuda, record, &segment, counter, &waits, error));
         if (is_first) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
         else flight->has_waits = flight->has_waits || waits;
         const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
         if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
         else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
-        SUMI_TRY(sumi_cuda_streaming_after(cuda, record, &segment, error));
+        SUMI_TRY(sumi_cuda_streaming_end_segment(cuda, record, &segment, error));
     }
     SUMI_CU(driver, cuEventRecord(flight->end, stream), "timing a slice");
     flight->last_fetch = -1;
     flight->plan = record;
     cuda->flight_count++;
-    return sumi_cuda_streaming_ahead(cuda, record, error);
+    return sumi_cuda_streaming_start_loads(cuda, record, error);
 }
 
 static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,

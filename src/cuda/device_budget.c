@@ -61,13 +61,14 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
             sumi_cuda_weights_want(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index, error);
         if (result != SUMI_OK) break;
         if (entry->in_steps) weights->residents[entry->weight_index].in_steps = true;
-        if (entry->placement == SUMI_CUDA_RESIDENT) record->weights[record->weight_count++] = entry->weight_index;
+        if (entry->residence == SUMI_CUDA_WEIGHT_RESIDENT)
+            record->weights[record->weight_count++] = entry->weight_index;
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device do not hold this job, even with its weights streamed",
                            1e-6 * (double)cuda->budget);
-    if (result == SUMI_OK && division->streams) result = sumi_cuda_streaming_make(cuda, record, error);
+    if (result == SUMI_OK && division->streams) result = sumi_cuda_streaming_create(cuda, record, error);
     sumi_free(cuda->heap, division->entries);
     division->entries = NULL;
     if (result != SUMI_OK) {
@@ -90,8 +91,8 @@ void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
         if (resident->pinned_copy.pieces == NULL && resident->chunks == 0) continue;
         if (is_first) sumi_cuda_settle(cuda);
         for (size_t p = 0; p < cuda->plan_count && resident->has_pinned_copy; p++) {
-            sumi_cuda_streaming* stream = cuda->plans[p]->stream;
-            if (stream != NULL) stream->copy_cursor = stream->copy_row = 0;
+            sumi_cuda_weight_streaming* stream = cuda->plans[p]->stream;
+            if (stream != NULL) stream->pinned_cursor = stream->pinned_row = 0;
         }
         resident->has_pinned_copy = false;
         for (; resident->chunks > 0 || resident->pinned_copy.made > 0; is_first = false) {
@@ -141,7 +142,7 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     const uint64_t serial = ++weights->list_serial;
     bool has_settled = false, has_evicted = false;
     sumi_result result = SUMI_OK;
-    sumi_cuda_weights_wait(weights); // memory for conversions is then counted once only
+    sumi_cuda_weights_settle(weights); // memory for conversions is then counted once only
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].list_serial = serial;
     // one slab is evicted each time, at the end the large blocks
     for (size_t tries = weights->slab_count + 2;; tries--) {

@@ -55,5 +55,5 @@ void sumi_cuda_settle(sumi_cuda* cuda)
     cuda->write_count = 0;
     // copies of streamed weights that are ahead of their use
     sumi_cuda_keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device");
-    sumi_cuda_weights_wait(&cuda->weights);
+    sumi_cuda_weights_settle(&cuda->weights);
 }

@@ -51,7 +51,7 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
 
 void sumi_cuda_weights_fill_pinned_copy(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
 {
-    SUMI_ASSERT(sumi_cuda_cpu_makes_form(weights->residents[index].weight, weights->residents[index].form));
+    SUMI_ASSERT(sumi_cuda_form_is_made_on_cpu(weights->residents[index].weight, weights->residents[index].form));
     SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows
                 && !weights->residents[index].has_pinned_copy);
     sumi_cuda_resident* resident = &weights->residents[index];
@@ -69,7 +69,7 @@ void sumi_cuda_weights_fill_pinned_copy(sumi_cuda_weights* weights, int32_t inde
 
 bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
 {
-    return sumi_cuda_cpu_makes_form(weight, form) && sumi_cuda_mapped_holds(&weights->mapped, weight);
+    return sumi_cuda_form_is_made_on_cpu(weight, form) && sumi_cuda_mapped_holds(&weights->mapped, weight);
 }
 
 sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,

@@ -35,7 +35,7 @@ sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
 void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
     sumi_cuda_drop_graphs(cuda, record);
-    sumi_cuda_streaming_free(cuda, record);
+    sumi_cuda_streaming_destroy(cuda, record);
     sumi_free(cuda->heap, record->weights);
     record->weights = NULL;
     record->weight_count = record->weight_cursor = record->unpinned_count = 0;
@@ -45,7 +45,7 @@ void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
 void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
     SUMI_ASSERT(record->plan != NULL);
-    sumi_cuda_weights_wait(&cuda->weights);
+    sumi_cuda_weights_settle(&cuda->weights);
     sumi_cuda_forget_division(cuda, record);
     for (int32_t i = 0; i < record->mirror_count; i++) {
         if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
@@ -127,7 +127,7 @@ void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* con
     for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
     for (size_t p = 0; p < cuda->plan_count; p++) { // other plans that use them find out what they need again
         sumi_cuda_plan* record = cuda->plans[p];
-        const sumi_cuda_streaming* stream = record->stream;
+        const sumi_cuda_weight_streaming* stream = record->stream;
         bool is_hit = record->has_weights && cuda->weights.residents == NULL;
         for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
             is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;

@@ -55,7 +55,7 @@ static sumi_result list_entries(const sumi_cuda_weights* weights, const sumi_pla
                                                .form = form,
                                                .is_adapter = sumi_cuda_is_adapter_op(plan, i),
                                                // kernels read rows of a table in the form that its file has
-                                               .is_table = sumi_cuda_cpu_makes_form(weight, form),
+                                               .is_table = sumi_cuda_form_is_made_on_cpu(weight, form),
                                                .bytes = sumi_cuda_form_bytes(weight, form),
                                                .weight_index = -1};
                 slots[hash_slot] = division->count;
@@ -137,7 +137,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     for (int32_t i = 0; i < division->count; i++) {
         sumi_cuda_division_entry* entry = &division->entries[i];
         if (entry->is_table) {
-            entry->placement = SUMI_CUDA_PINNED;
+            entry->residence = SUMI_CUDA_WEIGHT_PINNED;
             division->pinned_bytes +=
                 entry->bytes
                 + sumi_cuda_pinned_list_bytes(entry->bytes, sumi_cuda_pinned_row_bytes(entry->weight, entry->form));
@@ -165,11 +165,11 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         sumi_cuda_division_entry* entry = &division->entries[order[k]];
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
         if (entry->bytes <= bytes_left) {
-            entry->placement = SUMI_CUDA_RESIDENT;
+            entry->residence = SUMI_CUDA_WEIGHT_RESIDENT;
             bytes_left -= entry->bytes;
             division->resident_bytes += entry->bytes;
         } else {
-            entry->placement = SUMI_CUDA_STREAMED;
+            entry->residence = SUMI_CUDA_WEIGHT_STREAMED;
             division->streamed_bytes += entry->bytes;
             if (sumi_cuda_streams_mapped(weights, entry->weight, entry->form)) division->mapped_bytes += entry->bytes;
         }
@@ -195,9 +195,9 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 
 // ---- Loads ----------------------------------------------------------------------------------------------------------
 
-void sumi_cuda_streaming_free(sumi_cuda* cuda, sumi_cuda_plan* record)
+void sumi_cuda_streaming_destroy(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
-    sumi_cuda_streaming* stream = record->stream;
+    sumi_cuda_weight_streaming* stream = record->stream;
     if (stream == NULL) return;
     const sumi_cuda_driver* driver = &cuda->device.driver;
     for (int32_t i = 0; stream->loads != NULL && i < stream->load_count; i++) {
@@ -225,7 +225,7 @@ static const sumi_cuda_division_entry* entry_of(const sumi_cuda_division* divisi
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
 static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        const int32_t* entry_numbers, sumi_cuda_streaming* stream)
+                        const int32_t* entry_numbers, sumi_cuda_weight_streaming* stream)
 {
     const sumi_cuda_weights* weights = &cuda->weights;
     uint64_t offset = 0;
@@ -241,7 +241,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                 const sumi_cuda_division_entry* entry =
                     entry_of(division, entry_numbers, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
-                if (entry == NULL || entry->placement != SUMI_CUDA_STREAMED) continue;
+                if (entry == NULL || entry->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
                 sumi_cuda_load* newest =
                     stream->load_count > stream->section_loads[s] ? &stream->loads[stream->load_count - 1] : NULL;
                 if (newest == NULL || newest->weight_index != index) {
@@ -262,7 +262,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
 }
 
 static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        int32_t* entry_numbers, sumi_cuda_streaming* stream, sumi_error* error)
+                        int32_t* entry_numbers, sumi_cuda_weight_streaming* stream, sumi_error* error)
 {
     SUMI_ASSERT(stream->loads == NULL && stream->list == NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -277,7 +277,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->entries[i].weight_index >= 0); // known to the runner's weights
         entry_numbers[division->entries[i].weight_index] = i + 1;
-        if (division->entries[i].placement != SUMI_CUDA_RESIDENT)
+        if (division->entries[i].residence != SUMI_CUDA_WEIGHT_RESIDENT)
             stream->list[stream->list_count++] = division->entries[i].weight_index;
     }
     place_loads(cuda, plan, division, entry_numbers, stream);
@@ -295,9 +295,9 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_create(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    sumi_cuda_streaming_free(cuda, record);
+    sumi_cuda_streaming_destroy(cuda, record);
     int32_t* entry_numbers = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *entry_numbers);
     record->stream = sumi_alloc_zero(cuda->heap, sizeof *record->stream);
     sumi_result result = entry_numbers == NULL || record->stream == NULL
@@ -305,15 +305,15 @@ sumi_result sumi_cuda_streaming_make(sumi_cuda* cuda, sumi_cuda_plan* record, su
                            : SUMI_OK;
     if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, entry_numbers, record->stream, error);
     sumi_free(cuda->heap, entry_numbers);
-    if (result != SUMI_OK) sumi_cuda_streaming_free(cuda, record);
+    if (result != SUMI_OK) sumi_cuda_streaming_destroy(cuda, record);
     return result;
 }
 
-bool sumi_cuda_streaming_place(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index,
-                               const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
+bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index,
+                                     const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
-    const sumi_cuda_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* stream = record->stream;
     if (stream == NULL) return false;
     const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
     if (load >= 0 && stream->loads[load].weight_index == index) {
@@ -335,13 +335,13 @@ bool sumi_cuda_streaming_place(const sumi_cuda* cuda, const sumi_cuda_plan* reco
 
 // Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring buffer,
 // and copied back from there.
-static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_streaming* stream, sumi_cuda_resident* resident,
-                                       sumi_error* error)
+static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_streaming* stream,
+                                       sumi_cuda_resident* resident, sumi_error* error)
 {
     SUMI_ASSERT(cuda->stream_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_upload_one(&cuda->weights, stream->list, stream->list_count, stream->copy_cursor,
-                                          cuda->stream_ring.address, error));
+    SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, stream->list, stream->list_count, stream->pinned_cursor,
+                                         cuda->stream_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
@@ -355,7 +355,7 @@ static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_streamin
 }
 
 // Whether the weight is copied to the ring buffer; tables are not.
-static bool is_streamed(const sumi_cuda_streaming* stream, int32_t resident)
+static bool is_streamed(const sumi_cuda_weight_streaming* stream, int32_t resident)
 {
     bool is_any = false;
     for (int32_t i = 0; i < stream->load_count && !is_any; i++) is_any = stream->loads[i].weight_index == resident;
@@ -364,11 +364,11 @@ static bool is_streamed(const sumi_cuda_streaming* stream, int32_t resident)
 
 // Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it; the
 // weight is then read from its file at each use.
-static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_streaming* stream, int32_t index, bool is_table,
+static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming* stream, int32_t index, bool is_table,
                                     uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
-    const bool is_made_on_cpu = sumi_cuda_cpu_makes_form(resident->weight, resident->form);
+    const bool is_made_on_cpu = sumi_cuda_form_is_made_on_cpu(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
         const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
         sumi_error failure = {0};
@@ -387,14 +387,14 @@ static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_streaming* stream
         if (!is_pinned) return SUMI_OK;
     }
     if (!resident->has_pinned_copy && is_made_on_cpu)
-        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &stream->copy_row, budget_us);
+        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &stream->pinned_row, budget_us);
     else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(cuda, stream, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
 
 // Makes the next piece of the source of a streamed weight: its file's mapping, page-locked, or its pinned copy.
-static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_streaming* stream, int32_t index, uint64_t until_ns,
+static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_weight_streaming* stream, int32_t index, uint64_t until_ns,
                                uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_weights* weights = &cuda->weights;
@@ -417,19 +417,19 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_streaming* stream, int
 sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
                                          bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(record->stream != NULL && record->stream->copy_cursor <= record->stream->list_count);
-    sumi_cuda_streaming* stream = record->stream;
-    while (stream->copy_cursor < stream->list_count) {
+    SUMI_ASSERT(record->stream != NULL && record->stream->pinned_cursor <= record->stream->list_count);
+    sumi_cuda_weight_streaming* stream = record->stream;
+    while (stream->pinned_cursor < stream->list_count) {
         bool is_over = false;
-        SUMI_TRY(make_source(cuda, stream, stream->list[stream->copy_cursor], until_ns, budget_us, &is_over, error));
+        SUMI_TRY(make_source(cuda, stream, stream->list[stream->pinned_cursor], until_ns, budget_us, &is_over, error));
         if (is_over) {
-            stream->copy_cursor++;
-            stream->copy_row = 0;
+            stream->pinned_cursor++;
+            stream->pinned_row = 0;
         }
         if (sumi_clock_ns() >= until_ns) break;
     }
-    *out_done = stream->copy_cursor >= stream->list_count;
-    if (*out_done) sumi_cuda_weights_wait(&cuda->weights); // frees the buffers
+    *out_done = stream->pinned_cursor >= stream->list_count;
+    if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // frees the buffers
     return SUMI_OK;
 }
 
@@ -441,7 +441,7 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
 // times as long as with resident weights, with slices of 2 ms, on an H200.)
 bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
-    const sumi_cuda_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* stream = record->stream;
     const int32_t begin = segment->op_end == 0 ? slice->op_begin : segment->op_end;
     if (begin >= slice->op_end) return false;
     *segment = *slice;
@@ -462,7 +462,7 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
 }
 
 // The loads of a segment are [*first, *last]: one, or several where consecutive segments were not cut. False: none.
-static bool loads_of(const sumi_cuda_streaming* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
+static bool loads_of(const sumi_cuda_weight_streaming* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
 {
     SUMI_ASSERT(segment->op_begin < segment->op_end);
     *first = *last = -1;
@@ -477,7 +477,7 @@ static bool loads_of(const sumi_cuda_streaming* stream, const sumi_slice* segmen
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
-static void advance(const sumi_cuda_streaming* stream, const sumi_plan* plan, sumi_cuda_load_position* at)
+static void advance(const sumi_cuda_weight_streaming* stream, const sumi_plan* plan, sumi_cuda_load_position* at)
 {
     SUMI_ASSERT(at->load >= 0 && at->load < stream->load_count && (size_t)at->section < plan->section_count);
     if (++at->load < stream->section_loads[at->section + 1]) return;
@@ -496,7 +496,7 @@ static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
 }
 
 // Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
-static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_streaming* stream, sumi_cuda_load_position at,
+static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_weight_streaming* stream, sumi_cuda_load_position at,
                               sumi_error* error)
 {
     SUMI_ASSERT(stream->begun != NULL);
@@ -508,7 +508,7 @@ static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_streaming* stream, sumi
     return SUMI_OK;
 }
 
-static int32_t load_at(const sumi_cuda_streaming* stream, uint64_t number)
+static int32_t load_at(const sumi_cuda_weight_streaming* stream, uint64_t number)
 {
     return stream->history[number % (uint64_t)stream->history_size];
 }
@@ -518,7 +518,7 @@ static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
 }
 
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
-static CUevent freed_before(const sumi_cuda_streaming* stream, const sumi_cuda_load* load)
+static CUevent freed_before(const sumi_cuda_weight_streaming* stream, const sumi_cuda_load* load)
 {
     // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is longer.
     const uint64_t searched = (uint64_t)stream->load_count,
@@ -535,7 +535,7 @@ static CUevent freed_before(const sumi_cuda_streaming* stream, const sumi_cuda_l
 static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
 {
     SUMI_ASSERT(record->stream->next_issued.load >= 0 && record->stream->next_issued.load < record->stream->load_count);
-    sumi_cuda_streaming* stream = record->stream;
+    sumi_cuda_weight_streaming* stream = record->stream;
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_cuda_load* load = &stream->loads[stream->next_issued.load];
     *out_started = false;
@@ -549,8 +549,8 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % RING_STEP == 0);
     if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else
-        SUMI_TRY(sumi_cuda_weights_upload_one(&cuda->weights, stream->list, stream->list_count, load->list_index, to,
-                                              error));
+        SUMI_TRY(
+            sumi_cuda_weights_upload_to(&cuda->weights, stream->list, stream->list_count, load->list_index, to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
     stream->history[stream->issued++ % (uint64_t)stream->history_size] = stream->next_issued.load;
     advance(stream, record->plan, &stream->next_issued);
@@ -558,9 +558,9 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_start_loads(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    const sumi_cuda_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* stream = record->stream;
     if (stream == NULL) return SUMI_OK;
     for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count
                                && stream->next_issued.load < stream->load_count;) {
@@ -572,21 +572,21 @@ sumi_result sumi_cuda_streaming_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, s
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_begin(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+sumi_result sumi_cuda_streaming_begin_run(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    sumi_cuda_streaming* stream = record->stream;
+    sumi_cuda_weight_streaming* stream = record->stream;
     if (stream == NULL) return SUMI_OK;
     sumi_cuda_load_position first = {0, 0, 0};
     while ((size_t)first.section < record->plan->section_count && stream->section_loads[first.section + 1] == 0)
         first.section++;
     SUMI_TRY(restart_at(cuda, stream, first, error));
-    return sumi_cuda_streaming_ahead(cuda, record, error);
+    return sumi_cuda_streaming_start_loads(cuda, record, error);
 }
 
-sumi_result sumi_cuda_streaming_before(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
-                                       int32_t counter, bool* out_waits, sumi_error* error)
+sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
+                                              int32_t counter, bool* out_waits, sumi_error* error)
 {
-    sumi_cuda_streaming* stream = record->stream;
+    sumi_cuda_weight_streaming* stream = record->stream;
     int32_t first, last;
     *out_waits = false;
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
@@ -611,10 +611,10 @@ sumi_result sumi_cuda_streaming_before(sumi_cuda* cuda, sumi_cuda_plan* record, 
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_streaming_after(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
-                                      sumi_error* error)
+sumi_result sumi_cuda_streaming_end_segment(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
+                                            sumi_error* error)
 {
-    sumi_cuda_streaming* stream = record->stream;
+    sumi_cuda_weight_streaming* stream = record->stream;
     int32_t first, last;
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
     const int32_t op_last = segment->op_end - 1;

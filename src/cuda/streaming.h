@@ -25,13 +25,17 @@
 #define SUMI_CUDA_STREAMING_H
 #include "cuda/residency.h"
 
-typedef enum sumi_cuda_placement { SUMI_CUDA_RESIDENT, SUMI_CUDA_STREAMED, SUMI_CUDA_PINNED } sumi_cuda_placement;
+typedef enum sumi_cuda_residence {
+    SUMI_CUDA_WEIGHT_RESIDENT,
+    SUMI_CUDA_WEIGHT_STREAMED,
+    SUMI_CUDA_WEIGHT_PINNED
+} sumi_cuda_residence;
 
 // A weight in one of the forms in which ops read it (form.h).
 typedef struct sumi_cuda_division_entry {
     const sumi_weight* weight;
     sumi_cuda_form form;
-    sumi_cuda_placement placement;
+    sumi_cuda_residence residence;
     bool is_adapter;
     bool is_table; // a table of which ops read only some rows
     bool in_steps; // a denoising section uses it
@@ -45,7 +49,7 @@ typedef struct sumi_cuda_division {
     int32_t count;
     bool streams; // not all weights are resident
     bool fits;    // resident_bytes + ring_bytes + staging_bytes are at most the memory that was divided
-    uint64_t resident_bytes, streamed_bytes, pinned_bytes; // of the entries of each placement
+    uint64_t resident_bytes, streamed_bytes, pinned_bytes; // of the entries of each residence
     // Of the streamed bytes: how many are copied from a file's mapping and need no allocated pinned memory.
     uint64_t mapped_bytes;
     uint64_t ring_bytes;    // device memory of the ring buffer
@@ -61,7 +65,7 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 typedef struct sumi_cuda_load {
     int32_t weight_index;   // in sumi_cuda_weights.residents
     int32_t op_last;        // the last op that uses this load
-    int32_t list_index;     // in sumi_cuda_streaming.list
+    int32_t list_index;     // in sumi_cuda_weight_streaming.list
     uint64_t offset, bytes; // in the ring buffer
     CUevent filled, freed;  // filled: recorded on the copy stream; freed: on the compute stream
     int32_t freed_with;     // the load whose `freed` is recorded after the last op that uses this load
@@ -73,7 +77,7 @@ typedef struct sumi_cuda_load_position {
 } sumi_cuda_load_position;
 
 // What is kept of a plan that streams weights, or that reads tables from pinned memory.
-typedef struct sumi_cuda_streaming {
+typedef struct sumi_cuda_weight_streaming {
     uint64_t ring_bytes;
     int32_t* op_loads;      // for each op its load; -1: none
     int32_t* section_loads; // for each section, and one more, the index of its first load
@@ -81,9 +85,9 @@ typedef struct sumi_cuda_streaming {
     int32_t load_count;
     int32_t* list;
     int32_t list_count; // weights that are streamed or pinned, each once
-    // Weights of the list before copy_cursor have their pinned copy, or there is no pinned memory for one. Of the next
-    // weight the rows before copy_row were made.
-    int32_t copy_cursor, copy_row;
+    // Weights of the list before pinned_cursor have their pinned copy, or there is no pinned memory for one. Of the next
+    // weight the rows before pinned_row were made.
+    int32_t pinned_cursor, pinned_row;
     CUevent begun; // recorded after the earlier work of the compute stream
     // Loads are numbered from 0 since `begun`, in the order of the run; a repeated section has its loads several times.
     // Loads [0, used) are not needed any more, loads [used, issued) are in the ring buffer or in flight.
@@ -91,35 +95,36 @@ typedef struct sumi_cuda_streaming {
     sumi_cuda_load_position next_issued, next_used;
     int32_t* history; // load number n of the run is loads[history[n % history_size]]
     int32_t history_size;
-} sumi_cuda_streaming;
+} sumi_cuda_weight_streaming;
 
 struct sumi_cuda;
 struct sumi_cuda_plan;
 
 // Makes loads and events for a divided plan, and frees earlier ones. Every entry of the division must have its
 // weight_index.
-sumi_result sumi_cuda_streaming_make(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-void sumi_cuda_streaming_free(struct sumi_cuda* cuda,
-                              struct sumi_cuda_plan* record); // nothing of the plan may be running
+sumi_result sumi_cuda_streaming_create(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+void sumi_cuda_streaming_destroy(struct sumi_cuda* cuda,
+                                 struct sumi_cuda_plan* record); // nothing of the plan may be running
 // Makes the next piece of pinned copies. Nothing may be running.
 sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
                                          uint32_t budget_us, bool* out_done, sumi_error* error);
 // Where an op finds a weight that is streamed or pinned. False: the weight is resident.
-bool sumi_cuda_streaming_place(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record, int32_t op_index,
-                               const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
+bool sumi_cuda_streaming_find_weight(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record,
+                                     int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
 
 // Advances `segment`, zeroed at first, to the next segment of a slice; for plans that do not stream, a segment is the
 // whole slice. False at the end of the slice.
 bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
 // Begins a run: starts the first loads.
-sumi_result sumi_cuda_streaming_begin(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_begin_run(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
 // Submits waits so that the ops of a segment find its load, and starts that load if it has not been started; `counter` is
 // the evaluation that the slice computes. *out_waits: the compute stream waits for a copy. After the ops of the segment
-// are submitted call sumi_cuda_streaming_after, which lets later loads take the memory. After a failure the run ends.
-sumi_result sumi_cuda_streaming_before(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
-                                       int32_t counter, bool* out_waits, sumi_error* error);
-sumi_result sumi_cuda_streaming_after(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
-                                      sumi_error* error);
+// are submitted call sumi_cuda_streaming_end_segment, which lets later loads take the memory. After a failure the run ends.
+sumi_result sumi_cuda_streaming_begin_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
+                                              const sumi_slice* segment, int32_t counter, bool* out_waits,
+                                              sumi_error* error);
+sumi_result sumi_cuda_streaming_end_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
+                                            const sumi_slice* segment, sumi_error* error);
 // Starts as many loads as the ring buffer has memory for.
-sumi_result sumi_cuda_streaming_ahead(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_start_loads(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
 #endif

@@ -117,7 +117,7 @@ static void close_upload(sumi_cuda_weights* weights)
     weights->upload = NULL;
 }
 
-void sumi_cuda_weights_wait(sumi_cuda_weights* weights) { close_upload(weights); }
+void sumi_cuda_weights_settle(sumi_cuda_weights* weights) { close_upload(weights); }
 
 void sumi_cuda_staging_add(sumi_cuda_staging* staging, const sumi_weight* weight, sumi_cuda_form form)
 {
@@ -528,8 +528,8 @@ sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* 
     return finish_upload(weights, until_ns, out_done, error);
 }
 
-sumi_result sumi_cuda_weights_upload_one(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
-                                         CUdeviceptr place, sumi_error* error)
+sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
+                                        CUdeviceptr place, sumi_error* error)
 {
     SUMI_ASSERT(at >= 0 && at < count && place != 0);
     sumi_cuda_resident* resident = &weights->residents[list[at]];

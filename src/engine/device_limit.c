@@ -163,7 +163,7 @@ bool sumi_limit_raise(sumi_engine* engine)
     return raise_to(engine, &room, engine->limit.bytes);
 }
 
-bool sumi_limit_raise_to_minimum(sumi_engine* engine)
+bool sumi_limit_raise_to_smallest_form(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_device_limit* limit = &engine->limit;

@@ -47,7 +47,7 @@ bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan);
 bool sumi_limit_raise(sumi_engine* engine);
 // After a plan that did not fit the limit: raises the limit to what the smallest form of the plan needs, unless that is
 // more than is available. False: the limit stays.
-bool sumi_limit_raise_to_minimum(sumi_engine* engine);
+bool sumi_limit_raise_to_smallest_form(sumi_engine* engine);
 void sumi_limit_review(sumi_engine* engine);  // called when a job begins and nothing runs
 void sumi_limit_confirm(sumi_engine* engine); // called when an image job got all its memory: a raised limit stays
 #endif

@@ -93,7 +93,7 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
     for (int32_t i = 0; i < job->batch_count; i++)
-        job->items[job->batch_begin + i].step_count = job->run_steps - job->skipping.skipped_count;
+        job->items[job->batch_begin + i].step_count = job->run_steps - job->deadline_adaptation.skipped_count;
     job->batch_begin += job->batch_count;
     const int32_t left = job->item_count - job->batch_begin;
     if (left <= 0) return false;
@@ -148,12 +148,12 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = false;
     sumi_result result;
-    sumi_yield yield = SUMI_YIELD_REFUSED;
+    sumi_yield_answer yield = SUMI_YIELD_NOT_NOW;
     *out_stage = SUMI_STAGE_PREPARE;
     if ((slot->must_yield || job->save_is_pending) && slot == engine->jobs.running)
         SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
-    if (yield == SUMI_YIELD_DONE) {
-        *out_end = SUMI_TURN_REQUEUE;
+    if (yield == SUMI_YIELDED) {
+        *out_end = SUMI_TURN_YIELDS;
         return SUMI_OK;
     }
     switch (job->phase) {
@@ -187,8 +187,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
-        SUMI_TRY(
-            sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_DRAINING, out_stage, out_end, &is_over, error));
+        SUMI_TRY(sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_PENDING, out_stage, out_end, &is_over, error));
         if (is_over) {
             job->is_publishing = false;
             sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);

@@ -56,7 +56,7 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
     } else if (goes_on && job->batch_count > 1) {
         halve_batch(engine, job);
     } else if (goes_on) {
-        goes_on = !job->has_tried_smallest && sumi_limit_raise_to_minimum(engine);
+        goes_on = !job->has_tried_smallest && sumi_limit_raise_to_smallest_form(engine);
         job->has_tried_smallest = true;
     }
     if (!goes_on) {

@@ -84,30 +84,31 @@ static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
                      values * sizeof *job->saved_state);
     job->save_is_pending = false;
     job->saved_evaluation = counter;
-    job->saved_skipping = job->skipping;
+    job->saved_deadline_adaptation = job->deadline_adaptation;
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
-sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error)
+sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield_answer* out, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     sumi_plan_job* job = &slot->u.plan;
     const sumi_run* run = &engine->runs.current;
-    *out = SUMI_YIELD_REFUSED;
+    *out = SUMI_YIELD_NOT_NOW;
     if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
     int32_t counter = 0, left;
     bool is_over = true; // nothing was done yet that could be saved
     if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
         // In the middle of an evaluation, or after the deadline has decided the next one, the job continues until the
         // next evaluation begins.
-        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->skipping.next > counter) return SUMI_OK;
+        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->deadline_adaptation.next > counter)
+            return SUMI_OK;
         if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
-            *out = SUMI_YIELD_DRAINING;
+            *out = SUMI_YIELD_PENDING;
             return SUMI_OK;
         }
         if (counter > 0) SUMI_TRY(keep_states(engine, job, counter, &is_over, error));
     }
-    *out = is_over ? SUMI_YIELD_DONE : SUMI_YIELD_DRAINING;
+    *out = is_over ? SUMI_YIELDED : SUMI_YIELD_PENDING;
     if (is_over) go_back(job);
     return SUMI_OK;
 }
@@ -131,6 +132,6 @@ void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
     job->restored_values += part;
     if (job->restored_values < all) return;
     sumi_run_jump(engine, job->saved_evaluation);
-    job->skipping = job->saved_skipping;
+    job->deadline_adaptation = job->saved_deadline_adaptation;
     sumi_plan_job_forget_saved(engine, job);
 }

@@ -7,8 +7,8 @@
 
 // The answer of a job that was asked to give way: it continues for now; it submits nothing more for now; it has gone
 // back to its first phase.
-typedef enum sumi_yield { SUMI_YIELD_REFUSED, SUMI_YIELD_DRAINING, SUMI_YIELD_DONE } sumi_yield;
-sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error);
+typedef enum sumi_yield_answer { SUMI_YIELD_NOT_NOW, SUMI_YIELD_PENDING, SUMI_YIELDED } sumi_yield_answer;
+sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield_answer* out, sumi_error* error);
 // Copies a piece of the saved state back to the device, before the first evaluation of a job that saved one; after the
 // last piece the run continues where it stopped. False: there is nothing to copy, or not yet.
 bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job);

@@ -266,8 +266,8 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
     return write_here(engine, asked, entry, error);
 }
 
-sumi_result sumi_plan_entry_estimate(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
-                                     sumi_plan_entry* entry, sumi_error* error)
+sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
+                                            sumi_plan_entry* entry, sumi_error* error)
 {
     writing w = {.runner = engine->runner, .heap = heap};
     sumi_mutex_lock(&engine->state_lock);

@@ -80,8 +80,8 @@ void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const su
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine);
 // For the memory query; the pump lock is not needed. Writes an entry that nothing runs, on the caller's heap. After
 // SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need is what the smallest form of the plan needs.
-sumi_result sumi_plan_entry_estimate(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
-                                     sumi_plan_entry* entry, sumi_error* error);
+sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
+                                            sumi_plan_entry* entry, sumi_error* error);
 void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry); // also after a failure
 
 // predicted time of one run of the section, in microseconds

@@ -41,12 +41,12 @@ typedef struct sumi_forecast {
     bool is_guess;       // end_seconds is a guess: most of the end was never measured
 } sumi_forecast;
 
-typedef struct sumi_step_skipping {
+typedef struct sumi_deadline_adaptation {
     float previous_sigma;  // sigma of the step before; 0: none
     int32_t next;          // the next evaluation to decide
     int32_t skipped_count; // evaluations that were left out so far
     bool is_changed;       // the solver row of this step or of the step before differs from the schedule's
-} sumi_step_skipping;
+} sumi_deadline_adaptation;
 
 typedef enum sumi_phase {
     SUMI_PHASE_TEXT,
@@ -122,7 +122,7 @@ typedef struct sumi_plan_job {
     int32_t decided_steps; // step_count after the deadline was considered; the same for all batches
     // The steps that are run. Fewer than step_count if a start image gets only a part of the noise.
     int32_t run_steps;
-    sumi_step_skipping skipping; // to a deadline
+    sumi_deadline_adaptation deadline_adaptation;
     sumi_forecast forecast;
     bool preview_is_pending; // the copy from the device was started, and the preview is not published yet
     bool is_publishing;      // the device may be writing to device memory of the host program
@@ -133,7 +133,7 @@ typedef struct sumi_plan_job {
     int32_t saved_evaluation;
     bool save_is_pending;   // the copies from the device were started and not read yet
     size_t restored_values; // values that were copied back to the device
-    sumi_step_skipping saved_skipping;
+    sumi_deadline_adaptation saved_deadline_adaptation;
 
     // The products.
     int32_t latent_channels, latent_height, latent_width;
@@ -161,7 +161,10 @@ static inline size_t sumi_plan_job_latent_values(const sumi_plan_job* job)
     return sumi_plan_job_latent_size(job) * (size_t)job->latent_channels;
 }
 // Whether the item's picture is written to device memory of the host program.
-static inline bool sumi_job_item_is_on_device(const sumi_job_item* item) { return item->target.device_address != 0; }
+static inline bool sumi_job_item_has_device_target(const sumi_job_item* item)
+{
+    return item->target.device_address != 0;
+}
 
 // Begins a phase: the next one, or PLAN again.
 static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)

@@ -156,7 +156,7 @@ static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
     } else if (end == SUMI_TURN_DONE) {
         sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
-    } else if (end == SUMI_TURN_REQUEUE) {
+    } else if (end == SUMI_TURN_YIELDS) {
         sumi_job_requeue(engine, slot);
     } else if (end == SUMI_TURN_WAITS) {
         return PUMP_WAITS;

@@ -1,4 +1,4 @@
-// Any bytes as JSON: the skipping walk and a reading walk must agree on whether the text is JSON, and neither may read
+// Any bytes as JSON: the deadline_adaptation walk and a reading walk must agree on whether the text is JSON, and neither may read
 // past the end.
 // Seeds: tests/golden/common/files/index tests/golden/common/tokenizers/qwen
 #include "files/json.h"
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 
-// Reads every value through the typed functions. Numbers may be refused for their size, so only the skipping walk
+// Reads every value through the typed functions. Numbers may be refused for their size, so only the deadline_adaptation walk
 // decides what is JSON.
 static void read_value(sumi_json* json, int32_t depth)
 {
