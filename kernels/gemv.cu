@@ -8,7 +8,7 @@
 // The weights are the 16-row operand A of mma.m16n8k16, x is the 8-row operand B. Both go from global memory to
 // registers without shared memory. The order of k does not matter to a product, as long as both operands have the same.
 // So lane q of a quad loads 16 consecutive bytes, 8 elements, of each 32 elements of a row, which are fragments of two
-// products:
+// products (in the code r is lane_row and q lane_in_quad):
 //
 //     k of a group of 32        0 .. 7 | 8 .. 15 | 16 .. 23 | 24 .. 31
 //     held by lane of the quad  q = 0  | q = 1   | q = 2    | q = 3
@@ -22,98 +22,107 @@
 #include "portable_sm80.cuh"
 // Loads 16 bytes of w, or zeros. w is read once, so it is not kept in L1; L2 prefetches the 128 bytes around it, which
 // the warp reads next.
-SUMI_DEVICE uint4 stream16(const u16* p, bool ok)
+SUMI_DEVICE uint4 load_streamed_16(const u16* from, bool exists)
 {
     uint4 v = make_uint4(0, 0, 0, 0);
-    if (ok)
+    if (exists)
         asm("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-            : "l"(p));
+            : "l"(from));
     return v;
 }
 // Loads 16 bytes of x, or zeros. Every block reads x, so it may stay in L1.
-SUMI_DEVICE uint4 plain16(const u16* p, bool ok) { return ok ? __ldg((const uint4*)p) : make_uint4(0, 0, 0, 0); }
-// NB: groups of 8 rows of x. U: k-steps of 32 elements whose loads a warp has in flight.
-template <int NB, int U> SUMI_DEVICE void gemv(const sumi_gemv_args& a)
+SUMI_DEVICE uint4 load_cached_16(const u16* from, bool exists)
 {
-    __shared__ float red[8][NB * 128]; // [warp][row of x][row of w]
-    __shared__ u32 flag;
-    const int t = threadIdx.x, warp = t >> 5, l = t & 31, r = l >> 2, q = l & 3, n0 = blockIdx.x * 16, chunks = a.k / 8,
-              steps = (chunks + 3) / 4;
-    const int s0 = (int)((long long)steps * blockIdx.y / a.split),
-              s1 = (int)((long long)steps * (blockIdx.y + 1) / a.split);
-    const u16 *w0 = (const u16*)a.w + (u64)min(n0 + r, a.n - 1) * a.ldw,
-              *w1 = (const u16*)a.w + (u64)min(n0 + r + 8, a.n - 1) * a.ldw, *x[NB];
+    return exists ? __ldg((const uint4*)from) : make_uint4(0, 0, 0, 0);
+}
+// X_GROUPS: groups of 8 rows of x. STEPS: k-steps of 32 elements whose loads a warp has in flight.
+template <int X_GROUPS, int STEPS> SUMI_DEVICE void gemv(const sumi_gemv_args& args)
+{
+    __shared__ float warp_sums[8][X_GROUPS * 128]; // [warp][row of x * 16 + row of w]
+    __shared__ u32 arrived_before;
+    const int thread = threadIdx.x, warp = thread >> 5, lane = thread & 31, lane_row = lane >> 2,
+              lane_in_quad = lane & 3, n0 = blockIdx.x * 16, chunks = args.k / 8, k_steps = (chunks + 3) / 4;
+    const int step_begin = (int)((long long)k_steps * blockIdx.y / args.split),
+              step_end = (int)((long long)k_steps * (blockIdx.y + 1) / args.split);
+    const u16 *w_upper = (const u16*)args.w + (u64)min(n0 + lane_row, args.n - 1) * args.ldw,
+              *w_lower = (const u16*)args.w + (u64)min(n0 + lane_row + 8, args.n - 1) * args.ldw, *x[X_GROUPS];
 #pragma unroll
-    for (int b = 0; b < NB; b++) x[b] = (const u16*)a.x + (u64)min(b * 8 + r, a.m - 1) * a.ldx;
-    float acc[NB][4];
+    for (int j = 0; j < X_GROUPS; j++) x[j] = (const u16*)args.x + (u64)min(j * 8 + lane_row, args.m - 1) * args.ldx;
+    float acc[X_GROUPS][4];
 #pragma unroll
-    for (int b = 0; b < NB; b++) acc[b][0] = acc[b][1] = acc[b][2] = acc[b][3] = 0.f;
-    for (int s = s0 + warp * U; s < s1; s += 8 * U) {
-        uint4 f0[U], f1[U], v[NB][U];
+    for (int j = 0; j < X_GROUPS; j++) acc[j][0] = acc[j][1] = acc[j][2] = acc[j][3] = 0.f;
+    for (int k_step = step_begin + warp * STEPS; k_step < step_end; k_step += 8 * STEPS) {
+        uint4 upper[STEPS], lower[STEPS], x_chunk[X_GROUPS][STEPS];
 #pragma unroll
-        for (int u = 0; u < U; u++) {
-            const int c = (s + u) * 4 + q;
-            const bool ok = s + u < s1 && c < chunks;
-            f0[u] = stream16(w0 + c * 8, ok);
-            f1[u] = stream16(w1 + c * 8, ok);
+        for (int i = 0; i < STEPS; i++) {
+            const int chunk = (k_step + i) * 4 + lane_in_quad; // of 8 elements of k
+            const bool exists = k_step + i < step_end && chunk < chunks;
+            upper[i] = load_streamed_16(w_upper + chunk * 8, exists);
+            lower[i] = load_streamed_16(w_lower + chunk * 8, exists);
         }
 #pragma unroll
-        for (int u = 0; u < U; u++)
+        for (int i = 0; i < STEPS; i++)
 #pragma unroll
-            for (int b = 0; b < NB; b++) {
-                const int c = (s + u) * 4 + q;
-                v[b][u] = plain16(x[b] + c * 8, s + u < s1 && c < chunks);
+            for (int j = 0; j < X_GROUPS; j++) {
+                const int chunk = (k_step + i) * 4 + lane_in_quad;
+                x_chunk[j][i] = load_cached_16(x[j] + chunk * 8, k_step + i < step_end && chunk < chunks);
             }
 #pragma unroll
-        for (int u = 0; u < U; u++)
+        for (int i = 0; i < STEPS; i++)
 #pragma unroll
-            for (int b = 0; b < NB; b++) {
-                const u32 a0[4] = {f0[u].x, f1[u].x, f0[u].y, f1[u].y}, a1[4] = {f0[u].z, f1[u].z, f0[u].w, f1[u].w};
-                mma<0>(acc[b], a0, v[b][u].x, v[b][u].y);
-                mma<0>(acc[b], a1, v[b][u].z, v[b][u].w);
+            for (int j = 0; j < X_GROUPS; j++) {
+                const u32 a_first[4] = {upper[i].x, lower[i].x, upper[i].y, lower[i].y},
+                          a_second[4] = {upper[i].z, lower[i].z, upper[i].w, lower[i].w};
+                mma<SUMI_OPERANDS_BF16>(acc[j], a_first, x_chunk[j][i].x, x_chunk[j][i].y);
+                mma<SUMI_OPERANDS_BF16>(acc[j], a_second, x_chunk[j][i].z, x_chunk[j][i].w);
             }
     }
+    // acc[j][e] is the sum of row lane_row (e < 2) or lane_row + 8 of w, and of row lane_in_quad * 2 + e % 2 of group j
+    // of x.
 #pragma unroll
-    for (int b = 0; b < NB; b++)
+    for (int j = 0; j < X_GROUPS; j++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) red[warp][(b * 8 + q * 2 + (e & 1)) * 16 + r + (e >> 1) * 8] = acc[b][e];
+        for (int e = 0; e < 4; e++)
+            warp_sums[warp][(j * 8 + lane_in_quad * 2 + (e & 1)) * 16 + lane_row + (e >> 1) * 8] = acc[j][e];
     __syncthreads(); // the sums of all warps are written
-    float s = 0.f;
-    if (t < NB * 128)
+    float sum = 0.f;
+    if (thread < X_GROUPS * 128)
 #pragma unroll
-        for (int i = 0; i < 8; i++) s += red[i][t];
+        for (int i = 0; i < 8; i++) sum += warp_sums[i][thread];
     // Split k: the block that arrives last adds the partial sums in the order of k. __stcg and __ldcg bypass L1, which
     // is not coherent between multiprocessors.
-    if (a.split > 1) {
-        float* p = (float*)a.partial_sums + (u64)blockIdx.x * a.split * NB * 128 + t;
-        u32* arrivals = (u32*)a.arrivals + blockIdx.x;
-        if (t < NB * 128) __stcg(p + blockIdx.y * NB * 128, s);
+    if (args.split > 1) {
+        // float [block of n][range of k][row of x * 16 + row of w]
+        float* partial_sums = (float*)args.partial_sums + (u64)blockIdx.x * args.split * X_GROUPS * 128 + thread;
+        u32* arrivals = (u32*)args.arrivals + blockIdx.x;
+        if (thread < X_GROUPS * 128) __stcg(partial_sums + blockIdx.y * X_GROUPS * 128, sum);
         __threadfence(); // this thread's partial sum is visible to all blocks
         __syncthreads(); // every thread's is
-        if (t == 0) flag = atomicAdd(arrivals, 1u);
-        __syncthreads(); // the flag is written
-        if (flag != (u32)a.split - 1) return;
+        if (thread == 0) arrived_before = atomicAdd(arrivals, 1u);
+        __syncthreads(); // arrived_before is written
+        if (arrived_before != (u32)args.split - 1) return;
         __threadfence(); // no partial sum is read before the counter was
-        s = 0.f;
-        if (t < NB * 128)
-            for (int i = 0; i < a.split; i++) s += __ldcg(p + i * NB * 128);
-        if (t == 0) *arrivals = 0;
+        sum = 0.f;
+        if (thread < X_GROUPS * 128)
+            for (int i = 0; i < args.split; i++) sum += __ldcg(partial_sums + i * X_GROUPS * 128);
+        if (thread == 0) *arrivals = 0;
     }
-    const int m = t >> 4, n = n0 + (t & 15); // for t < 128 NB: row m < 8 NB
+    const int m = thread >> 4, n = n0 + (thread & 15); // for thread < 128 X_GROUPS: row m < 8 X_GROUPS
     // swiglu: the up column of the same row, eight lanes further
-    const float pair = __shfl_down_sync(~0u, s, 8);
-    if (t >= NB * 128 || m >= a.m || n >= a.n) return;
-    if (a.swiglu) {
-        if ((t & 15) < 8) epilogue_one_swiglu(a.epilogue, m, n0 / 2 + (t & 7), s, pair);
+    const float up = __shfl_down_sync(~0u, sum, 8);
+    if (thread >= X_GROUPS * 128 || m >= args.m || n >= args.n) return;
+    if (args.swiglu) {
+        if ((thread & 15) < 8) epilogue_element_swiglu(args.epilogue, m, n0 / 2 + (thread & 7), sum, up);
     } else
-        epilogue_one(a.epilogue, epilogue_activation_of(a.epilogue.activation), epilogue_gate_row(a.epilogue), m, n, s);
+        epilogue_element(args.epilogue, epilogue_activation_of(args.epilogue.activation),
+                         epilogue_gate_row(args.epilogue), m, n, sum);
 }
-extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_8(const __grid_constant__ sumi_gemv_args a)
+extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_8(const __grid_constant__ sumi_gemv_args args)
 {
-    gemv<1, 4>(a);
+    gemv<1, 4>(args);
 }
-extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_16(const __grid_constant__ sumi_gemv_args a)
+extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_16(const __grid_constant__ sumi_gemv_args args)
 {
-    gemv<2, 4>(a);
+    gemv<2, 4>(args);
 }
