@@ -36,8 +36,8 @@ SUMI_DEVICE uint4 load_cached_16(const u16* from, bool exists)
 {
     return exists ? __ldg((const uint4*)from) : make_uint4(0, 0, 0, 0);
 }
-// X_GROUPS: groups of 8 rows of x. STEPS: k-steps of 32 elements whose loads a warp has in flight.
-template <int X_GROUPS, int STEPS> SUMI_DEVICE void gemv(const sumi_gemv_args& args)
+// X_GROUPS: groups of 8 rows of x. STEPS_IN_FLIGHT: k-steps of 32 elements whose loads a warp has in flight.
+template <int X_GROUPS, int STEPS_IN_FLIGHT> SUMI_DEVICE void gemv(const sumi_gemv_args& args)
 {
     __shared__ float warp_sums[8][X_GROUPS * 128]; // [warp][row of x * 16 + row of w]
     __shared__ u32 arrived_before;
@@ -52,24 +52,24 @@ template <int X_GROUPS, int STEPS> SUMI_DEVICE void gemv(const sumi_gemv_args& a
     float acc[X_GROUPS][4];
 #pragma unroll
     for (int j = 0; j < X_GROUPS; j++) acc[j][0] = acc[j][1] = acc[j][2] = acc[j][3] = 0.f;
-    for (int k_step = step_begin + warp * STEPS; k_step < step_end; k_step += 8 * STEPS) {
-        uint4 upper[STEPS], lower[STEPS], x_chunk[X_GROUPS][STEPS];
+    for (int k_step = step_begin + warp * STEPS_IN_FLIGHT; k_step < step_end; k_step += 8 * STEPS_IN_FLIGHT) {
+        uint4 upper[STEPS_IN_FLIGHT], lower[STEPS_IN_FLIGHT], x_chunk[X_GROUPS][STEPS_IN_FLIGHT];
 #pragma unroll
-        for (int i = 0; i < STEPS; i++) {
+        for (int i = 0; i < STEPS_IN_FLIGHT; i++) {
             const int chunk = (k_step + i) * 4 + lane_in_quad; // of 8 elements of k
             const bool exists = k_step + i < step_end && chunk < chunks;
             upper[i] = load_streamed_16(w_upper + chunk * 8, exists);
             lower[i] = load_streamed_16(w_lower + chunk * 8, exists);
         }
 #pragma unroll
-        for (int i = 0; i < STEPS; i++)
+        for (int i = 0; i < STEPS_IN_FLIGHT; i++)
 #pragma unroll
             for (int j = 0; j < X_GROUPS; j++) {
                 const int chunk = (k_step + i) * 4 + lane_in_quad;
                 x_chunk[j][i] = load_cached_16(x[j] + chunk * 8, k_step + i < step_end && chunk < chunks);
             }
 #pragma unroll
-        for (int i = 0; i < STEPS; i++)
+        for (int i = 0; i < STEPS_IN_FLIGHT; i++)
 #pragma unroll
             for (int j = 0; j < X_GROUPS; j++) {
                 const u32 a_first[4] = {upper[i].x, lower[i].x, upper[i].y, lower[i].y},
