@@ -12,8 +12,8 @@ SUMI_DEVICE int epilogue_column(const sumi_gemm_epilogue& epilogue, int c)
 {
     c += epilogue.column;
     if (epilogue.half > 0) {
-        const int is_up = c >= epilogue.half, half_column = c - (is_up ? epilogue.half : 0);
-        c = (half_column >> 3) * 16 + is_up * 8 + (half_column & 7);
+        const int is_up = c >= epilogue.half, column_of_half = c - (is_up ? epilogue.half : 0);
+        c = (column_of_half >> 3) * 16 + is_up * 8 + (column_of_half & 7);
     }
     return c;
 }

@@ -18,7 +18,8 @@ struct sumi_gemm_args {
     u16* y;
     const u16* residual;
     const float *bias, *gate, *row_scale, *col_scale;
-    // Split k: partial sums [tiles][split][TILE_ROWS * TILE_COLUMNS]; counters [tiles], zero before and after the launch.
+    // Split k: partial sums [tiles][split][TILE_ROWS * TILE_COLUMNS]; counters [tiles], zero before and after the
+    // launch.
     void* partial_sums;
     u32* arrivals;
     int m, n, k, ldx, ldw, ldy, ldr, group; // pitches in elements; group: tile rows walked together

@@ -302,8 +302,8 @@ template <bool IS_SPREAD> struct stored<STORED_q3_k, IS_SPREAD> {
 #pragma unroll
         for (int four = 0; four < 2; four++) {
             const int index = stored_scale_index<IS_SPREAD>(group, element, four);
-            // Low bits: the low nibbles of the 8 bytes, then their high nibbles. High bits: bits 0 and 1 of the 4 bytes,
-            // then bits 2 and 3, and so on.
+            // Low bits: the low nibbles of the 8 bytes, then their high nibbles. High bits: bits 0 and 1 of the 4
+            // bytes, then bits 2 and 3, and so on.
             const uint32_t word = index % 8 < 4 ? scales_low[0] : scales_low[1],
                            low = word >> (index % 4 * 8 + index / 8 * 4) & 15u,
                            high = scales_high >> (index % 4 * 8 + index / 4 * 2) & 3u;

@@ -58,49 +58,54 @@ typedef struct sumi_unpack_args {
 // X(rows, x slots, w slots): rows of x in a block's tile; ring slots for k-blocks of x (64 elements of k) and for
 // chunks of w (256 elements of k).
 #define SUMI_GEMM_STORED_TILES(X) X(16, 4, 3) X(64, 4, 3)
-// NEED: bytes of shared memory for one row's chunk of w. Copies are whole 16-byte units. When the chunk's length is no
-// multiple of 16, a chunk may begin at any even byte, and up to 14 bytes in front of it are copied with it.
-// PITCH: bytes from row to row in shared memory, at least NEED. PITCH % 128 is 32 or 96, so that four consecutive rows
-// begin at different quarters of the banks.
-#define SUMI_GEMM_STORED_NEED(BYTES) ((BYTES) % 16 == 0 ? (BYTES) : ((BYTES) + 14 + 15) / 16 * 16)
-#define SUMI_GEMM_STORED_PITCH(BYTES)                                                                                  \
-    (SUMI_GEMM_STORED_NEED(BYTES)                                                                                      \
-     + (SUMI_GEMM_STORED_NEED(BYTES) % 64 == 32   ? 0                                                                  \
-        : SUMI_GEMM_STORED_NEED(BYTES) % 64 == 16 ? 16                                                                 \
-        : SUMI_GEMM_STORED_NEED(BYTES) % 64 == 0  ? 32                                                                 \
-                                                  : 48))
-// Dynamic shared memory in bytes: the ring buffers, or the block's sums, which replace them at the end.
-#define SUMI_GEMM_STORED_RING(BYTES, ROWS, X_SLOTS, W_SLOTS)                                                           \
-    ((X_SLOTS) * (ROWS)*128 + (W_SLOTS)*SUMI_GEMM_STORED_COLS * SUMI_GEMM_STORED_PITCH(BYTES))
-#define SUMI_GEMM_STORED_SUMS(ROWS) ((ROWS) * (SUMI_GEMM_STORED_COLS + 4) * 4)
-#define SUMI_GEMM_STORED_SHARED(BYTES, ROWS, X_SLOTS, W_SLOTS)                                                         \
-    (SUMI_GEMM_STORED_RING(BYTES, ROWS, X_SLOTS, W_SLOTS) > SUMI_GEMM_STORED_SUMS(ROWS)                                \
-         ? SUMI_GEMM_STORED_RING(BYTES, ROWS, X_SLOTS, W_SLOTS)                                                        \
-         : SUMI_GEMM_STORED_SUMS(ROWS))
+// CHUNK_BYTES: of a row's whole chunk, as in SUMI_STORED_TYPES.
+// ROW_BYTES: bytes of shared memory for one row's chunk of w. Copies are whole 16-byte units. When the chunk's length
+// is no multiple of 16, a chunk may begin at any even byte, and up to 14 bytes in front of it are copied with it.
+// PITCH: bytes from row to row in shared memory, at least ROW_BYTES. PITCH % 128 is 32 or 96, so that four consecutive
+// rows begin at different quarters of the banks.
+#define SUMI_GEMM_STORED_ROW_BYTES(CHUNK_BYTES)                                                                        \
+    ((CHUNK_BYTES) % 16 == 0 ? (CHUNK_BYTES) : ((CHUNK_BYTES) + 14 + 15) / 16 * 16)
+#define SUMI_GEMM_STORED_PITCH(CHUNK_BYTES)                                                                            \
+    (SUMI_GEMM_STORED_ROW_BYTES(CHUNK_BYTES)                                                                           \
+     + (SUMI_GEMM_STORED_ROW_BYTES(CHUNK_BYTES) % 64 == 32   ? 0                                                       \
+        : SUMI_GEMM_STORED_ROW_BYTES(CHUNK_BYTES) % 64 == 16 ? 16                                                      \
+        : SUMI_GEMM_STORED_ROW_BYTES(CHUNK_BYTES) % 64 == 0  ? 32                                                      \
+                                                             : 48))
+// Dynamic shared memory in bytes: the ring buffers, or the block's sums, which replace them at the end. X_ROWS: rows of
+// x in a block's tile.
+#define SUMI_GEMM_STORED_RINGS_BYTES(CHUNK_BYTES, X_ROWS, X_SLOTS, W_SLOTS)                                            \
+    ((X_SLOTS) * (X_ROWS)*128 + (W_SLOTS)*SUMI_GEMM_STORED_COLS * SUMI_GEMM_STORED_PITCH(CHUNK_BYTES))
+#define SUMI_GEMM_STORED_SUMS_BYTES(X_ROWS) ((X_ROWS) * (SUMI_GEMM_STORED_COLS + 4) * 4)
+#define SUMI_GEMM_STORED_SHARED(CHUNK_BYTES, X_ROWS, X_SLOTS, W_SLOTS)                                                 \
+    (SUMI_GEMM_STORED_RINGS_BYTES(CHUNK_BYTES, X_ROWS, X_SLOTS, W_SLOTS) > SUMI_GEMM_STORED_SUMS_BYTES(X_ROWS)         \
+         ? SUMI_GEMM_STORED_RINGS_BYTES(CHUNK_BYTES, X_ROWS, X_SLOTS, W_SLOTS)                                         \
+         : SUMI_GEMM_STORED_SUMS_BYTES(X_ROWS))
 
 // On Hopper: sumi_gemm_stored_sm90_<type>_<rows> (gemm_stored_sm90.cu), whose first parameter is a tensor map of x.
-// X(rows, groups, x slots): rows of x in a tile; warpgroups, each of which has 64 rows of w; ring slots for k-blocks
-// of x. The ring buffer of w has three slots if all ring buffers then fit into 196 KiB, else two. The rest of the 227
-// KiB that a block may have is for static shared memory (30 KiB with three warpgroups) and barriers.
+// X(rows, warpgroups, x slots): rows of x in a tile; warpgroups, each of which has 64 rows of w; ring slots for
+// k-blocks of x. The ring buffer of w has three slots if all ring buffers then fit into 196 KiB, else two. The rest of
+// the 227 KiB that a block may have is for static shared memory (30 KiB with three warpgroups) and barriers.
 #define SUMI_GEMM_STORED_SM90_TILES(X) X(64, 3, 5) X(128, 3, 5) X(256, 2, 3)
-#define SUMI_GEMM_STORED_SM90_THREADS(GROUPS) (128 * (GROUPS) + 128)
+#define SUMI_GEMM_STORED_SM90_THREADS(WARPGROUPS) (128 * (WARPGROUPS) + 128)
 // Bytes from row to row of w in shared memory: an odd multiple of 16, so that eight rows begin at different banks.
-#define SUMI_GEMM_STORED_SM90_PITCH(BYTES) (SUMI_GEMM_STORED_NEED(BYTES) | 16)
-#define SUMI_GEMM_STORED_SM90_SLOT_BYTES(BYTES, ROWS, GROUPS, X_SLOTS, W_SLOTS)                                        \
-    ((X_SLOTS) * (ROWS)*128 + (W_SLOTS)*64 * (GROUPS)*SUMI_GEMM_STORED_SM90_PITCH(BYTES))
-#define SUMI_GEMM_STORED_SM90_W_SLOTS(BYTES, ROWS, GROUPS, X_SLOTS)                                                    \
-    (SUMI_GEMM_STORED_SM90_SLOT_BYTES(BYTES, ROWS, GROUPS, X_SLOTS, 3) <= 196 * 1024 ? 3 : 2)
-#define SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, X_SLOTS)                                                       \
-    SUMI_GEMM_STORED_SM90_SLOT_BYTES(BYTES, ROWS, GROUPS, X_SLOTS,                                                     \
-                                     SUMI_GEMM_STORED_SM90_W_SLOTS(BYTES, ROWS, GROUPS, X_SLOTS))
+#define SUMI_GEMM_STORED_SM90_PITCH(CHUNK_BYTES) (SUMI_GEMM_STORED_ROW_BYTES(CHUNK_BYTES) | 16)
+#define SUMI_GEMM_STORED_SM90_SLOTS_BYTES(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS, W_SLOTS)                           \
+    ((X_SLOTS) * (X_ROWS)*128 + (W_SLOTS)*64 * (WARPGROUPS)*SUMI_GEMM_STORED_SM90_PITCH(CHUNK_BYTES))
+#define SUMI_GEMM_STORED_SM90_W_SLOTS(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS)                                        \
+    (SUMI_GEMM_STORED_SM90_SLOTS_BYTES(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS, 3) <= 196 * 1024 ? 3 : 2)
+#define SUMI_GEMM_STORED_SM90_RINGS_BYTES(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS)                                    \
+    SUMI_GEMM_STORED_SM90_SLOTS_BYTES(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS,                                        \
+                                      SUMI_GEMM_STORED_SM90_W_SLOTS(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS))
 #define SUMI_GEMM_STORED_SM90_CLUSTER 8 // most blocks of a cluster
 // Bytes of the partial sums that a block of a cluster receives. They replace the ring buffers.
-#define SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS) (((ROWS) / 8 + SUMI_GEMM_STORED_SM90_CLUSTER - 1) * (GROUPS)*128 * 16)
-#define SUMI_GEMM_STORED_SM90_SHARED(BYTES, ROWS, GROUPS, X_SLOTS)                                                     \
-    (16 * (X_SLOTS) + 8 * 4 * (GROUPS)*3                                                                               \
-     + (SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, X_SLOTS) > SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS)            \
-            ? SUMI_GEMM_STORED_SM90_RING(BYTES, ROWS, GROUPS, X_SLOTS)                                                 \
-            : SUMI_GEMM_STORED_SM90_SUMS(ROWS, GROUPS)))
+#define SUMI_GEMM_STORED_SM90_SUMS_BYTES(X_ROWS, WARPGROUPS)                                                           \
+    (((X_ROWS) / 8 + SUMI_GEMM_STORED_SM90_CLUSTER - 1) * (WARPGROUPS)*128 * 16)
+#define SUMI_GEMM_STORED_SM90_SHARED(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS)                                         \
+    (16 * (X_SLOTS) + 8 * 4 * (WARPGROUPS)*3                                                                           \
+     + (SUMI_GEMM_STORED_SM90_RINGS_BYTES(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS)                                    \
+                > SUMI_GEMM_STORED_SM90_SUMS_BYTES(X_ROWS, WARPGROUPS)                                                 \
+            ? SUMI_GEMM_STORED_SM90_RINGS_BYTES(CHUNK_BYTES, X_ROWS, WARPGROUPS, X_SLOTS)                              \
+            : SUMI_GEMM_STORED_SM90_SUMS_BYTES(X_ROWS, WARPGROUPS)))
 
 typedef struct sumi_gemm_stored_args {
     uint64_t x; // bf16 [m][ldx], aligned to 16
@@ -115,7 +120,7 @@ typedef struct sumi_gemm_stored_args {
     // arrivals: uint32 [tiles] counters, zero before and after the launch. Hopper: [grid.y][tiles of w].
     uint64_t partial_sums, arrivals;
     int32_t m, n, k, ldx, row_bytes; // row_bytes: of a row of w; a multiple of 16 for types whose chunks are
-    // Column c of the product is the row of w that SUMI_CUDA_FORM_GATED has at place c: w itself is not interleaved.
+    // Column c of the product is row c of w in the order of SUMI_CUDA_FORM_GATED: w itself is not interleaved.
     int32_t is_gated;
     // swiglu: 1: y = silu(gate) * up, only with is_gated. Without it y has the product's columns, interleaved.
     int32_t swiglu, split; // split: blocks that share a tile's k (grid.z); Hopper does not read it

@@ -8,29 +8,34 @@
 // 256 elements of it at a time (a chunk), a lane 8 of them.
 #include "stored.cuh"
 
-template <int TYPE> SUMI_DEVICE void unpack(const sumi_unpack_args& a)
+template <int TYPE> SUMI_DEVICE void unpack(const sumi_unpack_args& args)
 {
     const int lane = (int)threadIdx.x & 31, warps = SUMI_UNPACK_THREADS / 32;
     const int64_t step = (int64_t)gridDim.x * warps * 256;
-    for (int64_t first = ((int64_t)blockIdx.x * warps + (threadIdx.x >> 5)) * 256; first < a.elements; first += step) {
-        const int64_t at = first + 8 * lane;
-        if (at >= a.elements) break;
-        const stored<TYPE> chunk((const uint8_t*)a.from + first / 256 * stored_layout<TYPE>::BYTES, 8 * lane % 32);
-        int64_t to = (int64_t)a.row_begin * a.cols + at;
-        if (a.is_gated) { // the interleaved row, as upload_row() in upload.cuh
+    // first: the first element of the warp's chunk.
+    for (int64_t first = ((int64_t)blockIdx.x * warps + (threadIdx.x >> 5)) * 256; first < args.elements;
+         first += step) {
+        const int64_t element = first + 8 * lane;
+        if (element >= args.elements) break;
+        const stored<TYPE> chunk((const uint8_t*)args.from + first / 256 * stored_layout<TYPE>::BYTES, 8 * lane % 32);
+        int64_t to_element = (int64_t)args.row_begin * args.cols + element;
+        if (args.is_gated) { // the interleaved row, as upload_row() in upload.cuh
             // 32-bit division is enough: a weight has fewer than 2^32 elements
-            const uint32_t part_row = (uint32_t)at / (uint32_t)a.cols, col = (uint32_t)at - part_row * (uint32_t)a.cols;
-            const int row = a.row_begin + (int)part_row, half = a.stack_rows / 2, in = row < half ? row : row - half;
-            to = ((int64_t)(in / 8) * 16 + (row < half ? 0 : 8) + in % 8) * a.cols + col;
+            const uint32_t tensor_row = (uint32_t)element / (uint32_t)args.cols,
+                           column = (uint32_t)element - tensor_row * (uint32_t)args.cols;
+            const int row = args.row_begin + (int)tensor_row, half = args.stack_rows / 2,
+                      row_of_half = row < half ? row : row - half;
+            to_element =
+                ((int64_t)(row_of_half / 8) * 16 + (row < half ? 0 : 8) + row_of_half % 8) * args.cols + column;
         }
-        store16((bf16*)a.to + to, stored_bf16(chunk, lane / 4, a.scale));
+        store16((bf16*)args.to + to_element, stored_bf16(chunk, lane / 4, args.scale));
     }
 }
 
-#define KERNEL(name, number, bytes)                                                                                    \
+#define DEFINE_KERNEL(name, number, bytes)                                                                             \
     extern "C" __global__ void __launch_bounds__(SUMI_UNPACK_THREADS)                                                  \
-        sumi_unpack_##name(const __grid_constant__ sumi_unpack_args a)                                                 \
+        sumi_unpack_##name(const __grid_constant__ sumi_unpack_args args)                                              \
     {                                                                                                                  \
-        unpack<number>(a);                                                                                             \
+        unpack<number>(args);                                                                                          \
     }
-SUMI_STORED_TYPES(KERNEL)
+SUMI_STORED_TYPES(DEFINE_KERNEL)
