@@ -11,15 +11,21 @@
 // ---- conv_sm90.cu ---------------------------------------------------------------------------------------------------
 // sumi_conv_sm90_n<columns>[_residual][_stats<channels per group>], columns 256 or 128. For compute capability 9.0.
 // Parameters, all by value: the tensor maps of x, weights, y and residual (y's map where there is no residual), then
-// sumi_conv_sm90_args. All maps are bf16 with the 128-byte swizzle. pw x ph is the size of the image that the patches
-// cover: the output (p = 1), or the small input image when upsampling (p = 2). px, py: elements from pixel to pixel of
-// x and y. Strides are in elements.
+// sumi_conv_sm90_args. All maps are bf16 with the 128-byte swizzle. Strides are in elements, from dimension 1 on.
+//   width, height     of the image that the patches cover: the output, or the small input image when upsampling
+//   x_height          rows of x
+//   scale             1, or 2 when upsampling
+//   x_pitch, y_pitch  elements from pixel to pixel of x and y
 //
-//   x, stride 1    4-D {in, w, h, 1}                strides {px, w * px, h * w * px}            box {64, 16, 8, 1}
-//   x, stride 2    5-D {in, 2, pw, 2, ph}           strides {px, 2 px, 2 pw px, 4 pw px}        box {64, 1, 16, 1, 8}
-//                      an input pixel is (row pair, row in the pair, column pair, column in the pair)
-//   weights        2-D {taps * in, p * p * out}     memory [parity][out][tap][in]               box {64, columns / 2}
-//   y, residual    5-D {out, p, pw, p, ph}          strides {py, p py, p pw py, p p pw py}      box {64, 1, 16, 1, 4}
+//   x, stride 1    4-D {in, width, x_height, 1}                 box {64, 16, 8, 1}
+//                  strides {x_pitch, width * x_pitch, x_height * width * x_pitch}
+//   x, stride 2    5-D {in, 2, width, 2, height}                box {64, 1, 16, 1, 8}
+//                  strides {x_pitch, 2 * x_pitch, 2 * width * x_pitch, 4 * width * x_pitch}
+//                  an input pixel is (row pair, row in the pair, column pair, column in the pair)
+//   weights        2-D {taps * in, scale * scale * out}         box {64, columns / 2}
+//                  memory [parity][out][tap][in]
+//   y, residual    5-D {out, scale, width, scale, height}       box {64, 1, 16, 1, 4}
+//                  strides {y_pitch, scale * y_pitch, scale * width * y_pitch, scale * scale * width * y_pitch}
 //
 // Work items: ceil(patches / 2) * parities * ceil(out / columns). An item is two neighbouring patches of 16 x 8 pixels,
 // one parity and one tile of columns. Grid: even, at most 2 * items and at most the multiprocessors. Block 384. Cluster
@@ -28,7 +34,7 @@ typedef struct sumi_conv_sm90_args {
     uint64_t bias; // 16-byte aligned
     // Used by the kernels with _stats (group sums): float [patches * parities * 8][32][2], see conv_sm90.cu.
     uint64_t stats;
-    int32_t width, height; // pw, ph
+    int32_t width, height; // of the image that the patches cover
     int32_t in_channels;   // multiple of 8; also the elements from tap to tap of the weights
     int32_t out_channels;  // multiple of 8
     int32_t kernel;        // taps per row and per column: 1, 3, or 2 with parities == 4
@@ -39,7 +45,7 @@ typedef struct sumi_conv_sm90_args {
     int32_t above; // rows of x before the first output row (strips)
 } sumi_conv_sm90_args;
 
-#define SUMI_CONV_SM90_PATCHES(pw, ph) ((((pw) + 15) / 16) * (((ph) + 7) / 8))
+#define SUMI_CONV_SM90_PATCHES(width, height) ((((width) + 15) / 16) * (((height) + 7) / 8))
 #define SUMI_CONV_SM90_N256_SHARED 215104
 #define SUMI_CONV_SM90_N128_SHARED 197728
 

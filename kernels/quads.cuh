@@ -16,14 +16,17 @@
 //
 // (g1.23: columns 2 and 3 of group 1.) Each lane then holds the 16 consecutive bytes of one group and can store them at
 // once.
+//
+// It takes two exchanges: one word of each pair of groups with the lane that differs in bit 0, then two words with the
+// lane that differs in bit 1.
 SUMI_DEVICE void quad_transpose(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d, int lane)
 {
-    const bool odd = lane & 1, high = lane & 2;
-    uint32_t x = __shfl_xor_sync(~0u, odd ? a : b, 1), y = __shfl_xor_sync(~0u, odd ? c : d, 1);
-    if (odd) a = x, c = y;
-    else b = x, d = y;
-    x = __shfl_xor_sync(~0u, high ? a : c, 2);
-    y = __shfl_xor_sync(~0u, high ? b : d, 2);
-    if (high) a = x, b = y;
-    else c = x, d = y;
+    const bool is_odd = lane & 1, is_upper = lane & 2;
+    uint32_t first = __shfl_xor_sync(~0u, is_odd ? a : b, 1), second = __shfl_xor_sync(~0u, is_odd ? c : d, 1);
+    if (is_odd) a = first, c = second;
+    else b = first, d = second;
+    first = __shfl_xor_sync(~0u, is_upper ? a : c, 2);
+    second = __shfl_xor_sync(~0u, is_upper ? b : d, 2);
+    if (is_upper) a = first, b = second;
+    else c = first, d = second;
 }
