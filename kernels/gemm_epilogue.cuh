@@ -159,28 +159,28 @@ SUMI_DEVICE void epilogue_plain_tile(const sumi_gemm_epilogue& epilogue, int m, 
                 }
             }
 #pragma unroll
-        for (int round = 0; round < GROUPS_AHEAD; round += ROUND_GROUPS) { // the round's first group, from `first` on
+        for (int group = 0; group < GROUPS_AHEAD; group += ROUND_GROUPS) { // the first of a round
             float bias[ROUND_GROUPS][2], factor[ROUND_GROUPS][2];
 #pragma unroll
             for (int j = 0; j < ROUND_GROUPS; j++)
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
-                    const int c = n0 + (first + round + j) * 8 + lane_in_quad * 2 + e;
+                    const int c = n0 + (first + group + j) * 8 + lane_in_quad * 2 + e;
                     bias[j][e] = epilogue.bias && c < n ? ((const float*)epilogue.bias)[c] : 0.0f;
                 }
-            epilogue_factors(epilogue, gate_row, n, n0 + (first + round) * 8 + lane_in_quad * 2, factor);
+            epilogue_factors(epilogue, gate_row, n, n0 + (first + group) * 8 + lane_in_quad * 2, factor);
 #pragma unroll
             for (int i = 0; i < M16_TILES; i++)
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
-                    const int row = m0 + i * 16 + half * 8 + (lane >> 2), round_n0 = n0 + (first + round) * 8;
+                    const int row = m0 + i * 16 + half * 8 + (lane >> 2), round_n0 = n0 + (first + group) * 8;
                     uint32_t out[ROUND_GROUPS]; // two columns of y each
 #pragma unroll
                     for (int j = 0; j < ROUND_GROUPS; j++) {
-                        const uint32_t base = residual[i][half][round + j];
-                        out[j] = pack_bf16(fmaf(sum(i, first + round + j, half * 2) + bias[j][0], factor[j][0],
+                        const uint32_t base = residual[i][half][group + j];
+                        out[j] = pack_bf16(fmaf(sum(i, first + group + j, half * 2) + bias[j][0], factor[j][0],
                                                 __uint_as_float(base << 16)),
-                                           fmaf(sum(i, first + round + j, half * 2 + 1) + bias[j][1], factor[j][1],
+                                           fmaf(sum(i, first + group + j, half * 2 + 1) + bias[j][1], factor[j][1],
                                                 __uint_as_float(base & 0xffff0000u)));
                     }
                     bf16* to = (bf16*)epilogue.y + (int64_t)row * epilogue.ldy;
