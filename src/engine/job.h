@@ -30,8 +30,8 @@ typedef enum sumi_job_kind {
 } sumi_job_kind;
 
 // What follows a step of a job. MORE: another step can follow at once. WAITS: nothing can be done before the device has
-// finished something. DONE: the job is complete. ASIDE: the job gives way to others and will begin again (pause.c).
-typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SUMI_STEP_ASIDE } sumi_step_end;
+// finished something. DONE: the job is complete. YIELDS: the job gives way to others and will run again later (pause.h).
+typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SUMI_STEP_YIELDS } sumi_step_end;
 
 typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
@@ -163,9 +163,9 @@ bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model or an
 // Moves a job to its final state, wakes the threads that wait, and calls the completion callback; a discarded job is
 // freed instead. The caller holds the pump lock.
 void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error);
-// Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. Holds
-// the work.
-void sumi_job_set_aside(sumi_engine* engine, sumi_job_slot* slot);
+// Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. The
+// caller holds the pump lock.
+void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot);
 // Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). The caller holds
 // the pump lock.
 void sumi_jobs_tell(sumi_engine* engine);

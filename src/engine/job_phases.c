@@ -148,12 +148,12 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_st
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = false;
     sumi_result result;
-    sumi_yield yield = SUMI_YIELD_NOT_NOW;
+    sumi_yield_answer yield = SUMI_YIELD_NOT_NOW;
     *out_stage = SUMI_STAGE_PREPARE;
     if ((slot->must_yield || job->save_is_pending) && slot == engine->jobs.running)
         SUMI_TRY(sumi_plan_job_yield(engine, slot, &yield, error));
     if (yield == SUMI_YIELDED) {
-        *out_end = SUMI_STEP_ASIDE;
+        *out_end = SUMI_STEP_YIELDS;
         return SUMI_OK;
     }
     switch (job->phase) {
@@ -187,8 +187,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_st
         if (is_over) sumi_plan_job_enter(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
-        SUMI_TRY(
-            sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_HOLDS_BACK, out_stage, out_end, &is_over, error));
+        SUMI_TRY(sumi_plan_job_run_one(engine, slot, yield != SUMI_YIELD_PENDING, out_stage, out_end, &is_over, error));
         if (is_over) {
             job->is_publishing = false;
             sumi_plan_job_enter(job, SUMI_PHASE_OUTPUT);
@@ -254,7 +253,7 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
         job->items[i].picture = NULL;
     }
     sumi_plan_job_claim(job, false);
-    sumi_plan_job_forget_kept(engine, job);
+    sumi_plan_job_free_saved_state(engine, job);
     sumi_prompt_free(job->prompt);
     job->prompt = NULL;
 }

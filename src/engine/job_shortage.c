@@ -24,7 +24,7 @@ static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_count > 1);
-    sumi_plan_job_forget_kept(engine, job); // states that a pause kept belong to a batch with other items
+    sumi_plan_job_free_saved_state(engine, job); // a saved state belongs to a batch of the former size
     char text[160];
     job->batch_count = (job->batch_count + 1) / 2;
     sumi_engine_release(engine); // the next arena is smaller, and weights may need the memory

@@ -27,7 +27,7 @@ static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
     return count;
 }
 
-void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job)
+void sumi_plan_job_free_saved_state(sumi_engine* engine, sumi_plan_job* job)
 {
     sumi_free(&engine->heap, job->saved_state);
     job->saved_state = NULL;
@@ -36,7 +36,7 @@ void sumi_plan_job_forget_kept(sumi_engine* engine, sumi_plan_job* job)
     job->restored_values = 0;
 }
 
-static void go_back(sumi_plan_job* job)
+static void enter_first_phase(sumi_plan_job* job)
 {
     job->phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
     job->cursor = job->row = job->mask_rows = job->pieces_in_flight = 0;
@@ -56,7 +56,7 @@ static bool is_before_denoising(const sumi_run* run)
 
 // Saves the state before this evaluation. The CPU does it at once; on a device the first call starts the copies and the
 // second one reads them. If there is no memory, the job will begin anew.
-static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
+static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
@@ -65,7 +65,7 @@ static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     const size_t values = values_of(job);
     *out_done = true;
     if (!job->save_is_pending) {
-        sumi_plan_job_forget_kept(engine, job);
+        sumi_plan_job_free_saved_state(engine, job);
         job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
         if (job->saved_state == NULL) {
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
@@ -88,7 +88,7 @@ static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
-sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield* out, sumi_error* error)
+sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_yield_answer* out, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     sumi_plan_job* job = &slot->u.plan;
@@ -102,13 +102,13 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
         // next evaluation begins.
         if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->adaption.next > counter) return SUMI_OK;
         if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
-            *out = SUMI_YIELD_HOLDS_BACK;
+            *out = SUMI_YIELD_PENDING;
             return SUMI_OK;
         }
-        if (counter > 0) SUMI_TRY(keep_states(engine, job, counter, &is_over, error));
+        if (counter > 0) SUMI_TRY(save_states(engine, job, counter, &is_over, error));
     }
-    *out = is_over ? SUMI_YIELDED : SUMI_YIELD_HOLDS_BACK;
-    if (is_over) go_back(job);
+    *out = is_over ? SUMI_YIELDED : SUMI_YIELD_PENDING;
+    if (is_over) enter_first_phase(job);
     return SUMI_OK;
 }
 
@@ -132,5 +132,5 @@ void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
     if (job->restored_values < all) return;
     sumi_run_jump(engine, job->saved_evaluation);
     job->adaption = job->saved_adaption;
-    sumi_plan_job_forget_kept(engine, job);
+    sumi_plan_job_free_saved_state(engine, job);
 }

@@ -140,8 +140,8 @@ static pump_state step_job(sumi_engine* engine, sumi_job_slot* slot)
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
     } else if (end == SUMI_STEP_DONE) {
         sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
-    } else if (end == SUMI_STEP_ASIDE) {
-        sumi_job_set_aside(engine, slot);
+    } else if (end == SUMI_STEP_YIELDS) {
+        sumi_job_requeue(engine, slot);
     } else if (end == SUMI_STEP_WAITS) {
         return PUMP_WAITS;
     }
