@@ -106,7 +106,7 @@ void sumi_deadline_begin(sumi_engine* engine, sumi_job_slot* slot)
     engine->deadline.work_us = 0.0;
     // The host program's budgets may have become smaller since the last job, so the measured share is limited by them.
     if (engine->deadline.share > budgeted_share(engine)) engine->deadline.share = budgeted_share(engine);
-    slot->u.plan.adaption = (sumi_adaption){.next = 0};
+    slot->u.plan.deadline_adaptation = (sumi_deadline_adaptation){.next_evaluation = 0};
     slot->u.plan.forecast.begin_ns = 0;
     slot->u.plan.forecast.end_seconds = 0.0;
 }
@@ -212,9 +212,9 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_job_slo
                                    const sumi_work_left* work, double share)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->batch_count > 0 && job->adaption.skipped <= counter);
+    SUMI_ASSERT(job->batch_count > 0 && job->deadline_adaptation.skipped_count <= counter);
     SUMI_ASSERT(counter >= 0 && counter < job->evaluation_count);
-    const int32_t left = job->evaluation_count - counter, done = counter - job->adaption.skipped;
+    const int32_t left = job->evaluation_count - counter, done = counter - job->deadline_adaptation.skipped_count;
     const int32_t fewest = fewest_steps(job) > done + 1 ? fewest_steps(job) - done : 1;
     double step_us = work->average_us, end_us = all_us(&work->end);
     if (is_guess(&work->evaluation) && fewest >= 2) {
@@ -243,7 +243,7 @@ static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_so
     SUMI_ASSERT(counter >= 0 && counter < next && next <= job->evaluation_count);
     const sumi_solver_row* row = &job->rows[counter];
     const float end = next < job->evaluation_count ? job->rows[next].sigma : 0.0f,
-                previous = job->adaption.previous_sigma;
+                previous = job->deadline_adaptation.previous_sigma;
     const float sigmas[3] = {previous, row->sigma, end};
     sumi_solver_row rows[2];
     const bool has_previous = previous > 0.0f;
@@ -259,7 +259,7 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
     sumi_plan_job* job = &slot->u.plan;
     int32_t counter, left_in_section;
     if (job->goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return;
-    if (counter < job->adaption.next) return;
+    if (counter < job->deadline_adaptation.next_evaluation) return;
     sumi_work_left work;
     double share;
     look_ahead(engine, job, &work, &share);
@@ -275,16 +275,18 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
     }
     SUMI_ASSERT(stride >= 1 && counter + stride <= job->evaluation_count);
     const bool skips = stride > 1;
-    if (skips || job->adaption.is_changed) { // is_changed: a multistep solver's row depends on the step before
+    if (skips
+        || job->deadline_adaptation
+               .row_is_changed) { // row_is_changed: a multistep solver's row depends on the step before
         sumi_solver_row row;
         write_row(job, counter, counter + stride, &row);
         engine->runner->functions->write(engine->runner, &job->entry->plan, job->entry->pipeline.solver,
                                          (uint64_t)counter * sizeof row, &row, sizeof row);
         sumi_run_skip(engine, stride - 1);
-        job->adaption.skipped += stride - 1;
+        job->deadline_adaptation.skipped_count += stride - 1;
     }
     if (counter + stride == job->evaluation_count) job->forecast.end_seconds = 1e-6 * all_us(&work.end) / share;
-    job->adaption.next = counter + stride;
-    job->adaption.is_changed = skips;
-    job->adaption.previous_sigma = job->rows[counter].sigma;
+    job->deadline_adaptation.next_evaluation = counter + stride;
+    job->deadline_adaptation.row_is_changed = skips;
+    job->deadline_adaptation.previous_sigma = job->rows[counter].sigma;
 }

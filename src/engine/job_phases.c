@@ -93,7 +93,7 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
     for (int32_t i = 0; i < job->batch_count; i++)
-        job->items[job->batch_begin + i].step_count = job->run_steps - job->adaption.skipped;
+        job->items[job->batch_begin + i].step_count = job->run_steps - job->deadline_adaptation.skipped_count;
     job->batch_begin += job->batch_count;
     const int32_t left = job->item_count - job->batch_begin;
     if (left <= 0) return false;

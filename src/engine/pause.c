@@ -84,7 +84,7 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
                      values * sizeof *job->saved_state);
     job->save_is_pending = false;
     job->saved_evaluation = counter;
-    job->saved_adaption = job->adaption;
+    job->saved_deadline_adaptation = job->deadline_adaptation;
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
@@ -100,7 +100,8 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
     if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
         // In the middle of an evaluation, or after the deadline has decided the next one, the job continues until the
         // next evaluation begins.
-        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->adaption.next > counter) return SUMI_OK;
+        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->deadline_adaptation.next_evaluation > counter)
+            return SUMI_OK;
         if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
             *out = SUMI_YIELD_PENDING;
             return SUMI_OK;
@@ -131,6 +132,6 @@ void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
     job->restored_values += part;
     if (job->restored_values < all) return;
     sumi_run_jump(engine, job->saved_evaluation);
-    job->adaption = job->saved_adaption;
+    job->deadline_adaptation = job->saved_deadline_adaptation;
     sumi_plan_job_free_saved_state(engine, job);
 }

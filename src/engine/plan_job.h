@@ -41,12 +41,13 @@ typedef struct sumi_forecast {
     bool is_guess;       // end_seconds is a guess: most of the end was never measured
 } sumi_forecast;
 
-typedef struct sumi_adaption {
-    float previous_sigma; // sigma of the step before; 0: none
-    int32_t next;         // the next evaluation to decide
-    int32_t skipped;      // evaluations that were left out so far
-    bool is_changed;      // the solver row of this step or of the step before differs from the schedule's
-} sumi_adaption;
+// Which evaluations were left out so that the job meets its deadline (deadline.h).
+typedef struct sumi_deadline_adaptation {
+    float previous_sigma;    // sigma of the step before; 0: none
+    int32_t next_evaluation; // the next evaluation to decide
+    int32_t skipped_count;   // evaluations that were left out so far
+    bool row_is_changed;     // the solver row of this step or of the step before differs from the schedule's
+} sumi_deadline_adaptation;
 
 typedef enum sumi_phase {
     SUMI_PHASE_TEXT,
@@ -122,7 +123,7 @@ typedef struct sumi_plan_job {
     int32_t decided_steps; // step_count after the deadline was considered; the same for all batches
     // The steps that are run. Fewer than step_count if a start image gets only a part of the noise.
     int32_t run_steps;
-    sumi_adaption adaption; // to a deadline
+    sumi_deadline_adaptation deadline_adaptation;
     sumi_forecast forecast;
     bool preview_is_pending; // the copy from the device was started, and the preview is not published yet
     bool is_publishing;      // the device may be writing to device memory of the host program
@@ -133,7 +134,7 @@ typedef struct sumi_plan_job {
     int32_t saved_evaluation;
     bool save_is_pending;   // the copies from the device were started and not read yet
     size_t restored_values; // values that were copied back to the device
-    sumi_adaption saved_adaption;
+    sumi_deadline_adaptation saved_deadline_adaptation;
 
     // The products.
     int32_t latent_channels, latent_height, latent_width;
