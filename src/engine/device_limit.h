@@ -26,13 +26,14 @@
 
 // A part of the engine; touched by whoever holds the pump lock.
 typedef struct sumi_device_limit {
-    uint64_t bytes;         // the limit; jobs keep to it as to a memory budget. 0: none
-    uint64_t requested;     // device bytes that the job that met the shortage needs without a limit; 0: unknown
-    uint64_t previous;      // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
-    uint64_t refused;       // device bytes that the newest plan that did not fit needs in its smallest form
-    int32_t jobs, distance; // jobs that began since the newest review; jobs between two reviews, 0: every job reviews
+    uint64_t bytes;               // the limit; jobs keep to it as to a memory budget. 0: none
+    uint64_t requested_bytes;     // device bytes that the job that met the shortage needs without a limit; 0: unknown
+    uint64_t previous_bytes;      // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
+    uint64_t smallest_form_bytes; // device bytes that the newest plan that did not fit needs in its smallest form
+    int32_t job_count,
+        review_distance; // jobs that began since the newest review; jobs between two reviews, 0: every job reviews
     sumi_device_capacity capacity; // the state of the device when the newest allocation failed
-    bool is_short;                 // an allocation has failed, and the job has not been retried since
+    bool retry_is_pending;         // an allocation has failed, and the job has not been retried since
 } sumi_device_limit;
 
 // Bytes that jobs keep to: the host program's memory budget or the limit, whichever is less; 0: no limit.
@@ -47,7 +48,7 @@ bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan);
 bool sumi_limit_raise(sumi_engine* engine);
 // After a plan that did not fit the limit: raises the limit to what the smallest form of the plan needs, unless that is
 // more than is available. False: the limit stays.
-bool sumi_limit_try_least(sumi_engine* engine);
+bool sumi_limit_raise_to_smallest_form(sumi_engine* engine);
 void sumi_limit_review(sumi_engine* engine);  // called when a job begins and nothing runs
 void sumi_limit_confirm(sumi_engine* engine); // called when an image job got all its memory: a raised limit stays
 #endif

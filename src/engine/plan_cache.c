@@ -255,7 +255,7 @@ static sumi_result write_here(sumi_engine* engine, const sumi_plan_request* aske
     w.request = complete(&w.inputs, asked);
     const sumi_result result = write_entry(&w, entry, error);
     if (result != SUMI_OK && entry->need.device_bytes > 0 && !entry->need.fits)
-        engine->limit.refused = entry->need.device_bytes;
+        engine->limit.smallest_form_bytes = entry->need.device_bytes;
     return result;
 }
 
