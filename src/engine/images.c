@@ -58,7 +58,7 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
     const uint64_t held = atomic_load(&heap->held);
-    SUMI_TRY(sumi_plan_entry_try(engine, heap, &request, &query->entry, error));
+    SUMI_TRY(sumi_plan_entry_write_for_query(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
               + sumi_references_resize_bytes(&job->references);
