@@ -23,7 +23,7 @@ int32_t sumi_format_bytes(sumi_format format)
 
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
 {
-    if (sumi_job_item_stays_on_device(item)) return 0;
+    if (sumi_job_item_has_device_target(item)) return 0;
     return (uint64_t)job->width * (uint64_t)job->height * (uint64_t)sumi_format_bytes(item->target.format);
 }
 
@@ -72,7 +72,8 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
     for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
         sumi_job_item* item = &job->items[i];
         // A picture is there already if the job has returned to phase PLAN, for its next batch or after a shortage.
-        if (item->target.host_memory != NULL || sumi_job_item_stays_on_device(item) || item->picture != NULL) continue;
+        if (item->target.host_memory != NULL || sumi_job_item_has_device_target(item) || item->picture != NULL)
+            continue;
         SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
         item->pixels = item->picture->pixels;
     }
@@ -115,7 +116,7 @@ sumi_result sumi_plan_job_fetch_value(sumi_engine* engine, const sumi_plan_job* 
 static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
 {
     const sumi_format format = item->target.format;
-    return engine->runner->functions->publish != NULL && !sumi_job_item_stays_on_device(item)
+    return engine->runner->functions->publish != NULL && !sumi_job_item_has_device_target(item)
         && (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8);
 }
 
@@ -138,9 +139,9 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
     for (int32_t i = 0; i < job->batch_count; i++) {
         const sumi_job_item* item = &job->items[job->batch_begin + i];
         const sumi_target* target = &item->target;
-        if (!sumi_job_item_stays_on_device(item) && !widens_on_device(engine, item)) continue;
-        const bool is_given = sumi_job_item_stays_on_device(item) && target->row_bytes != 0,
-                   is_upward = sumi_job_item_stays_on_device(item) && target->bottom_up;
+        if (!sumi_job_item_has_device_target(item) && !widens_on_device(engine, item)) continue;
+        const bool is_given = sumi_job_item_has_device_target(item) && target->row_bytes != 0,
+                   is_upward = sumi_job_item_has_device_target(item) && target->bottom_up;
         const uint64_t row = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format));
         const sumi_publication picture = {
             .value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
@@ -153,7 +154,7 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
             .into_offset = wide_offset(job, job->batch_begin + i),
             .row_bytes = is_upward ? 0 - row : row,
             .event = target->event};
-        job->is_publishing = job->is_publishing || sumi_job_item_stays_on_device(item);
+        job->is_publishing = job->is_publishing || sumi_job_item_has_device_target(item);
         SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
     }
     return SUMI_OK;
@@ -172,7 +173,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
     for (int32_t i = job->batch_begin; i < job->batch_begin + job->batch_count; i++) {
         const bool is_picture =
             job->items[i].target.format == SUMI_FORMAT_RGB32F || widens_on_device(engine, &job->items[i]);
-        if (sumi_job_item_stays_on_device(&job->items[i])) continue;
+        if (sumi_job_item_has_device_target(&job->items[i])) continue;
         has_picture = has_picture || is_picture;
         has_bytes = has_bytes || !is_picture;
     }
@@ -347,7 +348,7 @@ sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_job_slot* 
     SUMI_ASSERT(job->row >= 0 && job->row < job->height);
     const int32_t item = job->batch_begin + job->cursor;
     if (job->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
-    if (job->goal == SUMI_GOAL_IMAGES && !sumi_job_item_stays_on_device(&job->items[item])) {
+    if (job->goal == SUMI_GOAL_IMAGES && !sumi_job_item_has_device_target(&job->items[item])) {
         const int32_t left = job->height - job->row, rows = output_rows(job) < left ? output_rows(job) : left;
         read_picture(engine, job, item, job->row, rows);
         job->row += rows;
@@ -362,7 +363,7 @@ double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* j
 {
     int32_t pieces = 1;
     for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
-        if (!sumi_job_item_stays_on_device(&job->items[i]))
+        if (!sumi_job_item_has_device_target(&job->items[i]))
             pieces = (job->height + output_rows(job) - 1) / output_rows(job);
     }
     return engine->overhead_us[SUMI_OVERHEAD_OUTPUT] * pieces;

@@ -162,7 +162,10 @@ static inline size_t sumi_plan_job_latent_values(const sumi_plan_job* job)
     return sumi_plan_job_latent_size(job) * (size_t)job->latent_channels;
 }
 // Whether the item's picture is written to device memory of the host program.
-static inline bool sumi_job_item_stays_on_device(const sumi_job_item* item) { return item->target.device_address != 0; }
+static inline bool sumi_job_item_has_device_target(const sumi_job_item* item)
+{
+    return item->target.device_address != 0;
+}
 
 // Begins a phase: the next one, or PLAN again.
 static inline void sumi_plan_job_enter(sumi_plan_job* job, sumi_phase phase)
