@@ -123,9 +123,9 @@ void sumi_deadline_end(sumi_engine* engine, sumi_job_slot* slot)
             sumi_accuracy_note(&pace->guess_accuracy, FIRST_GUESS_DEVIATION, actual_seconds, forecast->end_seconds);
         else sumi_accuracy_note(&pace->end_accuracy, FIRST_DEVIATION, actual_seconds, forecast->end_seconds);
     }
-    if (forecast->whole_seconds > 0.0) {
+    if (forecast->job_seconds > 0.0) {
         const double actual_seconds = (double)(now - forecast->planned_ns) * 1e-9;
-        sumi_accuracy_note(&pace->job_accuracy, FIRST_GUESS_DEVIATION, actual_seconds, forecast->whole_seconds);
+        sumi_accuracy_note(&pace->job_accuracy, FIRST_GUESS_DEVIATION, actual_seconds, forecast->job_seconds);
     }
     *forecast = (sumi_forecast){.begin_ns = 0};
 }
@@ -158,8 +158,8 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
     sumi_plan_job* job = &slot->u.plan;
     const sumi_plan_entry* entry = job->entry;
     if (can_skip(job->solver)) return step_count;
-    const double budgeted = budgeted_share(engine), measured_share = current_share(engine),
-                 share = measured_share < budgeted ? measured_share : budgeted;
+    const double budgeted = budgeted_share(engine), current = current_share(engine),
+                 share = current < budgeted ? current : budgeted;
     double fixed_us = overhead_us_in_frames(
         engine, 3.0 * engine->overhead_us[SUMI_OVERHEAD_INPUT]
                     + job->item_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
@@ -177,7 +177,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
                                           remaining_seconds > 1e-6 ? remaining_seconds : 1e-6, fewest_steps(job),
                                           job->run_steps, (double)job->evaluation_count / job->run_steps);
     job->forecast.planned_ns = sumi_clock_ns();
-    job->forecast.whole_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->run_steps) / share;
+    job->forecast.job_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->run_steps) / share;
     if (allowed >= job->run_steps) return step_count;
     // With a strength below 1 only run_steps of step_count steps run; the same ratio holds for the smaller step count.
     int32_t steps = (int32_t)((int64_t)step_count * allowed / job->run_steps);

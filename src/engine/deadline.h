@@ -21,8 +21,8 @@
 // For a size that was never decoded the end is guessed from the times of ops of the same kinds in other plans; the
 // accuracy of such guesses is noted separately.
 //
-// All functions are called by the thread that holds the pump lock (engine.h), except sumi_deadline_remaining_seconds, which only
-// reads the job slot. None of them blocks or fails.
+// All functions are called by the thread that holds the pump lock (engine.h), except sumi_deadline_remaining_seconds,
+// which only reads the job slot. None of them blocks or fails.
 #ifndef SUMI_ENGINE_DEADLINE_H
 #define SUMI_ENGINE_DEADLINE_H
 #include "engine/accuracy.h"

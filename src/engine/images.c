@@ -57,9 +57,9 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, error));
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
-    const uint64_t held = atomic_load(&heap->held);
+    const uint64_t held_bytes_before = atomic_load(&heap->held);
     SUMI_TRY(sumi_plan_entry_write_for_query(engine, heap, &request, &query->entry, error));
-    out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
+    out->host = atomic_load(&heap->held) - held_bytes_before + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
               + sumi_references_resize_bytes(&job->references);
     out->weights = desc->model->info.weight_bytes;
@@ -72,23 +72,23 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         SUMI_ASSERT(need->device_bytes >= need->weight_bytes);
         out->staging = need->pinned_bytes;
         out->streamed = need->streamed_bytes;
-        sumi_device_facts facts;
-        engine->runner->functions->facts(engine->runner, &facts);
-        out->uncounted = facts.uncounted_bytes;
+        sumi_device_facts properties;
+        engine->runner->functions->facts(engine->runner, &properties);
+        out->uncounted = properties.uncounted_bytes;
     }
     out->images = sumi_plan_job_image_bytes(job);
     out->tiles_vae = query->entry.tile_latent > 0;
     return SUMI_OK;
 }
 
-static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* asked, sumi_memory* out, sumi_error* error)
+static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out, sumi_error* error)
 {
-    sumi_image_desc settled;
-    SUMI_TRY(sumi_image_desc_check(engine, asked, &settled, error));
+    sumi_image_desc resolved_desc;
+    SUMI_TRY(sumi_image_desc_check(engine, desc, &resolved_desc, error));
     memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
-    sumi_result result = ask_memory(engine, &settled, query, out, error);
+    sumi_result result = ask_memory(engine, &resolved_desc, query, out, error);
     // If no form of the plan fits the budget, this is what the smallest form needs.
     const uint64_t needed = query->entry.need.device_bytes;
     sumi_plan_entry_close(&query->heap, &query->entry);
@@ -124,11 +124,11 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
     const sumi_engine* engine = desc->model->engine;
     SUMI_TRY(sumi_call_begin(engine, "sumi_image_size"));
     sumi_error error = {0};
-    sumi_image_desc settled;
+    sumi_image_desc resolved_desc;
     sumi_result result;
     if (out_size == NULL) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_size: out_size is NULL");
-    else result = sumi_image_desc_check(engine, desc, &settled, &error);
-    if (result == SUMI_OK) *out_size = (sumi_size){settled.width, settled.height};
+    else result = sumi_image_desc_check(engine, desc, &resolved_desc, &error);
+    if (result == SUMI_OK) *out_size = (sumi_size){resolved_desc.width, resolved_desc.height};
     return sumi_call_end(engine, result, &error);
 }
 
@@ -140,10 +140,10 @@ static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi
     return SUMI_OK;
 }
 
-static sumi_result submit_images(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_images(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
 {
     sumi_image_desc desc;
-    SUMI_TRY(sumi_image_desc_check(engine, given, &desc, error));
+    SUMI_TRY(sumi_image_desc_check(engine, public_desc, &desc, error));
     const sumi_submission submission = {.kind = SUMI_JOB_KIND_IMAGES,
                                         .functions = &s_functions,
                                         .model = desc.model,
@@ -304,9 +304,10 @@ int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_r
     // An insertion sort: there are a few dozen rows, and the C library's qsort() may allocate.
     for (size_t i = 1; i < slot->profile_count; i++) {
         sumi_profile_row row = table[i];
-        size_t at = i;
-        for (; at > 0 && table[at - 1].seconds < row.seconds; at--) table[at] = table[at - 1];
-        table[at] = row;
+        size_t position = i;
+        for (; position > 0 && table[position - 1].seconds < row.seconds; position--)
+            table[position] = table[position - 1];
+        table[position] = row;
     }
     int32_t count = (int32_t)slot->profile_count;
     if (rows != NULL && capacity > 0) memcpy(rows, table, (size_t)(count < capacity ? count : capacity) * sizeof *rows);

@@ -270,18 +270,18 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
         sumi_job_slot* slot = &engine->jobs.slots[i];
         sumi_mutex_lock(&engine->state_lock);
-        const bool is_other = slot->id == 0 || (model != NULL && slot->model != model)
-                           || (lora != NULL && !uses_lora(slot, lora))
-                           || (external != NULL && !uses_external(slot, external));
+        const bool is_unaffected = slot->id == 0 || (model != NULL && slot->model != model)
+                                || (lora != NULL && !uses_lora(slot, lora))
+                                || (external != NULL && !uses_external(slot, external));
         const bool is_pending =
-            !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
+            !is_unaffected && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
         // sumi_job_cancel ends queued jobs itself, from any thread. In state RUNNING it leaves the job to this thread.
         if (is_pending && slot->status.state == SUMI_JOB_QUEUED) {
             slot->status.state = SUMI_JOB_RUNNING;
             engine->jobs.queued_count -= !slot->status.paused;
         }
         sumi_mutex_unlock(&engine->state_lock);
-        if (is_other) continue;
+        if (is_unaffected) continue;
         if (is_pending) {
             sumi_error cancelled = {0};
             (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",

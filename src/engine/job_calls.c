@@ -16,10 +16,11 @@ static int32_t jobs_ahead(const sumi_engine* engine, const sumi_job_slot* slot)
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && slot->status.state == SUMI_JOB_QUEUED);
     int32_t count = 0;
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
-        const sumi_job_slot* other = &engine->jobs.slots[i];
-        if (other->id == 0) continue;
-        count += other->status.state == SUMI_JOB_RUNNING
-              || (other->status.state == SUMI_JOB_QUEUED && !other->status.paused && sumi_job_is_before(other, slot));
+        const sumi_job_slot* listed = &engine->jobs.slots[i];
+        if (listed->id == 0) continue;
+        count +=
+            listed->status.state == SUMI_JOB_RUNNING
+            || (listed->status.state == SUMI_JOB_QUEUED && !listed->status.paused && sumi_job_is_before(listed, slot));
     }
     return count;
 }
@@ -115,11 +116,11 @@ static bool is_listed_before(const sumi_job_slot* a, const sumi_job_slot* b)
     return is_a_queued ? sumi_job_is_before(a, b) : a->order < b->order;
 }
 
-int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity)
+int32_t sumi_job_list(const sumi_engine* const_engine, sumi_job* into, int32_t capacity)
 {
-    if (asked == NULL || sumi_call_is_foreign(asked)) return 0;
-    sumi_engine* engine = (sumi_engine*)asked;
-    const int32_t room = into == NULL ? 0 : capacity;
+    if (const_engine == NULL || sumi_call_is_foreign(const_engine)) return 0;
+    sumi_engine* engine = (sumi_engine*)const_engine;
+    const int32_t list_capacity = into == NULL ? 0 : capacity;
     int32_t count = 0, written = 0;
     sumi_mutex_lock(&engine->state_lock);
     // An insertion sort into the caller's array, so that no other memory is needed.
@@ -134,8 +135,8 @@ int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity
             low = is_after ? middle + 1 : low;
             high = is_after ? high : middle;
         }
-        if (low >= room) continue;
-        written += written < room;
+        if (low >= list_capacity) continue;
+        written += written < list_capacity;
         memmove(into + low + 1, into + low, (size_t)(written - low - 1) * sizeof *into);
         into[low] = (sumi_job){slot->id};
     }

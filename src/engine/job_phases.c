@@ -95,9 +95,9 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
     for (int32_t i = 0; i < job->batch_count; i++)
         job->items[job->batch_begin + i].step_count = job->run_steps - job->deadline_adaptation.skipped_count;
     job->batch_begin += job->batch_count;
-    const int32_t left = job->item_count - job->batch_begin;
-    if (left <= 0) return false;
-    if (job->batch_count > left) job->batch_count = left;
+    const int32_t remaining_count = job->item_count - job->batch_begin;
+    if (remaining_count <= 0) return false;
+    if (job->batch_count > remaining_count) job->batch_count = remaining_count;
     engine->runs.current = (sumi_run){.entry = NULL}; // the plan cache may now drop the batch's plan
     job->entry = NULL;
     sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
@@ -119,10 +119,10 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
         return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
     if (entry == NULL) return false;
-    const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
+    const bool is_limited = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
     // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
     // whether the device has more memory again.
-    if (is_cut_short && !job->has_reviewed) return false;
+    if (is_limited && !job->has_reviewed) return false;
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
@@ -130,11 +130,11 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
 static void tell_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    const int32_t told = slot->live.cut_tokens;
+    const int32_t previous_cut_tokens = slot->live.cut_tokens;
     for (int32_t i = 0; i < job->prompt_count; i++) {
         if (job->prompts[i].cut_tokens > slot->live.cut_tokens) slot->live.cut_tokens = job->prompts[i].cut_tokens;
     }
-    if (slot->live.cut_tokens == told) return;
+    if (slot->live.cut_tokens == previous_cut_tokens) return;
     char text[160];
     snprintf(text, sizeof text, "a text is %d tokens longer than the model reads: its end is cut off; make it shorter",
              (int)slot->live.cut_tokens);

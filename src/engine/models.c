@@ -56,21 +56,21 @@ static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_
 static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model)
 {
     const sumi_network_info* info = &model->info;
-    sumi_device_facts facts = {.device_bytes = 0};
+    sumi_device_facts properties = {.device_bytes = 0};
     if (model->weights != SUMI_WEIGHTS_AUTO) return;
-    engine->runner->functions->facts(engine->runner, &facts);
+    engine->runner->functions->facts(engine->runner, &properties);
     // A quarter of the memory is left for everything else: activations, the decoder, pictures of the host program.
-    const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.device_bytes / 4 * 3;
-    if (as_bf16 <= room) {
+    const uint64_t bf16_bytes = 2 * info->denoiser_values, max_bytes = properties.device_bytes / 4 * 3;
+    if (bf16_bytes <= max_bytes) {
         model->weights = SUMI_WEIGHTS_BF16;
         return;
     }
     // The weights of a file with 10 bits per weight or less have lost their precision already.
-    const bool is_quantised = info->denoiser_bytes <= as_bf16 / 8 * 5;
+    const bool is_quantised = info->denoiser_bytes <= bf16_bytes / 8 * 5;
     model->weights = is_quantised ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_INT8;
     char text[256];
     snprintf(text, sizeof text, "weights: in bfloat16 the transformer takes %.1f GB of this GPU's %.1f; they stay %s",
-             (double)as_bf16 * 1e-9, (double)facts.device_bytes * 1e-9,
+             (double)bf16_bytes * 1e-9, (double)properties.device_bytes * 1e-9,
              is_quantised ? "as their file has them" : "in int8");
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
 }
@@ -94,9 +94,9 @@ static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_
 {
     SUMI_ASSERT(engine->runner->functions->prepare != NULL && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
-    const bool is_short = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
+    const bool is_native_size = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
     const int32_t side =
-        is_short ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
+        is_native_size ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
     SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
     sumi_pipeline_prompt prompt = {.has_features = !info->has_text_encoder};
     for (int32_t e = 0; e < info->text_encoder_count; e++)
@@ -245,13 +245,13 @@ static sumi_result check_weights(const sumi_engine* engine, const char* member, 
             member);
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d: no such format", member, (int)weights);
     }
-    sumi_device_facts facts;
-    engine->runner->functions->facts(engine->runner, &facts);
-    if (weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
+    sumi_device_facts properties;
+    engine->runner->functions->facts(engine->runner, &properties);
+    if (weights == SUMI_WEIGHTS_FP8 && properties.capability < 89) {
         return sumi_fail(
             error, SUMI_NOT_SUPPORTED,
             "%s: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_INT8", member,
-            (int)facts.capability / 10, (int)facts.capability % 10);
+            (int)properties.capability / 10, (int)properties.capability % 10);
     }
     return SUMI_OK;
 }
@@ -308,9 +308,9 @@ static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi
     return SUMI_OK;
 }
 
-static sumi_result submit_model(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_model(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
 {
-    const sumi_model_desc* desc = given;
+    const sumi_model_desc* desc = public_desc;
     SUMI_TRY(check_model_desc(engine, desc, error));
     const sumi_submission submission = {.kind = SUMI_JOB_KIND_MODEL,
                                         .functions = &s_functions,

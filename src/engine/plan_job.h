@@ -36,7 +36,7 @@ typedef struct sumi_forecast {
     double step_seconds; // predicted for this step; 0: no prediction
     double end_seconds;  // predicted for the work after the last step, once only that is left; 0: there are more steps
     // predicted for the whole job since planned_ns, if its steps are decided once; 0: not predicted
-    double whole_seconds;
+    double job_seconds;
     uint64_t planned_ns; // when the plan was chosen (steady clock)
     bool is_guess;       // end_seconds is a guess: most of the end was never measured
 } sumi_forecast;

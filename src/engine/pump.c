@@ -157,9 +157,9 @@ static void drain_running(sumi_engine* engine)
         return;
     sumi_mutex_lock(&engine->state_lock);
     const sumi_job_slot* next = next_queued(engine);
-    const bool is_wanted = next != NULL && !sumi_job_is_load(next);
+    const bool next_can_begin = next != NULL && !sumi_job_is_load(next);
     sumi_mutex_unlock(&engine->state_lock);
-    if (!is_wanted) return;
+    if (!next_can_begin) return;
     SUMI_ASSERT(engine->runs.draining.pending_count == 0);
     sumi_run_begin_draining(engine);
     engine->jobs.draining = slot;
@@ -229,7 +229,7 @@ static double max_submitting_us(const sumi_engine* engine)
     return share > MAX_SUBMITTING_US ? share : MAX_SUBMITTING_US;
 }
 
-static double max_own_us(const sumi_engine* engine)
+static double limit_thread_us(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
     if (is_ending(engine->jobs.draining)) return MAX_OWN_US;
@@ -241,20 +241,20 @@ static double max_own_us(const sumi_engine* engine)
 
 // Whether the next step fits into the budget of a call. On a device the budget limits the work in flight, whether this
 // call or an earlier one submitted it; this thread's own time is limited separately.
-static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed)
+static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed_us)
 {
-    SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed >= 0.0);
-    const double next = predict(engine), max_own = max_own_us(engine);
-    if (engine->runner->functions->collect == NULL) return elapsed + next <= budget_us;
-    if (!submits_next(engine)) return elapsed + next <= (max_own < budget_us ? max_own : budget_us);
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed_us >= 0.0);
+    const double step_us = predict(engine), max_thread_us = limit_thread_us(engine);
+    if (engine->runner->functions->collect == NULL) return elapsed_us + step_us <= budget_us;
+    if (!submits_next(engine)) return elapsed_us + step_us <= (max_thread_us < budget_us ? max_thread_us : budget_us);
     const double in_flight_us = sumi_run_pending_us(engine);
     // the time to submit a slice is too short to be predicted
-    return elapsed <= max_own && elapsed <= budget_us
-        && (in_flight_us > 0.0 ? in_flight_us : elapsed) + next <= budget_us;
+    return elapsed_us <= max_thread_us && elapsed_us <= budget_us
+        && (in_flight_us > 0.0 ? in_flight_us : elapsed_us) + step_us <= budget_us;
 }
 
 // An update with budget 0: only cancelled jobs are ended.
-static void rest(sumi_engine* engine)
+static void end_cancelled_jobs(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     if (engine->jobs.draining != NULL) (void)end_if_cancelled(engine, engine->jobs.draining);
@@ -288,7 +288,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     if (engine == NULL || engine->desc.pump == SUMI_PUMP_THREAD) return;
     if (sumi_call_begin(engine, "sumi_engine_update") != SUMI_OK) return;
     sumi_pump_lock(engine);
-    if (budget_us == 0) rest(engine);
+    if (budget_us == 0) end_cancelled_jobs(engine);
     else advance(engine, budget_us);
     sumi_jobs_tell(engine);
     sumi_pump_unlock(engine);

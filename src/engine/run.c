@@ -61,17 +61,17 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
     engine->runs.current.done_section = engine->runs.current.section;
 }
 
-static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice)
+static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index)
 {
-    SUMI_ASSERT(slice >= 0 && (size_t)slice < entry->plan.slice_count);
-    const float measured_us = entry->slice_us[entry->kind_first[slice]];
+    SUMI_ASSERT(slice_index >= 0 && (size_t)slice_index < entry->plan.slice_count);
+    const float measured_us = entry->slice_us[entry->kind_first[slice_index]];
     if (measured_us > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)measured_us);
-    const sumi_slice* first_slice = &entry->plan.slices[slice];
-    SUMI_ASSERT(first_slice->op_begin >= 0 && first_slice->op_begin < first_slice->op_end
-                && (size_t)first_slice->op_end <= entry->plan.op_count);
-    const sumi_op_kind kind = entry->plan.ops[first_slice->op_begin].kind;
+    const sumi_slice* slice = &entry->plan.slices[slice_index];
+    SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end
+                && (size_t)slice->op_end <= entry->plan.op_count);
+    const sumi_op_kind kind = entry->plan.ops[slice->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
-    return first_slice->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
+    return slice->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
 }
 
 double sumi_run_predict_us(const sumi_engine* engine)
