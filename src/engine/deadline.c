@@ -59,9 +59,9 @@ static double measure_share(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_deadline_state* pace = &engine->deadline;
-    const uint64_t now = sumi_clock_ns();
-    if (pace->begin_ns != 0 && now - pace->begin_ns >= MEASURE_NS) {
-        const double wall_ns = (double)(now - pace->begin_ns);
+    const uint64_t now_ns = sumi_clock_ns();
+    if (pace->begin_ns != 0 && now_ns - pace->begin_ns >= MEASURE_NS) {
+        const double wall_ns = (double)(now_ns - pace->begin_ns);
         double share = pace->work_us * 1e3 / wall_ns;
         share = share > 1.0 ? 1.0 : share < LEAST_SHARE ? LEAST_SHARE : share;
         const double weight = wall_ns < FOLLOW_NS ? wall_ns / (wall_ns + FOLLOW_NS) : 0.5;
@@ -70,7 +70,7 @@ static double measure_share(sumi_engine* engine)
         pace->begin_ns = 0;
     }
     if (pace->begin_ns == 0) {
-        pace->begin_ns = now;
+        pace->begin_ns = now_ns;
         pace->work_us = 0.0;
     }
     return current_share(engine);
@@ -116,15 +116,15 @@ void sumi_deadline_end(sumi_engine* engine, sumi_job_slot* slot)
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->u.plan.goal == SUMI_GOAL_IMAGES);
     sumi_forecast* forecast = &slot->u.plan.forecast;
     sumi_deadline_state* pace = &engine->deadline;
-    const uint64_t now = sumi_clock_ns();
+    const uint64_t now_ns = sumi_clock_ns();
     if (forecast->end_seconds > 0.0 && forecast->step_seconds > 0.0) {
-        const double actual_seconds = (double)(now - forecast->begin_ns) * 1e-9 - forecast->step_seconds;
+        const double actual_seconds = (double)(now_ns - forecast->begin_ns) * 1e-9 - forecast->step_seconds;
         if (forecast->is_guess)
             sumi_accuracy_note(&pace->guess_accuracy, FIRST_GUESS_DEVIATION, actual_seconds, forecast->end_seconds);
         else sumi_accuracy_note(&pace->end_accuracy, FIRST_DEVIATION, actual_seconds, forecast->end_seconds);
     }
     if (forecast->job_seconds > 0.0) {
-        const double actual_seconds = (double)(now - forecast->planned_ns) * 1e-9;
+        const double actual_seconds = (double)(now_ns - forecast->planned_ns) * 1e-9;
         sumi_accuracy_note(&pace->job_accuracy, FIRST_GUESS_DEVIATION, actual_seconds, forecast->job_seconds);
     }
     *forecast = (sumi_forecast){.begin_ns = 0};
@@ -188,15 +188,15 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
 static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_remaining_work* out_work, double* out_share)
 {
     const double share = measure_share(engine);
-    const uint64_t now = sumi_clock_ns();
+    const uint64_t now_ns = sumi_clock_ns();
     sumi_forecast* forecast = &job->forecast;
     sumi_remaining_work work = sumi_run_remaining_work(engine);
     work.end.measured += overhead_us_in_frames(engine, job->item_count * sumi_plan_job_output_us(engine, job));
     if (forecast->begin_ns != 0) {
-        const double actual_seconds = (double)(now - forecast->begin_ns) * 1e-9;
+        const double actual_seconds = (double)(now_ns - forecast->begin_ns) * 1e-9;
         sumi_accuracy_note(&job->entry->step, FIRST_STEP_DEVIATION, actual_seconds, forecast->step_seconds);
     }
-    forecast->begin_ns = now;
+    forecast->begin_ns = now_ns;
     forecast->step_seconds = is_guess(&work.evaluation) ? 0.0 : 1e-6 * total_us(&work.evaluation) / share;
     // Slices of the end fill the frames' budgets to another degree than slices of steps do. After this division the end
     // is in the same unit: divided by `share` it is wall-clock time.

@@ -28,7 +28,8 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     slot->id = (++engine->jobs.next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
     slot->kind = kind;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .seconds_left = -1.0f, .message = ""};
-    slot->cancel_asked = slot->is_discarded = slot->completion_is_pending = slot->pause_asked = slot->has_begun = false;
+    slot->cancel_requested = slot->is_discarded = slot->completion_is_pending = slot->pause_requested =
+        slot->has_begun = false;
     sumi_mutex_unlock(&engine->state_lock);
     slot->functions = functions;
     slot->model = NULL;
@@ -47,7 +48,7 @@ void sumi_job_queue(sumi_engine* engine, sumi_job_slot* slot, int32_t priority, 
     SUMI_ASSERT(slot->id != 0 && slot->functions != NULL);
     sumi_mutex_lock(&engine->state_lock);
     slot->priority = priority;
-    SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE && !slot->is_discarded && !slot->cancel_asked);
+    SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE && !slot->is_discarded && !slot->cancel_requested);
     slot->order = ++engine->jobs.next_order;
     slot->submitted_ns = sumi_clock_ns();
     slot->status.state = SUMI_JOB_QUEUED;
@@ -236,8 +237,8 @@ void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)
     slot->status.state = SUMI_JOB_QUEUED;
     slot->status.stage = SUMI_STAGE_WAIT;
     slot->status.pending_us = 0.0f;
-    slot->status.paused = slot->pause_asked; // false if the job was resumed meanwhile: then it is only queued
-    slot->pause_asked = false;
+    slot->status.paused = slot->pause_requested; // false if the job was resumed meanwhile: then it is only queued
+    slot->pause_requested = false;
     engine->jobs.queued_count += !slot->status.paused;
     sumi_condition_broadcast(&engine->state_changed);
     sumi_mutex_unlock(&engine->state_lock);

@@ -89,11 +89,11 @@ struct sumi_job_slot {
     uint64_t id; // 0: the job slot is free
     sumi_job_kind kind;
     int32_t priority;
-    uint64_t order, submitted_ns;    // position in the order of submissions; time of submission (steady clock)
-    sumi_job_status status;          // as sumi_job_poll returns it; state NONE while submit fills the job slot
-    bool cancel_asked, is_discarded; // the host program has called sumi_job_cancel; sumi_job_discard
+    uint64_t order, submitted_ns;        // position in the order of submissions; time of submission (steady clock)
+    sumi_job_status status;              // as sumi_job_poll returns it; state NONE while submit fills the job slot
+    bool cancel_requested, is_discarded; // the host program has called sumi_job_cancel; sumi_job_discard
     // The job runs, and the host program has asked to pause it. A queued job has status.paused instead.
-    bool pause_asked;
+    bool pause_requested;
     bool has_begun; // the pump has begun this job at least once
     // The job is in a final state, and the completion callback of the host program was not called yet.
     bool completion_is_pending;
@@ -101,7 +101,7 @@ struct sumi_job_slot {
     // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
     sumi_model* model; // NULL: the job has no model, or its model was closed
-    bool must_yield;   // the job must give way: a copy of pause_asked, made before each step
+    bool must_yield;   // the job must give way: a copy of pause_requested, made before each step
     sumi_error error;
     sumi_block lists, input; // the copies that submit made
     sumi_block products;     // latents, previews, and pictures until they are copied to memory of the host program

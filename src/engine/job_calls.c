@@ -16,11 +16,11 @@ static int32_t jobs_ahead(const sumi_engine* engine, const sumi_job_slot* slot)
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && slot->status.state == SUMI_JOB_QUEUED);
     int32_t count = 0;
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
-        const sumi_job_slot* listed = &engine->jobs.slots[i];
-        if (listed->id == 0) continue;
-        count +=
-            listed->status.state == SUMI_JOB_RUNNING
-            || (listed->status.state == SUMI_JOB_QUEUED && !listed->status.paused && sumi_job_is_before(listed, slot));
+        const sumi_job_slot* candidate = &engine->jobs.slots[i];
+        if (candidate->id == 0) continue;
+        count += candidate->status.state == SUMI_JOB_RUNNING
+              || (candidate->status.state == SUMI_JOB_QUEUED && !candidate->status.paused
+                  && sumi_job_is_before(candidate, slot));
     }
     return count;
 }
@@ -44,11 +44,11 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 }
 
 // A queued job holds nothing of the runner's, so it ends here. Callbacks may not be called here, so the completion
-// callback follows later (completion_is_pending). A running job ends when the pump next looks at cancel_asked. Hold `state_lock`.
+// callback follows later (completion_is_pending). A running job ends when the pump next looks at cancel_requested. Hold `state_lock`.
 static void ask_to_cancel(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !sumi_job_is_final(slot));
-    slot->cancel_asked = true;
+    slot->cancel_requested = true;
     if (slot->status.state != SUMI_JOB_QUEUED) return;
     SUMI_ASSERT(slot->status.paused || engine->jobs.queued_count > 0);
     engine->jobs.queued_count -= !slot->status.paused;
@@ -86,7 +86,7 @@ sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
         slot->status.paused = paused;
         result = SUMI_OK;
     } else if (slot != NULL && slot->status.state == SUMI_JOB_RUNNING && !(paused && sumi_job_is_load(slot))) {
-        slot->pause_asked = slot->status.paused = paused;
+        slot->pause_requested = slot->status.paused = paused;
         result = SUMI_OK;
     }
     sumi_condition_broadcast(&engine->state_changed);

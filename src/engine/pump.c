@@ -101,8 +101,8 @@ static bool end_if_cancelled(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_mutex_lock(&engine->state_lock);
-    const bool cancels = slot->cancel_asked;
-    slot->must_yield = slot->pause_asked;
+    const bool cancels = slot->cancel_requested;
+    slot->must_yield = slot->pause_requested;
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->state_lock);
     if (!cancels) return false;
@@ -210,7 +210,7 @@ static double predict(const sumi_engine* engine)
 // Limits of this thread's own time in a call with a budget on a device. The time delays the host program's frame, so
 // its limits are much lower than those of the device's work. Weights and graphs of a new plan are prepared in larger
 // pieces: hundreds of pieces of 200 us would take as many frames. Loading a model uses the whole budget.
-#define MAX_OWN_US 200.0
+#define MAX_THREAD_US 200.0
 // For submitting slices, about 24 us each. With a large budget the limit is a twelfth of it, which streamed weights
 // need.
 #define MAX_SUBMITTING_US 240.0
@@ -232,11 +232,11 @@ static double max_submitting_us(const sumi_engine* engine)
 static double limit_thread_us(const sumi_engine* engine)
 {
     const sumi_job_slot* slot = engine->jobs.running;
-    if (is_ending(engine->jobs.draining)) return MAX_OWN_US;
+    if (is_ending(engine->jobs.draining)) return MAX_THREAD_US;
     if (slot == NULL || sumi_job_is_load(slot)) return INFINITY;
     return slot->u.plan.phase == SUMI_PHASE_PREPARE_DEVICE ? MAX_READY_US
          : submits_next(engine)                            ? max_submitting_us(engine)
-                                                           : MAX_OWN_US;
+                                                           : MAX_THREAD_US;
 }
 
 // Whether the next step fits into the budget of a call. On a device the budget limits the work in flight, whether this
@@ -267,7 +267,7 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
     uint64_t begin = sumi_clock_ns();
     engine->frame.max_pending_us = budget_us == SUMI_FOREVER ? SUMI_MAX_PENDING_US : budget_us;
     engine->frame.max_thread_us =
-        budget_us == SUMI_FOREVER || engine->runner->functions->collect == NULL ? 0.0 : MAX_OWN_US;
+        budget_us == SUMI_FOREVER || engine->runner->functions->collect == NULL ? 0.0 : MAX_THREAD_US;
     sumi_frame_budget_follow(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin);
     // at least one step: a budget below the smallest slice must not stop all progress
