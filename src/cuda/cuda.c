@@ -81,10 +81,10 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     if (record == NULL || !record->is_reserved || !record->has_weights || record->division_budget != cuda->budget)
         return false;
-    if (cuda->budget == 0 ? cuda->stream_ring.address != 0 : !record->fits_budget) return false;
-    if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->stream_ring.bytes)
+    if (cuda->budget == 0 ? cuda->weight_ring.address != 0 : !record->fits_budget) return false;
+    if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->weight_ring.bytes)
         return false;
-    if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) return false;
+    if (record->streaming != NULL && record->streaming->image_cursor < record->streaming->list_count) return false;
     if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
         || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL)
@@ -110,15 +110,15 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
     SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
                                     until, budget_us, &has_all, error));
-    const int32_t others = record->stream != NULL ? record->stream->list_count : 0,
-                  made = others > 0 ? record->stream->image_cursor : 0;
+    const int32_t others = record->streaming != NULL ? record->streaming->list_count : 0,
+                  made = others > 0 ? record->streaming->image_cursor : 0;
     const float sent = record->weight_count + others > 0
                          ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
     // the next step does one piece, however little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
-    if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) {
+    if (record->streaming != NULL && record->streaming->image_cursor < record->streaming->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
         SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
@@ -189,7 +189,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_pending = false;
     sumi_cuda_copy_constants(cuda, record);
     sumi_error error = {0};
-    if (sumi_cuda_note_result(cuda, sumi_cuda_stream_begin(cuda, record, &error), &error) != SUMI_OK
+    if (sumi_cuda_note_result(cuda, sumi_cuda_streaming_begin_run(cuda, record, &error), &error) != SUMI_OK
         && cuda->failure.result == SUMI_OK)
         cuda->failure = error;
     sumi_cuda_leave(&cuda->device, &scope);
@@ -217,19 +217,19 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     bool is_first = true;
     for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); is_first = false) {
         bool waits = false;
-        SUMI_TRY(sumi_cuda_stream_before(cuda, record, &segment, counter, &waits, error));
+        SUMI_TRY(sumi_cuda_streaming_begin_segment(cuda, record, &segment, counter, &waits, error));
         if (is_first) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
         else flight->has_waits = flight->has_waits || waits;
         const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
         if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
         else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
-        SUMI_TRY(sumi_cuda_stream_after(cuda, record, &segment, error));
+        SUMI_TRY(sumi_cuda_streaming_end_segment(cuda, record, &segment, error));
     }
     SUMI_CU(driver, cuEventRecord(flight->end, stream), "timing a slice");
     flight->last_fetch = -1;
     flight->plan = record;
     cuda->flight_count++;
-    return sumi_cuda_stream_ahead(cuda, record, error);
+    return sumi_cuda_streaming_start_loads(cuda, record, error);
 }
 
 static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
@@ -415,7 +415,7 @@ static void destroy_inside(sumi_cuda* cuda)
     sumi_cuda_settle(cuda);
     while (cuda->plan_count > 0) sumi_cuda_free_record(cuda, cuda->plans[cuda->plan_count - 1]);
     sumi_cuda_release_memory(cuda);
-    sumi_cuda_release(&cuda->memory, &cuda->stream_ring);
+    sumi_cuda_release(&cuda->memory, &cuda->weight_ring);
     sumi_cuda_weights_close(&cuda->weights);
     sumi_cuda_release(&cuda->memory, &cuda->fixed);
     for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {

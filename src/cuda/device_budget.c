@@ -67,7 +67,7 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device do not hold this job, even with its weights streamed",
                            1e-6 * (double)cuda->budget);
-    if (result == SUMI_OK && division->streams) result = sumi_cuda_stream_make(cuda, record, error);
+    if (result == SUMI_OK && division->streams) result = sumi_cuda_streaming_create(cuda, record, error);
     sumi_free(cuda->heap, division->shares);
     division->shares = NULL;
     if (result != SUMI_OK) {
@@ -90,8 +90,8 @@ void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
         if (resident->pinned_copy.pieces == NULL && resident->chunks == 0) continue;
         if (is_first) sumi_cuda_settle(cuda);
         for (size_t p = 0; p < cuda->plan_count && resident->has_pinned_copy; p++) {
-            sumi_cuda_stream* stream = cuda->plans[p]->stream;
-            if (stream != NULL) stream->image_cursor = stream->image_row = 0;
+            sumi_cuda_weight_streaming* streaming = cuda->plans[p]->streaming;
+            if (streaming != NULL) streaming->image_cursor = streaming->image_row = 0;
         }
         resident->has_pinned_copy = false;
         for (; resident->chunks > 0 || resident->pinned_copy.made > 0; is_first = false) {
@@ -146,7 +146,7 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     // one slab is evicted each time, at the end the large blocks
     for (size_t tries = weights->slab_count + 2;; tries--) {
         uint64_t missing = record->division.staging_bytes + beyond(arena, &cuda->arena)
-                         + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->stream_ring);
+                         + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->weight_ring);
         for (int32_t i = 0; i < record->weight_count; i++) {
             const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
             missing += resident->on_device.data == 0 ? resident->bytes : 0;
@@ -159,7 +159,7 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
             continue;
         }
         bool is_any = false;
-        release_larger(cuda, &cuda->stream_ring, ring, &is_any);
+        release_larger(cuda, &cuda->weight_ring, ring, &is_any);
         release_larger(cuda, &cuda->arena, arena, &is_any);
         release_larger(cuda, &cuda->scratch, scratch, &is_any);
         if (is_any) sumi_cuda_drop_all_graphs(cuda);
@@ -179,21 +179,21 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
 
 void sumi_cuda_release_ring(sumi_cuda* cuda)
 {
-    if (cuda->stream_ring.address == 0) return;
+    if (cuda->weight_ring.address == 0) return;
     SUMI_ASSERT(cuda->flight_count == 0);
     sumi_cuda_settle(cuda);
     for (size_t p = 0; p < cuda->plan_count; p++) {
-        if (cuda->plans[p]->stream != NULL) sumi_cuda_drop_graphs(cuda, cuda->plans[p]);
+        if (cuda->plans[p]->streaming != NULL) sumi_cuda_drop_graphs(cuda, cuda->plans[p]);
     }
-    sumi_cuda_release(&cuda->memory, &cuda->stream_ring);
+    sumi_cuda_release(&cuda->memory, &cuda->weight_ring);
 }
 
 sumi_result sumi_cuda_reserve_ring(sumi_cuda* cuda, const sumi_cuda_plan* record, sumi_error* error)
 {
-    if (record->division.ring_bytes <= cuda->stream_ring.bytes) return SUMI_OK;
+    if (record->division.ring_bytes <= cuda->weight_ring.bytes) return SUMI_OK;
     sumi_cuda_release_ring(cuda);
     return sumi_cuda_allocate(&cuda->memory, record->division.ring_bytes, SUMI_MEMORY_WEIGHTS, "streamed weights",
-                              &cuda->stream_ring, error);
+                              &cuda->weight_ring, error);
 }
 
 void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes)

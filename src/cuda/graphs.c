@@ -115,7 +115,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
     if (*out_done) return SUMI_OK;
     // slices are cut only before and after loads
-    const int32_t most = count + (record->stream != NULL ? 2 * record->stream->load_count : 0);
+    const int32_t most = count + (record->streaming != NULL ? 2 * record->streaming->load_count : 0);
     if (record->graph_capacity < most) {
         sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)most, sizeof *graphs);
         if (graphs == NULL) return sumi_out_of_memory(error, (size_t)most * sizeof *graphs, "the graphs of a plan");

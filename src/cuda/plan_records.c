@@ -35,7 +35,7 @@ sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
 void sumi_cuda_forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
     sumi_cuda_drop_graphs(cuda, record);
-    sumi_cuda_stream_free(cuda, record);
+    sumi_cuda_streaming_destroy(cuda, record);
     sumi_free(cuda->heap, record->weights);
     record->weights = NULL;
     record->weight_count = record->weight_cursor = record->unpinned_count = 0;
@@ -127,12 +127,12 @@ void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* con
     for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
     for (size_t p = 0; p < cuda->plan_count; p++) { // other plans that use them find out what they need again
         sumi_cuda_plan* record = cuda->plans[p];
-        const sumi_cuda_stream* stream = record->stream;
+        const sumi_cuda_weight_streaming* streaming = record->streaming;
         bool is_hit = record->has_weights && cuda->weights.residents == NULL;
         for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
             is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;
-        for (int32_t i = 0; stream != NULL && i < stream->list_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[stream->list[i]].weight == NULL;
+        for (int32_t i = 0; streaming != NULL && i < streaming->list_count && !is_hit; i++)
+            is_hit = cuda->weights.residents[streaming->list[i]].weight == NULL;
         if (is_hit) sumi_cuda_forget_division(cuda, record);
     }
     sumi_cuda_leave(&cuda->device, &scope);

@@ -54,7 +54,7 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 
 typedef struct sumi_cuda_load {
     int32_t resident, op_last; // op_last: the last op that uses the weight before the next load may take its memory
-    int32_t list_index;        // index in the stream's list
+    int32_t list_index;        // index in `list` of the weights that are streamed
     uint64_t offset, bytes;    // in the ring buffer
     CUevent filled, freed;     // filled: recorded on the copy stream; freed: on the compute stream
     int32_t freed_with;        // the load whose `freed` is recorded after the last op that uses this load
@@ -66,7 +66,7 @@ typedef struct sumi_cuda_load_position {
 } sumi_cuda_load_position;
 
 // What is kept of a plan that streams weights.
-typedef struct sumi_cuda_stream {
+typedef struct sumi_cuda_weight_streaming {
     uint64_t ring_bytes;
     int32_t* op_loads;      // for each op its load; -1: none
     int32_t* section_loads; // for each section, and one more, the index of its first load
@@ -83,31 +83,33 @@ typedef struct sumi_cuda_stream {
     sumi_cuda_load_position next_issued, next_used;
     int32_t* history;
     int32_t history_size; // of load indices, by their number modulo history_size
-} sumi_cuda_stream;
+} sumi_cuda_weight_streaming;
 
 struct sumi_cuda;
 struct sumi_cuda_plan;
 
 // Makes loads and events for a divided plan, and frees earlier ones. The weights of the division are known to the
 // runner.
-sumi_result sumi_cuda_stream_make(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-void sumi_cuda_stream_free(struct sumi_cuda* cuda, struct sumi_cuda_plan* record); // nothing of the plan may be running
+sumi_result sumi_cuda_streaming_create(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+void sumi_cuda_streaming_destroy(struct sumi_cuda* cuda,
+                                 struct sumi_cuda_plan* record); // nothing of the plan may be running
 // Makes the next piece of pinned copies. Nothing may be running.
 sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
                                          uint32_t budget_us, bool* out_done, sumi_error* error);
 // Where an op finds a weight that is not resident. False: it is resident.
-bool sumi_cuda_stream_place(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record, int32_t op_index,
-                            const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
+bool sumi_cuda_streaming_find_weight(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record,
+                                     int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
 
 // Advances `segment`, zeroed at first, to the next segment of a slice; for plans that do not stream, a segment is the
 // whole slice. False at the end of the slice.
 bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
 // Begins a run: starts the first loads.
-sumi_result sumi_cuda_stream_begin(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-sumi_result sumi_cuda_stream_before(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
-                                    int32_t counter, bool* out_waits, sumi_error* error);
-sumi_result sumi_cuda_stream_after(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment,
-                                   sumi_error* error);
+sumi_result sumi_cuda_streaming_begin_run(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_begin_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
+                                              const sumi_slice* segment, int32_t counter, bool* out_waits,
+                                              sumi_error* error);
+sumi_result sumi_cuda_streaming_end_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
+                                            const sumi_slice* segment, sumi_error* error);
 // Starts as many loads as the ring buffer has memory for.
-sumi_result sumi_cuda_stream_ahead(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
+sumi_result sumi_cuda_streaming_start_loads(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
 #endif
