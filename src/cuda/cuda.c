@@ -84,7 +84,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     if (cuda->budget == 0 ? cuda->weight_ring.address != 0 : !record->fits_budget) return false;
     if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->weight_ring.bytes)
         return false;
-    if (record->streaming != NULL && record->streaming->image_cursor < record->streaming->list_count) return false;
+    if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) return false;
     if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
         || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL)
@@ -111,14 +111,14 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
                                     until, budget_us, &has_all, error));
     const int32_t others = record->streaming != NULL ? record->streaming->list_count : 0,
-                  made = others > 0 ? record->streaming->image_cursor : 0;
+                  made = others > 0 ? record->streaming->pinned_cursor : 0;
     const float sent = record->weight_count + others > 0
                          ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
     // the next step does one piece, however little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
-    if (record->streaming != NULL && record->streaming->image_cursor < record->streaming->list_count) {
+    if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
         SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;

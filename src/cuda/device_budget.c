@@ -91,7 +91,7 @@ void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
         if (is_first) sumi_cuda_settle(cuda);
         for (size_t p = 0; p < cuda->plan_count && resident->has_pinned_copy; p++) {
             sumi_cuda_weight_streaming* streaming = cuda->plans[p]->streaming;
-            if (streaming != NULL) streaming->image_cursor = streaming->image_row = 0;
+            if (streaming != NULL) streaming->pinned_cursor = streaming->pinned_row = 0;
         }
         resident->has_pinned_copy = false;
         for (; resident->chunks > 0 || resident->pinned_copy.made > 0; is_first = false) {

@@ -322,7 +322,7 @@ bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan
     return false;
 }
 
-// ---- Images ---------------------------------------------------------------------------------------------------------
+// ---- Pinned copies --------------------------------------------------------------------------------------------------
 
 // Makes a pinned copy through the ring buffer: what the device has to convert is copied back from there.
 static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_streaming* streaming,
@@ -330,7 +330,7 @@ static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_s
 {
     SUMI_ASSERT(cuda->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, streaming->list, streaming->list_count, streaming->image_cursor,
+    SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, streaming->list, streaming->list_count, streaming->pinned_cursor,
                                     cuda->weight_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
@@ -378,7 +378,7 @@ static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming*
         if (!is_pinned) return SUMI_OK;
     }
     if (!resident->has_pinned_copy && is_made_on_cpu)
-        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &streaming->image_row, budget_us);
+        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &streaming->pinned_row, budget_us);
     else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(cuda, streaming, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
@@ -408,19 +408,19 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_weight_streaming* stre
 sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
                                          bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(record->streaming != NULL && record->streaming->image_cursor <= record->streaming->list_count);
+    SUMI_ASSERT(record->streaming != NULL && record->streaming->pinned_cursor <= record->streaming->list_count);
     sumi_cuda_weight_streaming* streaming = record->streaming;
-    while (streaming->image_cursor < streaming->list_count) {
+    while (streaming->pinned_cursor < streaming->list_count) {
         bool is_over = false;
-        SUMI_TRY(make_source(cuda, streaming, streaming->list[streaming->image_cursor], until_ns, budget_us, &is_over,
+        SUMI_TRY(make_source(cuda, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over,
                              error));
         if (is_over) {
-            streaming->image_cursor++;
-            streaming->image_row = 0;
+            streaming->pinned_cursor++;
+            streaming->pinned_row = 0;
         }
         if (sumi_clock_ns() >= until_ns) break;
     }
-    *out_done = streaming->image_cursor >= streaming->list_count;
+    *out_done = streaming->pinned_cursor >= streaming->list_count;
     if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // frees the buffers
     return SUMI_OK;
 }

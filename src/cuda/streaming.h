@@ -65,7 +65,7 @@ typedef struct sumi_cuda_load_position {
     int32_t section, iteration, load;
 } sumi_cuda_load_position;
 
-// What is kept of a plan that streams weights.
+// The state of a plan that streams weights.
 typedef struct sumi_cuda_weight_streaming {
     uint64_t ring_bytes;
     int32_t* op_loads;      // for each op its load; -1: none
@@ -75,7 +75,7 @@ typedef struct sumi_cuda_weight_streaming {
     int32_t* list;
     int32_t list_count; // weights that are streamed or pinned, each once
     // Position in the list: weights before it have their pinned copy, or there is no pinned memory for one.
-    int32_t image_cursor, image_row;
+    int32_t pinned_cursor, pinned_row;
     CUevent begun; // recorded after the earlier work of the compute stream
     // Numbers of loads since `begun`, in the order of the run. Loads [used, issued) are in the ring buffer or in flight
     // and are still needed.
@@ -91,19 +91,21 @@ struct sumi_cuda_plan;
 // Makes loads and events for a divided plan, and frees earlier ones. The weights of the division are known to the
 // runner.
 sumi_result sumi_cuda_streaming_create(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-void sumi_cuda_streaming_destroy(struct sumi_cuda* cuda,
-                                 struct sumi_cuda_plan* record); // nothing of the plan may be running
+// Nothing of the plan may be running.
+void sumi_cuda_streaming_destroy(struct sumi_cuda* cuda, struct sumi_cuda_plan* record);
 // Makes the next piece of pinned copies. Nothing may be running.
 sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
                                          uint32_t budget_us, bool* out_done, sumi_error* error);
-// Where an op finds a weight that is not resident. False: it is resident.
+// Finds the address at which an op reads a weight that is not resident: in the ring buffer or in pinned memory. False:
+// the weight is resident.
 bool sumi_cuda_streaming_find_weight(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record,
                                      int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
 
 // Advances `segment`, zeroed at first, to the next segment of a slice; for plans that do not stream, a segment is the
 // whole slice. False at the end of the slice.
 bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
-// Begins a run: starts the first loads.
+// Begins a run: starts the first loads. Each segment is then submitted between begin_segment, after which the compute
+// stream waits for the segment's load (*out_waits: there is one), and end_segment, which records that it was used.
 sumi_result sumi_cuda_streaming_begin_run(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
 sumi_result sumi_cuda_streaming_begin_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
                                               const sumi_slice* segment, int32_t counter, bool* out_waits,
