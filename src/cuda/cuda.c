@@ -108,8 +108,8 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     cuda->weights.uses_single_slabs = record->division.streams;
     bool has_all = false;
     const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
-    SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
-                                    until, budget_us, &has_all, error));
+    SUMI_TRY(sumi_cuda_weights_upload(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
+                                      until, budget_us, &has_all, error));
     const int32_t others = record->streaming != NULL ? record->streaming->list_count : 0,
                   made = others > 0 ? record->streaming->pinned_cursor : 0;
     const float sent = record->weight_count + others > 0

@@ -330,8 +330,8 @@ static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_s
 {
     SUMI_ASSERT(cuda->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, streaming->list, streaming->list_count, streaming->pinned_cursor,
-                                    cuda->weight_ring.address, error));
+    SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count,
+                                         streaming->pinned_cursor, cuda->weight_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
@@ -537,8 +537,8 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     SUMI_ASSERT(load->offset + load->bytes <= cuda->weight_ring.bytes && load->offset % 512 == 0);
     if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else
-        SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, streaming->list, streaming->list_count, load->list_index, to,
-                                        error));
+        SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count, load->list_index,
+                                             to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
     streaming->history[streaming->issued++ % (uint64_t)streaming->history_size] = streaming->next_issued.load;
     advance(streaming, record->plan, &streaming->next_issued);

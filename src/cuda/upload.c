@@ -291,7 +291,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     return true;
 }
 
-// ---- Sending it -----------------------------------------------------------------------------------------------------
+// ---- Copying it -----------------------------------------------------------------------------------------------------
 
 static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUdeviceptr raw, sumi_error* error)
 {
@@ -356,7 +356,7 @@ static CUdeviceptr direct_address(const sumi_cuda_resident* resident, const piec
     return place->data + parts[p->part].offset + row * parts[p->part].row_bytes;
 }
 
-static sumi_result send_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error* error)
+static sumi_result upload_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error* error)
 {
     SUMI_ASSERT(!s->is_busy && s->piece_begin <= s->piece_end && s->piece_end <= weights->upload->piece_count);
     const sumi_cuda_upload* upload = weights->upload;
@@ -435,10 +435,10 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     return SUMI_OK;
 }
 
-// Sends one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
+// Uploads one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
 // buffers, so that the device copies the other half meanwhile.
-static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
-                              uint64_t until_ns, uint32_t budget_us, sumi_error* error)
+static sumi_result upload_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                                uint64_t until_ns, uint32_t budget_us, sumi_error* error)
 {
     SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
     sumi_cuda_upload* upload = weights->upload;
@@ -466,7 +466,7 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
         result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit a staging buffer");
     if (result == SUMI_OK && taken > 0)
         sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
-    for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_buffer(weights, batch[i], error);
+    for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = upload_buffer(weights, batch[i], error);
     if (result != SUMI_OK) { // what was not sent must be sent again
         for (int32_t i = upload->piece_count - 1; i >= 0; i--)
             weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
@@ -500,8 +500,8 @@ static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, 
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
-                                   uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                                     uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(*cursor >= 0 && *cursor <= count);
     *out_done = false;
@@ -518,7 +518,7 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
         *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     while (result == SUMI_OK && *cursor < count) {
-        result = send_batch(weights, list, count, cursor, until_ns, budget_us, error);
+        result = upload_batch(weights, list, count, cursor, until_ns, budget_us, error);
         if (result == SUMI_OK && sumi_clock_ns() >= until_ns) return SUMI_OK;
     }
     if (result != SUMI_OK) {
@@ -528,30 +528,30 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
     return finish_upload(weights, until_ns, out_done, error);
 }
 
-sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
-                                   CUdeviceptr place, sumi_error* error)
+sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count,
+                                        int32_t list_index, CUdeviceptr address, sumi_error* error)
 {
-    SUMI_ASSERT(at >= 0 && at < count && place != 0);
-    sumi_cuda_resident* resident = &weights->residents[list[at]];
+    SUMI_ASSERT(list_index >= 0 && list_index < count && address != 0);
+    sumi_cuda_resident* resident = &weights->residents[list[list_index]];
     const sumi_cuda_driver* driver = &weights->device->driver;
     // a plan under a larger budget has left it on the device
     if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
         SUMI_CU(driver,
-                cuMemcpyDtoDAsync(place, resident->on_device.data, (size_t)resident->bytes, weights->device->copy),
+                cuMemcpyDtoDAsync(address, resident->on_device.data, (size_t)resident->bytes, weights->device->copy),
                 "copying weights on the device");
         return SUMI_OK;
     }
     if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
     sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
-    const sumi_cuda_weight stays = resident->on_device;
-    const int32_t rows_there = resident->rows_sent;
-    resident->on_device = sumi_cuda_place_at(place, resident->weight, resident->form);
+    const sumi_cuda_weight previous_weight = resident->on_device;
+    const int32_t previous_rows_sent = resident->rows_sent;
+    resident->on_device = sumi_cuda_place_at(address, resident->weight, resident->form);
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
-    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;)
-        result = send_batch(weights, list, at + 1, &cursor, 0, UINT32_MAX, error);
-    resident->on_device = stays;
-    resident->rows_sent = rows_there;
+    for (int32_t cursor = list_index; result == SUMI_OK && cursor <= list_index;)
+        result = upload_batch(weights, list, list_index + 1, &cursor, 0, UINT32_MAX, error);
+    resident->on_device = previous_weight;
+    resident->rows_sent = previous_rows_sent;
     if (result != SUMI_OK) close_upload(weights);
     return result;
 }
