@@ -150,7 +150,8 @@ TEST(what_is_kept_as_stored_follows_from_the_weight)
           && !sumi_cuda_is_storable(&half));
     CHECK(sumi_cuda_form_bytes(&q4, SUMI_CUDA_FORM_STORED) <= 512 * 256 / 32 * 18 + 1024);
     CHECK(sumi_cuda_form_bytes(&half, SUMI_CUDA_FORM_INT4) <= 512 * 256 / 32 * 18 + 1024);
-    CHECK(sumi_cuda_host_makes(&q4, SUMI_CUDA_FORM_STORED) && !sumi_cuda_host_makes(&half, SUMI_CUDA_FORM_INT4));
+    CHECK(sumi_cuda_form_is_made_on_cpu(&q4, SUMI_CUDA_FORM_STORED)
+          && !sumi_cuda_form_is_made_on_cpu(&half, SUMI_CUDA_FORM_INT4));
 }
 
 // ---- What the kernels that convert rows are given -------------------------------------------------------------------

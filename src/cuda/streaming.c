@@ -51,7 +51,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
                     (sumi_cuda_weight_share){.weight = weight,
                                              .form = form,
                                              .is_adapter = sumi_cuda_is_adapter_op(plan, i),
-                                             .is_table = sumi_cuda_host_makes(weight, form),
+                                             .is_table = sumi_cuda_form_is_made_on_cpu(weight, form),
                                              .bytes = sumi_cuda_form_bytes(weight, form),
                                              .resident = -1};
                 table[at] = division->count;
@@ -359,7 +359,7 @@ static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming*
                                     sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
-    const bool is_made_on_cpu = sumi_cuda_host_makes(resident->weight, resident->form);
+    const bool is_made_on_cpu = sumi_cuda_form_is_made_on_cpu(resident->weight, resident->form);
     if (!sumi_cuda_has_pinned(&resident->pinned_copy, is_table)) {
         const uint64_t row_bytes = sumi_cuda_pinned_row_bytes(resident->weight, resident->form);
         sumi_error none = {0};

@@ -128,7 +128,7 @@ uint64_t sumi_cuda_made_row_bytes(const sumi_weight* weight, sumi_cuda_form form
 // otherwise the whole copy is one row of bytes
 uint64_t sumi_cuda_pinned_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    return sumi_cuda_host_makes(weight, form) ? sumi_cuda_made_row_bytes(weight, form) : 1024;
+    return sumi_cuda_form_is_made_on_cpu(weight, form) ? sumi_cuda_made_row_bytes(weight, form) : 1024;
 }
 
 bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part)
@@ -141,7 +141,7 @@ bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const
 
 // The tensors of the form STORED follow each other if they are of one type and their rows are multiples of 16 bytes,
 // which the pieces of pinned memory require too.
-bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form)
+bool sumi_cuda_form_is_made_on_cpu(const sumi_weight* weight, sumi_cuda_form form)
 {
     bool is_made = form == SUMI_CUDA_FORM_STORED ? sumi_cuda_made_row_bytes(weight, form) % 16 == 0
                                                  : (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED)

@@ -15,7 +15,7 @@ uint64_t sumi_cuda_pinned_row_bytes(const sumi_weight* weight, sumi_cuda_form fo
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);
 // Whether the CPU can make the bytes of the form: they are those of the file, except for the order of rows, or the
 // rounded sums of a weight with a change.
-bool sumi_cuda_host_makes(const sumi_weight* weight, sumi_cuda_form form);
+bool sumi_cuda_form_is_made_on_cpu(const sumi_weight* weight, sumi_cuda_form form);
 
 // Whether the form stores the tensor's elements as the file has them.
 bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part);
