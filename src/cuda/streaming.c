@@ -214,8 +214,8 @@ static const sumi_cuda_weight_share* share_of(const sumi_cuda_division* division
 }
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
-static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        const int32_t* by_resident, sumi_cuda_weight_streaming* streaming)
+static void assign_ring_offsets(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
+                                const int32_t* by_resident, sumi_cuda_weight_streaming* streaming)
 {
     const sumi_cuda_weights* weights = &cuda->weights;
     uint64_t at = 0;
@@ -271,7 +271,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
         if (division->shares[i].stay != SUMI_CUDA_KEPT)
             streaming->list[streaming->list_count++] = division->shares[i].resident;
     }
-    place_loads(cuda, plan, division, by_resident, streaming);
+    assign_ring_offsets(cuda, plan, division, by_resident, streaming);
     SUMI_ASSERT(streaming->load_count >= 0 && (size_t)streaming->load_count <= plan->op_count);
     streaming->history_size = 2 * streaming->load_count + 8;
     streaming->history = sumi_alloc_array(heap, (size_t)streaming->history_size, sizeof *streaming->history);
@@ -301,22 +301,22 @@ sumi_result sumi_cuda_streaming_create(sumi_cuda* cuda, sumi_cuda_plan* record, 
 }
 
 bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index,
-                                     const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
+                                     const sumi_cuda_resident* resident, sumi_cuda_weight* out_weight)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
     const sumi_cuda_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return false;
     const int32_t load = streaming->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
     if (load >= 0 && streaming->loads[load].resident == index) {
-        *out_place = sumi_cuda_place_at(cuda->weight_ring.address + streaming->loads[load].offset, resident->weight,
-                                        resident->form);
+        *out_weight = sumi_cuda_weight_at(cuda->weight_ring.address + streaming->loads[load].offset, resident->weight,
+                                          resident->form);
         return true;
     }
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_pinned_copy) return false;
     for (int32_t i = 0; i < streaming->list_count; i++) {
         if (streaming->list[i] != index) continue;
-        *out_place = sumi_cuda_place_at(resident->pinned_copy.list.address, resident->weight, resident->form);
-        out_place->piece_rows = resident->pinned_copy.piece_rows;
+        *out_weight = sumi_cuda_weight_at(resident->pinned_copy.list.address, resident->weight, resident->form);
+        out_weight->piece_rows = resident->pinned_copy.piece_rows;
         return true;
     }
     return false;

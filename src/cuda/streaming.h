@@ -99,7 +99,8 @@ sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cud
 // Finds the address at which an op reads a weight that is not resident: in the ring buffer or in pinned memory. False:
 // the weight is resident.
 bool sumi_cuda_streaming_find_weight(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record,
-                                     int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
+                                     int32_t op_index, const sumi_cuda_resident* resident,
+                                     sumi_cuda_weight* out_weight);
 
 // Advances `segment`, zeroed at first, to the next segment of a slice; for plans that do not stream, a segment is the
 // whole slice. False at the end of the slice.

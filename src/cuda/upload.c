@@ -425,7 +425,7 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     upload->used = 0;
     for (; *cursor < count; ++*cursor) {
         const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
-        if (resident->on_device.data == 0) SUMI_TRY(sumi_cuda_weights_place(weights, list, *cursor, count, error));
+        if (resident->on_device.data == 0) SUMI_TRY(sumi_cuda_weights_allocate(weights, list, *cursor, count, error));
         while (resident->rows_sent < resident->weight->rows
                && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned)))
             continue;
@@ -545,7 +545,7 @@ sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_
     sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
     const sumi_cuda_weight previous_weight = resident->on_device;
     const int32_t previous_rows_sent = resident->rows_sent;
-    resident->on_device = sumi_cuda_place_at(address, resident->weight, resident->form);
+    resident->on_device = sumi_cuda_weight_at(address, resident->weight, resident->form);
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     for (int32_t cursor = list_index; result == SUMI_OK && cursor <= list_index;)
