@@ -166,7 +166,7 @@ static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint
     sumi_cuda_scope scope;
     *out_done = false;
     // any other failure belongs to an earlier run; `start` forgets it
-    if (cuda->failure.result == SUMI_DEVICE_LOST) return sumi_cuda_kept_failure(cuda, error);
+    if (cuda->failure.result == SUMI_DEVICE_LOST) return sumi_cuda_report_failure(cuda, error);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = prepare(cuda, plan, budget_us, out_done, out_progress, error);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -238,7 +238,7 @@ static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const su
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
-    SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_report_failure(cuda, error));
     if (record == NULL || !record->is_reserved || !record->has_weights)
         return sumi_fail(error, SUMI_INTERNAL, "a plan runs that was not prepared and reserved");
     if (cuda->flight_count == SUMI_RUNNER_DEPTH)
@@ -274,7 +274,7 @@ static bool cuda_finished(sumi_runner* runner, sumi_slice_time* out_time)
     const bool ends = is_over(cuda, flight);
     if (ends) {
         float ms = 0.0f;
-        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end),
+        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end),
                                "timing a slice");
         *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
         if (cuda->flight_count > 0) {
@@ -328,7 +328,7 @@ static bool cuda_idle(sumi_runner* runner)
 
 static sumi_result cuda_health(sumi_runner* runner, sumi_error* error)
 {
-    return sumi_cuda_kept_failure((const sumi_cuda*)runner, error);
+    return sumi_cuda_report_failure((const sumi_cuda*)runner, error);
 }
 
 static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
@@ -336,7 +336,7 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_report_failure(cuda, error));
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = sumi_cuda_publish(cuda, plan, picture, error);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -469,7 +469,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .set_budget = sumi_cuda_runner_set_budget,
                                                 .trim = sumi_cuda_runner_trim,
                                                 .evict = sumi_cuda_runner_evict,
-                                                .capacity = sumi_cuda_runner_room,
+                                                .capacity = sumi_cuda_runner_capacity,
                                                 .release_plan = sumi_cuda_runner_forget_plan,
                                                 .release_weights = sumi_cuda_runner_forget_weights,
                                                 .collect = cuda_finished,

@@ -130,7 +130,7 @@ void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
     const unsigned char* at = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
-        sumi_cuda_keep_failure(cuda,
+        sumi_cuda_note_failure(cuda,
                                cuda->device.driver.cuMemcpyHtoDAsync(value_address(cuda, plan, constant->value), at,
                                                                      (size_t)constant->bytes, cuda->device.compute),
                                "copying a plan's constants");
@@ -143,7 +143,7 @@ static void wait_for_oldest_write(sumi_cuda* cuda)
 {
     SUMI_ASSERT(cuda->write_count > 0);
     sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
-    sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event),
+    sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event),
                            "waiting for a copy to the device");
     if (cuda->write_count == 0) return; // the device is lost
     cuda->write_first = (cuda->write_first + 1) % SUMI_CUDA_WRITES;
@@ -188,10 +188,10 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
         memcpy(pinned, from + done, (size_t)piece);
         SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_offset + piece <= RING_BYTES);
         sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
-        sumi_cuda_keep_failure(
+        sumi_cuda_note_failure(
             cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute),
             "copying an input to the device");
-        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
+        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
                                "copying an input to the device");
         w->begin = cuda->ring_offset;
         w->end = cuda->ring_offset += sumi_align(piece, ALIGN);
@@ -236,7 +236,7 @@ sumi_result sumi_cuda_runner_fetch(sumi_runner* runner, const sumi_plan* plan, s
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
-    SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_report_failure(cuda, error));
     if (mirror == NULL || !record->is_reserved || !sumi_cuda_has_pages(cuda, record))
         return sumi_fail(error, SUMI_INTERNAL, "%s cannot be read: it is not bound, or no op writes it",
                          sumi_plan_info(plan, value)->name);
@@ -258,7 +258,7 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     if (mirror != NULL && mirror->is_pending && cuda->failure.result != SUMI_DEVICE_LOST
         && sumi_cuda_enter_quietly(cuda, &scope)) {
         // Usually the event has passed. A copy without a slice before it has no other event.
-        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
+        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
                                "waiting for a copy from the device");
         mirror->is_pending = false;
         sumi_cuda_leave(&cuda->device, &scope);
