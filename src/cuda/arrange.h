@@ -14,8 +14,8 @@
 
 // Values of sumi_op.marks.
 enum {
-    // A LINEAR whose product is computed in 8 bits, in the format of sumi_cuda_requested_format. The device can do that, the weight
-    // may lose precision, and the product is large enough to gain from it.
+    // A LINEAR whose product is computed in 8 bits, in the format of sumi_cuda_requested_format. The device can do
+    // that, the weight may lose precision, and the product is large enough to gain from it.
     SUMI_CUDA_OP_8BIT = 1,
     // A LINEAR that writes the input of a GATED. The rows of gate and up are interleaved by 8 (SUMI_CUDA_FORM_GATED).
     SUMI_CUDA_OP_GATED = 2,

@@ -1,9 +1,9 @@
 // Which weights are on the device, in which form, and where.
 //
-// Weights are allocated in slabs. A slab holds weights of one model, so that closing the model frees its memory; adapters
-// have slabs of their own. Weights that steps read are in other slabs than weights that a job reads once, so that the
-// latter can be evicted first. Under a budget that does not hold all weights, matrices get blocks of their own and can
-// be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
+// Weights are allocated in slabs. A slab holds weights of one model, so that closing the model frees its memory;
+// adapters have slabs of their own. Weights that steps read are in other slabs than weights that a job reads once, so
+// that the latter can be evicted first. Under a budget that does not hold all weights, matrices get blocks of their own
+// and can be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
 #ifndef SUMI_CUDA_RESIDENCY_H
 #define SUMI_CUDA_RESIDENCY_H
 #include "base/workers.h"

@@ -9,7 +9,7 @@
 #define MARGIN_SHARE 16
 #define MAX_MARGIN (64ull << 20)
 
-// How many jobs pass between two attempts to raise the limit, where the free memory cannot be asked for. The distance
+// How many jobs pass between two attempts to raise the limit, where the free memory is unknown. The distance
 // doubles after each failed attempt, up to MAX_DISTANCE.
 #define FIRST_GUESS_DISTANCE 4
 #define MAX_DISTANCE 256

@@ -9,7 +9,7 @@
 //                              then after twice as many each time (at most 256).
 //
 // If the driver allocates the memory, the driver knows how much is free, and at first every job reviews the limit. If
-// the host program's device_allocator does, the free memory cannot be asked for: the limit is then a guess between the
+// the host program's device_allocator does, the free memory is unknown: the limit is then a guess between the
 // bytes that were held and the bytes that were refused, a review takes place every 4 jobs at first, and it removes the
 // limit to see whether the next job succeeds.
 //

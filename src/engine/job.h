@@ -30,7 +30,7 @@ typedef enum sumi_job_kind {
 } sumi_job_kind;
 
 // What follows a step of a job. MORE: another step can follow at once. WAITS: nothing can be done before the device has
-// finished something. DONE: the job is complete. YIELDS: the job gives way to others and will run again later (pause.h).
+// finished something. DONE: the job is complete. YIELDS: the job gives way to others and runs again later (pause.h).
 typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE, SUMI_STEP_YIELDS } sumi_step_end;
 
 typedef struct sumi_job_functions {

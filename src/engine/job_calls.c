@@ -44,7 +44,8 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 }
 
 // A queued job holds nothing of the runner's, so it ends here. Callbacks may not be called here, so the completion
-// callback follows later (completion_is_pending). A running job ends when the pump next looks at cancel_requested. Hold `state_lock`.
+// callback follows later (completion_is_pending). A running job ends when the pump next looks at cancel_requested. Hold
+// `state_lock`.
 static void ask_to_cancel(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !sumi_job_is_final(slot));

@@ -10,7 +10,7 @@
 //
 // A struct T is described by a list of its members, in three ways:
 //
-//   ONE(kind, member)   NESTED(member, table)   LIST(member, its count, kind of an element, table of an element or NULL)
+//   ONE(kind, member)   NESTED(member, table)   LIST(member, count member, element kind, element table or NULL)
 //
 // TABLE defines the table from the list, and checks that no member is missing.
 
