@@ -101,11 +101,11 @@ static void sum_up(const sumi_cuda_division* division, summary* steps, summary* 
     *steps = *others = (summary){.least_streamed = UINT64_MAX};
     for (int32_t i = 0; i < division->count; i++) {
         const sumi_cuda_weight_share* share = &division->shares[i];
-        if (share->stay == SUMI_CUDA_HOSTED || share->form == SUMI_CUDA_FORM_VECTOR) continue;
+        if (share->residence == SUMI_CUDA_WEIGHT_PINNED || share->form == SUMI_CUDA_FORM_VECTOR) continue;
         summary* of = share->in_steps ? steps : others;
         of->bytes += share->bytes;
         of->largest = share->bytes > of->largest ? share->bytes : of->largest;
-        if (share->stay != SUMI_CUDA_STREAMED) continue;
+        if (share->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
         of->streamed += share->bytes;
         of->least_streamed = share->bytes < of->least_streamed ? share->bytes : of->least_streamed;
     }

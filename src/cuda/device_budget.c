@@ -62,7 +62,7 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
             sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
         if (result != SUMI_OK) break;
         if (share->in_steps) weights->residents[share->resident].in_steps = true;
-        if (share->stay == SUMI_CUDA_KEPT) record->weights[record->weight_count++] = share->resident;
+        if (share->residence == SUMI_CUDA_WEIGHT_RESIDENT) record->weights[record->weight_count++] = share->resident;
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,

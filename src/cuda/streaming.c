@@ -133,7 +133,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     for (int32_t i = 0; i < division->count; i++) {
         sumi_cuda_weight_share* share = &division->shares[i];
         if (share->is_table) {
-            share->stay = SUMI_CUDA_HOSTED;
+            share->residence = SUMI_CUDA_WEIGHT_PINNED;
             division->pinned_bytes +=
                 share->bytes
                 + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_pinned_row_bytes(share->weight, share->form));
@@ -159,8 +159,9 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     for (int32_t k = 0; k < count; k++) {
         sumi_cuda_weight_share* share = &division->shares[order[k]];
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
-        share->stay = share->bytes <= left ? SUMI_CUDA_KEPT : SUMI_CUDA_STREAMED;
-        if (share->stay == SUMI_CUDA_KEPT) left -= share->bytes, division->resident_bytes += share->bytes;
+        share->residence = share->bytes <= left ? SUMI_CUDA_WEIGHT_RESIDENT : SUMI_CUDA_WEIGHT_STREAMED;
+        if (share->residence == SUMI_CUDA_WEIGHT_RESIDENT)
+            left -= share->bytes, division->resident_bytes += share->bytes;
         else
             division->streamed_bytes += share->bytes,
                 division->mapped_bytes +=
@@ -230,7 +231,7 @@ static void assign_ring_offsets(const sumi_cuda* cuda, const sumi_plan* plan, co
                 const int32_t index = (int32_t)(resident - weights->residents);
                 const sumi_cuda_weight_share* share = share_of(division, by_resident, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
-                if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue;
+                if (share == NULL || share->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
                 sumi_cuda_load* newest = streaming->load_count > streaming->section_loads[s]
                                            ? &streaming->loads[streaming->load_count - 1]
                                            : NULL;
@@ -268,7 +269,7 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->shares[i].resident >= 0); // known to the runner's weights
         by_resident[division->shares[i].resident] = i + 1;
-        if (division->shares[i].stay != SUMI_CUDA_KEPT)
+        if (division->shares[i].residence != SUMI_CUDA_WEIGHT_RESIDENT)
             streaming->list[streaming->list_count++] = division->shares[i].resident;
     }
     assign_ring_offsets(cuda, plan, division, by_resident, streaming);

@@ -22,12 +22,16 @@
 #define SUMI_CUDA_STREAMING_H
 #include "cuda/residency.h"
 
-typedef enum sumi_cuda_stay { SUMI_CUDA_KEPT, SUMI_CUDA_STREAMED, SUMI_CUDA_HOSTED } sumi_cuda_stay;
+typedef enum sumi_cuda_residence {
+    SUMI_CUDA_WEIGHT_RESIDENT,
+    SUMI_CUDA_WEIGHT_STREAMED,
+    SUMI_CUDA_WEIGHT_PINNED
+} sumi_cuda_residence;
 
 typedef struct sumi_cuda_weight_share {
     const sumi_weight* weight;
     sumi_cuda_form form;
-    sumi_cuda_stay stay;
+    sumi_cuda_residence residence;
     bool is_adapter, is_table; // table: ops read only some of its rows
     bool in_steps;             // a denoising section uses it
     uint64_t bytes;
