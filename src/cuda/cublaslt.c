@@ -56,7 +56,7 @@ typedef void* lt_object;
     X(preference_destroy, cublasLtMatmulPreferenceDestroy, (lt_object preference))                                     \
     X(heuristics, cublasLtMatmulAlgoGetHeuristic,                                                                      \
       (lt_object handle, lt_object desc, lt_object a, lt_object b, lt_object c, lt_object d, lt_object preference,     \
-       int wanted, lt_result* results, int* out_count))                                                                \
+       int max_results, lt_result* results, int* out_count))                                                           \
     X(matmul, cublasLtMatmul,                                                                                          \
       (lt_object handle, lt_object desc, const void* alpha, const void* a, lt_object a_layout, const void* b,          \
        lt_object b_layout, const void* beta, const void* c, lt_object c_layout, void* d, lt_object d_layout,           \
@@ -208,9 +208,9 @@ int32_t sumi_cuda_cublaslt_unit_rows(const sumi_cuda_device* device, const sumi_
     const double flops = 0.7 * 750e3 * device->multiprocessors * sumi_cuda_flops_per_clock(device),
                  rows = flops / (2.0 * s->n * s->k);
     if (rows >= s->m) return s->m;
-    const int32_t most = rows < 512.0 ? 512 : (int32_t)rows, units = (s->m + most - 1) / most,
-                  each = (s->m + units - 1) / units;
-    return (each + 255) / 256 * 256;
+    const int32_t max_rows = rows < 512.0 ? 512 : (int32_t)rows, unit_count = (s->m + max_rows - 1) / max_rows,
+                  unit_rows = (s->m + unit_count - 1) / unit_count;
+    return (unit_rows + 255) / 256 * 256;
 }
 
 // ---- Calls ----------------------------------------------------------------------------------------------------------

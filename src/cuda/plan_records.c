@@ -14,13 +14,13 @@
 uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    uint64_t most = 0;
+    uint64_t largest_bytes = 0;
     for (size_t i = 0; i < plan->op_count; i++) {
         sumi_cuda_op_scratch* scratch = sumi_cuda_ops[plan->ops[i].kind].scratch;
         const uint64_t bytes = scratch != NULL ? scratch(&cuda->device, plan, &plan->ops[i]) : 0;
-        most = bytes > most ? bytes : most;
+        largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
     }
-    return sumi_cuda_block_bytes(most);
+    return sumi_cuda_block_bytes(largest_bytes);
 }
 
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)

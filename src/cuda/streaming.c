@@ -38,12 +38,12 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
     for (size_t i = 0; i < plan->op_count && result == SUMI_OK; i++) {
         const sumi_op* op = &plan->ops[i];
         for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) {
-            size_t at = sumi_cuda_form_hash(weight, form, size);
-            while (
-                table[at] != 0
-                && (division->shares[table[at] - 1].weight != weight || division->shares[table[at] - 1].form != form))
-                at = (at + 1) & (size - 1);
-            if (table[at] == 0) {
+            size_t position = sumi_cuda_form_hash(weight, form, size);
+            while (table[position] != 0
+                   && (division->shares[table[position] - 1].weight != weight
+                       || division->shares[table[position] - 1].form != form))
+                position = (position + 1) & (size - 1);
+            if (table[position] == 0) {
                 result = sumi_grow(weights->heap, (void**)&division->shares, &capacity, (size_t)division->count + 1,
                                    sizeof *division->shares, error);
                 if (result != SUMI_OK) break;
@@ -54,9 +54,9 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
                                              .is_table = sumi_cuda_form_is_made_on_cpu(weight, form),
                                              .bytes = sumi_cuda_form_bytes(weight, form),
                                              .resident = -1};
-                table[at] = division->count;
+                table[position] = division->count;
             }
-            sumi_cuda_weight_share* share = &division->shares[table[at] - 1];
+            sumi_cuda_weight_share* share = &division->shares[table[position] - 1];
             share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
             // Uses in steps count more than all others, however few steps there are: the same weights should be
             // resident for jobs with any number of steps.
@@ -74,56 +74,55 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
 // free. Multiples of the golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
-static bool is_kept_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_share* b)
+static bool is_resident_before(const sumi_cuda_weight_share* a, const sumi_cuda_weight_share* b)
 {
     if (a->uses > b->uses) return true;
     if (a->uses < b->uses) return false;
     return spread_key(a->weight) < spread_key(b->weight);
 }
 
-// Of the weights that may be streamed: those of steps, or the others.
 // The weights that may be streamed, either those of steps or all others.
 typedef struct movable_weights {
     uint64_t bytes, largest;
 } movable_weights;
 
-static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
 {
-    return value < least ? least : value > most ? most : value;
+    return value < min ? min : value > max ? max : value;
 }
 
 // Bytes of the ring buffer. It must hold the largest streamed weight once. Copies of what is streamed in every step
 // should overlap with work, so the ring buffer then holds several such weights. If all weights of steps can be
 // resident, they are, and the ring buffer gets at most what they leave: the other weights are copied once per run or
 // once per picture, and it is better to wait for some of these copies than to repeat copies in every step.
-static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* others, uint64_t room)
+static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* others, uint64_t available_bytes)
 {
-    if (steps->bytes == 0 || steps->bytes + others->largest <= room) {
-        const uint64_t ring =
-            clamp((room - steps->bytes) / RING_STEP * RING_STEP, others->largest, RING_MULTIPLE * others->largest);
+    if (steps->bytes == 0 || steps->bytes + others->largest <= available_bytes) {
+        const uint64_t ring = clamp((available_bytes - steps->bytes) / RING_STEP * RING_STEP, others->largest,
+                                    RING_MULTIPLE * others->largest);
         return ring > others->bytes ? others->bytes : ring;
     }
-    const uint64_t least = steps->largest > others->largest ? steps->largest : others->largest;
-    const uint64_t wanted = clamp(RING_MULTIPLE * steps->largest, least, steps->bytes + others->bytes);
-    return clamp(room / RING_STEP * RING_STEP, least, wanted);
+    const uint64_t min_bytes = steps->largest > others->largest ? steps->largest : others->largest;
+    const uint64_t max_bytes = clamp(RING_MULTIPLE * steps->largest, min_bytes, steps->bytes + others->bytes);
+    return clamp(available_bytes / RING_STEP * RING_STEP, min_bytes, max_bytes);
 }
 
-static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
+static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t budget,
                           sumi_cuda_division* division, sumi_error* error)
 {
     SUMI_ASSERT(division->resident_bytes == 0 && division->streamed_bytes == 0);
-    uint64_t all = 0, fixed = 0;
+    uint64_t all_bytes = 0, vector_bytes = 0;
     movable_weights steps = {0, 0}, others = {0, 0};
     sumi_cuda_staging staging = {0, 0, false};
     for (int32_t i = 0; i < division->count; i++) {
-        all += division->shares[i].bytes;
+        all_bytes += division->shares[i].bytes;
         sumi_cuda_staging_add(&staging, division->shares[i].weight, division->shares[i].form);
     }
-    division->resident_bytes = all;
+    division->resident_bytes = all_bytes;
     division->fits = true;
-    if (room == UINT64_MAX) return SUMI_OK;
+    if (budget == UINT64_MAX) return SUMI_OK;
     division->staging_bytes = sumi_cuda_staging_bytes(&staging);
-    if (all + division->staging_bytes <= room && !plan->weight_options.streams_weights) return SUMI_OK;
+    if (all_bytes + division->staging_bytes <= budget && !plan->weight_options.streams_weights) return SUMI_OK;
 
     division->streams = true;
     int32_t* order = sumi_alloc_array(weights->heap, (size_t)division->count + 1, sizeof *order);
@@ -138,47 +137,50 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
                 share->bytes
                 + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_pinned_row_bytes(share->weight, share->form));
         } else if (sumi_cuda_is_vector(share->form)) { // a few kilobytes each: not worth a copy of their own
-            fixed += share->bytes;
+            vector_bytes += share->bytes;
         } else {
-            movable_weights* of = share->in_steps ? &steps : &others;
-            of->largest = share->bytes > of->largest ? share->bytes : of->largest;
-            of->bytes += share->bytes;
-            int32_t at = count++;
-            for (; at > 0 && is_kept_before(share, &division->shares[order[at - 1]]); at--) order[at] = order[at - 1];
-            order[at] = i;
+            movable_weights* group = share->in_steps ? &steps : &others;
+            group->largest = share->bytes > group->largest ? share->bytes : group->largest;
+            group->bytes += share->bytes;
+            int32_t position = count++;
+            for (; position > 0 && is_resident_before(share, &division->shares[order[position - 1]]); position--)
+                order[position] = order[position - 1];
+            order[position] = i;
         }
     }
-    const uint64_t rest = room > fixed + division->staging_bytes ? room - fixed - division->staging_bytes : 0;
-    uint64_t ring = ring_bytes(&steps, &others, rest);
-    // everything fits if the tables stay in pinned memory
-    if (fixed + division->staging_bytes + steps.bytes + others.bytes <= room && !plan->weight_options.streams_weights)
+    const uint64_t available_bytes =
+        budget > vector_bytes + division->staging_bytes ? budget - vector_bytes - division->staging_bytes : 0;
+    uint64_t ring = ring_bytes(&steps, &others, available_bytes);
+    // everything fits while the tables are in pinned memory
+    if (vector_bytes + division->staging_bytes + steps.bytes + others.bytes <= budget
+        && !plan->weight_options.streams_weights)
         ring = 0;
-    division->fits = fixed + division->staging_bytes + ring <= room;
-    uint64_t left = division->fits && !plan->weight_options.streams_weights ? rest - ring : 0;
-    division->resident_bytes = fixed;
+    division->fits = vector_bytes + division->staging_bytes + ring <= budget;
+    uint64_t remaining_bytes = division->fits && !plan->weight_options.streams_weights ? available_bytes - ring : 0;
+    division->resident_bytes = vector_bytes;
     for (int32_t k = 0; k < count; k++) {
         sumi_cuda_weight_share* share = &division->shares[order[k]];
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
-        share->residence = share->bytes <= left ? SUMI_CUDA_WEIGHT_RESIDENT : SUMI_CUDA_WEIGHT_STREAMED;
+        share->residence = share->bytes <= remaining_bytes ? SUMI_CUDA_WEIGHT_RESIDENT : SUMI_CUDA_WEIGHT_STREAMED;
         if (share->residence == SUMI_CUDA_WEIGHT_RESIDENT)
-            left -= share->bytes, division->resident_bytes += share->bytes;
+            remaining_bytes -= share->bytes, division->resident_bytes += share->bytes;
         else
             division->streamed_bytes += share->bytes,
                 division->mapped_bytes +=
                 sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
     }
     division->ring_bytes = division->streamed_bytes > 0 ? ring : 0;
-    SUMI_ASSERT(!division->fits || division->resident_bytes + division->staging_bytes + division->ring_bytes <= room);
+    SUMI_ASSERT(!division->fits || division->resident_bytes + division->staging_bytes + division->ring_bytes <= budget);
     sumi_free(weights->heap, order);
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
+sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t budget,
                              sumi_cuda_division* out_division, sumi_error* error)
 {
     memset(out_division, 0, sizeof *out_division);
     sumi_result result = list_shares(weights, plan, out_division, error);
-    if (result == SUMI_OK) result = divide(weights, plan, room, out_division, error);
+    if (result == SUMI_OK) result = divide(weights, plan, budget, out_division, error);
     if (result == SUMI_OK) return SUMI_OK;
     sumi_free(weights->heap, out_division->shares);
     memset(out_division, 0, sizeof *out_division);
@@ -219,7 +221,7 @@ static void assign_ring_offsets(const sumi_cuda* cuda, const sumi_plan* plan, co
                                 const int32_t* by_resident, sumi_cuda_weight_streaming* streaming)
 {
     const sumi_cuda_weights* weights = &cuda->weights;
-    uint64_t at = 0;
+    uint64_t offset = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         streaming->section_loads[s] = streaming->load_count;
         for (int32_t i = plan->sections[s].op_begin; i < plan->sections[s].op_end; i++) {
@@ -236,13 +238,13 @@ static void assign_ring_offsets(const sumi_cuda* cuda, const sumi_plan* plan, co
                                            ? &streaming->loads[streaming->load_count - 1]
                                            : NULL;
                 if (newest == NULL || newest->resident != index) {
-                    if (at + share->bytes > streaming->ring_bytes) at = 0;
+                    if (offset + share->bytes > streaming->ring_bytes) offset = 0;
                     newest = &streaming->loads[streaming->load_count++];
-                    *newest = (sumi_cuda_load){.resident = index, .offset = at, .bytes = share->bytes};
+                    *newest = (sumi_cuda_load){.resident = index, .offset = offset, .bytes = share->bytes};
                     int32_t listed = 0;
                     while (listed + 1 < streaming->list_count && streaming->list[listed] != index) listed++;
                     newest->list_index = listed;
-                    at += share->bytes;
+                    offset += share->bytes;
                 }
                 newest->op_last = i;
                 streaming->op_loads[i] = streaming->load_count - 1;
@@ -466,34 +468,36 @@ static bool loads_of(const sumi_cuda_weight_streaming* streaming, const sumi_sli
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
-static void advance(const sumi_cuda_weight_streaming* streaming, const sumi_plan* plan, sumi_cuda_load_position* at)
+static void advance(const sumi_cuda_weight_streaming* streaming, const sumi_plan* plan,
+                    sumi_cuda_load_position* position)
 {
-    SUMI_ASSERT(at->load >= 0 && at->load < streaming->load_count && (size_t)at->section < plan->section_count);
-    if (++at->load < streaming->section_loads[at->section + 1]) return;
-    at->load = streaming->section_loads[at->section];
-    if (++at->iteration < plan->sections[at->section].repeat) return;
-    at->iteration = 0;
-    do at->section++;
-    while ((size_t)at->section < plan->section_count
-           && streaming->section_loads[at->section] == streaming->section_loads[at->section + 1]);
-    at->load = streaming->section_loads[at->section];
+    SUMI_ASSERT(position->load >= 0 && position->load < streaming->load_count
+                && (size_t)position->section < plan->section_count);
+    if (++position->load < streaming->section_loads[position->section + 1]) return;
+    position->load = streaming->section_loads[position->section];
+    if (++position->iteration < plan->sections[position->section].repeat) return;
+    position->iteration = 0;
+    do position->section++;
+    while ((size_t)position->section < plan->section_count
+           && streaming->section_loads[position->section] == streaming->section_loads[position->section + 1]);
+    position->load = streaming->section_loads[position->section];
 }
 
-static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
+static bool are_positions_equal(sumi_cuda_load_position a, sumi_cuda_load_position b)
 {
     return a.section == b.section && a.iteration == b.iteration && a.load == b.load;
 }
 
 // Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
-static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, sumi_cuda_load_position at,
-                              sumi_error* error)
+static sumi_result restart_from(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming,
+                                sumi_cuda_load_position position, sumi_error* error)
 {
     SUMI_ASSERT(streaming->begun != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_CU(driver, cuEventRecord(streaming->begun, cuda->device.compute), "ordering streamed weights");
     SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, streaming->begun, 0), "ordering streamed weights");
     streaming->issued = streaming->used = 0;
-    streaming->next_issued = streaming->next_used = at;
+    streaming->next_issued = streaming->next_used = position;
     return SUMI_OK;
 }
 
@@ -501,7 +505,7 @@ static int32_t load_number(const sumi_cuda_weight_streaming* streaming, uint64_t
 {
     return streaming->history[number % (uint64_t)streaming->history_size];
 }
-static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b)
+static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
 {
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
@@ -509,11 +513,11 @@ static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b)
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
 static CUevent freed_before(const sumi_cuda_weight_streaming* streaming, const sumi_cuda_load* load)
 {
-    const uint64_t known = (uint64_t)streaming->load_count,
-                   oldest = streaming->used > known ? streaming->used - known : 0;
+    const uint64_t history_count = (uint64_t)streaming->load_count,
+                   oldest = streaming->used > history_count ? streaming->used - history_count : 0;
     for (uint64_t n = streaming->used; n-- > oldest;) {
-        const sumi_cuda_load* before = &streaming->loads[load_number(streaming, n)];
-        if (meet(before, load)) return streaming->loads[before->freed_with].freed;
+        const sumi_cuda_load* older_load = &streaming->loads[load_number(streaming, n)];
+        if (overlap(older_load, load)) return streaming->loads[older_load->freed_with].freed;
     }
     // loads that are not in the history are older
     return oldest > 0 ? streaming->loads[streaming->loads[load_number(streaming, oldest)].freed_with].freed : NULL;
@@ -529,7 +533,7 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     const sumi_cuda_load* load = &streaming->loads[streaming->next_issued.load];
     *out_started = false;
     for (uint64_t n = streaming->used; n < streaming->issued; n++) {
-        if (meet(&streaming->loads[load_number(streaming, n)], load)) return SUMI_OK;
+        if (overlap(&streaming->loads[load_number(streaming, n)], load)) return SUMI_OK;
     }
     const CUevent freed = freed_before(streaming, load);
     if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
@@ -551,12 +555,12 @@ sumi_result sumi_cuda_streaming_start_loads(sumi_cuda* cuda, sumi_cuda_plan* rec
 {
     const sumi_cuda_weight_streaming* streaming = record->streaming;
     if (streaming == NULL) return SUMI_OK;
-    for (bool has_room = true; has_room && (size_t)streaming->next_issued.section < record->plan->section_count
-                               && streaming->next_issued.load < streaming->load_count;) {
+    for (bool is_started = true; is_started && (size_t)streaming->next_issued.section < record->plan->section_count
+                                 && streaming->next_issued.load < streaming->load_count;) {
         const int32_t resident = streaming->loads[streaming->next_issued.load].resident;
         // the weight is uploaded from its file, which takes the caller's time, so not earlier than necessary
         if (!cuda->weights.residents[resident].has_pinned_copy) break;
-        SUMI_TRY(issue(cuda, record, &has_room, error));
+        SUMI_TRY(issue(cuda, record, &is_started, error));
     }
     return SUMI_OK;
 }
@@ -568,7 +572,7 @@ sumi_result sumi_cuda_streaming_begin_run(sumi_cuda* cuda, sumi_cuda_plan* recor
     sumi_cuda_load_position first = {0, 0, 0};
     while ((size_t)first.section < record->plan->section_count && streaming->section_loads[first.section + 1] == 0)
         first.section++;
-    SUMI_TRY(restart_at(cuda, streaming, first, error));
+    SUMI_TRY(restart_from(cuda, streaming, first, error));
     return sumi_cuda_streaming_start_loads(cuda, record, error);
 }
 
@@ -581,10 +585,10 @@ sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* r
     if (streaming == NULL || !loads_of(streaming, segment, &first, &last)) return SUMI_OK;
     const sumi_section* section = &record->plan->sections[record->plan->ops[segment->op_begin].section];
     const int32_t iteration = counter - section->first_counter;
-    const sumi_cuda_load_position here = {(int32_t)(section - record->plan->sections),
-                                          iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
+    const sumi_cuda_load_position position = {(int32_t)(section - record->plan->sections),
+                                              iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
     // slices are run in another order than the engine's
-    if (!is_same_place(here, streaming->next_used)) SUMI_TRY(restart_at(cuda, streaming, here, error));
+    if (!are_positions_equal(position, streaming->next_used)) SUMI_TRY(restart_from(cuda, streaming, position, error));
     for (const uint64_t needed = streaming->used + (uint64_t)(last - first) + 1; streaming->issued < needed;) {
         bool is_started = false;
         SUMI_TRY(issue(cuda, record, &is_started, error));

@@ -70,10 +70,10 @@ sumi_result sumi_cuda_make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, su
     if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
     SUMI_TRY(
         sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
-    unsigned char* at = sumi_cuda_host(&record->constants);
+    unsigned char* destination = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
-        memcpy(at, plan->constants[i].data, (size_t)plan->constants[i].bytes);
-        at += sumi_align(plan->constants[i].bytes, ALIGN);
+        memcpy(destination, plan->constants[i].data, (size_t)plan->constants[i].bytes);
+        destination += sumi_align(plan->constants[i].bytes, ALIGN);
     }
     return SUMI_OK;
 }
@@ -98,13 +98,14 @@ uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
 sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
 {
     SUMI_ASSERT(cuda->page_count < pages_of(record->mirror_end));
-    const size_t wanted = pages_of(record->mirror_end);
-    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, wanted, sizeof *cuda->pages, error));
+    const size_t required_pages = pages_of(record->mirror_end);
+    SUMI_TRY(
+        sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, required_pages, sizeof *cuda->pages, error));
     do {
         SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
                                     "staging memory for inputs and results", &cuda->pages[cuda->page_count], error));
         cuda->page_count++;
-    } while (cuda->page_count < wanted && sumi_clock_ns() < until_ns);
+    } while (cuda->page_count < required_pages && sumi_clock_ns() < until_ns);
     return SUMI_OK;
 }
 
@@ -112,8 +113,8 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
 static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
 {
     SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);
-    const uint64_t in_page = offset % SUMI_CUDA_PAGE, left = SUMI_CUDA_PAGE - in_page;
-    *io_bytes = *io_bytes < left ? *io_bytes : left;
+    const uint64_t in_page = offset % SUMI_CUDA_PAGE, remaining_bytes = SUMI_CUDA_PAGE - in_page;
+    *io_bytes = *io_bytes < remaining_bytes ? *io_bytes : remaining_bytes;
     return (unsigned char*)sumi_cuda_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
 }
 
@@ -127,14 +128,14 @@ static CUdeviceptr value_address(const sumi_cuda* cuda, const sumi_plan* plan, s
 void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     const sumi_plan* plan = record->plan;
-    const unsigned char* at = sumi_cuda_host(&record->constants);
+    const unsigned char* source = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
         sumi_cuda_note_failure(cuda,
-                               cuda->device.driver.cuMemcpyHtoDAsync(value_address(cuda, plan, constant->value), at,
+                               cuda->device.driver.cuMemcpyHtoDAsync(value_address(cuda, plan, constant->value), source,
                                                                      (size_t)constant->bytes, cuda->device.compute),
                                "copying a plan's constants");
-        at += sumi_align(constant->bytes, ALIGN);
+        source += sumi_align(constant->bytes, ALIGN);
     }
 }
 
@@ -156,7 +157,7 @@ static unsigned char* reserve_in_ring(sumi_cuda* cuda, uint64_t* io_bytes)
 {
     if (cuda->ring_offset >= RING_BYTES) cuda->ring_offset = 0;
     SUMI_ASSERT(cuda->ring_offset % ALIGN == 0 && cuda->page_count >= RING_PAGES);
-    unsigned char* room = page_at(cuda, cuda->ring_offset, io_bytes);
+    unsigned char* destination = page_at(cuda, cuda->ring_offset, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) wait_for_oldest_write(cuda);
     // Copies end in order, so it waits for all up to the newest one that overlaps.
@@ -168,7 +169,7 @@ static unsigned char* reserve_in_ring(sumi_cuda* cuda, uint64_t* io_bytes)
         }
         if (meets) wait_for_oldest_write(cuda);
     }
-    return room;
+    return destination;
 }
 
 void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset,

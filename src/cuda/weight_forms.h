@@ -19,7 +19,7 @@ sumi_cuda_weight sumi_cuda_weight_at(CUdeviceptr address, const sumi_weight* wei
 bool sumi_cuda_form_is_made_on_cpu(const sumi_weight* weight, sumi_cuda_form form);
 
 // Whether the form stores the tensor's elements as the file has them.
-bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part);
+bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* tensor);
 uint64_t sumi_cuda_made_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // for forms that the CPU makes
 // The norm whose weight balances the form (balance.h). NULL: the form is not balanced.
 const sumi_weight* sumi_cuda_form_balance(const sumi_weight* weight, sumi_cuda_form form);
