@@ -9,7 +9,7 @@ bool sumi_call_is_foreign(const sumi_engine* engine) { return engine->callers.pr
 
 // ---- The log --------------------------------------------------------------------------------------------------------
 
-static void keep_error(sumi_engine* engine, sumi_result result, const char* text)
+static void record_error(sumi_engine* engine, sumi_result result, const char* text)
 {
     // Before the locks exist no thread can ask for the error. In a child process after a fork, the lock may be held by
     // a thread that exists only in the parent.
@@ -37,7 +37,7 @@ void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result
 {
     SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->state_lock));
     sumi_engine* inside = (sumi_engine*)engine;
-    if (level == SUMI_LOG_ERROR) keep_error(inside, result, text);
+    if (level == SUMI_LOG_ERROR) record_error(inside, result, text);
     const sumi_log* log = &engine->desc.log;
     if (log->write == NULL) return;
     uintptr_t thread = sumi_this_thread();

@@ -332,7 +332,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     return check_targets(engine, desc, error);
 }
 
-void sumi_image_desc_tell_unused(const sumi_engine* engine, const sumi_image_desc* desc)
+void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc* desc)
 {
     for (int32_t i = 0; i < desc->item_count && !is_guided(desc); i++) {
         const sumi_image_item* item = &desc->items[i];

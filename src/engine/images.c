@@ -47,8 +47,8 @@ static void release_of_query(void* memory, size_t bytes, void* user_data)
 }
 
 // Does what a job does up to its plan, on the query's own objects, and reads the sizes from the plan.
-static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
-                              sumi_error* error)
+static sumi_result query_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
+                                sumi_error* error)
 {
     sumi_heap* heap = &query->heap;
     sumi_plan_job* job = &query->job;
@@ -88,7 +88,7 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc
     memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
-    sumi_result result = ask_memory(engine, &resolved_desc, query, out, error);
+    sumi_result result = query_memory(engine, &resolved_desc, query, out, error);
     // If no form of the plan fits the budget, this is what the smallest form needs.
     const uint64_t needed = query->entry.need.device_bytes;
     sumi_plan_entry_close(&query->heap, &query->entry);
@@ -135,8 +135,8 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
 static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     SUMI_TRY(sumi_image_desc_copy(&engine->heap, source, &slot->lists, &slot->input, &slot->u.plan, error));
-    sumi_plan_job_claim(&slot->u.plan, true);
-    sumi_image_desc_tell_unused(engine, source);
+    sumi_plan_job_mark_targets(&slot->u.plan, true);
+    sumi_image_desc_log_unused(engine, source);
     return SUMI_OK;
 }
 
@@ -197,8 +197,7 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
 // ---- After the job --------------------------------------------------------------------------------------------------
 
 // Fills the sumi_image of one item, and copies the picture to the target's host memory if the target has one.
-
-static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
+static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
 {
     SUMI_ASSERT(image->pixels == NULL && image->handle == 0);
     const int32_t row = job->width * sumi_format_bytes(item->target.format);
@@ -242,7 +241,7 @@ static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* o
             SUMI_TRY(engine->runner->functions->copy_to_texture(engine->runner, &external->import, external->width,
                                                                 external->height, error));
         }
-        for (int32_t i = 0; i < plan->item_count; i++) hand_out(plan, &plan->items[i], &out_images[i]);
+        for (int32_t i = 0; i < plan->item_count; i++) fill_image(plan, &plan->items[i], &out_images[i]);
     }
     sumi_job_free(engine, slot);
     return result;

@@ -162,7 +162,7 @@ typedef struct ended_job {
     void* user_data;
 } ended_job;
 
-static void tell(const sumi_engine* engine, const ended_job* ended)
+static void call_completion(const sumi_engine* engine, const ended_job* ended)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock)
                 && ended->state >= SUMI_JOB_DONE);
@@ -170,7 +170,7 @@ static void tell(const sumi_engine* engine, const ended_job* ended)
     if (completion->ended != NULL) completion->ended(ended->job, ended->state, ended->user_data, completion->user_data);
 }
 
-void sumi_jobs_tell(sumi_engine* engine)
+void sumi_jobs_call_completions(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_mutex_lock(&engine->state_lock);
@@ -181,7 +181,7 @@ void sumi_jobs_tell(sumi_engine* engine)
         engine->jobs.pending_completion_count--;
         const ended_job ended = {{slot->id}, slot->status.state, slot->status.user_data};
         sumi_mutex_unlock(&engine->state_lock);
-        tell(engine, &ended);
+        call_completion(engine, &ended);
         sumi_mutex_lock(&engine->state_lock);
     }
     sumi_mutex_unlock(&engine->state_lock);
@@ -223,7 +223,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
     sumi_condition_broadcast(&engine->state_changed);
     sumi_mutex_unlock(&engine->state_lock);
     if (is_discarded) sumi_job_free(engine, slot);
-    else tell(engine, &ended);
+    else call_completion(engine, &ended);
 }
 
 void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)

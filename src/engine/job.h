@@ -168,7 +168,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
 void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot);
 // Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). The caller holds
 // the pump lock.
-void sumi_jobs_tell(sumi_engine* engine);
+void sumi_jobs_call_completions(sumi_engine* engine);
 // Cancels all queued and running jobs that use this model, this adapter or this texture; NULL: any. Jobs that have
 // ended keep their state; if their model is closed, they forget it. The caller holds the pump lock.
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,

@@ -46,7 +46,7 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 // A queued job holds nothing of the runner's, so it ends here. Callbacks may not be called here, so the completion
 // callback follows later (completion_is_pending). A running job ends when the pump next looks at cancel_requested. Hold
 // `state_lock`.
-static void ask_to_cancel(sumi_engine* engine, sumi_job_slot* slot)
+static void request_cancel(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !sumi_job_is_final(slot));
     slot->cancel_requested = true;
@@ -71,7 +71,7 @@ void sumi_job_cancel(sumi_engine* engine, sumi_job job)
     if (engine == NULL || sumi_call_is_foreign(engine)) return;
     sumi_mutex_lock(&engine->state_lock);
     sumi_job_slot* slot = sumi_job_find(engine, job);
-    if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+    if (slot != NULL && !sumi_job_is_final(slot)) request_cancel(engine, slot);
     sumi_mutex_unlock(&engine->state_lock);
 }
 
@@ -151,7 +151,7 @@ static void discard(sumi_engine* engine, sumi_job job)
     sumi_job_slot* slot = sumi_job_find(engine, job);
     bool frees = false, has_weights = false;
     if (slot != NULL) {
-        if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+        if (!sumi_job_is_final(slot)) request_cancel(engine, slot);
         frees = sumi_job_is_final(slot);
         has_weights = sumi_job_is_load(slot);
         sumi_job_forget_completion(engine, slot);

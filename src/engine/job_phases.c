@@ -127,7 +127,7 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
 }
 
 // Logs a warning if a text was cut off. Called when the tokens of all the job's texts are known.
-static void tell_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
+static void log_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
     const int32_t previous_cut_tokens = slot->live.cut_tokens;
@@ -161,7 +161,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_job_slot* slot, sumi_st
         if (job->cursor < job->prompt_count)
             SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
         if (++job->cursor < job->prompt_count) return SUMI_OK;
-        tell_cut_tokens(engine, slot);
+        log_cut_tokens(engine, slot);
         sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
@@ -236,7 +236,7 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
     if (slot == engine->jobs.running || engine->jobs.running == NULL) sumi_engine_trim(engine);
 }
 
-void sumi_plan_job_claim(sumi_plan_job* job, bool is_used)
+void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
 {
     for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
         if (job->items[i].target.external != NULL) atomic_store(&job->items[i].target.external->is_used, is_used);
@@ -252,7 +252,7 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
         if (job->items[i].picture != NULL) sumi_picture_release(engine, job->items[i].picture->handle);
         job->items[i].picture = NULL;
     }
-    sumi_plan_job_claim(job, false);
+    sumi_plan_job_mark_targets(job, false);
     sumi_plan_job_free_saved_state(engine, job);
     sumi_prompt_free(job->prompt);
     job->prompt = NULL;

@@ -89,8 +89,8 @@ static void choose_weights(const sumi_engine* engine, sumi_model* model)
 // the smallest picture, which already names every weight. Under a budget it is the plan of a picture of the model's
 // native size, because what its arena leaves free decides which weights stay resident; and it has several steps,
 // because weights that every step uses are copied first.
-static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
-                                   sumi_error* error)
+static sumi_result write_upload_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
+                                     sumi_error* error)
 {
     SUMI_ASSERT(engine->runner->functions->prepare != NULL && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
@@ -116,7 +116,7 @@ static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_
     return sumi_plan_entry_write(engine, &request, *out_entry, error);
 }
 
-static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
+static void drop_upload_plan(sumi_engine* engine, sumi_model_job* job)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     if (job->upload_plan == NULL) return;
@@ -127,7 +127,7 @@ static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
 
 // Copies kernels and weights to the device in pieces, so that the first job does not wait for them. If the memory
 // budget does not hold all weights, jobs copy what they need.
-static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step_end* out_end, sumi_error* error)
+static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     SUMI_ASSERT(job->is_open);
@@ -143,7 +143,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
         if (!job->has_reviewed) sumi_limit_review(engine);
         job->has_reviewed = true;
         sumi_error capacity_error = {0};
-        sumi_result result = write_warm_plan(engine, job->product, &job->upload_plan, &capacity_error);
+        sumi_result result = write_upload_plan(engine, job->product, &job->upload_plan, &capacity_error);
         if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_STEP_DONE;
         else if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
         return SUMI_OK;
@@ -158,7 +158,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_step
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) {
         const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
         if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_STEP_DONE;
-        drop_warm_plan(engine, job);
+        drop_upload_plan(engine, job);
         return SUMI_OK;
     }
     if (result == SUMI_BUDGET_TOO_SMALL) { // the budget was lowered since the plan was written
@@ -181,7 +181,7 @@ static sumi_result step_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_s
         job->has_begun = true;
         return begin_opening(engine, job, error);
     }
-    if (job->is_open) return make_warm(engine, slot, out_end, error);
+    if (job->is_open) return load_to_device(engine, slot, out_end, error);
     sumi_model* model = job->product;
     const bool is_device = engine->runner->functions->prepare != NULL;
     uint32_t budget_us = sumi_frame_budget_piece_us(engine);
@@ -207,7 +207,7 @@ static sumi_result step_opening(sumi_engine* engine, sumi_job_slot* slot, sumi_s
 
 static void stop_opening(sumi_engine* engine, sumi_job_slot* slot)
 {
-    drop_warm_plan(engine, &slot->u.model); // a model that is only partly open is freed with the product
+    drop_upload_plan(engine, &slot->u.model); // a model that is only partly open is freed with the product
 }
 
 static void drop_model(sumi_engine* engine, sumi_job_slot* slot)

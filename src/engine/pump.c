@@ -290,7 +290,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     sumi_pump_lock(engine);
     if (budget_us == 0) end_cancelled_jobs(engine);
     else advance(engine, budget_us);
-    sumi_jobs_tell(engine);
+    sumi_jobs_call_completions(engine);
     sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
@@ -339,7 +339,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     }
     sumi_mutex_unlock(&engine->state_lock);
     if (!has_thread) {
-        sumi_jobs_tell(engine);
+        sumi_jobs_call_completions(engine);
         sumi_pump_unlock(engine);
     }
     return sumi_call_end(engine, result, NULL);
@@ -362,7 +362,7 @@ static void pump_main(void* context)
         if (engine->pump.is_closing) break;
         sumi_pump_lock_take(engine);
         sumi_mutex_unlock(&engine->state_lock);
-        sumi_jobs_tell(engine);
+        sumi_jobs_call_completions(engine);
         if (advance_one(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
         sumi_pump_lock_give(engine);
