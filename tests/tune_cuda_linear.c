@@ -200,7 +200,7 @@ static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
             sumi_cuda_choose_linear_kernel(&s_cuda->device, true, &shape),
             sumi_cuda_choose_linear_kernel(&s_cuda->device, false, &shape),
             {SUMI_CUDA_METHOD_CUBLASLT, g->kind == GATED, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
-        for (int i = 0; i < (sumi_cuda_cublaslt_can(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++)
+        for (int i = 0; i < (sumi_cuda_cublaslt_supports(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++)
             memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = three[i];
     }
     // without what is hopeless: small tiles of large products, k-blocks of 64 bytes where 128 are better, every second

@@ -12,7 +12,7 @@ static int32_t base_id(const sumi_plan* plan, sumi_value value)
 }
 
 // Returns the next op, if it is in the same section and reads what this op writes; otherwise NULL.
-static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
+static const sumi_op* next_reader(const sumi_plan* plan, int32_t op_index)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count);
     const sumi_op* op = &plan->ops[op_index];
@@ -168,9 +168,9 @@ static void mark_8bit_values(sumi_plan* plan)
                                  && writer_operands(plan, op->in[0]) == operands;
             const sumi_weight* balance = is_product ? balance_of_op(plan, op) : NULL;
             // also if it is read through a view, as rows of another length
-            const bool is_other = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
+            const bool is_unquantised = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
             if (op->in[k].id > 0)
-                plan->values[base_id(plan, op->in[k]) - 1].marks |= is_other        ? OTHER
+                plan->values[base_id(plan, op->in[k]) - 1].marks |= is_unquantised  ? OTHER
                                                                   : balance != NULL ? SUMI_CUDA_VALUE_BALANCED
                                                                                     : PLAIN;
         }
@@ -217,7 +217,7 @@ static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
 // The kernels have an epilogue for SiLU.
 static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
 {
-    const sumi_op *op = &plan->ops[op_index], *gated = reader_behind(plan, op_index);
+    const sumi_op *op = &plan->ops[op_index], *gated = next_reader(plan, op_index);
     if (gated == NULL || gated->kind != SUMI_OP_GATED || gated->u.gated.activation != SUMI_ACT_SILU
         || !is_plain_product(plan, op))
         return false;
@@ -240,7 +240,7 @@ static bool are_bands_equal(const sumi_op_norm_gate_add* add, const sumi_op_norm
 
 static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
 {
-    const sumi_op *op = &plan->ops[op_index], *norm = reader_behind(plan, op_index);
+    const sumi_op *op = &plan->ops[op_index], *norm = next_reader(plan, op_index);
     if (norm == NULL || op->kind != SUMI_OP_NORM_GATE_ADD || norm->kind != SUMI_OP_NORM_MODULATE
         || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row || norm->u.norm.silu
         || !are_bands_equal(&op->u.gate_add, &norm->u.norm))

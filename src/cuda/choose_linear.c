@@ -294,7 +294,8 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, 
     if (device->forced_linear != NULL) return *device->forced_linear;
     // The kernels for Hopper gate in their epilogue, which saves more than cuBLASLt's faster products do.
     const bool is_gated = s->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
-    if (sumi_cuda_cublaslt_wants(device->cublaslt, s) && !(is_gated && sumi_cuda_has_hopper(device, allows_hopper)))
+    if (sumi_cuda_cublaslt_is_preferred(device->cublaslt, s)
+        && !(is_gated && sumi_cuda_has_hopper(device, allows_hopper)))
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1,
                                          sumi_cuda_cublaslt_unit_rows(device, s)};
     return sumi_cuda_choose_linear_kernel(device, allows_hopper, s);
@@ -344,7 +345,7 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     if (!s->reads_aligned || s->k < 512) add_choice(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
     if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS) add_choice(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
-    if (sumi_cuda_cublaslt_can(device->cublaslt, s))
+    if (sumi_cuda_cublaslt_supports(device->cublaslt, s))
         add_choice(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
                    sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);

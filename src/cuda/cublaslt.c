@@ -183,7 +183,7 @@ void sumi_cuda_cublaslt_close(sumi_cuda_cublaslt* lt)
 
 // ---- Choosing -------------------------------------------------------------------------------------------------------
 
-bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
+bool sumi_cuda_cublaslt_supports(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
 {
     if (lt == NULL || s->operands != SUMI_CUDA_BF16 || !s->reads_aligned) return false;
     switch (s->epilogue) {
@@ -196,9 +196,9 @@ bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape*
     }
 }
 
-bool sumi_cuda_cublaslt_wants(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
+bool sumi_cuda_cublaslt_is_preferred(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
 {
-    return sumi_cuda_cublaslt_can(lt, s) && s->m >= lt->least_rows;
+    return sumi_cuda_cublaslt_supports(lt, s) && s->m >= lt->least_rows;
 }
 
 // A unit is about half a millisecond of work at 1.5 GHz, because slices must not be longer than a frame allows. There
@@ -274,7 +274,7 @@ static bool is_product_refused(lt_status status)
     return status == LT_NOT_SUPPORTED || status == LT_INVALID_VALUE || status == LT_ARCH_MISMATCH;
 }
 
-static lt_status ask(const sumi_cuda_cublaslt* lt, recipe* r)
+static lt_status find_algorithm(const sumi_cuda_cublaslt* lt, recipe* r)
 {
     lt_result result = {.state = LT_NOT_SUPPORTED};
     int count = 0;
@@ -292,7 +292,7 @@ static sumi_result make_recipe(sumi_cuda_cublaslt* lt, const sumi_cuda_cublaslt_
                        error));
     recipe made = {.of = *call};
     lt_status status = describe_product(&lt->library, call, &made);
-    if (status == LT_SUCCESS) status = ask(lt, &made);
+    if (status == LT_SUCCESS) status = find_algorithm(lt, &made);
     if (status != LT_SUCCESS) free_recipe(&lt->library, &made);
     if (status != LT_SUCCESS && !is_product_refused(status)) return failure(lt, status, call, error);
     made.is_refused = status != LT_SUCCESS;

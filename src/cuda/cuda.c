@@ -57,7 +57,7 @@ static sumi_result load_modules(sumi_cuda* cuda, float* out_progress, sumi_error
     if (!is_last) return SUMI_OK;
     SUMI_TRY(launch_first(cuda, error));
     uint64_t free_bytes;
-    (void)sumi_cuda_ask_driver(cuda, &free_bytes);
+    (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     cuda->is_loaded = true;
     return SUMI_OK;
 }
@@ -145,7 +145,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (cuda->flight_count > 0) return SUMI_OK; // graphs are made while nothing runs
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
     uint64_t free_bytes;
-    if (*out_done) (void)sumi_cuda_ask_driver(cuda, &free_bytes);
+    if (*out_done) (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;
     return SUMI_OK;
 }
@@ -300,9 +300,9 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
         sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->wait_event)
                                                 : driver->cuStreamSynchronize(cuda->device.compute));
     } else {
-        const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
+        const uint32_t slice_count = slices < 1 ? 1 : (uint32_t)slices;
         const sumi_cuda_flight* flight =
-            sumi_cuda_flight_at(cuda, (wanted < cuda->flight_count ? wanted : cuda->flight_count) - 1);
+            sumi_cuda_flight_at(cuda, (slice_count < cuda->flight_count ? slice_count : cuda->flight_count) - 1);
         sumi_cuda_lose_device(cuda, driver->cuEventSynchronize(flight->end));
         if (cuda->flight_count > 0 && flight->last_fetch >= 0)
             sumi_cuda_lose_device(cuda, driver->cuEventSynchronize(flight->plan->mirrors[flight->last_fetch].event));
@@ -548,7 +548,7 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cu
             "clearing counters");
     SUMI_TRY(sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error));
     uint64_t free_bytes;
-    (void)sumi_cuda_ask_driver(cuda, &free_bytes);
+    (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     return SUMI_OK;
 }
 

@@ -58,8 +58,7 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
                                                  : SUMI_OK;
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
         sumi_cuda_weight_share* share = &division->shares[i];
-        result =
-            sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
+        result = sumi_cuda_weights_add(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
         if (result != SUMI_OK) break;
         if (share->in_steps) weights->residents[share->resident].in_steps = true;
         if (share->residence == SUMI_CUDA_WEIGHT_RESIDENT) record->weights[record->weight_count++] = share->resident;
@@ -106,14 +105,14 @@ void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
 }
 
 // Called after weights were evicted: plans that need them will upload them again before they run.
-static void miss_weights(sumi_cuda* cuda)
+static void reset_evicted_weights(sumi_cuda* cuda)
 {
     for (size_t p = 0; p < cuda->plan_count; p++) {
         sumi_cuda_plan* record = cuda->plans[p];
-        bool is_hit = false;
-        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[record->weights[i]].on_device.data == 0;
-        if (is_hit) sumi_cuda_drop_graphs(cuda, record);
+        bool has_evicted = false;
+        for (int32_t i = 0; i < record->weight_count && !has_evicted; i++)
+            has_evicted = cuda->weights.residents[record->weights[i]].on_device.data == 0;
+        if (has_evicted) sumi_cuda_drop_graphs(cuda, record);
         record->weight_cursor = 0;
         record->fits_budget = false;
     }
@@ -173,7 +172,7 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
                            1e-6 * (double)total_missing_bytes);
         break;
     }
-    if (has_evicted) miss_weights(cuda);
+    if (has_evicted) reset_evicted_weights(cuda);
     SUMI_TRY(result);
     for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->fits_budget = false; // this plan takes the memory
     record->fits_budget = true;
@@ -293,7 +292,7 @@ void sumi_cuda_runner_trim(sumi_runner* runner)
            && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX, true))
         continue;
     if (sumi_cuda_held_bytes(&cuda->memory) > cuda->budget) sumi_cuda_release_ring(cuda);
-    miss_weights(cuda);
+    reset_evicted_weights(cuda);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
@@ -311,12 +310,12 @@ bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan)
     const bool takes_all = !sumi_cuda_weights_evict(weights, serial, false);
     const bool is_any = !takes_all || sumi_cuda_weights_evict(weights, serial, true);
     while (is_any && sumi_cuda_weights_evict(weights, serial, takes_all)) continue;
-    if (is_any) miss_weights(cuda);
+    if (is_any) reset_evicted_weights(cuda);
     sumi_cuda_leave(&cuda->device, &scope);
     return is_any;
 }
 
-bool sumi_cuda_ask_driver(sumi_cuda* cuda, uint64_t* out_free_bytes)
+bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes)
 {
     size_t free_bytes = 0, total_bytes = 0;
     if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
@@ -336,7 +335,7 @@ void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_ca
     out_capacity->failed_request_bytes = memory->failed_request_bytes;
     memory->failed_held_bytes = memory->failed_request_bytes = 0;
     if (memory->allocator.allocate != NULL || !sumi_cuda_enter_quietly(cuda, &scope)) return;
-    out_capacity->is_known = sumi_cuda_ask_driver(cuda, &out_capacity->free_bytes);
+    out_capacity->is_known = sumi_cuda_query_free_bytes(cuda, &out_capacity->free_bytes);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 

@@ -130,9 +130,9 @@ static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigne
         state = inflate(&stream, Z_FINISH);
         inflateEnd(&stream);
     }
-    bool is_whole = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0
-                 && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
-    if (is_whole) {
+    bool is_complete = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0
+                    && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
+    if (is_complete) {
         *out_data = data;
         return SUMI_OK;
     }

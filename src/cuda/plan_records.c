@@ -128,12 +128,12 @@ void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* con
     for (size_t p = 0; p < cuda->plan_count; p++) { // other plans that use them find out what they need again
         sumi_cuda_plan* record = cuda->plans[p];
         const sumi_cuda_weight_streaming* streaming = record->streaming;
-        bool is_hit = record->has_weights && cuda->weights.residents == NULL;
-        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;
-        for (int32_t i = 0; streaming != NULL && i < streaming->list_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[streaming->list[i]].weight == NULL;
-        if (is_hit) sumi_cuda_forget_division(cuda, record);
+        bool uses_weights = record->has_weights && cuda->weights.residents == NULL;
+        for (int32_t i = 0; i < record->weight_count && !uses_weights; i++)
+            uses_weights = cuda->weights.residents[record->weights[i]].weight == NULL;
+        for (int32_t i = 0; streaming != NULL && i < streaming->list_count && !uses_weights; i++)
+            uses_weights = cuda->weights.residents[streaming->list[i]].weight == NULL;
+        if (uses_weights) sumi_cuda_forget_division(cuda, record);
     }
     sumi_cuda_leave(&cuda->device, &scope);
 }

@@ -71,8 +71,8 @@ const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weight
     return index >= 0 ? &weights->residents[index] : NULL;
 }
 
-sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
-                                   bool is_adapter, int32_t* out_index, sumi_error* error)
+sumi_result sumi_cuda_weights_add(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
+                                  bool is_adapter, int32_t* out_index, sumi_error* error)
 {
     SUMI_ASSERT(weight != NULL && weight->tensor_count >= 1 && weight->tensor_count <= SUMI_WEIGHT_MAX_TENSORS);
     *out_index = table_find(weights, weight, form);

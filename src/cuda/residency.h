@@ -71,8 +71,8 @@ void sumi_cuda_weights_close(sumi_cuda_weights* weights);
 // The first index at which a hash table of `size` entries, a power of two, is searched for a form of a weight.
 size_t sumi_cuda_form_hash(const sumi_weight* weight, sumi_cuda_form form, size_t size);
 // Returns the index of a form of a weight. A new entry has no memory yet.
-sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
-                                   bool is_adapter, int32_t* out_index, sumi_error* error);
+sumi_result sumi_cuda_weights_add(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
+                                  bool is_adapter, int32_t* out_index, sumi_error* error);
 // NULL if the form is not known.
 const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight,
                                                  sumi_cuda_form form);
