@@ -50,9 +50,9 @@ typedef struct sumi_cuda_division {
     uint64_t ring_bytes, staging_bytes;
 } sumi_cuda_division;
 
-// Divides `budget` bytes of device memory (UINT64_MAX: no limit) among the weights of a plan. The result depends only on
-// the plan and the budget. fits false: even streaming needs resident + ring + staging bytes, which is more. The caller
-// frees the shares with sumi_free.
+// Divides `budget` bytes of device memory (UINT64_MAX: no limit) among the weights of a plan. The result depends only
+// on the plan and the budget. fits false: even streaming needs resident + ring + staging bytes, which is more. The
+// caller frees the shares with sumi_free.
 sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t budget,
                              sumi_cuda_division* out_division, sumi_error* error);
 
