@@ -96,7 +96,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
                            float* out_progress, sumi_error* error)
 {
-    const uint64_t until = sumi_clock_ns() + (uint64_t)budget_us * 1000;
+    const uint64_t until_ns = sumi_clock_ns() + (uint64_t)budget_us * 1000;
     *out_done = false;
     if (!cuda->is_loaded) return sumi_fail(error, SUMI_INTERNAL, "a plan is prepared before the kernels are loaded");
     sumi_cuda_plan* record;
@@ -107,26 +107,27 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (cuda->budget == 0) sumi_cuda_release_ring(cuda); // nothing is streamed any more
     cuda->weights.uses_single_slabs = record->division.streams;
     bool has_all = false;
-    const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
+    const bool is_uploading = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
     SUMI_TRY(sumi_cuda_weights_upload(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
-                                      until, budget_us, &has_all, error));
-    const int32_t others = record->streaming != NULL ? record->streaming->list_count : 0,
-                  made = others > 0 ? record->streaming->pinned_cursor : 0;
-    const float sent = record->weight_count + others > 0
-                         ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
-                         : 1.0f;
-    *out_progress = 0.95f * sent;
+                                      until_ns, budget_us, &has_all, error));
+    const int32_t host_weight_count = record->streaming != NULL ? record->streaming->list_count : 0,
+                  pinned_count = host_weight_count > 0 ? record->streaming->pinned_cursor : 0;
+    const float prepared_share =
+        record->weight_count + host_weight_count > 0
+            ? (float)(record->weight_cursor + pinned_count) / (float)(record->weight_count + host_weight_count)
+            : 1.0f;
+    *out_progress = 0.95f * prepared_share;
     // the next step does one piece, however little time is left
-    if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
+    if (!has_all || (is_uploading && sumi_clock_ns() >= until_ns)) return SUMI_OK;
     if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
-        SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
-        if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
+        SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until_ns, budget_us, &has_all, error));
+        if (!has_all || sumi_clock_ns() >= until_ns) return SUMI_OK;
     }
     if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // the weights may be in use
-        sumi_cuda_drop_pinned_copies(cuda, record, until);
-        if (record->unpinned_count < record->weight_count || sumi_clock_ns() >= until) return SUMI_OK;
+        sumi_cuda_drop_pinned_copies(cuda, record, until_ns);
+        if (record->unpinned_count < record->weight_count || sumi_clock_ns() >= until_ns) return SUMI_OK;
     }
     if (!record->is_reserved) {
         *out_done = true;
@@ -139,11 +140,11 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
         return SUMI_OK;
     }
     if (!sumi_cuda_has_pages(cuda, record)) {
-        SUMI_TRY(sumi_cuda_make_pages(cuda, record, until, error));
+        SUMI_TRY(sumi_cuda_make_pages(cuda, record, until_ns, error));
         return SUMI_OK;
     }
     if (cuda->flight_count > 0) return SUMI_OK; // graphs are made while nothing runs
-    SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
+    SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until_ns, out_done, error));
     uint64_t free_bytes;
     if (*out_done) (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;

@@ -201,8 +201,8 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
     // Where two blocks of 4 warps fit: one block of 8 warps, which share K and V, is better if its last round is nearly
     // full.
     int32_t high = count_tiles(op, &s_d128_w8), rounds = sumi_divide_up(high, units);
-    bool two_fit = shared >= 2 * ((int32_t)s_d128.shared_bytes + 1024);
-    return fits_device(run, &s_d128_w8) && (two_fit ? (double)high >= 0.75 * rounds * units : high >= units)
+    bool two_blocks_fit = shared >= 2 * ((int32_t)s_d128.shared_bytes + 1024);
+    return fits_device(run, &s_d128_w8) && (two_blocks_fit ? (double)high >= 0.75 * rounds * units : high >= units)
              ? &s_d128_w8
              : &s_d128;
 }

@@ -433,8 +433,8 @@ static int32_t qk_heads_log2(int32_t heads, int32_t groups, int64_t rows, int64_
     if (rows << log2 <= resident) return log2;
     for (; log2 > 0; log2--) {
         const int32_t round_heads = SUMI_QK_AHEAD << log2,
-                      places = (heads + round_heads - 1) / round_heads * round_heads;
-        if (8 * places <= 9 * heads) break;
+                      padded_heads = (heads + round_heads - 1) / round_heads * round_heads;
+        if (8 * padded_heads <= 9 * heads) break;
     }
     return log2;
 }

@@ -29,14 +29,14 @@ sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form)
     }
 }
 
-bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,
+bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t number, const sumi_weight** out_weight,
                          sumi_cuda_form* out_form)
 {
-    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count && which >= 0);
+    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count && number >= 0);
     const sumi_op* op = &plan->ops[op_index];
     const sumi_weight* list[3] = {op->weight, op->bias, op->kind == SUMI_OP_QK_NORM_ROPE ? op->u.qk.k_weight : NULL};
     for (int32_t i = 0; i < 3; i++) {
-        if (list[i] == NULL || which-- > 0) continue;
+        if (list[i] == NULL || number-- > 0) continue;
         *out_weight = list[i];
         *out_form = SUMI_CUDA_FORM_VECTOR;
         if (i > 0) return true;

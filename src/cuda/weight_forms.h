@@ -4,9 +4,9 @@
 #include "cuda/arrange.h"
 #include "cuda/form.h"
 
-// Returns the weight number `which` (0, 1, 2; the bias is one of them) of an op, and its form. False if the op has
+// Returns the weight with this number (0, 1, 2; the bias is one of them) of an op, and its form. False if the op has
 // fewer.
-bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,
+bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t number, const sumi_weight** out_weight,
                          sumi_cuda_form* out_form);
 sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form); // for matrices
 bool sumi_cuda_is_gated_form(sumi_cuda_form form);

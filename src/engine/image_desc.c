@@ -93,9 +93,9 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
 {
     SUMI_REFUSE(desc->step_count < 1 || desc->step_count > SUMI_SCHEDULE_MAX_STEPS, SUMI_INVALID_ARGUMENT,
                 "step_count is %d: give 1 to %d", (int)desc->step_count, SUMI_SCHEDULE_MAX_STEPS);
-    const float off = desc->model->info.guidance_off;
-    SUMI_REFUSE(!is_between(desc->guidance, off, 1000.0f), SUMI_INVALID_ARGUMENT,
-                "guidance is %g: give %g (off) to 1000", (double)desc->guidance, (double)off);
+    const float guidance_off = desc->model->info.guidance_off;
+    SUMI_REFUSE(!is_between(desc->guidance, guidance_off, 1000.0f), SUMI_INVALID_ARGUMENT,
+                "guidance is %g: give %g (off) to 1000", (double)desc->guidance, (double)guidance_off);
     SUMI_REFUSE(!is_between(desc->guidance_begin, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT,
                 "guidance_begin is %g: give 0 to 1", (double)desc->guidance_begin);
     SUMI_REFUSE(!(desc->guidance_end >= 0.0f), SUMI_INVALID_ARGUMENT, "guidance_end is %g: give 0 to 1",

@@ -252,32 +252,35 @@ static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int3
     SUMI_ASSERT(job->entry != NULL && index >= 0 && index < job->references.count);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const sumi_reference* reference = &job->references.list[index];
-    const sumi_picture_size read = reference->sizes.autoencoder, first = reference->sizes.first,
-                            seen = reference->sizes.vision;
+    const sumi_picture_size autoencoder_size = reference->sizes.autoencoder, first_size = reference->sizes.first,
+                            vision_size = reference->sizes.vision;
     sumi_workspace* workspace = &engine->workspace;
     const sumi_value vision = pipeline->vision_pixels[index];
     *out_done = true;
     if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded, so the tower sees no picture
     if (stage == FOR_AUTOENCODER) {
-        const sumi_resize_args args = {&reference->source, read.width, read.height, SUMI_FILTER_LANCZOS};
+        const sumi_resize_args args = {&reference->source, autoencoder_size.width, autoencoder_size.height,
+                                       SUMI_FILTER_LANCZOS};
         SUMI_TRY(resize_reference(engine, job, &args, &workspace->first, out_done, error));
         if (!*out_done) return SUMI_OK;
-        const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
+        const uint64_t bytes = (uint64_t)autoencoder_size.width * (uint64_t)autoencoder_size.height * 3;
         if (job->goal == SUMI_GOAL_PROMPTS)
             memcpy(job->prompt->references[index], workspace->first.data, (size_t)bytes);
         else write_value(engine, job, pipeline->reference_pixels[index], 0, workspace->first.data, bytes);
         return SUMI_OK;
     }
     if (stage == BEFORE_VISION) {
-        if (first.width == read.width && first.height == read.height) return SUMI_OK;
-        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS};
+        if (first_size.width == autoencoder_size.width && first_size.height == autoencoder_size.height) return SUMI_OK;
+        const sumi_resize_args args = {&reference->source, first_size.width, first_size.height, SUMI_FILTER_LANCZOS};
         return resize_reference(engine, job, &args, &workspace->first, out_done, error);
     }
-    const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
-    const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
+    const sumi_pixels first_picture = {workspace->first.data, first_size.width, first_size.height, 3 * first_size.width,
+                                       3};
+    const sumi_resize_args args = {&first_picture, vision_size.width, vision_size.height, SUMI_FILTER_BICUBIC};
     SUMI_TRY(resize_reference(engine, job, &args, &workspace->values, out_done, error));
     if (*out_done)
-        write_value(engine, job, vision, 0, workspace->values.data, (uint64_t)seen.width * (uint64_t)seen.height * 3);
+        write_value(engine, job, vision, 0, workspace->values.data,
+                    (uint64_t)vision_size.width * (uint64_t)vision_size.height * 3);
     return SUMI_OK;
 }
 

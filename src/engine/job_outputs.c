@@ -274,12 +274,12 @@ static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t 
 
 static sumi_result check_finite(const float* values, size_t count, const char* what, sumi_error* error)
 {
-    size_t bad = 0;
-    for (size_t i = 0; i < count; i++) bad += !isfinite(values[i]);
-    if (bad == 0) return SUMI_OK;
+    size_t not_finite_count = 0;
+    for (size_t i = 0; i < count; i++) not_finite_count += !isfinite(values[i]);
+    if (not_finite_count == 0) return SUMI_OK;
     return sumi_fail(error, SUMI_NOT_FINITE,
-                     "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged", bad, count,
-                     what);
+                     "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged",
+                     not_finite_count, count, what);
 }
 
 // Reads the next piece of the encoded features into the prompt object.
@@ -319,14 +319,14 @@ static sumi_result read_item(sumi_engine* engine, const sumi_job_slot* slot, int
                     (uint64_t)(index - job->batch_begin) * count * sizeof(float), latents, count * sizeof(float));
     if (job->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
     if (index == job->batch_begin) {
-        int32_t bad = 0;
-        read_plan_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
-        if (bad != 0) {
+        int32_t not_finite_count = 0;
+        read_plan_value(engine, job, pipeline->not_finite, 0, &not_finite_count, sizeof not_finite_count);
+        if (not_finite_count != 0) {
             const bool is_given = job->noise_values != NULL || job->start_latents != NULL || job->start_noise != NULL;
             return sumi_fail(error, SUMI_NOT_FINITE,
                              "%d of %lld values of the images are NaN or infinite: the weights or an adapter are "
                              "damaged, or a scale is far too large%s",
-                             (int)bad, (long long)job->batch_count * job->width * job->height * 3,
+                             (int)not_finite_count, (long long)job->batch_count * job->width * job->height * 3,
                              is_given ? ", or so are values of the noise or the latents that were given" : "");
         }
     }

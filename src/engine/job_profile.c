@@ -26,13 +26,13 @@ static void plain_label(const char* label, char* out, size_t out_bytes)
     out[used] = '\0';
 }
 
-sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* step,
+sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* run_slice,
                                        sumi_error* error)
 {
-    SUMI_ASSERT(slot->profile_count <= slot->profile_capacity && step->op != NULL);
+    SUMI_ASSERT(slot->profile_count <= slot->profile_capacity && run_slice->op != NULL);
     char label[sizeof slot->profile->name] = {0};
-    plain_label(sumi_run_slice_name(step), label, sizeof label);
-    const sumi_stage stage = sumi_stage_of_section(step->section);
+    plain_label(sumi_run_slice_name(run_slice), label, sizeof label);
+    const sumi_stage stage = sumi_stage_of_section(run_slice->section);
     sumi_profile_row* row = NULL;
     for (size_t i = 0; row == NULL && i < slot->profile_count; i++) {
         if (slot->profile[i].stage == stage && strcmp(slot->profile[i].name, label) == 0) row = &slot->profile[i];
@@ -46,8 +46,8 @@ sumi_result sumi_plan_job_note_profile(sumi_engine* engine, sumi_job_slot* slot,
         memcpy(row->name, label, sizeof row->name);
     }
     row->count++;
-    row->seconds += step->us * 1e-6;
-    row->flops += step->op->flops;
-    row->bytes += step->op->bytes;
+    row->seconds += run_slice->us * 1e-6;
+    row->flops += run_slice->op->flops;
+    row->bytes += run_slice->op->bytes;
     return SUMI_OK;
 }

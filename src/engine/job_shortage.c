@@ -44,22 +44,22 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
     const bool allocation_failed = engine->limit.retry_is_pending;
     engine->limit.retry_is_pending = false;
-    bool goes_on = ++job->attempts <= MAX_TRIES;
-    if (goes_on && allocation_failed && job->batch_count > 1) {
+    bool can_retry = ++job->attempts <= MAX_TRIES;
+    if (can_retry && allocation_failed && job->batch_count > 1) {
         if (!evicts_weights(engine, job)) halve_batch(engine, job);
-    } else if (goes_on && allocation_failed) {
+    } else if (can_retry && allocation_failed) {
         const sumi_plan* plan = job->entry != NULL ? &job->entry->plan : NULL;
         engine->limit.retry_is_pending = true;
-        goes_on = job->lowered_limits++ < SUMI_MAX_LOWERED && sumi_limit_lower(engine, plan);
-    } else if (goes_on && !job->has_raised && job->lowered_limits == 0 && sumi_limit_raise(engine)) {
+        can_retry = job->lowered_limits++ < SUMI_MAX_LOWERED && sumi_limit_lower(engine, plan);
+    } else if (can_retry && !job->has_raised && job->lowered_limits == 0 && sumi_limit_raise(engine)) {
         job->has_raised = true;
-    } else if (goes_on && job->batch_count > 1) {
+    } else if (can_retry && job->batch_count > 1) {
         halve_batch(engine, job);
-    } else if (goes_on) {
-        goes_on = !job->has_tried_smallest && sumi_limit_raise_to_smallest_form(engine);
+    } else if (can_retry) {
+        can_retry = !job->has_tried_smallest && sumi_limit_raise_to_smallest_form(engine);
         job->has_tried_smallest = true;
     }
-    if (!goes_on) {
+    if (!can_retry) {
         engine->limit = (sumi_device_limit){0};
         return false;
     }

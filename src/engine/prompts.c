@@ -240,13 +240,13 @@ static size_t copy_finite(const void* from, float* into, size_t count)
         const size_t block_end = count - block_begin < BLOCK ? count : block_begin + BLOCK;
         memcpy(into + block_begin, (const unsigned char*)from + block_begin * sizeof *into,
                (block_end - block_begin) * sizeof *into);
-        int32_t bad = 0;
+        int32_t not_finite_count = 0;
         for (size_t i = block_begin; i < block_end; i++) {
             uint32_t bits;
             memcpy(&bits, &into[i], sizeof bits);
-            bad += (bits & 0x7f800000u) == 0x7f800000u;
+            not_finite_count += (bits & 0x7f800000u) == 0x7f800000u;
         }
-        for (size_t i = block_begin; bad > 0; i++) {
+        for (size_t i = block_begin; not_finite_count > 0; i++) {
             if (!isfinite(into[i])) return i;
         }
     }
@@ -276,10 +276,11 @@ static sumi_result load_prompt(sumi_model* model, const void* data, size_t bytes
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
         const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[e]);
         const size_t count = (size_t)prompt->token_count[e] * (size_t)prompt->width[e];
-        const size_t bad = copy_finite(tensor->data, prompt->features[e], count);
-        if (bad < count) {
+        const size_t finite_count = copy_finite(tensor->data, prompt->features[e], count);
+        if (finite_count < count) {
             sumi_prompt_free(prompt);
-            return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds NaN or infinity at value %zu", bad);
+            return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds NaN or infinity at value %zu",
+                             finite_count);
         }
     }
     *out_prompt = prompt;

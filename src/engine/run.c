@@ -25,10 +25,11 @@ sumi_stage sumi_stage_of_section(sumi_section_kind kind)
     }
 }
 
-const char* sumi_run_slice_name(const sumi_run_slice* step)
+const char* sumi_run_slice_name(const sumi_run_slice* run_slice)
 {
-    if (step->op == NULL) return "slice";
-    return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
+    if (run_slice->op == NULL) return "slice";
+    return run_slice->op->label != NULL && run_slice->op->label[0] != '\0' ? run_slice->op->label
+                                                                           : sumi_op_name(run_slice->op->kind);
 }
 
 // Skips sections without slices.
@@ -121,20 +122,20 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
-static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
+static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* run_slice)
 {
-    SUMI_ASSERT(step->slice >= 0 && step->section_index == run->done_section);
+    SUMI_ASSERT(run_slice->slice >= 0 && run_slice->section_index == run->done_section);
     sumi_plan_entry* entry = run->entry;
-    const sumi_slice* slice = &entry->plan.slices[step->slice];
-    sumi_section_time* section = &entry->sections[step->section_index];
-    const int32_t kind = entry->kind_first[step->slice], alike = entry->kind_count[kind];
+    const sumi_slice* slice = &entry->plan.slices[run_slice->slice];
+    sumi_section_time* section = &entry->sections[run_slice->section_index];
+    const int32_t kind = entry->kind_first[run_slice->slice], alike = entry->kind_count[kind];
     float* measured = &entry->slice_us[kind];
-    SUMI_ASSERT(kind <= step->slice && alike >= 1);
-    double us = step->us < 0.1 ? 0.1 : step->us; // 0 means unmeasured
+    SUMI_ASSERT(kind <= run_slice->slice && alike >= 1);
+    double us = run_slice->us < 0.1 ? 0.1 : run_slice->us; // 0 means unmeasured
     // If a slice has waited for copies, its time is only an upper bound. When such times were used as they are, the
     // slices of later plans became a sixth as long (streamed text encoder, H200).
-    if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us)
-        us = (double)step->predicted_us;
+    if (run_slice->has_waits && run_slice->predicted_us > 0.1f && us > (double)run_slice->predicted_us)
+        us = (double)run_slice->predicted_us;
     if (*measured <= 0.0f) {
         *measured = (float)us;
         section->measured_us += alike * (double)*measured;
@@ -147,17 +148,17 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
         section->measured_us += alike * ((double)learnt - (double)*measured);
         *measured = learnt;
     }
-    step->unwaited_us = (double)*measured;
-    learn_ratios(engine, entry, slice, step->unwaited_us);
+    run_slice->unwaited_us = (double)*measured;
+    learn_ratios(engine, entry, slice, run_slice->unwaited_us);
     run->iteration_us += *measured;
-    run->done_us += step->unwaited_us;
-    if (!step->ends_iteration) return;
+    run->done_us += run_slice->unwaited_us;
+    if (!run_slice->ends_iteration) return;
     run->iteration_us = 0.0;
-    run->done_iteration += 1 + step->skip_count;
-    SUMI_ASSERT(run->done_iteration <= entry->plan.sections[step->section_index].repeat);
-    if (run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
+    run->done_iteration += 1 + run_slice->skip_count;
+    SUMI_ASSERT(run->done_iteration <= entry->plan.sections[run_slice->section_index].repeat);
+    if (run->done_iteration < entry->plan.sections[run_slice->section_index].repeat) return;
     run->done_iteration = 0;
-    run->done_section = next_section(&entry->plan, step->section_index + 1);
+    run->done_section = next_section(&entry->plan, run_slice->section_index + 1);
 }
 
 // ---- Leaving evaluations out ----------------------------------------------------------------------------------------
@@ -322,17 +323,17 @@ sumi_run_slice sumi_run_next(const sumi_engine* engine)
     // the plan has only constants
     if (run->is_submitted) return (sumi_run_slice){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true};
     const sumi_section* section = &plan->sections[run->section];
-    sumi_run_slice step = {.section = section->kind,
-                           .counter = section->first_counter + run->iteration,
-                           .slice = run->slice,
-                           .section_index = run->section,
-                           .op = &plan->ops[plan->slices[run->slice].op_begin],
-                           .predicted_us = (float)sumi_run_predict_us(engine)};
-    step.ends_iteration = run->slice + 1 >= section->slice_end;
-    step.skip_count = step.ends_iteration ? run->skip_count : 0;
-    step.ends_run = step.ends_iteration && run->iteration + 1 + run->skip_count >= section->repeat
-                 && next_section(plan, run->section + 1) >= plan->section_count;
-    return step;
+    sumi_run_slice run_slice = {.section = section->kind,
+                                .counter = section->first_counter + run->iteration,
+                                .slice = run->slice,
+                                .section_index = run->section,
+                                .op = &plan->ops[plan->slices[run->slice].op_begin],
+                                .predicted_us = (float)sumi_run_predict_us(engine)};
+    run_slice.ends_iteration = run->slice + 1 >= section->slice_end;
+    run_slice.skip_count = run_slice.ends_iteration ? run->skip_count : 0;
+    run_slice.ends_run = run_slice.ends_iteration && run->iteration + 1 + run->skip_count >= section->repeat
+                      && next_section(plan, run->section + 1) >= plan->section_count;
+    return run_slice;
 }
 
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error)
@@ -343,22 +344,22 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
                 || (next->slice == engine->runs.current.slice && next->section_index == engine->runs.current.section));
     sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
-    sumi_run_slice* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
-    *step = *next;
-    if (step->slice >= 0) {
+    sumi_run_slice* run_slice = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
+    *run_slice = *next;
+    if (run_slice->slice >= 0) {
         uint64_t begin = sumi_clock_ns();
-        SUMI_TRY(
-            engine->runner->functions->run(engine->runner, plan, &plan->slices[step->slice], step->counter, error));
+        SUMI_TRY(engine->runner->functions->run(engine->runner, plan, &plan->slices[run_slice->slice],
+                                                run_slice->counter, error));
         // on a GPU this is the time of submission only; collect writes the time of the slice
-        step->us = (double)(sumi_clock_ns() - begin) * 1e-3;
-        step->submitted_ns = begin;
+        run_slice->us = (double)(sumi_clock_ns() - begin) * 1e-3;
+        run_slice->submitted_ns = begin;
     }
     run->pending_count++;
-    run->pending_us += step->predicted_us;
+    run->pending_us += run_slice->predicted_us;
     // the device was idle
-    if (engine->runs.device_ends_ns < step->submitted_ns) engine->runs.device_ends_ns = step->submitted_ns;
-    engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
-    if (step->slice < 0 || !step->ends_iteration) {
+    if (engine->runs.device_ends_ns < run_slice->submitted_ns) engine->runs.device_ends_ns = run_slice->submitted_ns;
+    engine->runs.device_ends_ns += (uint64_t)((double)run_slice->predicted_us * 1e3);
+    if (run_slice->slice < 0 || !run_slice->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skip_count < plan->sections[run->section].repeat) {
         run->iteration += 1 + run->skip_count;
@@ -366,17 +367,17 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
     } else {
         enter_section(run, run->section + 1);
     }
-    if (step->ends_iteration) run->skip_count = 0;
+    if (run_slice->ends_iteration) run->skip_count = 0;
     return SUMI_OK;
 }
 
-static void take_oldest(sumi_run* run, sumi_run_slice* out_step)
+static void take_oldest(sumi_run* run, sumi_run_slice* out_slice)
 {
     SUMI_ASSERT(run->pending_count > 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
     SUMI_ASSERT(run->pending_begin >= 0 && run->pending_begin < SUMI_RUNNER_DEPTH);
-    *out_step = run->pending[run->pending_begin];
+    *out_slice = run->pending[run->pending_begin];
     run->pending_begin = (run->pending_begin + 1) % SUMI_RUNNER_DEPTH;
-    run->pending_us -= out_step->predicted_us;
+    run->pending_us -= out_slice->predicted_us;
     if (--run->pending_count == 0) run->pending_us = 0.0;
 }
 
@@ -397,25 +398,25 @@ static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 static bool forget_older(sumi_engine* engine)
 {
     sumi_run* run = &engine->runs.draining;
-    sumi_run_slice step;
+    sumi_run_slice run_slice;
     if (run->entry != NULL) return run->pending_count == 0;
     // the device is lost
     if (engine->runner->functions->pending != NULL && engine->runner->functions->pending(engine->runner) == 0)
         run->pending_count = 0, run->pending_us = 0.0;
-    while (run->pending_count > 0 && is_oldest_over(engine, run)) take_oldest(run, &step);
+    while (run->pending_count > 0 && is_oldest_over(engine, run)) take_oldest(run, &run_slice);
     return run->pending_count == 0;
 }
 
-bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step)
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_slice)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && (run == &engine->runs.current || run == &engine->runs.draining));
     if (run->pending_count == 0 || (run == &engine->runs.current && !forget_older(engine))
         || !is_oldest_over(engine, run))
         return false;
-    take_oldest(run, out_step);
+    take_oldest(run, out_slice);
     const uint64_t latest = sumi_clock_ns() + (uint64_t)(sumi_run_pending_us(engine) * 1e3);
     if (engine->runs.device_ends_ns > latest) engine->runs.device_ends_ns = latest;
-    if (out_step->slice >= 0) note_time(engine, run, out_step);
+    if (out_slice->slice >= 0) note_time(engine, run, out_slice);
     return true;
 }
 
@@ -454,8 +455,8 @@ static int32_t count_unreported(const sumi_run* run)
     SUMI_ASSERT(run->pending_count >= 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
     int32_t count = 0;
     for (int32_t i = 0; i < run->pending_count; i++) {
-        const sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
-        count += step->slice >= 0 && !step->is_over;
+        const sumi_run_slice* run_slice = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        count += run_slice->slice >= 0 && !run_slice->is_over;
     }
     return count;
 }
@@ -471,8 +472,8 @@ bool sumi_run_is_only_draining(const sumi_engine* engine)
 static sumi_run_slice* find_unreported(sumi_run* run)
 {
     for (int32_t i = 0; i < run->pending_count; i++) {
-        sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
-        if (step->slice >= 0 && !step->is_over) return step;
+        sumi_run_slice* run_slice = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        if (run_slice->slice >= 0 && !run_slice->is_over) return run_slice;
     }
     return NULL;
 }
@@ -491,12 +492,12 @@ void sumi_run_wait_for_all(sumi_engine* engine)
             runner->wait(engine->runner, 1);
             if (!runner->collect(engine->runner, &time)) break; // the device is lost: no slice will end
         }
-        sumi_run_slice* step = find_unreported(&engine->runs.draining);
-        if (step == NULL) step = find_unreported(&engine->runs.current);
-        if (step == NULL) continue;
-        step->us = time.us;
-        step->has_waits = time.has_waits;
-        step->is_over = true;
+        sumi_run_slice* run_slice = find_unreported(&engine->runs.draining);
+        if (run_slice == NULL) run_slice = find_unreported(&engine->runs.current);
+        if (run_slice == NULL) continue;
+        run_slice->us = time.us;
+        run_slice->has_waits = time.has_waits;
+        run_slice->is_over = true;
     }
 }
 

@@ -93,14 +93,14 @@ typedef struct sumi_remaining_work {
 sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
-bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_slice);
 // Begins to drain the run, whose slices were all submitted: another run may begin before they have ended. No other run
 // may be draining.
 void sumi_run_begin_draining(sumi_engine* engine);
 // Whether everything in flight belongs to the draining run.
 bool sumi_run_is_only_draining(const sumi_engine* engine);
 // Name for profiles and traces: the label of the slice's first op, or the name of its kind.
-const char* sumi_run_slice_name(const sumi_run_slice* step);
+const char* sumi_run_slice_name(const sumi_run_slice* run_slice);
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 
 // Waits until everything that was submitted has ended. Slices of cancelled jobs are forgotten; those of the running job
