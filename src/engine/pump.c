@@ -117,8 +117,8 @@ static bool take_requests(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_mutex_lock(&engine->state_lock);
-    const bool cancels = slot->cancel_asked;
-    slot->must_yield = slot->pause_asked;
+    const bool cancels = slot->cancel_requested;
+    slot->must_yield = slot->pause_requested;
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->state_lock);
     if (!cancels) return false;
@@ -316,7 +316,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     sumi_pump_lock(engine);
     if (budget_us == 0) end_cancelled(engine);
     else advance(engine, budget_us);
-    sumi_jobs_tell(engine);
+    sumi_jobs_call_completions(engine);
     sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
@@ -356,7 +356,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         }
         sumi_mutex_unlock(&engine->state_lock);
         const pump_state state = advance_one(engine);
-        sumi_jobs_tell(engine); // another thread may have cancelled a queued job during this wait
+        sumi_jobs_call_completions(engine); // another thread may have cancelled a queued job during this wait
         if (state == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
         // The job is paused (queued_count does not count it), and only another thread can resume it. This thread holds
@@ -366,7 +366,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     }
     sumi_mutex_unlock(&engine->state_lock);
     if (!has_thread) {
-        sumi_jobs_tell(engine);
+        sumi_jobs_call_completions(engine);
         sumi_pump_unlock(engine);
     }
     return sumi_call_end(engine, result, NULL);
@@ -389,7 +389,7 @@ static void pump_main(void* context)
         if (engine->pump.is_closing) break;
         sumi_pump_lock_take(engine);
         sumi_mutex_unlock(&engine->state_lock);
-        sumi_jobs_tell(engine);
+        sumi_jobs_call_completions(engine);
         if (advance_one(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
         sumi_pump_lock_give(engine);
