@@ -58,10 +58,12 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
                                                  : SUMI_OK;
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
         sumi_cuda_division_entry* entry = &division->entries[i];
-        result = sumi_cuda_weights_add(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index, error);
+        result =
+            sumi_cuda_weights_add(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index, error);
         if (result != SUMI_OK) break;
         if (entry->in_steps) weights->residents[entry->weight_index].in_steps = true;
-        if (entry->residence == SUMI_CUDA_WEIGHT_RESIDENT) record->weights[record->weight_count++] = entry->weight_index;
+        if (entry->residence == SUMI_CUDA_WEIGHT_RESIDENT)
+            record->weights[record->weight_count++] = entry->weight_index;
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
@@ -343,8 +345,8 @@ void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properti
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
     *out_properties = (sumi_device_properties){.device_bytes = cuda->device.bytes,
-                                          .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
-                                          .capability = cuda->device.capability,
-                                          .driver = cuda->device.driver.version};
+                                               .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
+                                               .capability = cuda->device.capability,
+                                               .driver = cuda->device.driver.version};
     for (int kind = 0; kind < 4; kind++) out_properties->held_bytes[kind] = atomic_load(&cuda->memory.held_bytes[kind]);
 }

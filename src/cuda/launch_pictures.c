@@ -586,7 +586,8 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
     }
     int64_t tile_pitch = op->u.tile_place.tile_width * pixel, picture_pitch = op->u.tile_place.picture_width * pixel,
             row = op->u.tile_place.width * pixel;
-    int64_t first = op->u.tile_place.y * picture_pitch + op->u.tile_place.x * pixel, item = op->u.tile_place.item_rows * pixel;
+    int64_t first = op->u.tile_place.y * picture_pitch + op->u.tile_place.x * pixel,
+            item = op->u.tile_place.item_rows * pixel;
     int64_t alignment = tile_pitch | picture_pitch | row | first | item;
     int64_t element = alignment % 16 == 0 ? 16 : alignment % 4 == 0 ? 4 : 2;
     sumi_tile_place_args args = {.tile = sumi_cuda_value(run, op->in[0]),

@@ -242,8 +242,9 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                     entry_of(division, entry_numbers, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
                 if (entry == NULL || entry->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
-                sumi_cuda_load* newest =
-                    streaming->load_count > streaming->section_loads[s] ? &streaming->loads[streaming->load_count - 1] : NULL;
+                sumi_cuda_load* newest = streaming->load_count > streaming->section_loads[s]
+                                           ? &streaming->loads[streaming->load_count - 1]
+                                           : NULL;
                 if (newest == NULL || newest->weight_index != index) {
                     if (offset + entry->bytes > streaming->ring_bytes) offset = 0;
                     newest = &streaming->loads[streaming->load_count++];
@@ -272,7 +273,8 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     streaming->section_loads = sumi_alloc_array(heap, plan->section_count + 1, sizeof *streaming->section_loads);
     streaming->loads = sumi_alloc_zero(heap, (plan->op_count + 1) * sizeof *streaming->loads);
     streaming->list = sumi_alloc_array(heap, (size_t)division->count + 1, sizeof *streaming->list);
-    if (streaming->op_loads == NULL || streaming->section_loads == NULL || streaming->loads == NULL || streaming->list == NULL)
+    if (streaming->op_loads == NULL || streaming->section_loads == NULL || streaming->loads == NULL
+        || streaming->list == NULL)
         return sumi_out_of_memory(error, plan->op_count * sizeof *streaming->loads, "the list of streamed weights");
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->entries[i].weight_index >= 0); // known to the runner's weights
@@ -303,7 +305,8 @@ sumi_result sumi_cuda_streaming_create(sumi_cuda* cuda, sumi_cuda_plan* record, 
     sumi_result result = entry_numbers == NULL || record->streaming == NULL
                            ? sumi_out_of_memory(error, sizeof *record->streaming, "the list of streamed weights")
                            : SUMI_OK;
-    if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, entry_numbers, record->streaming, error);
+    if (result == SUMI_OK)
+        result = make(cuda, record->plan, &record->division, entry_numbers, record->streaming, error);
     sumi_free(cuda->heap, entry_numbers);
     if (result != SUMI_OK) sumi_cuda_streaming_destroy(cuda, record);
     return result;
@@ -318,7 +321,7 @@ bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan
     const int32_t load = streaming->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
     if (load >= 0 && streaming->loads[load].weight_index == index) {
         *out_place = sumi_cuda_weight_at(cuda->weight_ring.address + streaming->loads[load].offset, resident->weight,
-                                        resident->form);
+                                         resident->form);
         return true;
     }
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_pinned_copy) return false;
@@ -333,15 +336,15 @@ bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan
 
 // ---- Pinned copies --------------------------------------------------------------------------------------------------
 
-// Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring buffer,
-// and copied back from there.
+// Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring
+// buffer, and copied back from there.
 static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_streaming* streaming,
                                        sumi_cuda_resident* resident, sumi_error* error)
 {
     SUMI_ASSERT(cuda->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count, streaming->pinned_cursor,
-                                         cuda->weight_ring.address, error));
+    SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count,
+                                         streaming->pinned_cursor, cuda->weight_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
@@ -358,14 +361,16 @@ static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_s
 static bool is_streamed(const sumi_cuda_weight_streaming* streaming, int32_t resident)
 {
     bool is_any = false;
-    for (int32_t i = 0; i < streaming->load_count && !is_any; i++) is_any = streaming->loads[i].weight_index == resident;
+    for (int32_t i = 0; i < streaming->load_count && !is_any; i++)
+        is_any = streaming->loads[i].weight_index == resident;
     return is_any;
 }
 
-// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it; the
-// weight is then read from its file at each use.
-static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, int32_t index, bool is_table,
-                                    uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it;
+// the weight is then read from its file at each use.
+static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, int32_t index,
+                                    bool is_table, uint64_t until_ns, uint32_t budget_us, bool* out_done,
+                                    sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
     const bool is_made_on_cpu = sumi_cuda_form_is_made_on_cpu(resident->weight, resident->form);
@@ -421,7 +426,8 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
     sumi_cuda_weight_streaming* streaming = record->streaming;
     while (streaming->pinned_cursor < streaming->list_count) {
         bool is_over = false;
-        SUMI_TRY(make_source(cuda, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over, error));
+        SUMI_TRY(make_source(cuda, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over,
+                             error));
         if (is_over) {
             streaming->pinned_cursor++;
             streaming->pinned_row = 0;
@@ -435,10 +441,10 @@ sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record
 
 // ---- Segments -------------------------------------------------------------------------------------------------------
 
-// A segment waits for its load before its first op, and frees the load's memory after its last op. It ends where the next
-// load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however long
-// slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took 1.19
-// times as long as with resident weights, with slices of 2 ms, on an H200.)
+// A segment waits for its load before its first op, and frees the load's memory after its last op. It ends where the
+// next load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however
+// long slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took
+// 1.19 times as long as with resident weights, with slices of 2 ms, on an H200.)
 bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
     const sumi_cuda_weight_streaming* streaming = record->streaming;
@@ -462,7 +468,8 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
 }
 
 // The loads of a segment are [*first, *last]: one, or several where consecutive segments were not cut. False: none.
-static bool loads_of(const sumi_cuda_weight_streaming* streaming, const sumi_slice* segment, int32_t* first, int32_t* last)
+static bool loads_of(const sumi_cuda_weight_streaming* streaming, const sumi_slice* segment, int32_t* first,
+                     int32_t* last)
 {
     SUMI_ASSERT(segment->op_begin < segment->op_end);
     *first = *last = -1;
@@ -520,7 +527,8 @@ static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
 static CUevent freed_before(const sumi_cuda_weight_streaming* streaming, const sumi_cuda_load* load)
 {
-    // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is longer.
+    // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is
+    // longer.
     const uint64_t searched = (uint64_t)streaming->load_count,
                    oldest = streaming->used > searched ? streaming->used - searched : 0;
     for (uint64_t n = streaming->used; n-- > oldest;) {
@@ -534,7 +542,8 @@ static CUevent freed_before(const sumi_cuda_weight_streaming* streaming, const s
 // Starts the next load. *out_started false: its memory still has an earlier load that is needed.
 static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
 {
-    SUMI_ASSERT(record->streaming->next_issued.load >= 0 && record->streaming->next_issued.load < record->streaming->load_count);
+    SUMI_ASSERT(record->streaming->next_issued.load >= 0
+                && record->streaming->next_issued.load < record->streaming->load_count);
     sumi_cuda_weight_streaming* streaming = record->streaming;
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_cuda_load* load = &streaming->loads[streaming->next_issued.load];
@@ -549,8 +558,8 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     SUMI_ASSERT(load->offset + load->bytes <= cuda->weight_ring.bytes && load->offset % RING_STEP == 0);
     if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else
-        SUMI_TRY(
-            sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count, load->list_index, to, error));
+        SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count, load->list_index,
+                                             to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
     streaming->history[streaming->issued++ % (uint64_t)streaming->history_size] = streaming->next_issued.load;
     advance(streaming, record->plan, &streaming->next_issued);

@@ -85,8 +85,8 @@ typedef struct sumi_cuda_weight_streaming {
     int32_t load_count;
     int32_t* list;
     int32_t list_count; // weights that are streamed or pinned, each once
-    // Weights of the list before pinned_cursor have their pinned copy, or there is no pinned memory for one. Of the next
-    // weight the rows before pinned_row were made.
+    // Weights of the list before pinned_cursor have their pinned copy, or there is no pinned memory for one. Of the
+    // next weight the rows before pinned_row were made.
     int32_t pinned_cursor, pinned_row;
     CUevent begun; // recorded after the earlier work of the compute stream
     // Loads are numbered from 0 since `begun`, in the order of the run; a repeated section has its loads several times.
@@ -119,9 +119,10 @@ bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slic
 // Begins a run: starts the first loads. Each segment is then submitted between begin_segment, after which the compute
 // stream waits for the segment's load (*out_waits: there is one), and end_segment, which records that it was used.
 sumi_result sumi_cuda_streaming_begin_run(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-// Submits waits so that the ops of a segment find its load, and starts that load if it has not been started; `counter` is
-// the evaluation that the slice computes. *out_waits: the compute stream waits for a copy. After the ops of the segment
-// are submitted call sumi_cuda_streaming_end_segment, which lets later loads take the memory. After a failure the run ends.
+// Submits waits so that the ops of a segment find its load, and starts that load if it has not been started; `counter`
+// is the evaluation that the slice computes. *out_waits: the compute stream waits for a copy. After the ops of the
+// segment are submitted call sumi_cuda_streaming_end_segment, which lets later loads take the memory. After a failure
+// the run ends.
 sumi_result sumi_cuda_streaming_begin_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
                                               const sumi_slice* segment, int32_t counter, bool* out_waits,
                                               sumi_error* error);

@@ -1,8 +1,8 @@
 #include "engine/accuracy.h"
 #include "base/assert.h"
 
-// The largest factor that sumi_accuracy_largest_factor() returns. It is below 2, so that a job whose deadline is twice its
-// time runs all its steps, whatever was noted before.
+// The largest factor that sumi_accuracy_largest_factor() returns. It is below 2, so that a job whose deadline is twice
+// its time runs all its steps, whatever was noted before.
 #define MAX_TIMES 1.75
 // The moving averages cover about this many predictions: each new one has a weight of at least 1 / RECENT_COUNT.
 #define RECENT_COUNT 8
