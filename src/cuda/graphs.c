@@ -39,7 +39,6 @@ static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int3
                          .range_end = range_end < op->range_count ? range_end : op->range_count,
                          .allows_hopper = cuda->device.capability == 90 && !cuda->options.without_hopper,
                          .error = error};
-    run.has_all_ranges = run.range_begin == 0 && run.range_end == op->range_count;
     if (run.range_begin >= run.range_end) return SUMI_OK;
     if (sumi_cuda_ops[op->kind].run == NULL)
         return sumi_fail(error, SUMI_INTERNAL, "the CUDA backend has no op %s", sumi_op_name(op->kind));
