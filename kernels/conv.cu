@@ -16,177 +16,192 @@
 #include "conv.h"
 #include "portable_gemm.cuh"
 
-// BM, BN: rows (pixels) and columns (output channels) of a block's tile. RB: bytes of k per stage. ST: stages. WM, WN:
-// rows and columns of a warp's tile. MINB: blocks per multiprocessor.
-template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_>
-struct conv_tile : sumi_ptile<BM_, BN_, RB_, ST_, WM_, WN_, 0, 0, 0, MINB_> {
+// The constants of a kernel. NUMBERS: as in SUMI_GEMM_PORTABLE_TILES (gemm.h). The rows of a tile are pixels, its
+// columns output channels.
+template <int... NUMBERS> struct conv_tile : sumi_portable_tile<NUMBERS..., 0, SUMI_OPERANDS_BF16, false> {
 };
 
-// A block's tile: its first pixel and output channel, and its parity.
-struct conv_place {
-    int m0, n0, parity;
+// What a block computes: the first pixel and output channel of its tile, and the output parity.
+struct conv_work {
+    int m0, n0, output_parity;
 };
 
-// The main loop's loader for convolutions. A k-block is 32 channels of one tap.
-template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_>
-struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
-    typedef conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_> T;
+// The main loop's loader for convolutions. A k-block is 32 channels of one tap. A thread copies the same chunk of every
+// COPY_ROWS-th row. All offsets and pitches are in 16-byte chunks, so an int reaches 32 GiB.
+template <int... NUMBERS> struct sumi_loader<conv_tile<NUMBERS...>> {
+    typedef conv_tile<NUMBERS...> T;
     const u8 *x, *w;
-    int x_at[T::XC], w_at[T::WC]; // offsets in 16-byte chunks, so an int reaches 32 GiB
-    u32 inside[T::XC];            // bit t: tap t of this row lies in the image
-    u32 dst;
-    // In 16-byte chunks: this thread's chunk in a k-block; a pixel's channels; from pixel to pixel of x; from row to
-    // row of x.
-    int chunk, chunks, pixel, row;
-    // The next k-block: tap, its column in the kernel, the block of channels; tap_at: the offset of the tap from input
-    // pixel p * stride (p when upsampling), in chunks.
-    int kernel, tap, tap_x, block, tap_at;
+    int x_offset[T::X_COPIES], w_offset[T::W_COPIES]; // of the thread's rows: input pixel, output channel
+    u32 taps_inside[T::X_COPIES];                     // bit t: tap t of this row lies in the image
+    u32 dst;                                          // the thread's first chunk in stage 0
+    int chunk, chunks;                                // the thread's chunk in a k-block; chunks of all channels
+    int pixel_pitch, row_pitch;                       // from pixel to pixel and from row to row of x
+    int kernel;                                       // taps per row and per column
+    // The next k-block: tap, its column in the kernel, the block of channels; tap_offset: of the tap from input pixel
+    // p * stride (p when upsampling).
+    int tap, tap_column, channel_block, tap_offset;
 
-    SUMI_DEVICE sumi_loader(const sumi_conv_args& a, const conv_place& place, u32 smem)
+    SUMI_DEVICE sumi_loader(const sumi_conv_args& args, const conv_work& work, u32 smem)
     {
-        const int r = threadIdx.x / T::CH;
-        chunk = threadIdx.x % T::CH;
-        dst = smem + at<T::RB>(r, chunk);
-        chunks = a.in_channels / 8;
-        pixel = a.x_pitch / 8;
-        row = a.width * pixel;
-        kernel = a.kernel;
-        tap = tap_x = block = 0;
+        const int row = threadIdx.x / T::ROW_CHUNKS;
+        chunk = threadIdx.x % T::ROW_CHUNKS;
+        dst = smem + at<T::K_BLOCK_BYTES>(row, chunk);
+        chunks = args.in_channels / 8;
+        pixel_pitch = args.x_pitch / 8;
+        row_pitch = args.width * pixel_pitch;
+        kernel = args.kernel;
+        tap = tap_column = channel_block = 0;
         const int taps = kernel * kernel;
-        x = (const u8*)a.x;
-        w = (const u8*)a.weight + (u64)place.parity * a.out_channels * taps * chunks * 16;
-        const int first_y = (a.parities == 4 ? (place.parity >> 1) - 1 : -a.pad) + a.above,
-                  first_x = a.parities == 4 ? (place.parity & 1) - 1 : -a.pad;
-        tap_at = first_y * row + first_x * pixel;
-        const int pixels = a.tile_width * a.tile_height;
+        x = (const u8*)args.x;
+        w = (const u8*)args.weight + (u64)work.output_parity * args.out_channels * taps * chunks * 16;
+        // The first tap, relative to the input pixel of tap_offset.
+        const int first_y = (args.parities == 4 ? (work.output_parity >> 1) - 1 : -args.pad) + args.above,
+                  first_x = args.parities == 4 ? (work.output_parity & 1) - 1 : -args.pad;
+        tap_offset = first_y * row_pitch + first_x * pixel_pitch;
+        const int pixels = args.tile_width * args.tile_height;
 #pragma unroll
-        for (int i = 0; i < T::XC; i++) {
-            const int p = min(place.m0 + r + i * T::ROWS, pixels - 1), py = p / a.tile_width * a.stride,
-                      px = p % a.tile_width * a.stride;
-            u32 in = 0;
-            for (int ty = 0, t = 0; ty < kernel; ty++)
-                for (int tx = 0; tx < kernel; tx++, t++)
-                    in |= (u32)((u32)(py + first_y + ty) < (u32)a.height && (u32)(px + first_x + tx) < (u32)a.width)
-                       << t;
-            inside[i] = in;
-            x_at[i] = py * row + px * pixel + chunk;
+        for (int i = 0; i < T::X_COPIES; i++) {
+            const int p = min(work.m0 + row + i * T::COPY_ROWS, pixels - 1),
+                      pixel_y = p / args.tile_width * args.stride, pixel_x = p % args.tile_width * args.stride;
+            u32 inside = 0;
+            for (int dy = 0, t = 0; dy < kernel; dy++)
+                for (int dx = 0; dx < kernel; dx++, t++)
+                    inside |= (u32)((u32)(pixel_y + first_y + dy) < (u32)args.height
+                                    && (u32)(pixel_x + first_x + dx) < (u32)args.width)
+                           << t;
+            taps_inside[i] = inside;
+            x_offset[i] = pixel_y * row_pitch + pixel_x * pixel_pitch + chunk;
         }
 #pragma unroll
-        for (int i = 0; i < T::WC; i++)
-            w_at[i] = min(place.n0 + r + i * T::ROWS, a.out_channels - 1) * chunks * taps + chunk;
+        for (int i = 0; i < T::W_COPIES; i++)
+            w_offset[i] = min(work.n0 + row + i * T::COPY_ROWS, args.out_channels - 1) * chunks * taps + chunk;
     }
     SUMI_DEVICE void fetch(int stage) // each call copies the next k-block
     {
-        const u32 d = dst + stage * T::STAGE;
-        const int c = block * T::CH;
-        const bool in = c + chunk < chunks;
-        const int dx = tap_at + c, dw = tap * chunks + c;
+        const u32 x_dst = dst + stage * T::STAGE_BYTES;
+        const int first_chunk = channel_block * T::ROW_CHUNKS; // of the k-block, in the tap's channels
+        const bool exists = first_chunk + chunk < chunks;
+        const int x_advance = tap_offset + first_chunk, w_advance = tap * chunks + first_chunk;
 #pragma unroll
-        for (int i = 0; i < T::XC; i++) {
-            const bool ok = in && (inside[i] >> tap & 1);
-            copy_async_16(d + i * T::ROWS * T::RB, x + ((long long)(ok ? x_at[i] + dx : 0) << 4), ok ? 16 : 0);
+        for (int i = 0; i < T::X_COPIES; i++) {
+            const bool is_inside = exists && (taps_inside[i] >> tap & 1);
+            copy_async_16(x_dst + i * T::COPY_ROWS * T::K_BLOCK_BYTES,
+                          x + ((long long)(is_inside ? x_offset[i] + x_advance : 0) << 4), is_inside ? 16 : 0);
         }
 #pragma unroll
-        for (int i = 0; i < T::WC; i++)
-            copy_async_16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)(in ? w_at[i] + dw : 0) << 4), in ? 16 : 0);
-        if (c + T::CH < chunks) {
-            block++;
+        for (int i = 0; i < T::W_COPIES; i++)
+            copy_async_16(x_dst + (T::TILE_ROWS + i * T::COPY_ROWS) * T::K_BLOCK_BYTES,
+                          w + ((u64)(exists ? w_offset[i] + w_advance : 0) << 4), exists ? 16 : 0);
+        if (first_chunk + T::ROW_CHUNKS < chunks) {
+            channel_block++;
             return;
         }
-        block = 0;
+        channel_block = 0;
         tap++;
-        tap_at += pixel;
-        if (++tap_x == kernel) {
-            tap_x = 0;
-            tap_at += row - kernel * pixel;
+        tap_offset += pixel_pitch;
+        if (++tap_column == kernel) {
+            tap_column = 0;
+            tap_offset += row_pitch - kernel * pixel_pitch;
         }
     }
 };
 
-// Writes the warp's tile. In acc[i][j] the lane 4 r + q has rows r and r + 8 of m16 block i and columns 2 q, 2 q + 1 of
+// Writes the warp's tile. In acc[i][j] the lane 4 r + q has rows r and r + 8 of m16 tile i and columns 2 q, 2 q + 1 of
 // 8-column group j (drawn in portable_sm80.cuh). Four groups at a time are transposed within quads (quads.cuh), so each
-// lane stores 16 bytes: the 8 columns of group g + q. out_channels is a multiple of 8, so a lane stores all of them or
-// none.
+// lane stores 16 bytes: the 8 columns of group `group` + q. out_channels is a multiple of 8, so a lane stores all of
+// them or none.
 template <class T>
-SUMI_DEVICE void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0, int parity)
+SUMI_DEVICE void conv_store(const sumi_conv_args& args, float (&acc)[T::M16_TILES][T::N8_GROUPS][4], int m0, int n0,
+                            int output_parity)
 {
-    const int lane = threadIdx.x & 31, q = lane & 3, pixels = a.tile_width * a.tile_height;
-    const float* bias = (const float*)a.bias;
-    const u16* residual = (const u16*)a.residual;
-    u16* y = (u16*)a.y;
-    int rows[T::MT][2]; // output pixel of a row; -1: the row is past the last pixel
+    const int lane = threadIdx.x & 31, lane_in_quad = lane & 3, pixels = args.tile_width * args.tile_height;
+    const float* bias = (const float*)args.bias;
+    const u16* residual = (const u16*)args.residual;
+    u16* y = (u16*)args.y;
+    int rows[T::M16_TILES][2]; // output pixel of a row; -1: the row is past the last pixel
 #pragma unroll
-    for (int i = 0; i < T::MT; i++)
+    for (int i = 0; i < T::M16_TILES; i++)
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int m = m0 + i * 16 + h * 8 + (lane >> 2);
+        for (int half = 0; half < 2; half++) { // of the 16 rows
+            const int m = m0 + i * 16 + half * 8 + (lane >> 2);
             int p = m;
-            if (a.parities == 4) {
-                const int py = m / a.tile_width, px = m - py * a.tile_width;
-                p = (2 * py + (parity >> 1)) * (2 * a.tile_width) + 2 * px + (parity & 1);
+            if (args.parities == 4) {
+                const int small_y = m / args.tile_width, small_x = m - small_y * args.tile_width;
+                p = (2 * small_y + (output_parity >> 1)) * (2 * args.tile_width) + 2 * small_x + (output_parity & 1);
             }
-            rows[i][h] = m < pixels ? p : -1;
+            rows[i][half] = m < pixels ? p : -1;
         }
 #pragma unroll
-    for (int g = 0; g < T::NT; g += 4) {
-        float b[4][2];
-        u32 r[T::MT][2][4];
+    for (int group = 0; group < T::N8_GROUPS; group += 4) {
+        float group_bias[4][2];
+        u32 base[T::M16_TILES][2][4]; // two bf16 of the residual, or 0
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int c = n0 + (g + j) * 8 + q * 2;
-            const bool ok = c < a.out_channels;
-            b[j][0] = ok && bias ? bias[c] : 0.f;
-            b[j][1] = ok && bias ? bias[c + 1] : 0.f;
+            const int column = n0 + (group + j) * 8 + lane_in_quad * 2;
+            const bool exists = column < args.out_channels;
+            group_bias[j][0] = exists && bias ? bias[column] : 0.f;
+            group_bias[j][1] = exists && bias ? bias[column + 1] : 0.f;
             // the residual is read before the stores: between them, each read would wait for a round trip to memory
 #pragma unroll
-            for (int i = 0; i < T::MT; i++)
+            for (int i = 0; i < T::M16_TILES; i++)
 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    const bool reads = residual && ok && rows[i][h] >= 0;
-                    r[i][h][j] = reads ? *(const u32*)(residual + (long long)rows[i][h] * a.y_pitch + c) : 0u;
+                for (int half = 0; half < 2; half++) {
+                    const bool reads = residual && exists && rows[i][half] >= 0;
+                    base[i][half][j] =
+                        reads ? *(const u32*)(residual + (long long)rows[i][half] * args.y_pitch + column) : 0u;
                 }
         }
 #pragma unroll
-        for (int i = 0; i < T::MT; i++)
+        for (int i = 0; i < T::M16_TILES; i++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                u32 o[4];
+            for (int half = 0; half < 2; half++) {
+                u32 out[4];
 #pragma unroll
                 for (int j = 0; j < 4; j++)
-                    o[j] = pack_bf16(acc[i][g + j][h * 2] + b[j][0] + bf16_low(r[i][h][j]),
-                                     acc[i][g + j][h * 2 + 1] + b[j][1] + bf16_high(r[i][h][j]));
-                quad_transpose(o[0], o[1], o[2], o[3], lane);
-                const int c = n0 + g * 8 + q * 8;
-                if (rows[i][h] >= 0 && c < a.out_channels)
-                    *(uint4*)(y + (long long)rows[i][h] * a.y_pitch + c) = make_uint4(o[0], o[1], o[2], o[3]);
+                    out[j] =
+                        pack_bf16(acc[i][group + j][half * 2] + group_bias[j][0] + bf16_low(base[i][half][j]),
+                                  acc[i][group + j][half * 2 + 1] + group_bias[j][1] + bf16_high(base[i][half][j]));
+                quad_transpose(out[0], out[1], out[2], out[3], lane);
+                const int column = n0 + group * 8 + lane_in_quad * 8;
+                if (rows[i][half] >= 0 && column < args.out_channels)
+                    *(uint4*)(y + (long long)rows[i][half] * args.y_pitch + column) =
+                        make_uint4(out[0], out[1], out[2], out[3]);
             }
     }
 }
 
-template <class T> SUMI_DEVICE void conv(const sumi_conv_args& a)
+template <class T> SUMI_DEVICE void conv(const sumi_conv_args& args)
 {
     extern __shared__ __align__(128) u8 shared[];
     const u32 smem = (u32)__cvta_generic_to_shared(shared);
-    // Column tiles have neighbouring unit numbers, so the blocks that read the same pixels run at the same time.
-    const int tn = (a.out_channels + T::BN - 1) / T::BN, unit = a.unit_begin + blockIdx.x;
-    const conv_place place = {unit / tn / a.parities * T::BM, unit % tn * T::BN, unit / tn % a.parities};
-    const int warp = threadIdx.x >> 5, wm = warp % (T::BM / T::WM) * T::WM, wn = warp / (T::BM / T::WM) * T::WN;
-    float acc[T::MT][T::NT][4];
+    // unit = (pixel tile * parities + output parity) * tiles_n + column tile. Column tiles have neighbouring unit
+    // numbers, so the blocks that read the same pixels run at the same time.
+    const int tiles_n = (args.out_channels + T::TILE_COLUMNS - 1) / T::TILE_COLUMNS,
+              unit = args.unit_begin + blockIdx.x;
+    const conv_work work = {unit / tiles_n / args.parities * T::TILE_ROWS, unit % tiles_n * T::TILE_COLUMNS,
+                            unit / tiles_n % args.parities};
+    const int warp = threadIdx.x >> 5, warp_m = warp % T::WARPS_M * T::WARP_ROWS,
+              warp_n = warp / T::WARPS_M * T::WARP_COLUMNS;
+    float acc[T::M16_TILES][T::N8_GROUPS][4];
     {
-        sumi_loader<T> load(a, place, smem);
-        sumi_mainloop<T>(load, acc, smem, a.kernel * a.kernel * ((a.in_channels * 2 + T::RB - 1) / T::RB), wm, wn);
+        sumi_loader<T> load(args, work, smem);
+        const int taps = args.kernel * args.kernel,
+                  k_blocks_per_tap = (args.in_channels * 2 + T::K_BLOCK_BYTES - 1) / T::K_BLOCK_BYTES;
+        sumi_mainloop<T>(load, acc, smem, taps * k_blocks_per_tap, warp_m, warp_n);
     }
-    conv_store<T>(a, acc, place.m0 + wm, place.n0 + wn, place.parity);
+    conv_store<T>(args, acc, work.m0 + warp_m, work.n0 + warp_n, work.output_parity);
 }
 
+// name: of the kernel. NAME: the beginning of its constants in conv.h. `...` are the numbers of its conv_tile.
 #define SUMI_CONV_KERNEL(name, NAME, ...)                                                                              \
-    static_assert(conv_tile<__VA_ARGS__>::SMEM == NAME##_SHARED && conv_tile<__VA_ARGS__>::THREADS == NAME##_THREADS   \
-                      && conv_tile<__VA_ARGS__>::BM == SUMI_CONV_TILE_PIXELS,                                          \
+    static_assert(conv_tile<__VA_ARGS__>::SHARED_BYTES == NAME##_SHARED                                                \
+                      && conv_tile<__VA_ARGS__>::THREADS == NAME##_THREADS                                             \
+                      && conv_tile<__VA_ARGS__>::TILE_ROWS == SUMI_CONV_TILE_PIXELS,                                   \
                   "conv.h");                                                                                           \
-    extern "C" __global__ void __launch_bounds__(NAME##_THREADS, conv_tile<__VA_ARGS__>::MINB)                         \
-        name(const __grid_constant__ sumi_conv_args a)                                                                 \
+    extern "C" __global__ void __launch_bounds__(NAME##_THREADS, conv_tile<__VA_ARGS__>::MIN_BLOCKS)                   \
+        name(const __grid_constant__ sumi_conv_args args)                                                              \
     {                                                                                                                  \
-        conv<conv_tile<__VA_ARGS__>>(a);                                                                               \
+        conv<conv_tile<__VA_ARGS__>>(args);                                                                            \
     }
 SUMI_CONV_KERNEL(sumi_conv_n256, SUMI_CONV_N256, 128, 256, 64, 4, 64, 64, 1)
 SUMI_CONV_KERNEL(sumi_conv_n128, SUMI_CONV_N128, 128, 128, 64, 3, 64, 64, 2)

@@ -5,25 +5,24 @@
 //   swiglu   y [m][n / 2] = silu(gate) * up; rows of w interleaved by 8 (gate 0..7, up 0..7, gate 8..15, ...), n a
 //            multiple of 16
 //   any      the epilogue of sumi_gemm_epilogue, any n; y may be the residual
-//   grid (tiles, split)      block BM / WM * BN / WN * 32      dynamic shared memory ST * (BM + BN) * RB bytes
+//   grid (tiles, split)      block (TILE_ROWS / WARP_ROWS) * (TILE_COLUMNS / WARP_COLUMNS) * 32
+//   dynamic shared memory STAGES * (TILE_ROWS + TILE_COLUMNS) * K_BLOCK_BYTES bytes
 // Bound by the tensor cores: on a GeForce (512 bf16 FLOP per clock and multiprocessor) a k-step of a 64 x 64 warp tile
 // takes 1024 clocks of tensor work and 32 clocks of ldmatrix. For two blocks in 100 KiB of shared memory each may take
 // 49 KiB. Tried and slower: 64 x 32 warp tiles (20 %), two stages, tiles of 256 x 128 and 128 x 192, k-blocks of 256
 // bytes for small m.
 #include "portable_gemm.cuh"
-#define S SUMI_EPILOGUE_SWIGLU
-#define A SUMI_EPILOGUE_ANY
-// WHOLE: the kernels of a tile without split k. WHOLE_ANY: the same and an `any` kernel. SPLIT: the kernels with split
-// k.
-#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_plain_##tile, BM, BN, RB, ST, WM, WN, 0, 0, 0, MINB)                            \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_swiglu_##tile, BM, BN, RB, ST, WM, WN, S, 0, 0, MINB)
-#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
-    WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
-    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_bf16_any_##tile, BM, BN, RB, ST, WM, WN, A, 0, 0, MINB)
-#define SPLIT(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_swiglu_##tile, BM, BN, RB, ST, WM, WN, S, 0, 1, MINB)                           \
-    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_bf16_any_##tile, BM, BN, RB, ST, WM, WN, A, 0, 1, MINB)
-SUMI_GEMM_PORTABLE_TILES(WHOLE)
-SUMI_GEMM_PORTABLE_TILES_ANY(WHOLE_ANY)
-SUMI_GEMM_PORTABLE_SPLIT_TILES(SPLIT)
+// WHOLE_K: the kernels of a tile without split k. WHOLE_K_ANY: the same and an `any` kernel. SPLIT_K: the kernels with
+// split k. `...` are the numbers of the tile.
+#define WHOLE_K(tile, ...)                                                                                             \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_plain_##tile, __VA_ARGS__, 0, SUMI_OPERANDS_BF16, false)                        \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_swiglu_##tile, __VA_ARGS__, SUMI_EPILOGUE_SWIGLU, SUMI_OPERANDS_BF16, false)
+#define WHOLE_K_ANY(tile, ...)                                                                                         \
+    WHOLE_K(tile, __VA_ARGS__)                                                                                         \
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_bf16_any_##tile, __VA_ARGS__, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_BF16, false)
+#define SPLIT_K(tile, ...)                                                                                             \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_bf16_swiglu_##tile, __VA_ARGS__, SUMI_EPILOGUE_SWIGLU, SUMI_OPERANDS_BF16, true)     \
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_bf16_any_##tile, __VA_ARGS__, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_BF16, true)
+SUMI_GEMM_PORTABLE_TILES(WHOLE_K)
+SUMI_GEMM_PORTABLE_TILES_ANY(WHOLE_K_ANY)
+SUMI_GEMM_PORTABLE_SPLIT_TILES(SPLIT_K)

@@ -4,14 +4,13 @@
 // Compute capability 8.9 and 12.0 multiply e4m3 directly. On 9.0 mma.sync converts e4m3 to f16 first and is no faster
 // than bf16; there these kernels are only a fallback for gemm_fp8_sm90.cu.
 #include "portable_gemm.cuh"
-#define C SUMI_EPILOGUE_SCALE
-#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_fp8_plain_##tile, BM, BN, RB, ST, WM, WN, C, SUMI_OPERANDS_E4M3, 0, MINB)            \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_fp8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPILOGUE_SWIGLU,                 \
-                       SUMI_OPERANDS_E4M3, 0, MINB)
-#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
-    WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
-    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_fp8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_E4M3,   \
-                           0, MINB)
-SUMI_GEMM_PORTABLE_FP8_TILES(WHOLE)
-SUMI_GEMM_PORTABLE_FP8_TILES_ANY(WHOLE_ANY)
+// `...` are the numbers of a tile in gemm.h.
+#define WHOLE_K(tile, ...)                                                                                             \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_fp8_plain_##tile, __VA_ARGS__, SUMI_EPILOGUE_SCALE, SUMI_OPERANDS_E4M3, false)       \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_fp8_swiglu_##tile, __VA_ARGS__, SUMI_EPILOGUE_SCALE | SUMI_EPILOGUE_SWIGLU,          \
+                       SUMI_OPERANDS_E4M3, false)
+#define WHOLE_K_ANY(tile, ...)                                                                                         \
+    WHOLE_K(tile, __VA_ARGS__)                                                                                         \
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_fp8_any_##tile, __VA_ARGS__, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_E4M3, false)
+SUMI_GEMM_PORTABLE_FP8_TILES(WHOLE_K)
+SUMI_GEMM_PORTABLE_FP8_TILES_ANY(WHOLE_K_ANY)

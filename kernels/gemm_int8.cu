@@ -3,20 +3,18 @@
 //   float [n]; the rest (epilogues, grid, block, shared memory, what bounds it) as in gemm_bf16.cu
 // GeForce cards from 8.0 on multiply int8 at four times their bf16 rate; e4m3 needs 8.9.
 #include "portable_gemm.cuh"
-#define C SUMI_EPILOGUE_SCALE
-#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_int8_plain_##tile, BM, BN, RB, ST, WM, WN, C, SUMI_OPERANDS_INT8, 0, MINB)           \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_int8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPILOGUE_SWIGLU,                \
-                       SUMI_OPERANDS_INT8, 0, MINB)
-#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
-    WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
-    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_int8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_INT8,  \
-                           0, MINB)
-#define SPLIT(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
-    SUMI_GEMM_PORTABLE(sumi_pgemm_int8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPILOGUE_SWIGLU,                \
-                       SUMI_OPERANDS_INT8, 1, MINB)                                                                    \
-    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_int8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_INT8,  \
-                           1, MINB)
-SUMI_GEMM_PORTABLE_INT8_TILES(WHOLE)
-SUMI_GEMM_PORTABLE_INT8_SPLIT_TILES(SPLIT)
-SUMI_GEMM_PORTABLE_INT8_TILES_ANY(WHOLE_ANY)
+// `...` are the numbers of a tile in gemm.h.
+#define WHOLE_K(tile, ...)                                                                                             \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_int8_plain_##tile, __VA_ARGS__, SUMI_EPILOGUE_SCALE, SUMI_OPERANDS_INT8, false)      \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_int8_swiglu_##tile, __VA_ARGS__, SUMI_EPILOGUE_SCALE | SUMI_EPILOGUE_SWIGLU,         \
+                       SUMI_OPERANDS_INT8, false)
+#define WHOLE_K_ANY(tile, ...)                                                                                         \
+    WHOLE_K(tile, __VA_ARGS__)                                                                                         \
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_int8_any_##tile, __VA_ARGS__, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_INT8, false)
+#define SPLIT_K(tile, ...)                                                                                             \
+    SUMI_GEMM_PORTABLE(sumi_pgemm_int8_swiglu_##tile, __VA_ARGS__, SUMI_EPILOGUE_SCALE | SUMI_EPILOGUE_SWIGLU,         \
+                       SUMI_OPERANDS_INT8, true)                                                                       \
+    SUMI_GEMM_PORTABLE_ANY(sumi_pgemm_int8_any_##tile, __VA_ARGS__, SUMI_EPILOGUE_ANY, SUMI_OPERANDS_INT8, true)
+SUMI_GEMM_PORTABLE_INT8_TILES(WHOLE_K)
+SUMI_GEMM_PORTABLE_INT8_SPLIT_TILES(SPLIT_K)
+SUMI_GEMM_PORTABLE_INT8_TILES_ANY(WHOLE_K_ANY)
