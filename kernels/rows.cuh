@@ -1,4 +1,5 @@
-// What rows.cu, rows_fp8.cu and rows_int8.cu share: norms of whole rows, with bf16, float, e4m3 or rotated int8 output.
+// What rows.cu, norms.cu, rows_fp8.cu and rows_int8.cu share: loads and stores, and norms of whole rows with bf16,
+// float, e4m3 or rotated int8 output.
 //
 // A block processes one row at a time. It has as many warps as are needed to give each lane three chunks of 8 columns
 // (SUMI_ROW_THREADS_OF). Chunk j of thread t begins at column 8 (t + j * threads), so every load of a warp reads 512
@@ -41,6 +42,8 @@ SUMI_DEVICE void store_element(uint64_t data, int32_t is_float, int64_t index, f
     else ((bf16*)data)[index] = __float2bfloat16(v);
 }
 
+// An exp that overflows gives 1 / inf = 0.
+SUMI_DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 // Reads eight consecutive floats, 16 bytes at a time where the address is 16-byte aligned.
 SUMI_DEVICE void load8_float(const float* from, float (&v)[8])
 {

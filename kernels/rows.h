@@ -1,8 +1,8 @@
-// Launch contracts of rows.cu, rows_fp8.cu and rows_int8.cu: plain structs by value, addresses as 64-bit device
-// addresses. Blocks have SUMI_ROWS_THREADS threads and no dynamic shared memory. The norm kernels that keep a row in
-// registers (sumi_norm_*_rows) instead have SUMI_ROW_THREADS_OF(cols) threads and SUMI_ROW_SHARED_BYTES of dynamic
-// shared memory. The grid may have any number of blocks, unless a struct says otherwise: it only distributes the rows
-// and never changes the result. All kernels are bound by bytes.
+// Launch contracts of rows.cu, norms.cu, rows_fp8.cu and rows_int8.cu: plain structs by value, addresses as 64-bit
+// device addresses. Blocks have SUMI_ROWS_THREADS threads and no dynamic shared memory. The norm kernels that keep a
+// row in registers (sumi_norm_*_rows) instead have SUMI_ROW_THREADS_OF(cols) threads and SUMI_ROW_SHARED_BYTES of
+// dynamic shared memory. The grid may have any number of blocks, unless a struct says otherwise: it only distributes
+// the rows and never changes the result. All kernels are bound by bytes.
 //
 // The same on the CPU, in float32, which tests compare with: src/cpu/rows.c.
 #ifndef SUMI_KERNELS_ROWS_H

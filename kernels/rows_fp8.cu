@@ -4,7 +4,7 @@
 #define SUMI_ROWS_FP8
 #include "rows.cuh"
 
-// y = e4m3(norm(x) * w * scale + shift), see norm_modulate in rows.cu.
+// y = e4m3(norm(x) * w * scale + shift), see norm_modulate in norms.cu.
 SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_rows, SUMI_NORM_FP8_LIMIT, 1, sumi_norm_modulate_args,
                 norm_modulate<SUMI_OPERANDS_E4M3>(args))
 SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,

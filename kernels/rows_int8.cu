@@ -2,7 +2,7 @@
 // (norm_modulate) or in a separate one (rotate_rows). Launches: rows.h.
 #include "rows.cuh"
 
-// y = int8(R (norm(x) * w * scale + shift)), see norm_modulate in rows.cu.
+// y = int8(R (norm(x) * w * scale + shift)), see norm_modulate in norms.cu.
 SUMI_ROW_KERNEL(sumi_norm_modulate_int8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args,
                 norm_modulate<SUMI_OPERANDS_INT8>(args))
 SUMI_ROW_KERNEL(sumi_norm_modulate_int8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
