@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_add_noise(const __grid_constant__ sumi_add_noise_args args)
 {
-    const float sigma = step_at(args.sigma, *(const int32_t*)args.counter, 0);
+    const float sigma = step_element(args.sigma, *(const int32_t*)args.counter, 0);
     for (int64_t i = args.begin + first_index(); i < args.end; i += index_stride()) {
         ((float*)args.x)[i] =
             blend(sigma, ((const float*)args.noise)[i], __fsub_rn(1.0f, sigma), ((const float*)args.clean)[i]);
@@ -114,12 +114,12 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_solve(const __grid_constant__ sumi_solve_args args)
 {
     const int32_t counter = *(const int32_t*)args.counter;
-    const float x_factors[4] = {step_at(args.row, counter, 0), step_at(args.row, counter, 1),
-                                step_at(args.row, counter, 2), step_at(args.row, counter, 3)};
-    const float h_factors[4] = {step_at(args.row, counter, 4), 0.0f, step_at(args.row, counter, 5),
-                                step_at(args.row, counter, 6)};
-    const bool keeps_y = step_at(args.row, counter, 7) != 0.0f;
-    const float blend_sigma = step_at(args.row, counter, 9);
+    const float x_factors[4] = {step_element(args.row, counter, 0), step_element(args.row, counter, 1),
+                                step_element(args.row, counter, 2), step_element(args.row, counter, 3)};
+    const float h_factors[4] = {step_element(args.row, counter, 4), 0.0f, step_element(args.row, counter, 5),
+                                step_element(args.row, counter, 6)};
+    const bool keeps_y = step_element(args.row, counter, 7) != 0.0f;
+    const float blend_sigma = step_element(args.row, counter, 9);
     const bool blends = args.mask != 0 && blend_sigma >= 0.0f;
     for (int64_t plane = args.begin + (int64_t)blockIdx.y; plane < args.end; plane += gridDim.y) {
         for (int64_t i = first_index(); i < args.plane; i += index_stride()) {
@@ -168,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_guide_sums(const __grid_constant__ sumi_guide_args args)
 {
     __shared__ double shared[SUMI_LATENTS_THREADS / 32];
-    const float scale = args.scale.table != 0 ? step_at(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
+    const float scale = args.scale.table != 0 ? step_element(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
     const int item = blockIdx.y; // of this launch
     // The same for the whole block. sumi_guide does not read the sums then.
     if (args.negative[item] < 0 || scale == 0.0f) return;
@@ -195,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_guide(const __grid_constant__ sumi_guide_args args)
 {
     __shared__ float shortening; // factor of the guided prediction, at most 1
-    const float scale = args.scale.table != 0 ? step_at(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
+    const float scale = args.scale.table != 0 ? step_element(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
     const int item = blockIdx.y; // of this launch
     const bool guides = args.negative[item] >= 0 && scale != 0.0f;
     const int64_t positive = args.positive[item] * args.count, negative = args.negative[item] * args.count;
@@ -225,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_guide_rescale(const __grid_constant__ sumi_guide_args args)
 {
-    const float scale = args.scale.table != 0 ? step_at(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
+    const float scale = args.scale.table != 0 ? step_element(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
     const int item = blockIdx.y; // of this launch
     const int patch_size = args.patch_size, columns = args.width / patch_size;
     const bool guides = args.negative[item] >= 0 && scale != 0.0f;
@@ -263,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_preview(const __grid_constant__ sumi_preview_args args)
 {
-    const float sigma = step_at(args.sigma, *(const int32_t*)args.counter, 0);
+    const float sigma = step_element(args.sigma, *(const int32_t*)args.counter, 0);
     const int64_t item = args.first_item + blockIdx.y, item_index = item * args.channels * args.plane;
     for (int64_t i = first_index(); i < args.plane; i += index_stride()) {
         float red = args.bias[0], green = args.bias[1], blue = args.bias[2];

@@ -188,11 +188,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
             const float v = load_element(args.b.data, args.b.is_float, b_index + c);
             squares = fmaf(v, v, squares);
         }
-        const float rms = 1.0f / sqrtf(reduction.sum(squares) / (float)args.cols + args.eps);
+        const float inverse_rms = 1.0f / sqrtf(reduction.sum(squares) / (float)args.cols + args.eps);
         for (int c = threadIdx.x; c < args.cols; c += SUMI_ROWS_THREADS) {
-            float v = load_element(args.b.data, args.b.is_float, b_index + c) * rms;
+            float v = load_element(args.b.data, args.b.is_float, b_index + c) * inverse_rms;
             if (args.w != 0) v *= ((const float*)args.w)[c];
-            if (args.gate.table != 0) v *= step_at(args.gate, counter, c);
+            if (args.gate.table != 0) v *= step_element(args.gate, counter, c);
             store_element(args.x.data, args.x.is_float, x_index + c,
                           load_element(args.x.data, args.x.is_float, x_index + c) + v);
         }
@@ -221,7 +221,7 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     constexpr int HEADS = SUMI_QK_HEADS_AT_ONCE, ANGLES = IS_HALVES ? 16 : 8; // (cos, sin) of 8 or 4 pairs
     __shared__ float4 weights[2][2][LANES]; // of q and k: the first and the second four columns of each lane
     const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
-    const int head_step = 1 << args.heads_log2, first_head = group & (head_step - 1);
+    const int groups_per_row = 1 << args.heads_log2, group_in_row = group & (groups_per_row - 1);
     const int rows_at_once = (SUMI_ROWS_THREADS / LANES) >> args.heads_log2, heads = args.q_heads + args.kv_heads;
     const bool is_lane_used = 8 * lane < args.dim;
     const int half_lanes = args.dim / 16; // lanes that hold the first half of a head
@@ -231,15 +231,15 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     const float per_column = 1.0f / (float)args.dim;
     const int rows = args.row_end - args.row_begin, row_stride = (int)gridDim.x * rows_at_once;
     const int last_row = args.row_end - 1 - (group >> args.heads_log2); // this group's row while rows_done is 0
-    const int head_stride = head_step * args.dim; // elements from one head of the group to its next one
-    bf16* const x = (bf16*)args.x.data + (int64_t)args.x_row * args.pitch + first_head * args.dim + 8 * lane;
+    const int head_stride = groups_per_row * args.dim; // elements from one head of the group to its next one
+    bf16* const x = (bf16*)args.x.data + (int64_t)args.x_row * args.pitch + group_in_row * args.dim + 8 * lane;
     const float* const rope = args.rope == 0
                                 ? nullptr
                                 : (const float*)args.rope + (int64_t)args.rope_row * args.dim
                                       + (IS_HALVES ? 16 * (is_second ? lane - half_lanes : lane) : 8 * lane);
 
     int rows_done = (int)blockIdx.x * rows_at_once; // rows of the launch after those of this block
-    int base_head = 0;                              // the head of group 0
+    int base_head = 0;                              // the first of the heads that the row's groups process together
     uint4 next[HEADS];                              // a lane's columns of the next heads
     float next_angles[ANGLES];
     const auto fetch = [&] {
@@ -249,7 +249,7 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             next[h] = make_uint4(0, 0, 0, 0);
-            if (is_used && base_head + h * head_step + first_head < heads)
+            if (is_used && base_head + h * groups_per_row + group_in_row < heads)
                 next[h] = *(const uint4*)(from + h * head_stride);
         }
         if (base_head != 0) return; // the row's angles are loaded already
@@ -282,12 +282,12 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
 #pragma unroll
         for (int i = 0; i < ANGLES; i++)
             angles[i] = IS_HALVES && i % 2 == 1 && !is_second ? -next_angles[i] : next_angles[i];
-        base_head += HEADS * head_step;
+        base_head += HEADS * groups_per_row;
         if (base_head >= heads) base_head = 0, rows_done += row_stride;
         if (rows_done < rows) fetch();
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
-            const int head = this_base_head + h * head_step + first_head;
+            const int head = this_base_head + h * groups_per_row + group_in_row;
             const bool is_q = head < args.q_heads;
             float v[8], squares = 0.0f;
             unpack8(raw[h], v);
@@ -295,11 +295,12 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
             for (int i = 0; i < 8; i++) squares = fmaf(v[i], v[i], squares);
 #pragma unroll
             for (int mask = LANES / 2; mask > 0; mask >>= 1) squares += __shfl_xor_sync(~0u, squares, mask);
-            const float rms = (is_q ? args.q_w : args.k_w) != 0 ? rsqrtf(fmaf(squares, per_column, args.eps)) : 1.0f;
+            const float inverse_rms =
+                (is_q ? args.q_w : args.k_w) != 0 ? rsqrtf(fmaf(squares, per_column, args.eps)) : 1.0f;
             const float4 low = weights[is_q ? 0 : 1][0][lane], high = weights[is_q ? 0 : 1][1][lane];
             const float w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] *= rms * w[i];
+            for (int i = 0; i < 8; i++) v[i] *= inverse_rms * w[i];
             if (IS_HALVES) {
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
@@ -346,10 +347,12 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
                 const float v = load_element(args.x.data, args.x.is_float, x_index + c);
                 squares = fmaf(v, v, squares);
             }
-            const float rms = w != nullptr ? 1.0f / sqrtf(warp_sum(squares) / (float)args.dim + args.eps) : 1.0f;
+            const float inverse_rms =
+                w != nullptr ? 1.0f / sqrtf(warp_sum(squares) / (float)args.dim + args.eps) : 1.0f;
             __syncwarp(); // all lanes have read the head before a lane writes
             const auto normed = [&](int c) {
-                return load_element(args.x.data, args.x.is_float, x_index + c) * rms * (w != nullptr ? w[c] : 1.0f);
+                return load_element(args.x.data, args.x.is_float, x_index + c) * inverse_rms
+                     * (w != nullptr ? w[c] : 1.0f);
             };
             for (int k = lane; k < pairs; k += 32) {
                 const float cosine = ((const float*)args.rope)[(args.rope_row + row) * args.dim + 2 * k],

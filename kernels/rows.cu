@@ -304,7 +304,7 @@ template <int COLS> SUMI_DEVICE void kronecker_add(const sumi_kronecker_add_args
                     if (args.gate.table != 0) load8_step(args.gate, counter, out_column, gate);
                     load8((const bf16*)args.y.data + y_element, v);
                 } else {
-                    if (args.gate.table != 0) gate[0] = step_at(args.gate, counter, out_column);
+                    if (args.gate.table != 0) gate[0] = step_element(args.gate, counter, out_column);
                     v[0] = load_element(args.y.data, args.y.is_float, y_element);
                 }
 #pragma unroll

@@ -44,6 +44,7 @@ SUMI_DEVICE void store_element(uint64_t data, int32_t is_float, int64_t index, f
 
 // An exp that overflows gives 1 / inf = 0.
 SUMI_DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
 // Reads eight consecutive floats, 16 bytes at a time where the address is 16-byte aligned.
 SUMI_DEVICE void load8_float(const float* from, float (&v)[8])
 {
@@ -63,10 +64,10 @@ SUMI_DEVICE void load8_step(const sumi_step& step, int32_t counter, int column, 
         load8_float((const float*)step.table + (int64_t)counter * step.stride + step.column + column, v);
     } else {
 #pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = step_at(step, counter, column + i);
+        for (int i = 0; i < 8; i++) v[i] = step_element(step, counter, column + i);
     }
 }
-// Eight bf16 in 16 bytes to floats, and back.
+// Eight bf16 in 16 bytes, to floats and back.
 SUMI_DEVICE void unpack8(const uint4& raw, float (&v)[8])
 {
     const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
@@ -76,7 +77,6 @@ SUMI_DEVICE void unpack8(const uint4& raw, float (&v)[8])
         v[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
 }
-
 SUMI_DEVICE uint4 pack8(const float (&v)[8])
 {
     return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
@@ -353,11 +353,11 @@ SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& args, row_reduction
                               const float (&b)[ROW_CHUNKS][8], const float (&factor)[ROW_CHUNKS][8],
                               float (&x)[ROW_CHUNKS][8], bf16* to)
 {
-    const float rms = rsqrtf(fmaf(reduction.sum(sum_of_squares(b)), 1.0f / (float)args.cols, args.eps));
+    const float inverse_rms = rsqrtf(fmaf(reduction.sum(sum_of_squares(b)), 1.0f / (float)args.cols, args.eps));
 #pragma unroll
     for (int j = 0; j < ROW_CHUNKS; j++) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) x[j][i] = fmaf(b[j][i] * rms, factor[j][i], x[j][i]);
+        for (int i = 0; i < 8; i++) x[j][i] = fmaf(b[j][i] * inverse_rms, factor[j][i], x[j][i]);
         const uint4 packed = pack8(x[j]);
         unpack8(packed, x[j]);
         ring.store<IS_STREAMED>(to, j, packed);
@@ -532,8 +532,8 @@ template <int OPERANDS> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modul
         const auto value = [&](int c) {
             float v = (load_element(args.x.data, args.x.is_float, x_index + c) - mean) * rstd;
             if (args.w != 0) v *= ((const float*)args.w)[c] + (args.plus_one ? 1.0f : 0.0f);
-            if (args.scale.table != 0) v *= step_at(args.scale, counter, c);
-            return args.shift.table != 0 ? v + step_at(args.shift, counter, c) : v;
+            if (args.scale.table != 0) v *= step_element(args.scale, counter, c);
+            return args.shift.table != 0 ? v + step_element(args.shift, counter, c) : v;
         };
         if (OPERANDS == SUMI_OPERANDS_BF16) {
             for (int c = threadIdx.x; c < args.cols; c += SUMI_ROWS_THREADS)

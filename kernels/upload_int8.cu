@@ -8,10 +8,10 @@
 // file's own precision, not from bf16, which saves one rounding.
 #include "upload.cuh"
 
-// Loads and rotates the 256 columns of a row from first_column on, by one warp. `from`: index of the row's first element
-// in the piece. x: 256 floats of shared memory that belong to the warp. v[i] is column first_column + lane + 32 i. The
-// four passes (strides 1, 4, 16, 64) are the four factors H4 of R; each lane transforms two groups of four columns per
-// pass. The __syncwarp() separate the warp's writes to x from other lanes' reads.
+// Loads and rotates the 256 columns of a row from first_column on, by one warp. `from`: index of the row's first
+// element in the piece. x: 256 floats of shared memory that belong to the warp. v[i] is column first_column + lane +
+// 32 i. The four passes (strides 1, 4, 16, 64) are the four factors H4 of R; each lane transforms two groups of four
+// columns per pass. The __syncwarp() separate the warp's writes to x from other lanes' reads.
 SUMI_DEVICE void load_rotated_block(const sumi_upload_args& args, int64_t from, int first_column, float* x,
                                     float (&v)[8])
 {
