@@ -107,16 +107,16 @@ template <bool IS_STREAMED = false> SUMI_DEVICE void store16_if(bool is_stored, 
 constexpr int ROW_MAX_WARPS = 12; // largest number of warps per block
 struct row_reduction {
     float* warp_results; // [2 sets][ROW_MAX_WARPS], 16-byte aligned, in shared memory
-    int set;             // which set the next reduction uses
-    SUMI_DEVICE explicit row_reduction(float* memory) : warp_results(memory), set(0)
+    int set_index;       // which set the next reduction uses
+    SUMI_DEVICE explicit row_reduction(float* memory) : warp_results(memory), set_index(0)
     {
         if (threadIdx.x < 2 * ROW_MAX_WARPS && threadIdx.x % ROW_MAX_WARPS >= blockDim.x / 32)
             memory[threadIdx.x] = 0.0f;
     }
     template <bool IS_MAX> SUMI_DEVICE float reduce(float v)
     {
-        float* results = warp_results + set * ROW_MAX_WARPS;
-        set ^= 1;
+        float* results = warp_results + set_index * ROW_MAX_WARPS;
+        set_index ^= 1;
         v = IS_MAX ? __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v))) : warp_sum(v);
         if ((threadIdx.x & 31) == 0) results[threadIdx.x >> 5] = v;
         __syncthreads();
