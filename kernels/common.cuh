@@ -8,11 +8,11 @@
 
 typedef __nv_bfloat16 bf16;
 
-// Read and write one element, bf16 or float, as a float. set() rounds to nearest even.
-SUMI_DEVICE float value_of(bf16 v) { return __bfloat162float(v); }
-SUMI_DEVICE float value_of(float v) { return v; }
-SUMI_DEVICE void set(bf16& to, float v) { to = __float2bfloat16_rn(v); }
-SUMI_DEVICE void set(float& to, float v) { to = v; }
+// Read and write one element, bf16 or float, as a float. assign() rounds to nearest even.
+SUMI_DEVICE float to_float(bf16 v) { return __bfloat162float(v); }
+SUMI_DEVICE float to_float(float v) { return v; }
+SUMI_DEVICE void assign(bf16& to, float v) { to = __float2bfloat16_rn(v); }
+SUMI_DEVICE void assign(float& to, float v) { to = v; }
 
 // Element i of row `counter` of a step table (step.h), converted from the table's type to float.
 SUMI_DEVICE float step_element(const sumi_step& step, int32_t counter, int i)

@@ -157,20 +157,20 @@ template <class Element> SUMI_DEVICE void blend_tile(const sumi_tile_blend_args&
             (int)(is_upper ? pixel / args.width : args.above_count + (pixel - upper_pixels) / args.left_count);
         const int x = (int)(is_upper ? pixel % args.width : (pixel - upper_pixels) % args.left_count);
         Element* to = tile + ((int64_t)y * args.width + x) * args.channels + c;
-        float v = value_of(*to);
+        float v = to_float(*to);
         if (y < args.above_count) {
             const double weight = (double)y / (double)args.above_count;
             const int64_t from =
                 ((int64_t)(args.above_height - args.above_count + y) * args.width + x) * args.channels + c;
-            v = value_of(((const Element*)args.above)[from]) * (float)(1.0 - weight) + v * (float)weight;
+            v = to_float(((const Element*)args.above)[from]) * (float)(1.0 - weight) + v * (float)weight;
         }
         if (x < args.left_count) {
             const double weight = (double)x / (double)args.left_count;
             const int64_t from =
                 ((int64_t)y * args.left_width + args.left_width - args.left_count + x) * args.channels + c;
-            v = value_of(((const Element*)args.left)[from]) * (float)(1.0 - weight) + v * (float)weight;
+            v = to_float(((const Element*)args.left)[from]) * (float)(1.0 - weight) + v * (float)weight;
         }
-        set(*to, v);
+        assign(*to, v);
     }
 }
 
