@@ -233,12 +233,12 @@ SUMI_DEVICE void epilogue_store_each(const sumi_gemm_epilogue& f, int row, int c
             if (c < outputs) r[i] = ((const T*)f.residual)[from + epilogue_column(f, c)];
         }
 #pragma unroll
-        for (int i = 0; i < G * 2; i++) v[i] = value_of(r[i]) + v[i];
+        for (int i = 0; i < G * 2; i++) v[i] = to_float(r[i]) + v[i];
     }
 #pragma unroll
     for (int i = 0; i < G * 2; i++) {
         const int c = c0 + i / 2 * 8 + i % 2;
-        if (c < outputs) set(((T*)f.y)[from + epilogue_column(f, c)], v[i]);
+        if (c < outputs) assign(((T*)f.y)[from + epilogue_column(f, c)], v[i]);
     }
 }
 

@@ -250,7 +250,7 @@ static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
     if (x->element != SUMI_ELEMENT_ACTIVATION || b->element != SUMI_ELEMENT_ACTIVATION
         || y->element != SUMI_ELEMENT_ACTIVATION)
         return false;
-    return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MOST_COLS && has_rows_apart(plan, op, norm->out);
+    return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MAX_COLS && has_rows_apart(plan, op, norm->out);
 }
 
 // ---- The plan -------------------------------------------------------------------------------------------------------

@@ -353,7 +353,7 @@ static sumi_result quantize(const sumi_cuda_run* run, product* p)
     const char* name = p->shape.operands == SUMI_CUDA_INT8 ? "sumi_rotate_rows_any" : "sumi_quantize_rows";
     for (int32_t chunks = 3; chunks <= 5 && p->shape.operands == SUMI_CUDA_INT8; chunks += 2) {
         const int32_t threads = SUMI_ROTATE_THREADS(p->ldx, chunks);
-        if (threads > SUMI_ROTATE_MOST_THREADS) continue;
+        if (threads > SUMI_ROTATE_MAX_THREADS) continue;
         name = chunks == 3 ? "sumi_rotate_rows_3" : "sumi_rotate_rows_5";
         grid.x = (uint32_t)sumi_min_int(p->shape.m, SUMI_ROTATE_LIMIT / threads * processors);
         grid.block = (uint32_t)threads;

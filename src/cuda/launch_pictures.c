@@ -455,7 +455,7 @@ uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan
     int32_t index = (int32_t)(op - plan->ops);
     if (finds_sums(device, plan, index, true)) {
         joined_bytes =
-            sumi_cuda_conv_scratch(device, plan, op - 1) + (uint64_t)SUMI_GROUP_CONV_PIECES * 64 * sizeof(double);
+            sumi_cuda_conv_scratch(device, plan, op - 1) + (uint64_t)SUMI_GROUP_CONV_BLOCKS * 64 * sizeof(double);
     }
     return separate_bytes > joined_bytes ? separate_bytes : joined_bytes;
 }
@@ -472,11 +472,11 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
                                  .arrivals = run->arrivals,
                                  .entries = sums_entries(&s, op->rows),
                                  .rows = op->rows,
-                                 .size = s.out / 32,
+                                 .group_size = s.out / 32,
                                  .block_rows = op->rows,
                                  .block_count = 1};
-    args.parts = args.stats + sums_bytes(&s, op->rows);
-    return launch_blocks(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_PIECES, 1, SUMI_GROUP_THREADS, 0, &args);
+    args.block_sums = args.stats + sums_bytes(&s, op->rows);
+    return launch_blocks(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_BLOCKS, 1, SUMI_GROUP_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
@@ -487,7 +487,7 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
     int32_t channels = sumi_cuda_cols(run, op->in[0]), each = sums_groups(run->plan, op);
     sumi_group_sums_args args = {.x = sumi_cuda_value(run, op->in[0]),
                                  .sums = sumi_cuda_value(run, op->out),
-                                 .parts = run->scratch,
+                                 .piece_moments = run->scratch,
                                  .arrivals = run->arrivals,
                                  .rows = op->rows,
                                  .channels = channels,

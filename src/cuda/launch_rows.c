@@ -1,6 +1,6 @@
 // Launchers of the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions
-// and times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Columns and element types decide which
-// kernel runs. A grid only distributes rows to blocks, so slices change no bits.
+// and times. The kernels are in kernels/rows.cu, norms.cu, rows_fp8.cu and rows_int8.cu. Columns and element types
+// decide which kernel runs. A grid only distributes rows to blocks, so slices change no bits.
 #include "base/integers.h"
 #include "cuda/arrange.h"
 #include "cuda/form.h"
@@ -164,9 +164,9 @@ sumi_result sumi_cuda_kronecker_add(sumi_cuda_run* run)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label,
                          op->weight->name);
     args.gate = sumi_cuda_step_of(run, k->gate);
-    args.a = op->weight->rows;
-    args.b = sumi_cuda_cols(run, op->in[0]);
-    args.c = op->weight->cols;
+    args.w_rows = op->weight->rows;
+    args.x_cols = sumi_cuda_cols(run, op->in[0]);
+    args.w_cols = op->weight->cols;
     args.ldy = sumi_cuda_cols(run, op->out);
     args.column = k->y_column;
     args.half = sumi_cuda_is_gated(run, op->out) ? args.ldy / 2 : 0;
@@ -175,8 +175,8 @@ sumi_result sumi_cuda_kronecker_add(sumi_cuda_run* run)
     args.row_end = rows.end;
     args.scale = k->scale;
     const bool is_vector =
-        !args.x.is_float && !args.y.is_float && ((args.b | args.ldy | args.column | args.half) & 7) == 0;
-    const int32_t units = (args.a + 7) / 8 * (is_vector ? args.b / 8 : args.b);
+        !args.x.is_float && !args.y.is_float && ((args.x_cols | args.ldy | args.column | args.half) & 7) == 0;
+    const int32_t units = (args.w_rows + 7) / 8 * (is_vector ? args.x_cols / 8 : args.x_cols);
     args.lanes_log2 = lanes_log2_of(units, false);
     return sumi_cuda_launch_args(run, is_vector ? "sumi_kronecker_add" : "sumi_kronecker_add_any",
                                  elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
@@ -235,10 +235,7 @@ sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdevic
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
 // Whether the kernels that keep a row in registers can be used.
-static bool fits_registers(int32_t cols, bool is_bf16)
-{
-    return is_bf16 && cols % 8 == 0 && cols <= SUMI_ROW_MOST_COLS;
-}
+static bool fits_registers(int32_t cols, bool is_bf16) { return is_bf16 && cols % 8 == 0 && cols <= SUMI_ROW_MAX_COLS; }
 // One block per row, up to as many as the registers of a multiprocessor allow, which suffice for `limit` threads.
 static sumi_cuda_grid rows_grid(const sumi_cuda_run* run, int64_t rows, int32_t cols, int32_t matrices, int32_t limit)
 {
@@ -432,7 +429,7 @@ static int32_t qk_heads_log2(int32_t heads, int32_t groups, int64_t rows, int64_
     while ((1 << log2) < heads && (1 << log2) < groups) log2++;
     if (rows << log2 <= resident) return log2;
     for (; log2 > 0; log2--) {
-        const int32_t round_heads = SUMI_QK_AHEAD << log2,
+        const int32_t round_heads = SUMI_QK_HEADS_AT_ONCE << log2,
                       places = (heads + round_heads - 1) / round_heads * round_heads;
         if (8 * places <= 9 * heads) break;
     }
@@ -526,7 +523,7 @@ sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
                                         .y = matrix_of(run, op->out),
                                         .counter = run->counter,
                                         .cols = sumi_cuda_cols(run, op->out)};
-    args.part_cols = args.cols / op->u.finish.vector_count;
+    args.vector_cols = args.cols / op->u.finish.vector_count;
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.x_row = op->u.finish.x_row;
