@@ -494,7 +494,9 @@ else
         for _, part in ipairs(os.matchfiles(folder .. "/*.c")) do table.insert(sources, part) end
         test_program(path.getbasename(source), sources)
     end
-    for _, source in ipairs(os.matchfiles "tests/tune_*.c") do test_program(path.getbasename(source), { source, "tests/*.h" }) end -- measure, check nothing
+    for _, source in ipairs(os.matchfiles "tests/tune_*.c") do -- measure kernels, check nothing
+        if cuda then test_program(path.getbasename(source), { source, "tests/*.h" }) end
+    end
     test_program("cli_support", { "tests/cli_support.c" }) -- what scripts ask about files that programs wrote
     if any_file "tests/golden_*.c" then test_program("golden_run", { "tests/golden_*.h", "tests/golden_*.c" }) end
 end

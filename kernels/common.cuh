@@ -8,17 +8,17 @@
 
 typedef __nv_bfloat16 bf16;
 
-// Read and write one element, bf16 or float, as a float. set() rounds to nearest even.
-SUMI_DEVICE float value_of(bf16 v) { return __bfloat162float(v); }
-SUMI_DEVICE float value_of(float v) { return v; }
-SUMI_DEVICE void set(bf16& to, float v) { to = __float2bfloat16_rn(v); }
-SUMI_DEVICE void set(float& to, float v) { to = v; }
+// Read and write one element, bf16 or float, as a float. assign() rounds to nearest even.
+SUMI_DEVICE float to_float(bf16 v) { return __bfloat162float(v); }
+SUMI_DEVICE float to_float(float v) { return v; }
+SUMI_DEVICE void assign(bf16& to, float v) { to = __float2bfloat16_rn(v); }
+SUMI_DEVICE void assign(float& to, float v) { to = v; }
 
 // Element i of row `counter` of a step table (step.h), converted from the table's type to float.
-SUMI_DEVICE float step_at(const sumi_step& step, int32_t counter, int i)
+SUMI_DEVICE float step_element(const sumi_step& step, int32_t counter, int i)
 {
-    const int64_t at = (int64_t)counter * step.stride + step.column + i;
-    return step.is_float ? ((const float*)step.table)[at] : __bfloat162float(((const bf16*)step.table)[at]);
+    const int64_t index = (int64_t)counter * step.stride + step.column + i;
+    return step.is_float ? ((const float*)step.table)[index] : __bfloat162float(((const bf16*)step.table)[index]);
 }
 
 // Reads 8 consecutive bf16 with one 16-byte load. `from` is 16-byte aligned. A bf16 is the upper half of a float, so
@@ -26,11 +26,11 @@ SUMI_DEVICE float step_at(const sumi_step& step, int32_t counter, int i)
 SUMI_DEVICE void load8(const bf16* from, float (&v)[8])
 {
     const uint4 raw = *(const uint4*)from;
-    const uint32_t w[4] = {raw.x, raw.y, raw.z, raw.w};
+    const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        v[2 * i] = __uint_as_float(w[i] << 16);
-        v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+        v[2 * i] = __uint_as_float(words[i] << 16);
+        v[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
 }
 // Stores 16 bytes to global memory with one instruction. The compiler may split an assignment through a uint4*: in some

@@ -242,12 +242,12 @@ SUMI_DEVICE void epilogue_store_unaligned(const sumi_gemm_epilogue& epilogue, in
             if (c < out_n) residual[i] = ((const T*)epilogue.residual)[row_index + epilogue_column(epilogue, c)];
         }
 #pragma unroll
-        for (int i = 0; i < GROUPS * 2; i++) v[i] = value_of(residual[i]) + v[i];
+        for (int i = 0; i < GROUPS * 2; i++) v[i] = to_float(residual[i]) + v[i];
     }
 #pragma unroll
     for (int i = 0; i < GROUPS * 2; i++) {
         const int c = first_column + i / 2 * 8 + i % 2;
-        if (c < out_n) set(((T*)epilogue.y)[row_index + epilogue_column(epilogue, c)], v[i]);
+        if (c < out_n) assign(((T*)epilogue.y)[row_index + epilogue_column(epilogue, c)], v[i]);
     }
 }
 

@@ -2,7 +2,7 @@
 // deviations of a number of rows), then (x - mean) * rstd * w + b, optionally with SiLU. Arguments and grids:
 // group_norm.h.
 //
-//   x, y [rows][channels] bf16, x_pitch and y_pitch elements from row to row; a group is `size` = channels / groups
+//   x, y [rows][channels] bf16, x_pitch and y_pitch elements from row to row; a group is group_size = channels / groups
 //   neighbouring channels
 //   sums [row blocks][groups][2] float: mean, sum of squared deviations from it
 //
@@ -15,19 +15,20 @@
 //
 // Bound by bytes: x is read by each of the two launches, y is written once. The second launch goes through the image
 // from its end, because the rows that the first launch read last are still in L2.
-// first one's reads are still in the L2 cache.
 #include "common.cuh"
 #include "group_norm.h"
 
-// Mean and sum of squared deviations.
+// The mean of some values, and the sum of their squared deviations from it.
 struct moments {
-    double mean, deviation;
+    double mean, m2;
 };
-template <int N> struct number {
+// A number as an argument whose value is known when the kernel is compiled.
+template <int N> struct constant {
     static constexpr int value = N;
 };
 
-SUMI_DEVICE double sum8(double v) // the sum over eight neighbouring lanes, in the same order in each
+// The sum over eight neighbouring lanes, in the same order in each.
+SUMI_DEVICE double eight_lanes_sum(double v)
 {
     v += __shfl_xor_sync(~0u, v, 1);
     v += __shfl_xor_sync(~0u, v, 2);
@@ -36,234 +37,251 @@ SUMI_DEVICE double sum8(double v) // the sum over eight neighbouring lanes, in t
 }
 
 // Combines entries 0 .. entry_count - 1 of one group. Eight neighbouring lanes share the work; all lanes of the warp
-// must call it. entry(i, n, mean, deviation) returns the number of values of entry i and their moments. count: values
-// of all entries.
-template <class Entry> SUMI_DEVICE moments join(int entry_count, double count, Entry&& entry)
+// must call it. entry(i, count, mean, m2) returns the number of values of entry i and their moments. total_count:
+// values of all entries.
+template <class Entry> SUMI_DEVICE moments combine_moments(int entry_count, double total_count, Entry&& entry)
 {
-    double sum = 0.0, deviation = 0.0;
+    double sum = 0.0, total_m2 = 0.0;
     for (int i = threadIdx.x & 7; i < entry_count; i += 8) {
-        float n, mean, m2;
-        entry(i, n, mean, m2);
-        sum += (double)n * (double)mean;
+        float count, mean, m2;
+        entry(i, count, mean, m2);
+        sum += (double)count * (double)mean;
     }
-    const double centre = sum8(sum) / count;
+    const double total_mean = eight_lanes_sum(sum) / total_count;
     for (int i = threadIdx.x & 7; i < entry_count; i += 8) {
-        float n, mean, m2;
-        entry(i, n, mean, m2);
-        const double distance = (double)mean - centre;
-        deviation += (double)m2 + (double)n * distance * distance;
+        float count, mean, m2;
+        entry(i, count, mean, m2);
+        const double distance = (double)mean - total_mean;
+        total_m2 += (double)m2 + (double)count * distance * distance;
     }
-    return {centre, sum8(deviation)};
+    return {total_mean, eight_lanes_sum(total_m2)};
 }
 
 // Calls body(group, is_valid) for all groups, with eight lanes per group. is_valid is false for the lanes past the last
 // group; they must call body too, because it exchanges values between lanes.
-template <class Body> SUMI_DEVICE void over_groups(int groups, Body&& body)
+template <class Body> SUMI_DEVICE void for_each_group(int groups, Body&& body)
 {
-    for (int first = 0; first < groups; first += SUMI_GROUP_THREADS / 8) {
-        const int g = first + threadIdx.x / 8;
-        body(g < groups ? g : groups - 1, g < groups);
+    for (int first_group = 0; first_group < groups; first_group += SUMI_GROUP_THREADS / 8) {
+        const int group = first_group + threadIdx.x / 8;
+        body(group < groups ? group : groups - 1, group < groups);
     }
 }
 
-// The moments that one thread has so far: n values, mean and sum of squared deviations (m2) of each of the GROUPS
-// groups in its eight channels.
-template <int GROUPS> struct running {
-    float n, mean[GROUPS], m2[GROUPS];
-    // Adds the values of ROWS rows, `step` elements apart.
-    template <int ROWS> SUMI_DEVICE void add(const bf16* x, int64_t step)
+// The moments that one thread has so far: the number of values, the mean and the sum of squared deviations (m2) of each
+// of the GROUPS groups in its eight channels.
+template <int GROUPS> struct running_moments {
+    float count, mean[GROUPS], m2[GROUPS];
+    // Adds the values of ROWS rows, `row_stride` elements apart.
+    template <int ROWS> SUMI_DEVICE void add(const bf16* x, int64_t row_stride)
     {
-        constexpr int SIZE = 8 / GROUPS;
+        constexpr int GROUP_SIZE = 8 / GROUPS; // channels of the group among the eight
         uint4 raw[ROWS];
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) raw[r] = *(const uint4*)(x + r * step);
+        for (int r = 0; r < ROWS; r++) raw[r] = *(const uint4*)(x + r * row_stride);
         auto value = [&](int r, int c) {
-            const uint32_t w = c < 2 ? raw[r].x : c < 4 ? raw[r].y : c < 6 ? raw[r].z : raw[r].w;
-            return __uint_as_float(c & 1 ? w & 0xffff0000u : w << 16);
+            const uint32_t word = c < 2 ? raw[r].x : c < 4 ? raw[r].y : c < 6 ? raw[r].z : raw[r].w;
+            return __uint_as_float(c & 1 ? word & 0xffff0000u : word << 16);
         };
-        const float share = __fdividef((float)(ROWS * SIZE), n + (float)(ROWS * SIZE));
+        // the new values' share of all values
+        const float weight = __fdividef((float)(ROWS * GROUP_SIZE), count + (float)(ROWS * GROUP_SIZE));
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            float sum = 0.0f, squares = 0.0f;
+            float sum = 0.0f, new_m2 = 0.0f;
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                for (int c = 0; c < SIZE; c++) sum += value(r, g * SIZE + c);
-            const float centre = sum * (1.0f / (ROWS * SIZE));
+                for (int c = 0; c < GROUP_SIZE; c++) sum += value(r, g * GROUP_SIZE + c);
+            const float new_mean = sum * (1.0f / (ROWS * GROUP_SIZE));
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                for (int c = 0; c < SIZE; c++) {
-                    const float d = value(r, g * SIZE + c) - centre;
-                    squares = fmaf(d, d, squares);
+                for (int c = 0; c < GROUP_SIZE; c++) {
+                    const float deviation = value(r, g * GROUP_SIZE + c) - new_mean;
+                    new_m2 = fmaf(deviation, deviation, new_m2);
                 }
-            const float distance = centre - mean[g];
-            mean[g] = fmaf(distance, share, mean[g]);
-            m2[g] += fmaf(distance * distance, n * share, squares);
+            const float distance = new_mean - mean[g];
+            mean[g] = fmaf(distance, weight, mean[g]);
+            m2[g] += fmaf(distance * distance, count * weight, new_m2);
         }
-        n += (float)(ROWS * SIZE);
+        count += (float)(ROWS * GROUP_SIZE);
     }
 };
 
-// GROUPS: groups in eight channels. 1: a group is a multiple of eight channels. Thread t reads channels 8 * (t %
-// columns) .. + 7 of rows t / columns, t / columns + lines, and so on.
-template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
+// GROUPS: groups in eight channels. 1: a group is a multiple of eight channels. The threads of a block form a grid of
+// thread_rows x thread_columns. A thread reads its eight channels of rows thread_row, thread_row + thread_rows and so
+// on of the piece. Threads past the last whole row of the grid read nothing.
+//
+//   channels           0 .. 7            8 .. 15               ...   channels - 8 ..
+//   thread_row 0       0                 1                     ...   thread_columns - 1
+//   thread_row 1       thread_columns    thread_columns + 1    ...   2 thread_columns - 1
+template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& args)
 {
-    __shared__ float all_n[SUMI_GROUP_THREADS], all_mean[GROUPS][SUMI_GROUP_THREADS],
-        all_m2[GROUPS][SUMI_GROUP_THREADS];
+    __shared__ float thread_count[SUMI_GROUP_THREADS], thread_mean[GROUPS][SUMI_GROUP_THREADS],
+        thread_m2[GROUPS][SUMI_GROUP_THREADS];
     __shared__ uint32_t arrived;
-    const int columns = a.channels / 8, lines = SUMI_GROUP_THREADS / columns, size = a.channels / a.groups;
-    const int column = threadIdx.x % columns, line = threadIdx.x / columns, block = a.block_begin + blockIdx.y;
-    const int block_end = min((block + 1) * a.block_rows, a.rows);
-    const int first = block * a.block_rows + blockIdx.x * a.piece_rows, end = min(first + a.piece_rows, block_end);
-    running<GROUPS> own;
-    own.n = 0.0f;
+    const int thread_columns = args.channels / 8, thread_rows = SUMI_GROUP_THREADS / thread_columns,
+              group_size = args.channels / args.groups;
+    const int thread_column = threadIdx.x % thread_columns, thread_row = threadIdx.x / thread_columns,
+              row_block = args.block_begin + blockIdx.y;
+    const int block_end = min((row_block + 1) * args.block_rows, args.rows);
+    const int piece_begin = row_block * args.block_rows + blockIdx.x * args.piece_rows,
+              piece_end = min(piece_begin + args.piece_rows, block_end);
+    running_moments<GROUPS> running;
+    running.count = 0.0f;
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) own.mean[g] = own.m2[g] = 0.0f;
-    if (line < lines) {
-        const int64_t step = (int64_t)lines * a.x_pitch;
-        int row = first + line;
-        const bf16* x = (const bf16*)a.x + (int64_t)row * a.x_pitch + column * 8;
-        for (; row + 3 * lines < end; row += 4 * lines, x += 4 * step) own.template add<4>(x, step);
-        for (; row < end; row += lines, x += step) own.template add<1>(x, step);
+    for (int g = 0; g < GROUPS; g++) running.mean[g] = running.m2[g] = 0.0f;
+    if (thread_row < thread_rows) {
+        const int64_t stride = (int64_t)thread_rows * args.x_pitch;
+        int row = piece_begin + thread_row;
+        const bf16* x = (const bf16*)args.x + (int64_t)row * args.x_pitch + thread_column * 8;
+        for (; row + 3 * thread_rows < piece_end; row += 4 * thread_rows, x += 4 * stride)
+            running.template add<4>(x, stride);
+        for (; row < piece_end; row += thread_rows, x += stride) running.template add<1>(x, stride);
     }
-    all_n[threadIdx.x] = own.n;
+    thread_count[threadIdx.x] = running.count;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        all_mean[g][threadIdx.x] = own.mean[g];
-        all_m2[g][threadIdx.x] = own.m2[g];
+        thread_mean[g][threadIdx.x] = running.mean[g];
+        thread_m2[g][threadIdx.x] = running.m2[g];
     }
     __syncthreads();
-    float2* to = a.pieces > 1 ? (float2*)a.parts + ((int64_t)block * a.pieces + blockIdx.x) * a.groups
-                              : (float2*)a.sums + (int64_t)block * a.groups;
-    const int wide = GROUPS == 1 ? size / 8 : 1; // columns of threads that together hold one group
-    over_groups(a.groups, [&](int g, bool is_valid) {
-        const moments m =
-            join(wide * lines, (double)(end - first) * size, [&](int i, float& n, float& mean, float& m2) {
-                const int t = i / wide * columns + (GROUPS == 1 ? g * wide + i % wide : g / GROUPS);
-                n = all_n[t];
-                mean = all_mean[g % GROUPS][t];
-                m2 = all_m2[g % GROUPS][t];
-            });
-        if (is_valid && (threadIdx.x & 7) == 0) to[g] = make_float2((float)m.mean, (float)m.deviation);
+    float2* to = args.pieces > 1
+                   ? (float2*)args.piece_moments + ((int64_t)row_block * args.pieces + blockIdx.x) * args.groups
+                   : (float2*)args.sums + (int64_t)row_block * args.groups;
+    const int columns_per_group = GROUPS == 1 ? group_size / 8 : 1; // thread columns that together hold one group
+    for_each_group(args.groups, [&](int g, bool is_valid) {
+        // Entry i is the thread in row i / columns_per_group of the grid and column i % columns_per_group of the group.
+        const auto moments_of_thread = [&](int i, float& count, float& mean, float& m2) {
+            const int thread = i / columns_per_group * thread_columns
+                             + (GROUPS == 1 ? g * columns_per_group + i % columns_per_group : g / GROUPS);
+            count = thread_count[thread];
+            mean = thread_mean[g % GROUPS][thread];
+            m2 = thread_m2[g % GROUPS][thread];
+        };
+        const moments combined = combine_moments(columns_per_group * thread_rows,
+                                                 (double)(piece_end - piece_begin) * group_size, moments_of_thread);
+        if (is_valid && (threadIdx.x & 7) == 0) to[g] = make_float2((float)combined.mean, (float)combined.m2);
     });
-    if (a.pieces == 1) return;
+    if (args.pieces == 1) return;
     // The piece of a row block that arrives last combines all pieces, in order. Each piece fences between writing its
     // moments and its arrival; the last one fences between its arrival and reading them.
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) arrived = atomicAdd((uint32_t*)a.arrivals + blockIdx.y, 1u);
+    if (threadIdx.x == 0) arrived = atomicAdd((uint32_t*)args.arrivals + blockIdx.y, 1u);
     __syncthreads();
     if (arrived != (uint32_t)gridDim.x - 1) return;
     __threadfence();
-    const float2* parts = (const float2*)a.parts + (int64_t)block * a.pieces * a.groups;
-    // the last row block may have fewer pieces
-    const int block_first = block * a.block_rows, filled = (block_end - block_first + a.piece_rows - 1) / a.piece_rows;
-    over_groups(a.groups, [&](int g, bool is_valid) {
-        const moments m =
-            join(filled, (double)(block_end - block_first) * size, [&](int i, float& n, float& mean, float& m2) {
-                const float2 part = __ldcg(parts + (int64_t)i * a.groups + g);
-                n = (float)(min(a.piece_rows, block_end - block_first - i * a.piece_rows) * size);
-                mean = part.x;
-                m2 = part.y;
-            });
+    const float2* piece_moments = (const float2*)args.piece_moments + (int64_t)row_block * args.pieces * args.groups;
+    // The last row block may have fewer pieces.
+    const int block_begin = row_block * args.block_rows,
+              pieces = (block_end - block_begin + args.piece_rows - 1) / args.piece_rows;
+    for_each_group(args.groups, [&](int g, bool is_valid) {
+        const auto moments_of_piece = [&](int i, float& count, float& mean, float& m2) {
+            const float2 piece = __ldcg(piece_moments + (int64_t)i * args.groups + g);
+            count = (float)(min(args.piece_rows, block_end - block_begin - i * args.piece_rows) * group_size);
+            mean = piece.x;
+            m2 = piece.y;
+        };
+        const moments combined =
+            combine_moments(pieces, (double)(block_end - block_begin) * group_size, moments_of_piece);
         if (is_valid && (threadIdx.x & 7) == 0)
-            ((float2*)a.sums)[(int64_t)block * a.groups + g] = make_float2((float)m.mean, (float)m.deviation);
+            ((float2*)args.sums)[(int64_t)row_block * args.groups + g] =
+                make_float2((float)combined.mean, (float)combined.m2);
     });
-    if (threadIdx.x == 0) ((uint32_t*)a.arrivals)[blockIdx.y] = 0;
+    if (threadIdx.x == 0) ((uint32_t*)args.arrivals)[blockIdx.y] = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
-    sumi_group_sums_1(const __grid_constant__ sumi_group_sums_args a)
+    sumi_group_sums_1(const __grid_constant__ sumi_group_sums_args args)
 {
-    group_sums<1>(a);
+    group_sums<1>(args);
 }
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
-    sumi_group_sums_2(const __grid_constant__ sumi_group_sums_args a)
+    sumi_group_sums_2(const __grid_constant__ sumi_group_sums_args args)
 {
-    group_sums<2>(a);
+    group_sums<2>(args);
 }
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
-    sumi_group_sums_4(const __grid_constant__ sumi_group_sums_args a)
+    sumi_group_sums_4(const __grid_constant__ sumi_group_sums_args args)
 {
-    group_sums<4>(a);
+    group_sums<4>(args);
 }
 
 // One group of one row block per thread block, for any size. It reads the values twice; the second time they come from
 // a cache.
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
-    sumi_group_sums_any(const __grid_constant__ sumi_group_sums_args a)
+    sumi_group_sums_any(const __grid_constant__ sumi_group_sums_args args)
 {
     __shared__ float shared[32];
-    const int size = a.channels / a.groups, g = blockIdx.x, block = a.block_begin + blockIdx.y;
-    const int first = block * a.block_rows, rows = min(a.block_rows, a.rows - first);
-    const bf16* x = (const bf16*)a.x + (int64_t)first * a.x_pitch + g * size;
-    const int64_t count = (int64_t)rows * size;
-    float sum = 0.0f, squares = 0.0f;
+    const int group_size = args.channels / args.groups, group = blockIdx.x, row_block = args.block_begin + blockIdx.y;
+    const int first_row = row_block * args.block_rows, rows = min(args.block_rows, args.rows - first_row);
+    const bf16* x = (const bf16*)args.x + (int64_t)first_row * args.x_pitch + group * group_size;
+    const int64_t count = (int64_t)rows * group_size;
+    float sum = 0.0f, m2 = 0.0f;
     for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS)
-        sum += __bfloat162float(x[i / size * a.x_pitch + i % size]);
+        sum += __bfloat162float(x[i / group_size * args.x_pitch + i % group_size]);
     const float mean = block_sum(sum, shared) / (float)count;
     for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS) {
-        const float d = __bfloat162float(x[i / size * a.x_pitch + i % size]) - mean;
-        squares = fmaf(d, d, squares);
+        const float deviation = __bfloat162float(x[i / group_size * args.x_pitch + i % group_size]) - mean;
+        m2 = fmaf(deviation, deviation, m2);
     }
-    squares = block_sum(squares, shared);
-    if (threadIdx.x == 0) ((float2*)a.sums)[(int64_t)block * a.groups + g] = make_float2(mean, squares);
+    m2 = block_sum(m2, shared);
+    if (threadIdx.x == 0) ((float2*)args.sums)[(int64_t)row_block * args.groups + group] = make_float2(mean, m2);
 }
 
 // Moments from the group sums of a convolution (conv_sm90.cu), in double. Entry i has 32 groups x (sum, sum of
-// squares). Thread t of a block adds group t % 32 of entries t / 32, t / 32 + 8, and so on, of the block's range of
-// entries. The block that arrives last combines the partial sums of all blocks in order, and writes the input of
-// sumi_group_norm.
+// squares). A warp adds every eighth entry of the block's range of entries, and each of its lanes one group. The block
+// that arrives last combines the partial sums of all blocks in order, and writes the input of sumi_group_norm.
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
-    sumi_group_sums_conv(const __grid_constant__ sumi_group_conv_args a)
+    sumi_group_sums_conv(const __grid_constant__ sumi_group_conv_args args)
 {
-    __shared__ double shared[SUMI_GROUP_THREADS / 32][32][2];
+    constexpr int WARPS = SUMI_GROUP_THREADS / 32;
+    __shared__ double warp_sums[WARPS][32][2];
     __shared__ uint32_t arrived;
-    const int g = threadIdx.x & 31, line = threadIdx.x >> 5;
-    // combines the 8 threads of each group; every thread gets the sums of its group
-    auto over_lines = [&](double sum, double squares) {
-        shared[line][g][0] = sum;
-        shared[line][g][1] = squares;
+    const int group = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    // Adds over the warps. Every thread gets the sums of its group.
+    auto sum_over_warps = [&](double sum, double squares) {
+        warp_sums[warp][group][0] = sum;
+        warp_sums[warp][group][1] = squares;
         __syncthreads();
         sum = squares = 0.0;
-        for (int i = 0; i < SUMI_GROUP_THREADS / 32; i++) {
-            sum += shared[i][g][0];
-            squares += shared[i][g][1];
+        for (int i = 0; i < WARPS; i++) {
+            sum += warp_sums[i][group][0];
+            squares += warp_sums[i][group][1];
         }
         __syncthreads();
         return make_double2(sum, squares);
     };
-    const int64_t first = a.entries * blockIdx.x / gridDim.x, end = a.entries * (blockIdx.x + 1) / gridDim.x;
+    const int64_t first = args.entries * blockIdx.x / gridDim.x, end = args.entries * (blockIdx.x + 1) / gridDim.x;
     double sum = 0.0, squares = 0.0;
 #pragma unroll 8
-    for (int64_t i = first + line; i < end; i += SUMI_GROUP_THREADS / 32) {
-        const float2 v = ((const float2*)a.stats)[i * 32 + g];
-        sum += (double)v.x;
-        squares += (double)v.y;
+    for (int64_t i = first + warp; i < end; i += WARPS) {
+        const float2 entry = ((const float2*)args.stats)[i * 32 + group];
+        sum += (double)entry.x;
+        squares += (double)entry.y;
     }
-    double2 total = over_lines(sum, squares);
-    if (line == 0) ((double2*)a.parts)[blockIdx.x * 32 + g] = total;
+    double2 total = sum_over_warps(sum, squares);
+    if (warp == 0) ((double2*)args.block_sums)[blockIdx.x * 32 + group] = total;
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) arrived = atomicAdd((uint32_t*)a.arrivals, 1u);
+    if (threadIdx.x == 0) arrived = atomicAdd((uint32_t*)args.arrivals, 1u);
     __syncthreads();
     if (arrived != gridDim.x - 1) return;
     __threadfence();
     sum = squares = 0.0;
-    for (int i = line; i < (int)gridDim.x; i += SUMI_GROUP_THREADS / 32) {
-        const double2 v = __ldcg((const double2*)a.parts + i * 32 + g);
-        sum += v.x;
-        squares += v.y;
+    for (int i = warp; i < (int)gridDim.x; i += WARPS) {
+        const double2 partial = __ldcg((const double2*)args.block_sums + i * 32 + group);
+        sum += partial.x;
+        squares += partial.y;
     }
-    total = over_lines(sum, squares);
-    const double count = (double)a.rows * a.size, mean = total.x / count,
-                 deviation = fmax(total.y - total.x * mean, 0.0);
-    for (int block = line; block < a.block_count; block += SUMI_GROUP_THREADS / 32) {
-        const int rows = min(a.block_rows, a.rows - block * a.block_rows);
-        ((float2*)a.sums)[block * 32 + g] = make_float2((float)mean, (float)(deviation * rows / a.rows));
+    total = sum_over_warps(sum, squares);
+    const double count = (double)args.rows * args.group_size, mean = total.x / count,
+                 m2 = fmax(total.y - total.x * mean, 0.0);
+    for (int row_block = warp; row_block < args.block_count; row_block += WARPS) {
+        const int rows = min(args.block_rows, args.rows - row_block * args.block_rows);
+        ((float2*)args.sums)[row_block * 32 + group] = make_float2((float)mean, (float)(m2 * rows / args.rows));
     }
-    if (threadIdx.x == 0) *(uint32_t*)a.arrivals = 0;
+    if (threadIdx.x == 0) *(uint32_t*)args.arrivals = 0;
 }
 
 // ---- GROUP_NORM -----------------------------------------------------------------------------------------------------
@@ -271,94 +289,99 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
 // 1: for inputs below about -4 it is as large as the result.
 SUMI_DEVICE float silu_exact(float v) { return __fdividef(v, 1.0f + __expf(-v)); }
 
-// shared[g] = mean and rstd of group g. Every thread block combines the (at most 64) row blocks itself: meanwhile the
-// other blocks of the multiprocessor load. With a launch of its own the combination would be waited for.
-SUMI_DEVICE void join_blocks(const sumi_group_norm_args& a, float2* shared)
+// groups[g] = mean and rstd of group g. Every thread block combines the (at most 64) row blocks itself: meanwhile
+// the other blocks of the multiprocessor load. With a launch of its own the combination would be waited for.
+SUMI_DEVICE void combine_row_blocks(const sumi_group_norm_args& args, float2* groups)
 {
-    const int size = a.channels / a.groups;
-    const double count = (double)a.all_rows * size;
-    over_groups(a.groups, [&](int g, bool is_valid) {
-        const moments m = join(a.block_count, count, [&](int i, float& n, float& mean, float& m2) {
-            const float2 part = ((const float2*)a.sums)[(int64_t)i * a.groups + g];
-            n = (float)min(a.block_rows, a.all_rows - i * a.block_rows) * (float)size;
-            mean = part.x;
-            m2 = part.y;
-        });
+    const int group_size = args.channels / args.groups;
+    const double total_count = (double)args.all_rows * group_size;
+    for_each_group(args.groups, [&](int g, bool is_valid) {
+        const moments combined =
+            combine_moments(args.block_count, total_count, [&](int i, float& count, float& mean, float& m2) {
+                const float2 row_block = ((const float2*)args.sums)[(int64_t)i * args.groups + g];
+                count = (float)min(args.block_rows, args.all_rows - i * args.block_rows) * (float)group_size;
+                mean = row_block.x;
+                m2 = row_block.y;
+            });
         if (is_valid && (threadIdx.x & 7) == 0)
-            shared[g] = make_float2((float)m.mean, (float)(1.0 / sqrt(m.deviation / count + (double)a.eps)));
+            groups[g] =
+                make_float2((float)combined.mean, (float)(1.0 / sqrt(combined.m2 / total_count + (double)args.eps)));
     });
     __syncthreads();
 }
 
-// The rows of this thread block. Unit u is the u-th from the end.
-SUMI_DEVICE void unit_rows(const sumi_group_norm_args& a, int& first, int& end)
+// The rows of this thread block. Units are numbered from the end of the image.
+SUMI_DEVICE void unit_rows(const sumi_group_norm_args& args, int& first, int& end)
 {
-    const int units = (a.rows + a.unit_rows - 1) / a.unit_rows, u = units - 1 - (a.unit_begin + blockIdx.x);
-    first = u * a.unit_rows;
-    end = min(first + a.unit_rows, a.rows);
+    const int units = (args.rows + args.unit_rows - 1) / args.unit_rows,
+              unit = units - 1 - (args.unit_begin + blockIdx.x); // counted from the first row
+    first = unit * args.unit_rows;
+    end = min(first + args.unit_rows, args.rows);
 }
 
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
-    sumi_group_norm(const __grid_constant__ sumi_group_norm_args a)
+    sumi_group_norm(const __grid_constant__ sumi_group_norm_args args)
 {
     extern __shared__ float2 groups[];
-    join_blocks(a, groups);
-    const int columns = a.channels / 8, lines = SUMI_GROUP_THREADS / columns, size = a.channels / a.groups;
-    const int c = threadIdx.x % columns * 8, line = threadIdx.x / columns;
-    if (line >= lines) return;
+    combine_row_blocks(args, groups);
+    const int thread_columns = args.channels / 8, thread_rows = SUMI_GROUP_THREADS / thread_columns, // as in group_sums
+        group_size = args.channels / args.groups;
+    const int channel = threadIdx.x % thread_columns * 8, thread_row = threadIdx.x / thread_columns;
+    if (thread_row >= thread_rows) return;
     int row, end;
-    unit_rows(a, row, end);
+    unit_rows(args, row, end);
     float mean[8], factor[8], bias[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const float2 g = groups[(c + i) / size];
-        mean[i] = g.x;
-        factor[i] = a.weight ? g.y * ((const float*)a.weight)[c + i] : g.y;
-        bias[i] = a.bias ? ((const float*)a.bias)[c + i] : 0.0f;
+        const float2 mean_rstd = groups[(channel + i) / group_size];
+        mean[i] = mean_rstd.x;
+        factor[i] = args.weight ? mean_rstd.y * ((const float*)args.weight)[channel + i] : mean_rstd.y;
+        bias[i] = args.bias ? ((const float*)args.bias)[channel + i] : 0.0f;
     }
-    const int64_t x_step = (int64_t)lines * a.x_pitch, y_step = (int64_t)lines * a.y_pitch;
-    row += line;
-    const bf16* x = (const bf16*)a.x + (int64_t)row * a.x_pitch + c;
-    bf16* y = (bf16*)a.y + (int64_t)row * a.y_pitch + c;
-    auto rows = [&](auto count) { // N rows are in flight at a time
-        constexpr int N = decltype(count)::value;
-        float v[N][8];
+    const int64_t x_stride = (int64_t)thread_rows * args.x_pitch, y_stride = (int64_t)thread_rows * args.y_pitch;
+    row += thread_row;
+    const bf16* x = (const bf16*)args.x + (int64_t)row * args.x_pitch + channel;
+    bf16* y = (bf16*)args.y + (int64_t)row * args.y_pitch + channel;
+    auto process_rows = [&](auto count) { // ROWS rows are in flight at a time
+        constexpr int ROWS = decltype(count)::value;
+        float v[ROWS][8];
 #pragma unroll
-        for (int r = 0; r < N; r++) load8(x + r * x_step, v[r]);
+        for (int r = 0; r < ROWS; r++) load8(x + r * x_stride, v[r]);
 #pragma unroll
-        for (int r = 0; r < N; r++) {
+        for (int r = 0; r < ROWS; r++) {
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 v[r][i] = fmaf(v[r][i] - mean[i], factor[i], bias[i]);
-                if (a.silu) v[r][i] = silu_exact(v[r][i]);
+                if (args.silu) v[r][i] = silu_exact(v[r][i]);
             }
-            store8(y + r * y_step, v[r]);
+            store8(y + r * y_stride, v[r]);
         }
-        row += N * lines;
-        x += N * x_step;
-        y += N * y_step;
+        row += ROWS * thread_rows;
+        x += ROWS * x_stride;
+        y += ROWS * y_stride;
     };
-    while (row + 3 * lines < end) rows(number<4>());
-    while (row < end) rows(number<1>());
+    while (row + 3 * thread_rows < end) process_rows(constant<4>());
+    while (row < end) process_rows(constant<1>());
 }
 
 extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
-    sumi_group_norm_any(const __grid_constant__ sumi_group_norm_args a)
+    sumi_group_norm_any(const __grid_constant__ sumi_group_norm_args args)
 {
     extern __shared__ float2 groups[];
-    join_blocks(a, groups);
-    const int size = a.channels / a.groups;
-    int first, end;
-    unit_rows(a, first, end);
-    for (int64_t i = (int64_t)first * a.channels + threadIdx.x; i < (int64_t)end * a.channels;
+    combine_row_blocks(args, groups);
+    const int group_size = args.channels / args.groups;
+    int first_row, end;
+    unit_rows(args, first_row, end);
+    for (int64_t i = (int64_t)first_row * args.channels + threadIdx.x; i < (int64_t)end * args.channels;
          i += SUMI_GROUP_THREADS) {
-        const int c = (int)(i % a.channels);
-        const int64_t row = i / a.channels;
-        const float2 g = groups[c / size];
-        const float factor = a.weight ? g.y * ((const float*)a.weight)[c] : g.y,
-                    bias = a.bias ? ((const float*)a.bias)[c] : 0.0f;
-        float v = fmaf(__bfloat162float(((const bf16*)a.x)[row * a.x_pitch + c]) - g.x, factor, bias);
-        if (a.silu) v = silu_exact(v);
-        ((bf16*)a.y)[row * a.y_pitch + c] = __float2bfloat16_rn(v);
+        const int channel = (int)(i % args.channels);
+        const int64_t row = i / args.channels;
+        const float2 mean_rstd = groups[channel / group_size];
+        const float factor = args.weight ? mean_rstd.y * ((const float*)args.weight)[channel] : mean_rstd.y,
+                    bias = args.bias ? ((const float*)args.bias)[channel] : 0.0f;
+        float v =
+            fmaf(__bfloat162float(((const bf16*)args.x)[row * args.x_pitch + channel]) - mean_rstd.x, factor, bias);
+        if (args.silu) v = silu_exact(v);
+        ((bf16*)args.y)[row * args.y_pitch + channel] = __float2bfloat16_rn(v);
     }
 }

@@ -23,59 +23,64 @@ SUMI_DEVICE float blend(float a, float x, float b, float y) { return __fadd_rn(_
 // channels, so they write neighbouring features. In unpatchify they have neighbouring tokens, so they write
 // neighbouring pixels.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_patchify(const __grid_constant__ sumi_patch_args a)
+    sumi_patchify(const __grid_constant__ sumi_patch_args args)
 {
-    const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
-    const int step = a.by_channel ? 1 : a.channels, channel_step = a.by_channel ? 4 : 1;
-    const int64_t plane = (int64_t)a.height * a.width;
-    const float* latent = (const float*)a.latents + a.latent[s] * plane * a.channels;
-    for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
-        const int c = (int)(i % a.channels), t = (int)(i / a.channels);
-        const float* pixel = latent + c * plane + (int64_t)(t / columns * 2) * a.width + t % columns * 2;
+    const int columns = args.width / 2, tokens = args.height / 2 * columns, sequence = blockIdx.y;
+    // features from pixel to pixel and from channel to channel of a token
+    const int pixel_stride = args.by_channel ? 1 : args.channels, channel_stride = args.by_channel ? 4 : 1;
+    const int64_t plane = (int64_t)args.height * args.width;
+    const float* latent = (const float*)args.latents + args.latent[sequence] * plane * args.channels;
+    for (int64_t i = first_index(); i < (int64_t)tokens * args.channels; i += index_stride()) {
+        const int c = (int)(i % args.channels), token = (int)(i / args.channels);
+        const float* pixel = latent + c * plane + (int64_t)(token / columns * 2) * args.width + token % columns * 2;
         // two aligned floats at a time: width and plane are even
-        const float2 upper = *(const float2*)pixel, lower = *(const float2*)(pixel + a.width);
+        const float2 upper = *(const float2*)pixel, lower = *(const float2*)(pixel + args.width);
         const float v[4] = {upper.x, upper.y, lower.x, lower.y};
-        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c * channel_step;
+        const int64_t first_feature =
+            (int64_t)(args.row_begin[sequence] + token) * 4 * args.channels + c * channel_stride;
 #pragma unroll
         for (int f = 0; f < 4; f++) {
-            if (a.rows_are_float) ((float*)a.rows)[row + f * step] = v[f];
-            else ((bf16*)a.rows)[row + f * step] = __float2bfloat16(v[f]);
+            if (args.rows_are_float) ((float*)args.rows)[first_feature + f * pixel_stride] = v[f];
+            else ((bf16*)args.rows)[first_feature + f * pixel_stride] = __float2bfloat16(v[f]);
         }
     }
 }
 
 // latents = sign * rows. Sequence i writes latent latent[i].
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_unpatchify(const __grid_constant__ sumi_patch_args a)
+    sumi_unpatchify(const __grid_constant__ sumi_patch_args args)
 {
-    const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
-    const int step = a.by_channel ? 1 : a.channels, channel_step = a.by_channel ? 4 : 1;
-    const int64_t plane = (int64_t)a.height * a.width;
-    float* latent = (float*)a.latents + a.latent[s] * plane * a.channels;
-    for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
-        const int c = (int)(i / tokens), t = (int)(i % tokens);
-        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c * channel_step;
+    const int columns = args.width / 2, tokens = args.height / 2 * columns, sequence = blockIdx.y;
+    // features from pixel to pixel and from channel to channel of a token
+    const int pixel_stride = args.by_channel ? 1 : args.channels, channel_stride = args.by_channel ? 4 : 1;
+    const int64_t plane = (int64_t)args.height * args.width;
+    float* latent = (float*)args.latents + args.latent[sequence] * plane * args.channels;
+    for (int64_t i = first_index(); i < (int64_t)tokens * args.channels; i += index_stride()) {
+        const int c = (int)(i / tokens), token = (int)(i % tokens);
+        const int64_t first_feature =
+            (int64_t)(args.row_begin[sequence] + token) * 4 * args.channels + c * channel_stride;
         float v[4];
 #pragma unroll
         for (int f = 0; f < 4; f++) {
-            const int64_t at = row + f * step;
-            v[f] = __fmul_rn(a.sign, a.rows_are_float ? ((const float*)a.rows)[at]
-                                                      : __bfloat162float(((const bf16*)a.rows)[at]));
+            const int64_t index = first_feature + f * pixel_stride;
+            v[f] = __fmul_rn(args.sign, args.rows_are_float ? ((const float*)args.rows)[index]
+                                                            : __bfloat162float(((const bf16*)args.rows)[index]));
         }
-        float* pixel = latent + c * plane + (int64_t)(t / columns * 2) * a.width + t % columns * 2;
+        float* pixel = latent + c * plane + (int64_t)(token / columns * 2) * args.width + token % columns * 2;
         *(float2*)pixel = make_float2(v[0], v[1]);
-        *(float2*)(pixel + a.width) = make_float2(v[2], v[3]);
+        *(float2*)(pixel + args.width) = make_float2(v[2], v[3]);
     }
 }
 
 // ---- add_noise, solve -----------------------------------------------------------------------------------------------
 // x = sigma * noise + (1 - sigma) * clean, for floats [begin, end).
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_add_noise(const __grid_constant__ sumi_add_noise_args a)
+    sumi_add_noise(const __grid_constant__ sumi_add_noise_args args)
 {
-    const float sigma = step_at(a.sigma, *(const int32_t*)a.counter, 0);
-    for (int64_t i = a.begin + first_index(); i < a.end; i += index_stride()) {
-        ((float*)a.x)[i] = blend(sigma, ((const float*)a.noise)[i], __fsub_rn(1.0f, sigma), ((const float*)a.clean)[i]);
+    const float sigma = step_element(args.sigma, *(const int32_t*)args.counter, 0);
+    for (int64_t i = args.begin + first_index(); i < args.end; i += index_stride()) {
+        ((float*)args.x)[i] =
+            blend(sigma, ((const float*)args.noise)[i], __fsub_rn(1.0f, sigma), ((const float*)args.clean)[i]);
     }
 }
 
@@ -96,43 +101,53 @@ SUMI_DEVICE float combine(const float (&factors)[4], const float (&values)[4])
     return sum;
 }
 
-// One row of the solver table (src/sampling/solver.h) applied to x, y and h. The row's columns are cx cy cv ch hx hv hh
-// keeps sigma blend_sigma guidance step. Inpainting, where blend_sigma >= 0: outside the mask, x becomes the clean
-// latent with noise of that sigma. Every thread reads its values before it writes them, so the buffers may be the same.
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_solve(const __grid_constant__ sumi_solve_args a)
+// One row of the solver table (src/sampling/solver.h) applied to x, y and h. The row's columns:
+//
+//   0 .. 3     cx cy cv ch    the new x is cx x + cy y + cv v + ch h
+//   4 .. 6     hx hv hh       the new h is hx x + hv v + hh h
+//   7          keeps          not 0: y stays; otherwise it becomes the new x
+//   8 .. 11    sigma, blend_sigma, guidance, step; of these, only blend_sigma is read here
+//
+// Inpainting, where blend_sigma >= 0: outside the mask, x becomes the clean latent with noise of that sigma. Every
+// thread reads its values before it writes them, so the buffers may be the same.
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_solve(const __grid_constant__ sumi_solve_args args)
 {
-    const int32_t counter = *(const int32_t*)a.counter;
-    const float next[4] = {step_at(a.row, counter, 0), step_at(a.row, counter, 1), step_at(a.row, counter, 2),
-                           step_at(a.row, counter, 3)};
-    const float history[4] = {step_at(a.row, counter, 4), 0.0f, step_at(a.row, counter, 5), step_at(a.row, counter, 6)};
-    const bool keeps = step_at(a.row, counter, 7) != 0.0f;
-    const float sigma = step_at(a.row, counter, 9);
-    const bool blends = a.mask != 0 && sigma >= 0.0f;
-    for (int64_t plane = a.begin + (int64_t)blockIdx.y; plane < a.end; plane += gridDim.y) {
-        for (int64_t i = first_index(); i < a.plane; i += index_stride()) {
-            const int64_t at = plane * a.plane + i;
-            const float values[4] = {((const float*)a.x)[at], a.y != 0 ? ((const float*)a.y)[at] : 0.0f,
-                                     ((const float*)a.v)[at], a.h != 0 ? ((const float*)a.h)[at] : 0.0f};
-            float x = combine(next, values);
+    const int32_t counter = *(const int32_t*)args.counter;
+    const float x_factors[4] = {step_element(args.row, counter, 0), step_element(args.row, counter, 1),
+                                step_element(args.row, counter, 2), step_element(args.row, counter, 3)};
+    const float h_factors[4] = {step_element(args.row, counter, 4), 0.0f, step_element(args.row, counter, 5),
+                                step_element(args.row, counter, 6)};
+    const bool keeps_y = step_element(args.row, counter, 7) != 0.0f;
+    const float blend_sigma = step_element(args.row, counter, 9);
+    const bool blends = args.mask != 0 && blend_sigma >= 0.0f;
+    for (int64_t plane = args.begin + (int64_t)blockIdx.y; plane < args.end; plane += gridDim.y) {
+        for (int64_t i = first_index(); i < args.plane; i += index_stride()) {
+            const int64_t index = plane * args.plane + i;
+            const float values[4] = {((const float*)args.x)[index], args.y != 0 ? ((const float*)args.y)[index] : 0.0f,
+                                     ((const float*)args.v)[index], args.h != 0 ? ((const float*)args.h)[index] : 0.0f};
+            float x = combine(x_factors, values);
             if (blends) {
-                const float kept =
-                    blend(sigma, ((const float*)a.noise)[at], __fsub_rn(1.0f, sigma), ((const float*)a.clean)[at]);
-                const float mask = ((const float*)a.mask)[plane / a.channels * a.plane + i];
-                x = blend(__fsub_rn(1.0f, mask), kept, mask, x);
+                const float noisy_clean = blend(blend_sigma, ((const float*)args.noise)[index],
+                                                __fsub_rn(1.0f, blend_sigma), ((const float*)args.clean)[index]);
+                const float mask = ((const float*)args.mask)[plane / args.channels * args.plane + i];
+                x = blend(__fsub_rn(1.0f, mask), noisy_clean, mask, x);
             }
-            if (a.h != 0) ((float*)a.h)[at] = combine(history, values);
-            if (a.y != 0 && !keeps) ((float*)a.y)[at] = x;
-            ((float*)a.out)[at] = x;
+            if (args.h != 0) ((float*)args.h)[index] = combine(h_factors, values);
+            if (args.y != 0 && !keeps_y) ((float*)args.y)[index] = x;
+            ((float*)args.out)[index] = x;
         }
     }
 }
 
 // ---- guide ----------------------------------------------------------------------------------------------------------
-// positive + s (positive - negative), element i of two sequences.
-SUMI_DEVICE float guided(const sumi_guide_args& a, int64_t positive, int64_t negative, float s, int64_t i)
+// positive + scale (positive - negative) for element i of the two sequences that begin at these indices.
+SUMI_DEVICE float guided_prediction(const sumi_guide_args& args, int64_t positive, int64_t negative, float scale,
+                                    int64_t i)
 {
-    const float p = ((const float*)a.predictions)[positive + i];
-    return __fadd_rn(p, __fmul_rn(s, __fsub_rn(p, ((const float*)a.predictions)[negative + i])));
+    const float positive_value = ((const float*)args.predictions)[positive + i];
+    return __fadd_rn(positive_value,
+                     __fmul_rn(scale, __fsub_rn(positive_value, ((const float*)args.predictions)[negative + i])));
 }
 // The sum over the block, always added in the same order, returned to every thread. All threads call it.
 SUMI_DEVICE double block_sum_double(double v, double* shared)
@@ -150,86 +165,95 @@ SUMI_DEVICE double block_sum_double(double v, double* shared)
 // Squared lengths of the positive and of the guided prediction, as SUMI_GUIDE_BLOCKS partial sums per item.
 //   grid (SUMI_GUIDE_BLOCKS, items)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_guide_sums(const __grid_constant__ sumi_guide_args a)
+    sumi_guide_sums(const __grid_constant__ sumi_guide_args args)
 {
     __shared__ double shared[SUMI_LATENTS_THREADS / 32];
-    const float s = a.scale.table != 0 ? step_at(a.scale, *(const int32_t*)a.counter, 0) : 0.0f;
-    const int k = blockIdx.y;
-    if (a.negative[k] < 0 || s == 0.0f) return; // the same for the whole block; sumi_guide does not read the sums then
-    const int64_t positive = a.positive[k] * a.count, negative = a.negative[k] * a.count;
-    double before = 0.0, after = 0.0;
-    for (int64_t i = first_index(); i < a.count; i += (int64_t)SUMI_GUIDE_BLOCKS * SUMI_LATENTS_THREADS) {
-        const double p = ((const float*)a.predictions)[positive + i], g = guided(a, positive, negative, s, i);
-        before += p * p;
-        after += g * g;
+    const float scale = args.scale.table != 0 ? step_element(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
+    const int item = blockIdx.y; // of this launch
+    // The same for the whole block. sumi_guide does not read the sums then.
+    if (args.negative[item] < 0 || scale == 0.0f) return;
+    const int64_t positive = args.positive[item] * args.count, negative = args.negative[item] * args.count;
+    double positive_squares = 0.0, guided_squares = 0.0;
+    for (int64_t i = first_index(); i < args.count; i += (int64_t)SUMI_GUIDE_BLOCKS * SUMI_LATENTS_THREADS) {
+        const double positive_value = ((const float*)args.predictions)[positive + i],
+                     guided_value = guided_prediction(args, positive, negative, scale, i);
+        positive_squares += positive_value * positive_value;
+        guided_squares += guided_value * guided_value;
     }
-    before = block_sum_double(before, shared);
-    after = block_sum_double(after, shared);
+    positive_squares = block_sum_double(positive_squares, shared);
+    guided_squares = block_sum_double(guided_squares, shared);
     if (threadIdx.x == 0) {
-        double* to = (double*)a.sums + ((int64_t)(a.first_item + k) * SUMI_GUIDE_BLOCKS + blockIdx.x) * 2;
-        to[0] = before;
-        to[1] = after;
+        double* to = (double*)args.sums + ((int64_t)(args.first_item + item) * SUMI_GUIDE_BLOCKS + blockIdx.x) * 2;
+        to[0] = positive_squares;
+        to[1] = guided_squares;
     }
 }
 
-// v = positive + s (positive - negative). limit > 0: v is shortened to at most `limit` times the length of positive. No
-// negative sequence, or s = 0: v = positive.   grid (any, items)
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide(const __grid_constant__ sumi_guide_args a)
+// v = positive + scale (positive - negative). limit > 0: v is shortened to at most `limit` times the length of
+// positive. No negative sequence, or scale = 0: v = positive.   grid (any, items)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_guide(const __grid_constant__ sumi_guide_args args)
 {
-    __shared__ float shrink;
-    const float s = a.scale.table != 0 ? step_at(a.scale, *(const int32_t*)a.counter, 0) : 0.0f;
-    const int k = blockIdx.y;
-    const bool guides = a.negative[k] >= 0 && s != 0.0f;
-    const int64_t positive = a.positive[k] * a.count, negative = a.negative[k] * a.count;
-    float* v = (float*)a.v + (a.first_item + k) * a.count;
+    __shared__ float shortening; // factor of the guided prediction, at most 1
+    const float scale = args.scale.table != 0 ? step_element(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
+    const int item = blockIdx.y; // of this launch
+    const bool guides = args.negative[item] >= 0 && scale != 0.0f;
+    const int64_t positive = args.positive[item] * args.count, negative = args.negative[item] * args.count;
+    float* v = (float*)args.v + (args.first_item + item) * args.count;
     if (threadIdx.x == 0) {
-        shrink = 1.0f;
-        if (guides && a.limit > 0.0f) {
-            const double* sums = (const double*)a.sums + (int64_t)(a.first_item + k) * SUMI_GUIDE_BLOCKS * 2;
-            double before = 0.0, after = 0.0;
-            for (int b = 0; b < SUMI_GUIDE_BLOCKS; b++) before += sums[2 * b], after += sums[2 * b + 1];
-            before = sqrt(before) * (double)a.limit;
-            after = sqrt(after);
-            if (after > before) shrink = (float)(before / after);
+        shortening = 1.0f;
+        if (guides && args.limit > 0.0f) {
+            const double* sums = (const double*)args.sums + (int64_t)(args.first_item + item) * SUMI_GUIDE_BLOCKS * 2;
+            double positive_squares = 0.0, guided_squares = 0.0;
+            for (int b = 0; b < SUMI_GUIDE_BLOCKS; b++)
+                positive_squares += sums[2 * b], guided_squares += sums[2 * b + 1];
+            const double max_length = sqrt(positive_squares) * (double)args.limit;
+            const double length = sqrt(guided_squares);
+            if (length > max_length) shortening = (float)(max_length / length);
         }
     }
     __syncthreads();
-    for (int64_t i = first_index(); i < a.count; i += index_stride())
-        v[i] = guides ? __fmul_rn(guided(a, positive, negative, s, i), shrink)
-                      : ((const float*)a.predictions)[positive + i];
+    for (int64_t i = first_index(); i < args.count; i += index_stride())
+        v[i] = guides ? __fmul_rn(guided_prediction(args, positive, negative, scale, i), shortening)
+                      : ((const float*)args.predictions)[positive + i];
 }
 
-// v = u |positive| / |u| for each token, with u = positive + s (positive - negative). A token is patch_size x
-// patch_size pixels of every plane.   grid (any, items) A thread computes one token and reads it twice, in the order
-// channels, rows, columns; neighbouring threads read neighbouring pixels. The sums are in double and in the order of
-// the CPU backend. |u| = 0: v = 0.
+// v = u |positive| / |u| for each token, with u = positive + scale (positive - negative). |u| = 0: v = 0. A token is
+// patch_size x patch_size pixels of every plane.   grid (any, items)
+// A thread computes one token and reads it twice, in the order channels, rows, columns; neighbouring threads read
+// neighbouring pixels. The sums are in double and in the order of the CPU backend.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_guide_rescale(const __grid_constant__ sumi_guide_args a)
+    sumi_guide_rescale(const __grid_constant__ sumi_guide_args args)
 {
-    const float s = a.scale.table != 0 ? step_at(a.scale, *(const int32_t*)a.counter, 0) : 0.0f;
-    const int k = blockIdx.y, side = a.patch_size, columns = a.width / side;
-    const bool guides = a.negative[k] >= 0 && s != 0.0f;
-    const int64_t positive = a.positive[k] * a.count, negative = a.negative[k] * a.count;
-    const float* p = (const float*)a.predictions + positive;
-    float* v = (float*)a.v + (a.first_item + k) * a.count;
-    for (int64_t t = first_index(); t < a.plane / (side * side); t += index_stride()) {
-        const int64_t corner = t / columns * side * a.width + t % columns * side;
+    const float scale = args.scale.table != 0 ? step_element(args.scale, *(const int32_t*)args.counter, 0) : 0.0f;
+    const int item = blockIdx.y; // of this launch
+    const int patch_size = args.patch_size, columns = args.width / patch_size;
+    const bool guides = args.negative[item] >= 0 && scale != 0.0f;
+    const int64_t positive = args.positive[item] * args.count, negative = args.negative[item] * args.count;
+    const float* positive_values = (const float*)args.predictions + positive;
+    float* v = (float*)args.v + (args.first_item + item) * args.count;
+    for (int64_t token = first_index(); token < args.plane / (patch_size * patch_size); token += index_stride()) {
+        const int64_t corner = token / columns * patch_size * args.width + token % columns * patch_size;
         const auto each_value = [&](const auto& visit) {
-            for (int64_t plane = corner; plane < corner + a.count; plane += a.plane)
-                for (int y = 0; y < side; y++)
-                    for (int x = 0; x < side; x++) visit(plane + y * a.width + x);
+            for (int64_t plane = corner; plane < corner + args.count; plane += args.plane)
+                for (int y = 0; y < patch_size; y++)
+                    for (int x = 0; x < patch_size; x++) visit(plane + y * args.width + x);
         };
         float factor = 1.0f;
         if (guides) {
-            double before = 0.0, after = 0.0;
+            double positive_squares = 0.0, guided_squares = 0.0;
             each_value([&](int64_t i) {
-                const double was = p[i], is = guided(a, positive, negative, s, i);
-                before = __dadd_rn(before, __dmul_rn(was, was));
-                after = __dadd_rn(after, __dmul_rn(is, is));
+                const double positive_value = positive_values[i],
+                             guided_value = guided_prediction(args, positive, negative, scale, i);
+                positive_squares = __dadd_rn(positive_squares, __dmul_rn(positive_value, positive_value));
+                guided_squares = __dadd_rn(guided_squares, __dmul_rn(guided_value, guided_value));
             });
-            factor = after > 0.0 ? (float)(sqrt(before) / sqrt(after)) : 0.0f;
+            factor = guided_squares > 0.0 ? (float)(sqrt(positive_squares) / sqrt(guided_squares)) : 0.0f;
         }
-        each_value([&](int64_t i) { v[i] = guides ? __fmul_rn(guided(a, positive, negative, s, i), factor) : p[i]; });
+        each_value([&](int64_t i) {
+            v[i] =
+                guides ? __fmul_rn(guided_prediction(args, positive, negative, scale, i), factor) : positive_values[i];
+        });
     }
 }
 
@@ -237,23 +261,24 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 // rgb = bias + (x - sigma v) factors
 //   x, v [items * channels][plane]   rgb [items * 3][plane]   factors [channels][3]   grid (any, items)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_preview(const __grid_constant__ sumi_preview_args a)
+    sumi_preview(const __grid_constant__ sumi_preview_args args)
 {
-    const float sigma = step_at(a.sigma, *(const int32_t*)a.counter, 0);
-    const int64_t item = a.first_item + blockIdx.y, first = item * a.channels * a.plane;
-    for (int64_t i = first_index(); i < a.plane; i += index_stride()) {
-        float red = a.bias[0], green = a.bias[1], blue = a.bias[2];
-        for (int c = 0; c < a.channels; c++) {
-            const int64_t at = first + (int64_t)c * a.plane + i;
-            const float clean = __fsub_rn(((const float*)a.x)[at], __fmul_rn(sigma, ((const float*)a.v)[at]));
-            red = __fadd_rn(red, __fmul_rn(clean, a.factors[3 * c]));
-            green = __fadd_rn(green, __fmul_rn(clean, a.factors[3 * c + 1]));
-            blue = __fadd_rn(blue, __fmul_rn(clean, a.factors[3 * c + 2]));
+    const float sigma = step_element(args.sigma, *(const int32_t*)args.counter, 0);
+    const int64_t item = args.first_item + blockIdx.y, item_index = item * args.channels * args.plane;
+    for (int64_t i = first_index(); i < args.plane; i += index_stride()) {
+        float red = args.bias[0], green = args.bias[1], blue = args.bias[2];
+        for (int c = 0; c < args.channels; c++) {
+            const int64_t index = item_index + (int64_t)c * args.plane + i;
+            const float clean =
+                __fsub_rn(((const float*)args.x)[index], __fmul_rn(sigma, ((const float*)args.v)[index]));
+            red = __fadd_rn(red, __fmul_rn(clean, args.factors[3 * c]));
+            green = __fadd_rn(green, __fmul_rn(clean, args.factors[3 * c + 1]));
+            blue = __fadd_rn(blue, __fmul_rn(clean, args.factors[3 * c + 2]));
         }
-        float* rgb = (float*)a.rgb + item * 3 * a.plane + i;
+        float* rgb = (float*)args.rgb + item * 3 * args.plane + i;
         rgb[0] = red;
-        rgb[a.plane] = green;
-        rgb[2 * (int64_t)a.plane] = blue;
+        rgb[args.plane] = green;
+        rgb[2 * (int64_t)args.plane] = blue;
     }
 }
 
@@ -263,19 +288,20 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 // Neighbouring threads have neighbouring pixels, so they write neighbouring floats. A pixel's moments are a few cache
 // lines, which all its channels share.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_posterior(const __grid_constant__ sumi_posterior_args a)
+    sumi_posterior(const __grid_constant__ sumi_posterior_args args)
 {
-    const auto moment = [&](int64_t at) {
-        return a.moments_are_float ? ((const float*)a.moments)[at] : __bfloat162float(((const bf16*)a.moments)[at]);
+    const auto moment = [&](int64_t index) {
+        return args.moments_are_float ? ((const float*)args.moments)[index]
+                                      : __bfloat162float(((const bf16*)args.moments)[index]);
     };
-    for (int64_t i = first_index(); i < (int64_t)a.plane * a.channels; i += index_stride()) {
-        const int64_t c = i / a.plane, pixel = i % a.plane * 2 * a.channels;
-        float z = moment(pixel + c);
-        if (a.eps != 0) {
-            const float log_variance = fminf(fmaxf(moment(pixel + a.channels + c), -30.0f), 20.0f);
-            z = __fadd_rn(z, __fmul_rn(expf(0.5f * log_variance), ((const float*)a.eps)[i]));
+    for (int64_t i = first_index(); i < (int64_t)args.plane * args.channels; i += index_stride()) {
+        const int64_t c = i / args.plane, first_moment = i % args.plane * 2 * args.channels; // of the pixel
+        float z = moment(first_moment + c);
+        if (args.eps != 0) {
+            const float log_variance = fminf(fmaxf(moment(first_moment + args.channels + c), -30.0f), 20.0f);
+            z = __fadd_rn(z, __fmul_rn(expf(0.5f * log_variance), ((const float*)args.eps)[i]));
         }
-        ((float*)a.latents)[i] = __fmul_rn(__fsub_rn(z, a.statistics.shift[c]), a.statistics.scale[c]);
+        ((float*)args.latents)[i] = __fmul_rn(__fsub_rn(z, args.statistics.shift[c]), args.statistics.scale[c]);
     }
 }
 
@@ -284,28 +310,31 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 // A thread computes eight channels of one pixel. Neighbouring threads read neighbouring pixels of a plane, and each
 // writes 16 bytes.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
-    sumi_latent_in(const __grid_constant__ sumi_latent_in_args a)
+    sumi_latent_in(const __grid_constant__ sumi_latent_in_args args)
 {
-    const int64_t plane = (int64_t)a.height * a.width, pixels = a.end - a.begin;
-    const float* latents = (const float*)a.latents + (a.per_item ? *(const int32_t*)a.counter : 0) * plane * a.channels;
-    const int eights = (a.channels + 7) / 8;
-    for (int64_t i = first_index(); i < pixels * eights; i += index_stride()) {
-        const int64_t r = a.begin + i % pixels;
-        const int c0 = (int)(i / pixels) * 8;
-        const float* from = latents + c0 * plane + (a.y + r / a.tile_width) * a.width + a.x + r % a.tile_width;
+    const int64_t plane = (int64_t)args.height * args.width, pixels = args.end - args.begin;
+    const float* latents =
+        (const float*)args.latents + (args.per_item ? *(const int32_t*)args.counter : 0) * plane * args.channels;
+    const int chunks = (args.channels + 7) / 8; // of eight channels
+    for (int64_t i = first_index(); i < pixels * chunks; i += index_stride()) {
+        const int64_t pixel = args.begin + i % pixels;
+        const int first_channel = (int)(i / pixels) * 8;
+        const float* from = latents + first_channel * plane + (args.y + pixel / args.tile_width) * args.width + args.x
+                          + pixel % args.tile_width;
         float v[8];
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             v[c] = 0.0f;
-            if (c0 + c < a.channels)
-                v[c] = __fadd_rn(__fdiv_rn(from[c * plane], a.statistics.scale[c0 + c]), a.statistics.shift[c0 + c]);
+            if (first_channel + c < args.channels)
+                v[c] = __fadd_rn(__fdiv_rn(from[c * plane], args.statistics.scale[first_channel + c]),
+                                 args.statistics.shift[first_channel + c]);
         }
-        if (!a.picture_is_float && a.channels % 8 == 0) {
-            store8((bf16*)a.picture + r * a.channels + c0, v);
+        if (!args.picture_is_float && args.channels % 8 == 0) {
+            store8((bf16*)args.picture + pixel * args.channels + first_channel, v);
         } else {
-            for (int c = 0; c < 8 && c0 + c < a.channels; c++) {
-                if (a.picture_is_float) ((float*)a.picture)[r * a.channels + c0 + c] = v[c];
-                else ((bf16*)a.picture)[r * a.channels + c0 + c] = __float2bfloat16(v[c]);
+            for (int c = 0; c < 8 && first_channel + c < args.channels; c++) {
+                if (args.picture_is_float) ((float*)args.picture)[pixel * args.channels + first_channel + c] = v[c];
+                else ((bf16*)args.picture)[pixel * args.channels + first_channel + c] = __float2bfloat16(v[c]);
             }
         }
     }

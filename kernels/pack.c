@@ -25,9 +25,9 @@ static struct {
 } s_kernels[MAX_KERNELS];
 static int s_kernel_count;
 
-static void give_up(const char* what, const char* which)
+static void give_up(const char* reason, const char* name)
 {
-    fprintf(stderr, "pack: %s: %s\n", which, what);
+    fprintf(stderr, "pack: %s: %s\n", name, reason);
     exit(1);
 }
 
@@ -36,10 +36,10 @@ static unsigned char* read_file(const char* path, size_t* out_bytes)
 {
     FILE* file = fopen(path, "rb");
     if (file == NULL) give_up("cannot be opened", path);
-    size_t capacity = 1 << 20, bytes = 0, got;
+    size_t capacity = 1 << 20, bytes = 0, bytes_read;
     unsigned char* data = malloc(capacity);
-    while (data != NULL && (got = fread(data + bytes, 1, capacity - bytes, file)) > 0) {
-        bytes += got;
+    while (data != NULL && (bytes_read = fread(data + bytes, 1, capacity - bytes, file)) > 0) {
+        bytes += bytes_read;
         if (bytes == capacity) {
             unsigned char* larger = realloc(data, capacity *= 2);
             if (larger == NULL) free(data);
@@ -76,11 +76,11 @@ static void write_array(FILE* out, const char* name, int index, const unsigned c
 static int write_kernels(FILE* out, const char* stem, int index, const char* ptx)
 {
     int count = 0;
-    for (const char* at = ptx; (at = strstr(at, ".entry ")) != NULL;) {
-        at += strlen(".entry ");
-        size_t length = strcspn(at, "( \t\r\n");
+    for (const char* next = ptx; (next = strstr(next, ".entry ")) != NULL;) {
+        next += strlen(".entry ");
+        size_t length = strcspn(next, "( \t\r\n");
         if (s_kernel_count == MAX_KERNELS) give_up("too many kernels: raise MAX_KERNELS", stem);
-        char* name = strndup(at, length);
+        char* name = strndup(next, length);
         if (name == NULL) give_up("no memory", stem);
         if (strncmp(name, "sumi_", 5) != 0)
             give_up("a kernel's name does not begin with sumi_ (is it extern \"C\"?)", name);

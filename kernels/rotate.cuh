@@ -34,42 +34,46 @@
 // Lanes that differ in bit 3 hold the two halves of 8 consecutive columns. pack() exchanges b with that bit, so that
 // each lane then holds columns column() .. column() + 7.
 struct sumi_rotation {
-    // The lane's fragment of S16 as an A operand: a0 = a1 = a2 = {S16[r][2 q], S16[r][2 q + 1]} with r = lane >> 2 and
-    // q = lane & 3, as two bf16 of 1 or -1. a3 has both signs changed. S16 is symmetric: the same word serves as B
-    // operand.
-    u32 matrix;
-    // Sign bits that are flipped in each word x[c] before the products. x[3] is flipped once more.
-    u32 before;
-    // Signs applied after the products: after[0] to v[0..2], after[1] to v[4..6]. v[3] and v[7] get the opposite sign.
-    float after[2];
+    // The lane's fragment of S16 as an A operand: a0 = a1 = a2 = {S16[row][column], S16[row][column + 1]} with row =
+    // lane >> 2 and column = 2 (lane & 3), as two bf16 of 1 or -1. a3 has both signs changed. S16 is symmetric: the
+    // same word serves as B operand.
+    u32 s16;
+    // Sign bits that are flipped in each word x[c] before the products. x[3] has both flipped once more.
+    u32 input_signs;
+    // Signs applied after the products: output_signs[0] to v[0..2], [1] to v[4..6]. v[3] and v[7] get the opposite
+    // sign.
+    float output_signs[2];
     u32 lane;
     SUMI_DEVICE sumi_rotation() : lane(threadIdx.x & 31)
     {
-        const u32 l = lane, l0 = l & 1, l1 = l >> 1 & 1, l2 = l >> 2 & 1, l3 = l >> 3 & 1, l4 = l >> 4;
-        // plus: two bf16 of 1.0. low: 1 where S16[r][2 q] is -1.
-        const u32 plus = 0x3f803f80u, low = (l3 & l0) ^ (l4 & l1), sign = (l1 & l2) ^ (l3 & l4);
-        matrix = plus ^ (low << 15) ^ ((low ^ l2) << 31);
-        before = sign << 15 ^ (sign ^ l0) << 31;
-        after[0] = (l3 & l2) ^ (l1 & l0) ? -1.0f : 1.0f;
-        after[1] = l4 ? -after[0] : after[0];
+        const u32 bits = lane; // b0 .. b4 of the drawing
+        const u32 b0 = bits & 1, b1 = bits >> 1 & 1, b2 = bits >> 2 & 1, b3 = bits >> 3 & 1, b4 = bits >> 4;
+        // is_negative: 1 where S16[row][column] is -1. S16[row][column + 1] has the opposite sign in odd rows.
+        // low_sign: the sign bit for the lower half of x[c].
+        const u32 two_ones = 0x3f803f80u, is_negative = (b3 & b0) ^ (b4 & b1), low_sign = (b1 & b2) ^ (b3 & b4);
+        s16 = two_ones ^ (is_negative << 15) ^ ((is_negative ^ b2) << 31);
+        input_signs = low_sign << 15 ^ (low_sign ^ b0) << 31;
+        output_signs[0] = (b3 & b2) ^ (b1 & b0) ? -1.0f : 1.0f;
+        output_signs[1] = b4 ? -output_signs[0] : output_signs[0];
     }
     // v = 16 R v, up to the signs that pack() applies, in the column order given above. All lanes of the warp call it.
     SUMI_DEVICE void rotate(float (&v)[8]) const
     {
-        const u32 a[4] = {matrix, matrix, matrix, matrix ^ 0x80008000u};
+        const u32 s16_fragment[4] = {s16, s16, s16, s16 ^ 0x80008000u};
         u32 x[4]; // x[c]: columns c and c + 4 of the lane's eight
 #pragma unroll
-        for (int c = 0; c < 4; c++) x[c] = pack_bf16(v[c], v[c + 4]) ^ before;
+        for (int c = 0; c < 4; c++) x[c] = pack_bf16(v[c], v[c + 4]) ^ input_signs;
         x[3] ^= 0x80008000u;
-        // d = S16 X, d[p]: columns n = 8 p .. 8 p + 7. y = d S16, y[p]: columns 8 p .. 8 p + 7. The accumulators d have
-        // the layout of the A operand b of the second product, so no exchange between lanes is needed.
-        float d[2][4] = {}, y[2][4] = {};
-        mma<SUMI_OPERANDS_BF16>(d[0], a, x[0], x[2]);
-        mma<SUMI_OPERANDS_BF16>(d[1], a, x[1], x[3]);
-        const u32 b[4] = {pack_bf16(d[0][0], d[0][1]), pack_bf16(d[0][2], d[0][3]), pack_bf16(d[1][0], d[1][1]),
-                          pack_bf16(d[1][2], d[1][3])};
-        mma<SUMI_OPERANDS_BF16>(y[0], b, matrix, matrix);
-        mma<SUMI_OPERANDS_BF16>(y[1], b, matrix, matrix ^ 0x80008000u);
+        // First S16 X, then y = (S16 X) S16, each in two halves: [0] has columns 0..7, [1] columns 8..15. The
+        // accumulators of the first product have the layout of the A operand of the second, so no exchange between
+        // lanes is needed.
+        float s16_x[2][4] = {}, y[2][4] = {};
+        mma<SUMI_OPERANDS_BF16>(s16_x[0], s16_fragment, x[0], x[2]);
+        mma<SUMI_OPERANDS_BF16>(s16_x[1], s16_fragment, x[1], x[3]);
+        const u32 s16_x_fragment[4] = {pack_bf16(s16_x[0][0], s16_x[0][1]), pack_bf16(s16_x[0][2], s16_x[0][3]),
+                                       pack_bf16(s16_x[1][0], s16_x[1][1]), pack_bf16(s16_x[1][2], s16_x[1][3])};
+        mma<SUMI_OPERANDS_BF16>(y[0], s16_x_fragment, s16, s16);
+        mma<SUMI_OPERANDS_BF16>(y[1], s16_x_fragment, s16, s16 ^ 0x80008000u);
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = y[i >> 1 & 1][(i & 1) * 2 + (i >> 2)];
     }
@@ -79,26 +83,28 @@ struct sumi_rotation {
     // caller's factor keeps the results in -127 .. 127. All lanes of the warp call it.
     SUMI_DEVICE uint2 pack(const float (&v)[8], float factor) const
     {
-        u32 word[2];
+        u32 words[2];
 #pragma unroll
         for (int b = 0; b < 2; b++) {
-            const float f = factor * after[b];
+            const float signed_factor = factor * output_signs[b];
             // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves the integer in the lowest byte.
             const float magic = 12582912.0f;
-            u32 q[4];
+            u32 rounded[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) q[i] = __float_as_uint(fmaf(v[4 * b + i], i == 3 ? -f : f, magic));
-            word[b] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410);
+            for (int j = 0; j < 4; j++)
+                rounded[j] = __float_as_uint(fmaf(v[4 * b + j], j == 3 ? -signed_factor : signed_factor, magic));
+            words[b] = __byte_perm(__byte_perm(rounded[0], rounded[1], 0x0040),
+                                   __byte_perm(rounded[2], rounded[3], 0x0040), 0x5410);
         }
         const bool is_second = lane & 8u;
-        const u32 got = __shfl_xor_sync(~0u, is_second ? word[0] : word[1], 8);
-        return is_second ? make_uint2(got, word[1]) : make_uint2(word[0], got);
+        const u32 received = __shfl_xor_sync(~0u, is_second ? words[0] : words[1], 8);
+        return is_second ? make_uint2(received, words[1]) : make_uint2(words[0], received);
     }
 };
 
 // The maximum of `largest` and |v[i]|. NaN and infinity propagate: the scale of such a row is NaN or infinite, and so
 // are the products of the row, instead of looking like valid numbers.
-SUMI_DEVICE float max_of(float largest, const float (&v)[8])
+SUMI_DEVICE float max_magnitude(float largest, const float (&v)[8])
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) asm("max.NaN.f32 %0, %0, %1;" : "+f"(largest) : "f"(fabsf(v[i])));

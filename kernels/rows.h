@@ -1,8 +1,8 @@
-// Launch contracts of rows.cu, rows_fp8.cu and rows_int8.cu: plain structs by value, addresses as 64-bit device
-// addresses. Blocks have SUMI_ROWS_THREADS threads and no dynamic shared memory. The norm kernels that keep a row in
-// registers (sumi_norm_*_rows) instead have SUMI_ROW_THREADS_OF(cols) threads and SUMI_ROW_SHARED_BYTES of dynamic
-// shared memory. The grid may have any number of blocks, unless a struct says otherwise: it only distributes the rows
-// and never changes the result. All kernels are bound by bytes.
+// Launch contracts of rows.cu, norms.cu, rows_fp8.cu and rows_int8.cu: plain structs by value, addresses as 64-bit
+// device addresses. Blocks have SUMI_ROWS_THREADS threads and no dynamic shared memory. The norm kernels that keep a
+// row in registers (sumi_norm_*_rows) instead have SUMI_ROW_THREADS_OF(cols) threads and SUMI_ROW_SHARED_BYTES of
+// dynamic shared memory. The grid may have any number of blocks, unless a struct says otherwise: it only distributes
+// the rows and never changes the result. All kernels are bound by bytes.
 //
 // The same on the CPU, in float32, which tests compare with: src/cpu/rows.c.
 #ifndef SUMI_KERNELS_ROWS_H
@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 #define SUMI_ROWS_THREADS 256
-#define SUMI_ROWS_BATCH 64            // entries of a list in host memory that one launch takes by value
-#define SUMI_ROPE_BATCH 64            // rotary pairs of one launch
-#define SUMI_QK_AHEAD 4               // heads that a group of lanes of qk_norm_rope processes at a time
-#define SUMI_ROW_MOST_COLS 8192       // largest width of the norm kernels that keep one row in registers
-#define SUMI_NORM_PAIR_MOST_COLS 4096 // largest width of those that keep two rows
+#define SUMI_ROWS_BATCH 64           // entries of a list in host memory that one launch takes by value
+#define SUMI_ROPE_BATCH 64           // rotary pairs of one launch
+#define SUMI_QK_HEADS_AT_ONCE 4      // heads that a group of lanes of qk_norm_rope processes at a time
+#define SUMI_ROW_MAX_COLS 8192       // largest width of the norm kernels that keep one row in registers
+#define SUMI_NORM_PAIR_MAX_COLS 4096 // largest width of those that keep two rows
 
 // The norm kernels that keep a row in registers (rows.cuh): chunks of 8 columns per thread, and rows of a block that
 // are in the ring buffer (in flight or being read).
@@ -70,16 +70,16 @@ typedef struct sumi_activate_args {
     int64_t begin, end;
     int32_t activation, is_vector;
 } sumi_activate_args;
-// y[y_row + r][column + i b + k] += gate * scale * sum over j < c of w[i, j] * x[r c + j][k]   for i < a, k < b and r
-// in [row_begin, row_end). x [..][b], y [..][ldy], w [a][c] floats. half > 0: the columns of y are interleaved in
-// groups of eight, from the first and the second `half` columns alternately, as in a product with a weight of
-// FORM_GATED. sumi_kronecker_add: x and y are bf16; b, ldy, column and half are multiples of 8. sumi_kronecker_add_any:
-// all other cases.
+// y[y_row + r][column + i x_cols + k] += gate * scale * sum over j < w_cols of w[i, j] * x[r w_cols + j][k]
+//     for i < w_rows, k < x_cols and r in [row_begin, row_end). x [..][x_cols], y [..][ldy], w [w_rows][w_cols] floats.
+// half > 0: the columns of y are interleaved in groups of eight, from the first and the second `half` columns
+// alternately, as in a product with a weight of FORM_GATED. sumi_kronecker_add: x and y are bf16; x_cols, ldy, column
+// and half are multiples of 8. sumi_kronecker_add_any: all other cases.
 typedef struct sumi_kronecker_add_args {
     sumi_rows_matrix x, y;
     uint64_t w, counter;
     sumi_step gate;
-    int32_t a, b, c, ldy, column, half, y_row, row_begin, row_end, lanes_log2;
+    int32_t w_rows, x_cols, w_cols, ldy, column, half, y_row, row_begin, row_end, lanes_log2;
     float scale;
     int32_t reserved;
 } sumi_kronecker_add_args;
@@ -137,12 +137,12 @@ typedef struct sumi_time_embed_args {
     int32_t width, row_begin, row_end, cos_first;
     float scale, log_period;
 } sumi_time_embed_args;
-// y[r, c] = f(x[x_row + r, c]). Bit c / part_cols of `adds_one` and of `squashes` selects f: 1 + v, or tanh(v), or v.
+// y[r, c] = f(x[x_row + r, c]). Bit c / vector_cols of `adds_one` and of `squashes` selects f: 1 + v, or tanh(v), or v.
 // per_step 1: the row read is x_row + *counter + r. y may be x.
 typedef struct sumi_finish_modulation_args {
     sumi_rows_matrix x, y;
     uint64_t counter;
-    int32_t cols, part_cols, row_begin, row_end, x_row, per_step;
+    int32_t cols, vector_cols, row_begin, row_end, x_row, per_step;
     uint32_t adds_one, squashes;
 } sumi_finish_modulation_args;
 
@@ -154,10 +154,10 @@ typedef struct sumi_finish_modulation_args {
 // sumi_rotate_rows_3, _5 and _any (rows_int8.cu): the same to rotated int8: scales[r] = (largest |R x[r]|) / 127, y
 // [rows][SUMI_ROTATED_COLS(cols)]. x is 16-byte aligned, cols and ldx are multiples of 8. balance: float [cols],
 // 16-byte aligned, by which x is multiplied first; 0: none. _3 and _5, by the chunks of 8 columns per thread, have
-// SUMI_ROTATE_THREADS(cols, chunks) threads, up to SUMI_ROTATE_MOST_THREADS (12 warps). _any has SUMI_ROWS_THREADS and
+// SUMI_ROTATE_THREADS(cols, chunks) threads, up to SUMI_ROTATE_MAX_THREADS (12 warps). _any has SUMI_ROWS_THREADS and
 // takes all other widths.
 #define SUMI_ROTATE_THREADS(cols, chunks) (((cols) + 256 * (chunks)-1) / (256 * (chunks)) * 32)
-#define SUMI_ROTATE_MOST_THREADS 384
+#define SUMI_ROTATE_MAX_THREADS 384
 #define SUMI_ROTATE_LIMIT 640 // see SUMI_NORM_FP8_LIMIT
 typedef struct sumi_quantize_rows_args {
     uint64_t x, y, scales, balance; // balance: int8 only

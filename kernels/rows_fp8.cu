@@ -4,7 +4,7 @@
 #define SUMI_ROWS_FP8
 #include "rows.cuh"
 
-// y = e4m3(norm(x) * w * scale + shift), see norm_modulate in rows.cu.
+// y = e4m3(norm(x) * w * scale + shift), see norm_modulate in norms.cu.
 SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_rows, SUMI_NORM_FP8_LIMIT, 1, sumi_norm_modulate_args,
                 norm_modulate<SUMI_OPERANDS_E4M3>(args))
 SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
@@ -17,51 +17,51 @@ SUMI_ROW_KERNEL(sumi_norm_pair_fp8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args
 // Bound by bytes. Up to 10240 columns (the widest rows of the transformers) stay in registers between the maximum and
 // the conversion. Columns past these are read a second time.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
-    sumi_quantize_rows(const __grid_constant__ sumi_quantize_rows_args a)
+    sumi_quantize_rows(const __grid_constant__ sumi_quantize_rows_args args)
 {
     constexpr int CHUNKS = 5;
-    __shared__ __align__(16) float partial[2 * ROW_WARPS];
-    row_block group(partial);
-    const bool is_vector = ((a.x | (uint64_t)(a.ldx * 2)) & 15) == 0 && ((a.y | (uint64_t)a.cols) & 7) == 0;
-    const int chunks = is_vector ? a.cols >> 3 : 0;
-    for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
-        const bf16* x = (const bf16*)a.x + r * a.ldx;
-        uint8_t* y = (uint8_t*)a.y + r * a.cols;
-        uint4 raw[CHUNKS];
+    __shared__ __align__(16) float warp_results[2 * ROW_MAX_WARPS];
+    row_reduction reduction(warp_results);
+    const bool is_vector = ((args.x | (uint64_t)(args.ldx * 2)) & 15) == 0 && ((args.y | (uint64_t)args.cols) & 7) == 0;
+    const int chunk_count = is_vector ? args.cols >> 3 : 0;
+    for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+        const bf16* x = (const bf16*)args.x + row * args.ldx;
+        uint8_t* y = (uint8_t*)args.y + row * args.cols;
+        uint4 chunks[CHUNKS];
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
-            const int c = threadIdx.x + j * SUMI_ROWS_THREADS;
-            raw[j] = make_uint4(0, 0, 0, 0);
-            if (c < chunks) raw[j] = ((const uint4*)x)[c];
+            const int chunk = threadIdx.x + j * SUMI_ROWS_THREADS;
+            chunks[j] = make_uint4(0, 0, 0, 0);
+            if (chunk < chunk_count) chunks[j] = ((const uint4*)x)[chunk];
         }
-        float most = 0.0f;
-        const auto look = [&](const uint4& chunk) {
+        float largest = 0.0f;
+        const auto include = [&](const uint4& packed) {
             float v[8];
-            unpack8(chunk, v);
+            unpack8(packed, v);
 #pragma unroll
-            for (int i = 0; i < 8; i++) most = fmaxf(most, fabsf(v[i]));
+            for (int i = 0; i < 8; i++) largest = fmaxf(largest, fabsf(v[i]));
         };
 #pragma unroll
-        for (int j = 0; j < CHUNKS; j++) look(raw[j]); // chunks past the end are zeros
-        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS)
-            look(((const uint4*)x)[c]);
-        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
-            most = fmaxf(most, fabsf(__bfloat162float(x[c])));
-        const float scale = e4m3_scale(group.max(most)), inverse = 1.0f / scale;
-        if (threadIdx.x == 0) ((float*)a.scales)[r] = scale;
-        const auto write = [&](const uint4& chunk, int c) {
+        for (int j = 0; j < CHUNKS; j++) include(chunks[j]); // chunks past the end are zeros
+        for (int chunk = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; chunk < chunk_count; chunk += SUMI_ROWS_THREADS)
+            include(((const uint4*)x)[chunk]);
+        for (int c = 8 * chunk_count + threadIdx.x; c < args.cols; c += SUMI_ROWS_THREADS)
+            largest = fmaxf(largest, fabsf(__bfloat162float(x[c])));
+        const float scale = e4m3_scale(reduction.max(largest)), inverse = 1.0f / scale;
+        if (threadIdx.x == 0) ((float*)args.scales)[row] = scale;
+        const auto write = [&](const uint4& packed, int chunk) {
             float v[8];
-            unpack8(chunk, v);
-            *(uint2*)(y + 8 * c) = pack8_e4m3(v, inverse);
+            unpack8(packed, v);
+            *(uint2*)(y + 8 * chunk) = pack8_e4m3(v, inverse);
         };
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
-            const int c = threadIdx.x + j * SUMI_ROWS_THREADS;
-            if (c < chunks) write(raw[j], c);
+            const int chunk = threadIdx.x + j * SUMI_ROWS_THREADS;
+            if (chunk < chunk_count) write(chunks[j], chunk);
         }
-        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS)
-            write(((const uint4*)x)[c], c);
-        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
+        for (int chunk = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; chunk < chunk_count; chunk += SUMI_ROWS_THREADS)
+            write(((const uint4*)x)[chunk], chunk);
+        for (int c = 8 * chunk_count + threadIdx.x; c < args.cols; c += SUMI_ROWS_THREADS)
             store_e4m3(y + c, __bfloat162float(x[c]) * inverse);
     }
 }

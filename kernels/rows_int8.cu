@@ -2,7 +2,7 @@
 // (norm_modulate) or in a separate one (rotate_rows). Launches: rows.h.
 #include "rows.cuh"
 
-// y = int8(R (norm(x) * w * scale + shift)), see norm_modulate in rows.cu.
+// y = int8(R (norm(x) * w * scale + shift)), see norm_modulate in norms.cu.
 SUMI_ROW_KERNEL(sumi_norm_modulate_int8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args,
                 norm_modulate<SUMI_OPERANDS_INT8>(args))
 SUMI_ROW_KERNEL(sumi_norm_modulate_int8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
@@ -25,42 +25,46 @@ SUMI_DEVICE void multiply8(const float* balance, float (&v)[8])
 // Bound by bytes: a row is read once and stays in registers. The loads of the next row are issued after the rotation,
 // as soon as their registers are free. When the loads of a thread's chunks waited for each other, a product of 4224 x
 // 10240 took 80 us more, where the bytes take 30 us.
-template <int CHUNKS> SUMI_DEVICE void rotate_rows(const sumi_quantize_rows_args& a)
+template <int CHUNKS> SUMI_DEVICE void rotate_rows(const sumi_quantize_rows_args& args)
 {
-    __shared__ __align__(16) float partial[2 * ROW_WARPS];
-    row_block block(partial);
+    __shared__ __align__(16) float warp_results[2 * ROW_MAX_WARPS];
+    row_reduction reduction(warp_results);
     const sumi_rotation rotation;
-    const int step = 8 * (int)blockDim.x, c0 = 8 * (int)threadIdx.x, first = c0 & ~255, stride = (int)gridDim.x;
-    const int64_t pitch = SUMI_ROTATED_COLS(a.cols);
-    const bf16* x = (const bf16*)a.x + c0;
-    uint8_t* y = (uint8_t*)a.y + first + rotation.column();
-    uint4 raw[CHUNKS];
+    const int first_column = 8 * (int)threadIdx.x, column_stride = 8 * (int)blockDim.x; // of the thread's chunks
+    const int warp_column = first_column & ~255; // first column of the warp's block of 256
+    const int row_stride = (int)gridDim.x;
+    const int64_t pitch = SUMI_ROTATED_COLS(args.cols);
+    const bf16* x = (const bf16*)args.x + first_column;
+    uint8_t* y = (uint8_t*)args.y + warp_column + rotation.column();
+    uint4 chunks[CHUNKS];
     const auto fetch = [&](int row) {
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
-            raw[j] = make_uint4(0, 0, 0, 0);
-            if (row >= 0 && c0 + j * step < a.cols) raw[j] = *(const uint4*)(x + row * a.ldx + j * step);
+            chunks[j] = make_uint4(0, 0, 0, 0);
+            if (row >= 0 && first_column + j * column_stride < args.cols)
+                chunks[j] = *(const uint4*)(x + row * args.ldx + j * column_stride);
         }
     };
-    int r = a.rows - 1 - (int)blockIdx.x;
-    fetch(r);
-    for (; r >= 0; r -= stride) {
-        float v[CHUNKS][8], most = 0.0f;
+    int row = args.rows - 1 - (int)blockIdx.x;
+    fetch(row);
+    for (; row >= 0; row -= row_stride) {
+        float v[CHUNKS][8], largest = 0.0f;
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
-            unpack8(raw[j], v[j]);
-            if (a.balance != 0 && c0 + j * step < a.cols) multiply8((const float*)a.balance + c0 + j * step, v[j]);
+            unpack8(chunks[j], v[j]);
+            if (args.balance != 0 && first_column + j * column_stride < args.cols)
+                multiply8((const float*)args.balance + first_column + j * column_stride, v[j]);
             rotation.rotate(v[j]);
-            most = max_of(most, v[j]);
+            largest = max_magnitude(largest, v[j]);
         }
-        fetch(r - stride);
-        most = block.max(most);
-        const float inverse = 127.0f / fmaxf(most, 1e-30f);
-        if (threadIdx.x == 0) ((float*)a.scales)[r] = rotated_scale(most);
+        fetch(row - row_stride);
+        largest = reduction.max(largest);
+        const float inverse = 127.0f / fmaxf(largest, 1e-30f);
+        if (threadIdx.x == 0) ((float*)args.scales)[row] = rotated_scale(largest);
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
             const uint2 packed = rotation.pack(v[j], inverse);
-            if (first + j * step < a.cols) *(uint2*)(y + r * pitch + j * step) = packed;
+            if (warp_column + j * column_stride < args.cols) *(uint2*)(y + row * pitch + j * column_stride) = packed;
         }
     }
 }
@@ -75,17 +79,17 @@ ROTATE_KERNEL(5)
 
 // The same for rows of any length, which are read twice.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 3)
-    sumi_rotate_rows_any(const __grid_constant__ sumi_quantize_rows_args a)
+    sumi_rotate_rows_any(const __grid_constant__ sumi_quantize_rows_args args)
 {
-    __shared__ __align__(16) float partial[2 * ROW_WARPS];
-    row_block group(partial);
-    for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
-        const bf16* x = (const bf16*)a.x + r * a.ldx;
-        quantize_rotated(group, a.cols, (uint8_t*)a.y, (float*)a.scales, r, [&](int c, float(&v)[8]) {
+    __shared__ __align__(16) float warp_results[2 * ROW_MAX_WARPS];
+    row_reduction reduction(warp_results);
+    for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+        const bf16* x = (const bf16*)args.x + row * args.ldx;
+        quantize_rotated(reduction, args.cols, (uint8_t*)args.y, (float*)args.scales, row, [&](int c, float(&v)[8]) {
             uint4 raw = make_uint4(0, 0, 0, 0);
-            if (c < a.cols) raw = *(const uint4*)(x + c);
+            if (c < args.cols) raw = *(const uint4*)(x + c);
             unpack8(raw, v);
-            if (a.balance != 0 && c < a.cols) multiply8((const float*)a.balance + c, v);
+            if (args.balance != 0 && c < args.cols) multiply8((const float*)args.balance + c, v);
         });
     }
 }

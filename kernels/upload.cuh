@@ -1,4 +1,5 @@
-// Reads an element of a piece of a weight, and finds the place of a row. For the upload*.cu files.
+// Reads an element of a piece of a weight, and computes to which row of the destination a row goes. For the upload*.cu
+// files.
 #pragma once
 #include "common.cuh"
 #include "upload.h"
@@ -19,24 +20,24 @@ SUMI_DEVICE float e4m3_value(uint32_t bits)
 }
 
 // Element i of the piece, as a float, times the tensor's scale.
-SUMI_DEVICE float upload_at(const sumi_upload_args& a, int64_t i)
+SUMI_DEVICE float upload_element(const sumi_upload_args& args, int64_t i)
 {
     float v;
-    switch (a.type) {
-    case SUMI_UPLOAD_F32: v = ((const float*)a.from)[i]; break;
-    case SUMI_UPLOAD_F16: v = __half2float(((const __half*)a.from)[i]); break;
-    case SUMI_UPLOAD_BF16: v = __bfloat162float(((const bf16*)a.from)[i]); break;
-    case SUMI_UPLOAD_E4M3: v = e4m3_value(((const uint8_t*)a.from)[i]); break;
-    default: v = e5m2_value(((const uint8_t*)a.from)[i]); break;
+    switch (args.type) {
+    case SUMI_UPLOAD_F32: v = ((const float*)args.from)[i]; break;
+    case SUMI_UPLOAD_F16: v = __half2float(((const __half*)args.from)[i]); break;
+    case SUMI_UPLOAD_BF16: v = __bfloat162float(((const bf16*)args.from)[i]); break;
+    case SUMI_UPLOAD_E4M3: v = e4m3_value(((const uint8_t*)args.from)[i]); break;
+    default: v = e5m2_value(((const uint8_t*)args.from)[i]); break;
     }
-    return v * a.scale; // the scale is 1 except for fp8 files, and multiplying by 1 is exact
+    return v * args.scale; // the scale is 1 except for fp8 files, and multiplying by 1 is exact
 }
 
-// The row of the destination for row r of the stack. Gated: gate 0..7, up 0..7, gate 8..15, ...: then one thread of a
+// The row of the destination for a row of the stack. Gated: gate 0..7, up 0..7, gate 8..15, ...: then one thread of a
 // matrix product holds both sums of a SwiGLU pair.
-SUMI_DEVICE int64_t upload_row(const sumi_upload_args& a, int r)
+SUMI_DEVICE int64_t upload_row(const sumi_upload_args& args, int row)
 {
-    if (!a.is_gated) return r;
-    const int half = a.stack_rows / 2, in = r < half ? r : r - half;
-    return (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8;
+    if (!args.is_gated) return row;
+    const int half = args.stack_rows / 2, row_of_half = row < half ? row : row - half;
+    return (int64_t)(row_of_half / 8) * 16 + (row < half ? 0 : 8) + row_of_half % 8;
 }

@@ -23,21 +23,21 @@ SUMI_DEVICE int int4_code(float v)
 SUMI_DEVICE float int4_value(int code)
 {
     // -127 -104 -83 -65   -49 -35 -22 -10   1 13 25 38   53 69 89 113, stored with 128 added, as unsigned bytes
-    const uint32_t at = (uint32_t)code & 7u, low = __byte_perm(0x3f2d1801u, 0x766a5d4fu, at),
-                   high = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, at);
+    const uint32_t byte = (uint32_t)code & 7u, low = __byte_perm(0x3f2d1801u, 0x766a5d4fu, byte),
+                   high = __byte_perm(0xa6998d81u, 0xf1d9c5b5u, byte);
     return (float)(int)((code < 8 ? low : high) & 255u) - 128.0f;
 }
 
-extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_rows_int4(const sumi_upload_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_rows_int4(const sumi_upload_args args)
 {
     enum { STEPS = 7 }; // scales that are tried on each side of the first
-    const int blocks = a.cols / 32;
+    const int blocks = args.cols / 32;
     for (int b = (int)threadIdx.x; b < blocks; b += SUMI_UPLOAD_THREADS) {
-        const int64_t from = (int64_t)blockIdx.x * a.cols + 32 * b;
-        float v[32], largest = 0.0f, gain = 0.0f, d = 0.0f;
+        const int64_t from = (int64_t)blockIdx.x * args.cols + 32 * b;
+        float v[32], largest = 0.0f, best_gain = 0.0f, best_scale = 0.0f;
 #pragma unroll
         for (int i = 0; i < 32; i++) {
-            v[i] = upload_at(a, from + i);
+            v[i] = upload_element(args, from + i);
             largest = fabsf(v[i]) > fabsf(largest) ? v[i] : largest;
         }
         // All zero, or so small that the scale would be no half-precision number above zero.
@@ -50,15 +50,16 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
                 const float value = int4_value(int4_code(v[i] * inverse));
                 products += v[i] * value, squares += value * value;
             }
-            // The squared error is sum(v^2) - products^2 / squares: the largest `gain` has the least error.
-            if (squares > 0.0f && products * products > gain * squares)
-                gain = products * products / squares, d = products / squares;
+            // The squared error is sum(v^2) - products^2 / squares: the largest gain, products^2 / squares,
+            // has the least error.
+            if (squares > 0.0f && products * products > best_gain * squares)
+                best_gain = products * products / squares, best_scale = products / squares;
         }
-        const __half half = __float2half_rn(d);
-        const float scale = __half2float(half), inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+        const __half half_scale = __float2half_rn(best_scale);
+        const float scale = __half2float(half_scale), inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
         unsigned short* to =
-            (unsigned short*)((uint8_t*)a.to + (int64_t)(a.row_begin + (int)blockIdx.x) * blocks * 18 + 18 * b);
-        to[0] = __half_as_ushort(half);
+            (unsigned short*)((uint8_t*)args.to + (int64_t)(args.row_begin + (int)blockIdx.x) * blocks * 18 + 18 * b);
+        to[0] = __half_as_ushort(half_scale);
 #pragma unroll
         for (int i = 0; i < 16; i += 2) {
             const int first = int4_code(v[i] * inverse) | int4_code(v[16 + i] * inverse) << 4,

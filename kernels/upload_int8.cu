@@ -8,18 +8,19 @@
 // file's own precision, not from bf16, which saves one rounding.
 #include "upload.cuh"
 
-// Rotates the 256 columns of a row from c0 on, by one warp. `from`: index of the row's first element in the piece. x:
-// 256 floats of shared memory that belong to the warp. v[i] is column c0 + lane + 32 i. The four passes (strides 1, 4,
-// 16, 64) are the four factors H4 of R; each lane transforms two groups of four columns per pass. The __syncwarp()
-// separate the warp's writes to x from other lanes' reads.
-SUMI_DEVICE void rotated_block(const sumi_upload_args& a, int64_t from, int c0, float* x, float (&v)[8])
+// Loads and rotates the 256 columns of a row from first_column on, by one warp. `from`: index of the row's first
+// element in the piece. x: 256 floats of shared memory that belong to the warp. v[i] is column first_column + lane +
+// 32 i. The four passes (strides 1, 4, 16, 64) are the four factors H4 of R; each lane transforms two groups of four
+// columns per pass. The __syncwarp() separate the warp's writes to x from other lanes' reads.
+SUMI_DEVICE void load_rotated_block(const sumi_upload_args& args, int64_t from, int first_column, float* x,
+                                    float (&v)[8])
 {
     const int lane = (int)threadIdx.x & 31;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const int c = c0 + lane + 32 * i;
-        float value = c < a.cols ? upload_at(a, from + c) : 0.0f;
-        if (a.balance != 0 && c < a.cols) value /= ((const float*)a.balance)[c];
+        const int c = first_column + lane + 32 * i;
+        float value = c < args.cols ? upload_element(args, from + c) : 0.0f;
+        if (args.balance != 0 && c < args.cols) value /= ((const float*)args.balance)[c];
         x[lane + 32 * i] = value;
     }
     __syncwarp();
@@ -27,12 +28,13 @@ SUMI_DEVICE void rotated_block(const sumi_upload_args& a, int64_t from, int c0, 
     for (int stride = 1; stride < 256; stride *= 4) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const int group = lane + 32 * i, at = group / stride * (4 * stride) + group % stride;
-            const float p = x[at], q = x[at + stride], r = x[at + 2 * stride], s = x[at + 3 * stride];
-            x[at] = 0.5f * ((p + q) + (r - s));
-            x[at + stride] = 0.5f * ((p + q) - (r - s));
-            x[at + 2 * stride] = 0.5f * ((p - q) + (r + s));
-            x[at + 3 * stride] = 0.5f * ((q - p) + (r + s));
+            // The columns of a group differ in one digit of their numbers in base 4, whose weight is `stride`.
+            const int group = lane + 32 * i, first = group / stride * (4 * stride) + group % stride;
+            const float p = x[first], q = x[first + stride], r = x[first + 2 * stride], s = x[first + 3 * stride];
+            x[first] = 0.5f * ((p + q) + (r - s));
+            x[first + stride] = 0.5f * ((p + q) - (r - s));
+            x[first + 2 * stride] = 0.5f * ((p - q) + (r + s));
+            x[first + 3 * stride] = 0.5f * ((q - p) + (r + s));
         }
         __syncwarp();
     }
@@ -41,29 +43,29 @@ SUMI_DEVICE void rotated_block(const sumi_upload_args& a, int64_t from, int c0, 
     __syncwarp();
 }
 
-extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_rows_int8(const sumi_upload_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_rows_int8(const sumi_upload_args args)
 {
     constexpr int WARPS = SUMI_UPLOAD_THREADS / 32;
-    __shared__ float blocks[WARPS][256], partial[WARPS];
+    __shared__ float blocks[WARPS][256], warp_largest[WARPS];
     const int warp = (int)threadIdx.x >> 5, lane = (int)threadIdx.x & 31;
-    const int64_t from = (int64_t)blockIdx.x * a.cols, row = upload_row(a, a.row_begin + (int)blockIdx.x);
+    const int64_t from = (int64_t)blockIdx.x * args.cols, row = upload_row(args, args.row_begin + (int)blockIdx.x);
     float largest = 0.0f, v[8];
-    for (int c = 256 * warp; c < a.pitch; c += 256 * WARPS) {
-        rotated_block(a, from, c, blocks[warp], v);
+    for (int c = 256 * warp; c < args.pitch; c += 256 * WARPS) {
+        load_rotated_block(args, from, c, blocks[warp], v);
 #pragma unroll
         for (int i = 0; i < 8; i++) largest = fmaxf(largest, fabsf(v[i]));
     }
     largest = warp_max(largest);
-    if (lane == 0) partial[warp] = largest;
+    if (lane == 0) warp_largest[warp] = largest;
     __syncthreads(); // the maxima of all warps are written
-    largest = partial[0];
-    for (int w = 1; w < WARPS; w++) largest = fmaxf(largest, partial[w]);
+    largest = warp_largest[0];
+    for (int w = 1; w < WARPS; w++) largest = fmaxf(largest, warp_largest[w]);
     const bool is_zero = !(largest > 1e-30f); // also a row so small that the inverse would overflow
     const float scale = is_zero ? 1.0f : largest / 127.0f, inverse = is_zero ? 0.0f : 127.0f / largest;
-    if (threadIdx.x == 0) ((float*)a.scales)[row] = scale;
-    int8_t* to = (int8_t*)a.to + row * a.pitch;
-    for (int c = 256 * warp; c < a.pitch; c += 256 * WARPS) {
-        rotated_block(a, from, c, blocks[warp], v);
+    if (threadIdx.x == 0) ((float*)args.scales)[row] = scale;
+    int8_t* to = (int8_t*)args.to + row * args.pitch;
+    for (int c = 256 * warp; c < args.pitch; c += 256 * WARPS) {
+        load_rotated_block(args, from, c, blocks[warp], v);
 #pragma unroll
         for (int i = 0; i < 8; i++) to[c + lane + 32 * i] = (int8_t)__float2int_rn(v[i] * inverse);
     }

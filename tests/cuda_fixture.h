@@ -3,6 +3,7 @@
 #ifndef CUDA_FIXTURE_H
 #define CUDA_FIXTURE_H
 #include "engine_fixture.h"
+#ifdef SUMI_HAS_CUDA // else the fake driver is not built
 #include "fake_cuda.h"
 
 static inline sumi_engine_desc cuda_desc(void)
@@ -57,4 +58,5 @@ static inline bool run_updates(sumi_engine* engine, sumi_job job, int count)
     for (int i = 0; i < count; i++) sumi_engine_update(engine, 1);
     return sumi_job_poll(engine, job).state < SUMI_JOB_DONE;
 }
+#endif
 #endif

@@ -254,7 +254,7 @@ TEST(a_norm_balances_what_it_writes_for_balanced_products_alone)
             }
             if (weight != &wide) continue;
             CHECK(form == (i == IN_FP8 ? SUMI_CUDA_FORM_MATRIX_FP8 : SUMI_CUDA_FORM_MATRIX_INT8));
-            CHECK((sumi_cuda_place_at(512, weight, form).balance != 0) == (i != IN_FP8));
+            CHECK((sumi_cuda_weight_at(512, weight, form).balance != 0) == (i != IN_FP8));
             products++;
         }
         // a norm that an adapter changes reads a value instead of a weight

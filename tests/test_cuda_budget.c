@@ -158,18 +158,18 @@ static void expect(watch* w, const sumi_cuda* cuda, const network* n)
 {
     const sumi_plan* plan = &n->plan;
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)(uintptr_t)cuda, plan);
-    const sumi_cuda_weight_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* streaming = record->streaming;
     memset(w, 0, sizeof *w);
     w->at = -1;
     w->network = n;
-    w->ring = cuda->stream_ring.address;
-    w->ring_bytes = cuda->stream_ring.bytes;
-    for (size_t s = 0; stream != NULL && s < plan->section_count; s++) {
+    w->ring = cuda->weight_ring.address;
+    w->ring_bytes = cuda->weight_ring.bytes;
+    for (size_t s = 0; streaming != NULL && s < plan->section_count; s++) {
         for (int32_t k = 0; k < plan->sections[s].repeat; k++) {
             for (int32_t i = plan->sections[s].op_begin, last = -1; i < plan->sections[s].op_end; i++) {
-                if (stream->op_loads[i] < 0 || stream->op_loads[i] == last) continue;
-                last = stream->op_loads[i];
-                w->uses[w->count].address = w->ring + stream->loads[stream->op_loads[i]].offset;
+                if (streaming->op_loads[i] < 0 || streaming->op_loads[i] == last) continue;
+                last = streaming->op_loads[i];
+                w->uses[w->count].address = w->ring + streaming->loads[streaming->op_loads[i]].offset;
                 w->uses[w->count++].weight = plan->ops[i].weight;
             }
         }
@@ -381,7 +381,7 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK
           && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan);
-    const sumi_cuda_weight_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* streaming = record->streaming;
     b.runner->functions->start(b.runner, &n->plan);
     int32_t with_load = 0, waits = 0;
     for (size_t i = 0; i < n->plan.slice_count && t_errors == 0; i++) {
@@ -389,11 +389,11 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
         int32_t next = slice->op_begin, loads = 0;
         for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); next = segment.op_end) {
             CHECK_NUMBER(segment.op_begin, next);
-            const int32_t load = stream->op_loads[segment.op_begin];
+            const int32_t load = streaming->op_loads[segment.op_begin];
             for (int32_t op = segment.op_begin; op < segment.op_end; op++)
-                CHECK(stream->op_loads[op] == load
-                      || (load >= 0 && stream->op_loads[op] < 0 && op < stream->loads[load].op_last));
-            CHECK(load < 0 || segment.op_end == slice->op_end || segment.op_end == stream->loads[load].op_last + 1);
+                CHECK(streaming->op_loads[op] == load
+                      || (load >= 0 && streaming->op_loads[op] < 0 && op < streaming->loads[load].op_last));
+            CHECK(load < 0 || segment.op_end == slice->op_end || segment.op_end == streaming->loads[load].op_last + 1);
             with_load += load >= 0;
             loads += load >= 0 && segment.op_begin != slice->op_begin;
         }
@@ -595,15 +595,15 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     fake_complete_after(2);
     expect(&s_watch, (const sumi_cuda*)b.runner, n);
     all = s_watch;
-    const sumi_cuda_weight_streaming* stream = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->stream;
+    const sumi_cuda_weight_streaming* streaming = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->streaming;
     // Up to the middle of the use of a weight, which nothing else waits for.
     int32_t slices = n->plan.sections[1].slice_begin;
-    while (stream->op_loads[slices] < 0 || stream->loads[stream->op_loads[slices]].op_last == slices) slices++;
+    while (streaming->op_loads[slices] < 0 || streaming->loads[streaming->op_loads[slices]].op_last == slices) slices++;
     slices++;
     f->start(b.runner, &n->plan);
     int32_t seen = 0;
     for (int32_t i = 0, last = -1; i < slices; i++) {
-        const int32_t load = stream->op_loads[n->plan.slices[i].op_begin];
+        const int32_t load = streaming->op_loads[n->plan.slices[i].op_begin];
         if (load >= 0 && load != last) seen++, last = load;
         CHECK(f->run(b.runner, &n->plan, &n->plan.slices[i], i < n->plan.sections[1].slice_begin ? 0 : 2, &error)
               == SUMI_OK);

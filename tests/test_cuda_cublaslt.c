@@ -271,24 +271,24 @@ TEST(auto_opens_it_where_own_kernels_lack_instructions)
         const sumi_cuda_cublaslt* lt = ((sumi_cuda*)runner)->device.cublaslt;
         sumi_cuda_shape shape = {
             .m = 64, .n = 512, .k = 512, .reads_aligned = true, .epilogue = SUMI_CUDA_EPILOGUE_bias};
-        CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == cases[i].takes_small);
+        CHECK(sumi_cuda_cublaslt_is_preferred(lt, &shape) == cases[i].takes_small);
         shape.m = 512;
-        CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == cases[i].takes_large);
+        CHECK(sumi_cuda_cublaslt_is_preferred(lt, &shape) == cases[i].takes_large);
         shape.epilogue = SUMI_CUDA_EPILOGUE_swiglu;
         const bool gates = cases[i].takes_large && cases[i].capability >= 90;
-        CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == gates);
+        CHECK(sumi_cuda_cublaslt_is_preferred(lt, &shape) == gates);
         for (int hopper = 0; hopper < 2; hopper++) { // whose kernels gate better
             const sumi_cuda_linear_choice c =
                 sumi_cuda_choose_linear(&((sumi_cuda*)runner)->device, hopper == 1, &shape);
             CHECK((c.method == SUMI_CUDA_METHOD_CUBLASLT) == (gates && !(hopper == 1 && cases[i].capability == 90)));
         }
         shape.epilogue = SUMI_CUDA_EPILOGUE_gelu;
-        CHECK(!sumi_cuda_cublaslt_wants(lt, &shape));
+        CHECK(!sumi_cuda_cublaslt_is_preferred(lt, &shape));
         shape.epilogue = SUMI_CUDA_EPILOGUE_plain;
         shape.operands = SUMI_CUDA_E4M3;
-        CHECK(!sumi_cuda_cublaslt_wants(lt, &shape));
+        CHECK(!sumi_cuda_cublaslt_is_preferred(lt, &shape));
         shape.operands = SUMI_CUDA_BF16, shape.reads_aligned = false;
-        CHECK(!sumi_cuda_cublaslt_wants(lt, &shape));
+        CHECK(!sumi_cuda_cublaslt_is_preferred(lt, &shape));
         close_all(runner);
     }
 }

@@ -168,8 +168,8 @@ static void begin_count(sumi_cuda* cuda)
 {
     s_copies.copy = cuda->device.driver.cuMemcpyHtoDAsync;
     s_copies.copy_rows = cuda->device.driver.cuMemcpy2DAsync;
-    s_copies.ring = cuda->stream_ring.address;
-    s_copies.ring_bytes = cuda->stream_ring.bytes;
+    s_copies.ring = cuda->weight_ring.address;
+    s_copies.ring_bytes = cuda->weight_ring.bytes;
     s_copies.bytes = 0;
     cuda->device.driver.cuMemcpyHtoDAsync = count_copy;
     cuda->device.driver.cuMemcpy2DAsync = count_rows;
@@ -187,16 +187,16 @@ static void end_count(sumi_cuda* cuda, uint64_t expected, int32_t loads)
 // once copies more than once.
 static uint64_t expected_copies(const sumi_cuda_plan* record, int32_t* out_loads, int32_t* out_repeated)
 {
-    const sumi_cuda_weight_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* streaming = record->streaming;
     uint64_t bytes = 0;
     *out_repeated = *out_loads = 0;
-    for (size_t s = 0; stream != NULL && s < record->plan->section_count; s++) {
+    for (size_t s = 0; streaming != NULL && s < record->plan->section_count; s++) {
         const sumi_section* section = &record->plan->sections[s];
-        for (int32_t i = stream->section_loads[s]; i < stream->section_loads[s + 1]; i++) {
-            bytes += stream->loads[i].bytes * (uint64_t)section->repeat;
+        for (int32_t i = streaming->section_loads[s]; i < streaming->section_loads[s + 1]; i++) {
+            bytes += streaming->loads[i].bytes * (uint64_t)section->repeat;
             *out_loads += section->repeat;
-            for (int32_t k = stream->section_loads[s]; k < i && section->kind != SUMI_SECTION_DENOISE; k++)
-                *out_repeated += stream->loads[k].weight_index == stream->loads[i].weight_index;
+            for (int32_t k = streaming->section_loads[s]; k < i && section->kind != SUMI_SECTION_DENOISE; k++)
+                *out_repeated += streaming->loads[k].weight_index == streaming->loads[i].weight_index;
         }
     }
     return bytes;

@@ -345,7 +345,7 @@ static void begin(fixture* f, const sumi_device_allocator* allocator)
 
 static void end(fixture* f)
 {
-    for (int kind = 0; kind < 4; kind++) CHECK_NUMBER(atomic_load(&f->memory.held[kind]), 0);
+    for (int kind = 0; kind < 4; kind++) CHECK_NUMBER(atomic_load(&f->memory.held_bytes[kind]), 0);
     CHECK_NUMBER(atomic_load(&f->heap.allocated_bytes), 0);
     sumi_cuda_leave(&f->device, &f->scope);
     sumi_cuda_device_close(&f->device);
@@ -364,7 +364,7 @@ TEST(memory_is_counted_by_kind)
               == SUMI_OK);
         CHECK(blocks[kind].address != 0 && blocks[kind].address % 512 == 0
               && blocks[kind].bytes >= 1000 + (uint64_t)kind);
-        CHECK_NUMBER(atomic_load(&f.memory.held[kind]), blocks[kind].bytes);
+        CHECK_NUMBER(atomic_load(&f.memory.held_bytes[kind]), blocks[kind].bytes);
     }
     CHECK_NUMBER(fake_held_kind("device"), 3);
     CHECK_NUMBER(fake_held_kind("pinned"), 1);
@@ -396,7 +396,7 @@ TEST(large_pinned_memory_is_locked_and_given_back)
         CHECK_NUMBER(fake_held_kind("pinned"), 1);
         sumi_cuda_release(&f.memory, &block);
         CHECK_NUMBER(fake_held_kind("pinned"), 0);
-        CHECK_NUMBER(atomic_load(&f.memory.held[SUMI_MEMORY_STAGING]), 0);
+        CHECK_NUMBER(atomic_load(&f.memory.held_bytes[SUMI_MEMORY_STAGING]), 0);
         end(&f);
     }
 }
@@ -414,7 +414,7 @@ TEST(memory_may_run_out)
                      kind == SUMI_MEMORY_STAGING ? SUMI_OUT_OF_HOST_MEMORY : SUMI_OUT_OF_DEVICE_MEMORY);
         CHECK(strstr(f.error.text, "3.0 MiB") != NULL && strstr(f.error.text, "the sails") != NULL);
         CHECK(block.address == 0 && block.bytes == 0);
-        CHECK_NUMBER(atomic_load(&f.memory.held[kind]), 0);
+        CHECK_NUMBER(atomic_load(&f.memory.held_bytes[kind]), 0);
         CHECK(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, NULL) == SUMI_OK);
         sumi_cuda_release(&f.memory, &block);
     }
@@ -466,7 +466,7 @@ TEST(memory_comes_from_the_hosts_allocator)
         sumi_cuda_block block;
         CHECK(sumi_cuda_allocate(&f.memory, 700, (sumi_memory_kind)kind, "a test", &block, &f.error) == SUMI_OK);
         CHECK_NUMBER(host.held[kind], 1024);
-        CHECK_NUMBER(atomic_load(&f.memory.held[kind]), 1024);
+        CHECK_NUMBER(atomic_load(&f.memory.held_bytes[kind]), 1024);
         sumi_cuda_release(&f.memory, &block);
         CHECK_NUMBER(host.held[kind], 0);
     }

@@ -56,11 +56,13 @@
 TABLES(RUN_TABLE)
 #undef RUN_TABLE
 
+#ifdef SUMI_HAS_CUDA
 TEST(products_by_every_kernel)
 {
     if (g_run.skip_reason != NULL) SKIP(g_run.skip_reason);
     check_products();
 }
+#endif
 
 TEST(publications)
 {

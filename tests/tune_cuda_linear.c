@@ -197,10 +197,10 @@ static void tune(const group* g, int m, sumi_cuda_operands operands, int copies)
     int count = 0, listed = s_compares ? 0 : sumi_cuda_list_linear(&s_cuda->device, true, &shape, list, MAX_CHOICES);
     if (s_compares) {
         const sumi_cuda_linear_choice three[3] = {
-            sumi_cuda_choose_own_linear(&s_cuda->device, true, &shape),
-            sumi_cuda_choose_own_linear(&s_cuda->device, false, &shape),
+            sumi_cuda_choose_linear_kernel(&s_cuda->device, true, &shape),
+            sumi_cuda_choose_linear_kernel(&s_cuda->device, false, &shape),
             {SUMI_CUDA_METHOD_CUBLASLT, g->kind == GATED, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
-        for (int i = 0; i < (sumi_cuda_cublaslt_can(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++)
+        for (int i = 0; i < (sumi_cuda_cublaslt_supports(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++)
             memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = three[i];
     }
     // without what is hopeless: small tiles of large products, k-blocks of 64 bytes where 128 are better, every second
@@ -291,7 +291,7 @@ static void compare_stored(const group* g, int m, int copies)
     static const char* const names[3] = {"bf16", "stored", "unpacked"};
     const sumi_cuda_epilogue epilogue = g->kind == GATED ? SUMI_CUDA_EPILOGUE_swiglu : SUMI_CUDA_EPILOGUE_plain;
     const sumi_cuda_shape shape = {m, g->n, g->k, SUMI_CUDA_BF16, true, epilogue};
-    const sumi_cuda_linear_choice own = sumi_cuda_choose_own_linear(&s_cuda->device, true, &shape);
+    const sumi_cuda_linear_choice own = sumi_cuda_choose_linear_kernel(&s_cuda->device, true, &shape);
     sumi_error error = {0};
     double us[3][ROUNDS];
     printf("%5d %5d %5d %-22s", m, g->n, g->k, g->name);

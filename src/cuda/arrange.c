@@ -12,7 +12,7 @@ static int32_t base_id(const sumi_plan* plan, sumi_value value)
 }
 
 // Returns the next op, if it is in the same section and reads what this op writes; otherwise NULL.
-static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
+static const sumi_op* next_reader(const sumi_plan* plan, int32_t op_index)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count);
     const sumi_op* op = &plan->ops[op_index];
@@ -26,11 +26,13 @@ static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
 // purpose.
 static bool has_rows_apart(const sumi_plan* plan, const sumi_op* op, sumi_value written)
 {
-    const int32_t base = base_id(plan, written), host = sumi_plan_info(plan, (sumi_value){base})->container.id;
+    const int32_t base = base_id(plan, written), container = sumi_plan_info(plan, (sumi_value){base})->container.id;
     for (int32_t i = 0; i < SUMI_OP_MAX_INPUTS; i++) {
         if (op->in[i].id == 0) continue;
-        const int32_t its = base_id(plan, op->in[i]);
-        if (its == base || its == host || sumi_plan_info(plan, (sumi_value){its})->container.id == base) return false;
+        const int32_t input_base = base_id(plan, op->in[i]);
+        if (input_base == base || input_base == container
+            || sumi_plan_info(plan, (sumi_value){input_base})->container.id == base)
+            return false;
     }
     return true;
 }
@@ -51,7 +53,7 @@ bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
 
 // ---- Products in 8 bits ---------------------------------------------------------------------------------------------
 
-sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op)
+sumi_weight_format sumi_cuda_requested_format(const sumi_plan* plan, const sumi_op* op)
 {
     SUMI_ASSERT(op->section >= 0 && (size_t)op->section < plan->section_count);
     const sumi_section_kind kind = plan->sections[op->section].kind;
@@ -64,13 +66,15 @@ sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op)
 sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan, const sumi_op* op)
 {
     SUMI_ASSERT((op->marks & SUMI_CUDA_OP_STORED) != 0);
-    return sumi_cuda_wish(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_CUDA_FORM_INT4 : SUMI_CUDA_FORM_STORED;
+    return sumi_cuda_requested_format(plan, op) == SUMI_WEIGHTS_INT4 ? SUMI_CUDA_FORM_INT4 : SUMI_CUDA_FORM_STORED;
 }
 
 sumi_cuda_operands sumi_cuda_8bit_operands(const sumi_plan* plan, const sumi_op* op)
 {
-    const sumi_weight_format wish = sumi_cuda_wish(plan, op);
-    return wish == SUMI_WEIGHTS_FP8 ? SUMI_CUDA_E4M3 : wish == SUMI_WEIGHTS_INT8 ? SUMI_CUDA_INT8 : SUMI_CUDA_BF16;
+    const sumi_weight_format requested = sumi_cuda_requested_format(plan, op);
+    return requested == SUMI_WEIGHTS_FP8  ? SUMI_CUDA_E4M3
+         : requested == SUMI_WEIGHTS_INT8 ? SUMI_CUDA_INT8
+                                          : SUMI_CUDA_BF16;
 }
 
 const sumi_op* sumi_cuda_writer(const sumi_plan* plan, sumi_value value)
@@ -110,10 +114,10 @@ static bool takes_stored(const sumi_plan* plan, size_t op_index)
     const sumi_weight* w = op->weight;
     const bool is_product = op->kind == SUMI_OP_LINEAR && !sumi_cuda_is_adapter_op(plan, op_index);
     if (w == NULL || (!is_product && op->kind != SUMI_OP_EMBED_ROWS)) return false;
-    const sumi_weight_format wish = sumi_cuda_wish(plan, op);
-    if (wish == SUMI_WEIGHTS_AS_STORED) return sumi_cuda_is_storable(w) && (is_product || w->tensor_count == 1);
-    return wish == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && sumi_cuda_is_packable(w) && w->rows >= 256
-        && w->cols >= 128;
+    const sumi_weight_format requested = sumi_cuda_requested_format(plan, op);
+    if (requested == SUMI_WEIGHTS_AS_STORED) return sumi_cuda_is_storable(w) && (is_product || w->tensor_count == 1);
+    return requested == SUMI_WEIGHTS_INT4 && is_product && !w->keeps_precision && sumi_cuda_is_packable(w)
+        && w->rows >= 256 && w->cols >= 128;
 }
 
 // The weight of the norm by which the matrix of a product is balanced (balance.h), in every plan. NULL: it is not
@@ -164,9 +168,9 @@ static void mark_8bit_values(sumi_plan* plan)
                                  && writer_operands(plan, op->in[0]) == operands;
             const sumi_weight* balance = is_product ? balance_of_op(plan, op) : NULL;
             // also if it is read through a view, as rows of another length
-            const bool is_other = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
+            const bool is_unquantised = !is_product || (balance != NULL && !writer_balances(plan, op, balance));
             if (op->in[k].id > 0)
-                plan->values[base_id(plan, op->in[k]) - 1].marks |= is_other        ? OTHER
+                plan->values[base_id(plan, op->in[k]) - 1].marks |= is_unquantised  ? OTHER
                                                                   : balance != NULL ? SUMI_CUDA_VALUE_BALANCED
                                                                                     : PLAIN;
         }
@@ -213,40 +217,40 @@ static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
 // The kernels have an epilogue for SiLU.
 static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
 {
-    const sumi_op *op = &plan->ops[op_index], *gated = reader_behind(plan, op_index);
+    const sumi_op *op = &plan->ops[op_index], *gated = next_reader(plan, op_index);
     if (gated == NULL || gated->kind != SUMI_OP_GATED || gated->u.gated.activation != SUMI_ACT_SILU
         || !is_plain_product(plan, op))
         return false;
-    const sumi_value_info* both = sumi_plan_info(plan, op->out);
-    return both->base.id == 0 && both->container.id == 0 && both->first_use == op_index
-        && both->last_use == op_index + 1 && has_rows_apart(plan, op, gated->out);
+    const sumi_value_info* product_out = sumi_plan_info(plan, op->out);
+    return product_out->base.id == 0 && product_out->container.id == 0 && product_out->first_use == op_index
+        && product_out->last_use == op_index + 1 && has_rows_apart(plan, op, gated->out);
 }
 
 // ---- A sum and its norm ---------------------------------------------------------------------------------------------
 
 // Whether two ops on the same rows have the same bands.
-static bool same_bands(const sumi_op_norm_gate_add* add, const sumi_op_norm_modulate* norm)
+static bool are_bands_equal(const sumi_op_norm_gate_add* add, const sumi_op_norm_modulate* norm)
 {
-    bool same = add->band_count == norm->band_count;
-    for (int32_t i = 0; i < add->band_count && same; i++) {
-        same = add->bands[i].end == norm->bands[i].end && add->bands[i].table_row == norm->bands[i].table_row;
+    bool are_equal = add->band_count == norm->band_count;
+    for (int32_t i = 0; i < add->band_count && are_equal; i++) {
+        are_equal = add->bands[i].end == norm->bands[i].end && add->bands[i].table_row == norm->bands[i].table_row;
     }
-    return same;
+    return are_equal;
 }
 
 static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
 {
-    const sumi_op *op = &plan->ops[op_index], *norm = reader_behind(plan, op_index);
+    const sumi_op *op = &plan->ops[op_index], *norm = next_reader(plan, op_index);
     if (norm == NULL || op->kind != SUMI_OP_NORM_GATE_ADD || norm->kind != SUMI_OP_NORM_MODULATE
         || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row || norm->u.norm.silu
-        || !same_bands(&op->u.gate_add, &norm->u.norm))
+        || !are_bands_equal(&op->u.gate_add, &norm->u.norm))
         return false;
     const sumi_value_info *x = sumi_plan_info(plan, op->out), *b = sumi_plan_info(plan, op->in[1]),
                           *y = sumi_plan_info(plan, norm->out);
     if (x->element != SUMI_ELEMENT_ACTIVATION || b->element != SUMI_ELEMENT_ACTIVATION
         || y->element != SUMI_ELEMENT_ACTIVATION)
         return false;
-    return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MOST_COLS && has_rows_apart(plan, op, norm->out);
+    return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MAX_COLS && has_rows_apart(plan, op, norm->out);
 }
 
 // ---- The plan -------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@
 
 // Values of sumi_op.marks.
 enum {
-    // A LINEAR whose product is computed in 8 bits, in the format of sumi_cuda_wish. The device can do that, the weight
-    // may lose precision, and the product is large enough to gain from it.
+    // A LINEAR whose product is computed in 8 bits, in the format of sumi_cuda_requested_format. The device can do
+    // that, the weight may lose precision, and the product is large enough to gain from it.
     SUMI_CUDA_OP_8BIT = 1,
     // A LINEAR that writes the input of a GATED. The rows of gate and up are interleaved by 8 (SUMI_CUDA_FORM_GATED).
     SUMI_CUDA_OP_GATED = 2,
@@ -40,7 +40,7 @@ typedef enum sumi_cuda_operands { SUMI_CUDA_BF16, SUMI_CUDA_E4M3, SUMI_CUDA_INT8
 // The weight format that the plan requests for an op. It follows from the op's section. A weight must have the same
 // form in all plans, or the device would hold it twice; this holds, because a weight is used in sections of one kind
 // only.
-sumi_weight_format sumi_cuda_wish(const sumi_plan* plan, const sumi_op* op);
+sumi_weight_format sumi_cuda_requested_format(const sumi_plan* plan, const sumi_op* op);
 // The form of the weight of an op that has the mark STORED.
 sumi_cuda_form sumi_cuda_stored_form(const sumi_plan* plan, const sumi_op* op);
 // The operands of an op, BF16 unless the requested format is one of 8 bits. For a value that is stored in 8 bits, call

@@ -94,8 +94,8 @@ enum {
     LITTLE_K_ROWS = 1024,
     LIMITED_ROWS = 1024, // on 9.0, for more rows: see rate_of
     PORTABLE_SPLIT_ROWS = 700,
-    ARRIVALS = 65536,      // length of run->arrivals
-    PARTS_BYTES = 64 << 20 // the most scratch for partial sums
+    ARRIVALS = 65536,                // length of run->arrivals
+    MAX_PARTIAL_SUM_BYTES = 64 << 20 // the most scratch for partial sums
 };
 
 // Work items of a cluster: two tiles one above the other; in an odd last row of tiles, two tiles side by side.
@@ -105,7 +105,7 @@ int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
     return (int64_t)(tm / 2) * tn + (tm % 2 != 0 ? (tn + 1) / 2 : 0);
 }
 
-uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
+uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
 {
     if (c->method == SUMI_CUDA_METHOD_CUBLASLT)
         return SUMI_CUDA_CUBLASLT_WORKSPACE + ((uint64_t)n * 2 + 255) / 256 * 256
@@ -176,7 +176,7 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
             (s->m <= SPLIT_ROWS || s->operands == SUMI_CUDA_INT8 || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
             const sumi_cuda_linear_choice c = {SUMI_CUDA_METHOD_SPLIT, i, split, 256};
-            if (sumi_cuda_parts_bytes(&c, s->m, s->n) > PARTS_BYTES) break;
+            if (sumi_cuda_partial_sum_bytes(&c, s->m, s->n) > MAX_PARTIAL_SUM_BYTES) break;
             const double rounds = (double)((pairs * split + clusters - 1) / clusters), join = split > 1 ? width : 0.0;
             const double cost = LAUNCH
                               + rounds * (sumi_divide_up(blocks, split) * block + SPLIT_END * width + PART_WRITE * join)
@@ -203,10 +203,10 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
                                   bool has_wide_multiprocessors, sumi_cuda_linear_choice* best)
 {
     const int64_t processors = sumi_max_int(device->multiprocessors, 1);
-    const int32_t wanted = s->m <= 32 ? 32 : s->m <= 128 || s->n <= 64 ? 64 : 128;
+    const int32_t max_rows = s->m <= 32 ? 32 : s->m <= 128 || s->n <= 64 ? 64 : 128;
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) { // the first kernel that fits; they are sorted by size
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
-        if (!kernel->shares_k || kernel->operands != s->operands || kernel->rows > wanted
+        if (!kernel->shares_k || kernel->operands != s->operands || kernel->rows > max_rows
             || kernel->shared > (uint32_t)device->shared_per_block
             || (kernel->shared > 64 * 1024 && !has_wide_multiprocessors))
             continue;
@@ -284,14 +284,15 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, 
     if (device->forced_linear != NULL) return *device->forced_linear;
     // The kernels for Hopper gate in their epilogue, which saves more than cuBLASLt's faster products do.
     const bool is_gated = s->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
-    if (sumi_cuda_cublaslt_wants(device->cublaslt, s) && !(is_gated && sumi_cuda_has_hopper(device, allows_hopper)))
+    if (sumi_cuda_cublaslt_is_preferred(device->cublaslt, s)
+        && !(is_gated && sumi_cuda_has_hopper(device, allows_hopper)))
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1,
                                          sumi_cuda_cublaslt_unit_rows(device, s)};
-    return sumi_cuda_choose_own_linear(device, allows_hopper, s);
+    return sumi_cuda_choose_linear_kernel(device, allows_hopper, s);
 }
 
-sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper,
-                                                    const sumi_cuda_shape* s)
+sumi_cuda_linear_choice sumi_cuda_choose_linear_kernel(const sumi_cuda_device* device, bool allows_hopper,
+                                                       const sumi_cuda_shape* s)
 {
     if (!s->reads_aligned) return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);
@@ -312,28 +313,29 @@ sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* devi
 // ---- All of them ----------------------------------------------------------------------------------------------------
 typedef struct choices {
     sumi_cuda_linear_choice* list;
-    int32_t count, room;
+    int32_t count, capacity;
 } choices;
 
-// Adds a choice for each split from 1 to `most` that leaves at least 128 elements of k, one k-block, to each part.
-static void add_choice(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most,
-                       int32_t unit_rows)
+// Adds a choice for each split from 1 to max_split that leaves at least 128 elements of k, one k-block, to each range
+// of k.
+static void add_choice(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel,
+                       int32_t max_split, int32_t unit_rows)
 {
-    for (int32_t split = 1; split <= most && (split == 1 || s->k >= 128 * split); split++) {
+    for (int32_t split = 1; split <= max_split && (split == 1 || s->k >= 128 * split); split++) {
         const sumi_cuda_linear_choice c = {method, kernel, split, unit_rows};
-        if (sumi_cuda_parts_bytes(&c, s->m, s->n) > PARTS_BYTES || to->count == to->room) return;
+        if (sumi_cuda_partial_sum_bytes(&c, s->m, s->n) > MAX_PARTIAL_SUM_BYTES || to->count == to->capacity) return;
         to->list[to->count++] = c;
     }
 }
 
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s,
-                              sumi_cuda_linear_choice* out_list, int32_t room)
+                              sumi_cuda_linear_choice* out_list, int32_t capacity)
 {
-    choices to = {out_list, 0, room};
+    choices to = {out_list, 0, capacity};
     if (!s->reads_aligned || s->k < 512) add_choice(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
     if (s->operands == SUMI_CUDA_BF16 && s->m <= GEMV_ROWS) add_choice(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
-    if (sumi_cuda_cublaslt_can(device->cublaslt, s))
+    if (sumi_cuda_cublaslt_supports(device->cublaslt, s))
         add_choice(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
                    sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper);

@@ -56,7 +56,7 @@ typedef void* lt_object;
     X(preference_destroy, cublasLtMatmulPreferenceDestroy, (lt_object preference))                                     \
     X(heuristics, cublasLtMatmulAlgoGetHeuristic,                                                                      \
       (lt_object handle, lt_object desc, lt_object a, lt_object b, lt_object c, lt_object d, lt_object preference,     \
-       int wanted, lt_result* results, int* out_count))                                                                \
+       int max_results, lt_result* results, int* out_count))                                                           \
     X(matmul, cublasLtMatmul,                                                                                          \
       (lt_object handle, lt_object desc, const void* alpha, const void* a, lt_object a_layout, const void* b,          \
        lt_object b_layout, const void* beta, const void* c, lt_object c_layout, void* d, lt_object d_layout,           \
@@ -183,7 +183,7 @@ void sumi_cuda_cublaslt_close(sumi_cuda_cublaslt* lt)
 
 // ---- Choosing -------------------------------------------------------------------------------------------------------
 
-bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
+bool sumi_cuda_cublaslt_supports(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
 {
     if (lt == NULL || s->operands != SUMI_CUDA_BF16 || !s->reads_aligned) return false;
     switch (s->epilogue) {
@@ -196,9 +196,9 @@ bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape*
     }
 }
 
-bool sumi_cuda_cublaslt_wants(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
+bool sumi_cuda_cublaslt_is_preferred(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
 {
-    return sumi_cuda_cublaslt_can(lt, s) && s->m >= lt->least_rows;
+    return sumi_cuda_cublaslt_supports(lt, s) && s->m >= lt->least_rows;
 }
 
 // A unit is about half a millisecond of work at 1.5 GHz, because slices must not be longer than a frame allows. There
@@ -208,9 +208,9 @@ int32_t sumi_cuda_cublaslt_unit_rows(const sumi_cuda_device* device, const sumi_
     const double flops = 0.7 * 750e3 * device->multiprocessors * sumi_cuda_flops_per_clock(device),
                  rows = flops / (2.0 * s->n * s->k);
     if (rows >= s->m) return s->m;
-    const int32_t most = rows < 512.0 ? 512 : (int32_t)rows, units = (s->m + most - 1) / most,
-                  each = (s->m + units - 1) / units;
-    return (each + 255) / 256 * 256;
+    const int32_t max_rows = rows < 512.0 ? 512 : (int32_t)rows, unit_count = (s->m + max_rows - 1) / max_rows,
+                  unit_rows = (s->m + unit_count - 1) / unit_count;
+    return (unit_rows + 255) / 256 * 256;
 }
 
 // ---- Calls ----------------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ static bool is_product_refused(lt_status status)
     return status == LT_NOT_SUPPORTED || status == LT_INVALID_VALUE || status == LT_ARCH_MISMATCH;
 }
 
-static lt_status ask(const sumi_cuda_cublaslt* lt, recipe* r)
+static lt_status find_algorithm(const sumi_cuda_cublaslt* lt, recipe* r)
 {
     lt_result result = {.state = LT_NOT_SUPPORTED};
     int count = 0;
@@ -292,7 +292,7 @@ static sumi_result make_recipe(sumi_cuda_cublaslt* lt, const sumi_cuda_cublaslt_
                        error));
     recipe made = {.of = *call};
     lt_status status = describe_product(&lt->library, call, &made);
-    if (status == LT_SUCCESS) status = ask(lt, &made);
+    if (status == LT_SUCCESS) status = find_algorithm(lt, &made);
     if (status != LT_SUCCESS) free_recipe(&lt->library, &made);
     if (status != LT_SUCCESS && !is_product_refused(status)) return failure(lt, status, call, error);
     made.is_refused = status != LT_SUCCESS;

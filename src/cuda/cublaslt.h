@@ -28,9 +28,9 @@ sumi_result sumi_cuda_cublaslt_open(sumi_heap* heap, const sumi_cuda_device* dev
 void sumi_cuda_cublaslt_close(sumi_cuda_cublaslt* lt); // accepts NULL; no call may be running
 
 // Whether the library has this epilogue. lt may be NULL.
-bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* shape);
+bool sumi_cuda_cublaslt_supports(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* shape);
 // Whether the library is to compute a product of this size instead of sumi's kernels.
-bool sumi_cuda_cublaslt_wants(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* shape);
+bool sumi_cuda_cublaslt_is_preferred(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* shape);
 int32_t sumi_cuda_cublaslt_unit_rows(const sumi_cuda_device* device, const sumi_cuda_shape* shape);
 
 typedef struct sumi_cuda_cublaslt_call {

@@ -57,7 +57,7 @@ static sumi_result load_modules(sumi_cuda* cuda, float* out_progress, sumi_error
     if (!is_last) return SUMI_OK;
     SUMI_TRY(launch_first(cuda, error));
     uint64_t free_bytes;
-    (void)sumi_cuda_ask_driver(cuda, &free_bytes);
+    (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     cuda->is_loaded = true;
     return SUMI_OK;
 }
@@ -81,10 +81,10 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     if (record == NULL || !record->is_reserved || !record->has_weights || record->division_budget != cuda->budget)
         return false;
-    if (cuda->budget == 0 ? cuda->stream_ring.address != 0 : !record->fits_budget) return false;
-    if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->stream_ring.bytes)
+    if (cuda->budget == 0 ? cuda->weight_ring.address != 0 : !record->fits_budget) return false;
+    if (record->weight_cursor < record->weight_count || record->division.ring_bytes > cuda->weight_ring.bytes)
         return false;
-    if (record->stream != NULL && record->stream->pinned_cursor < record->stream->list_count) return false;
+    if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) return false;
     if (!sumi_cuda_needs_pinned_copies(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
         || !sumi_cuda_has_pages(cuda, record) || cuda->weights.upload != NULL)
@@ -110,15 +110,15 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
     SUMI_TRY(sumi_cuda_weights_upload(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
                                       until, budget_us, &has_all, error));
-    const int32_t others = record->stream != NULL ? record->stream->list_count : 0,
-                  made = others > 0 ? record->stream->pinned_cursor : 0;
+    const int32_t others = record->streaming != NULL ? record->streaming->list_count : 0,
+                  made = others > 0 ? record->streaming->pinned_cursor : 0;
     const float sent = record->weight_count + others > 0
                          ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
                          : 1.0f;
     *out_progress = 0.95f * sent;
     // the next step does one piece, however little time is left
     if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
-    if (record->stream != NULL && record->stream->pinned_cursor < record->stream->list_count) {
+    if (record->streaming != NULL && record->streaming->pinned_cursor < record->streaming->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // a slice in flight may use the ring buffer
         SUMI_TRY(sumi_cuda_make_pinned_copies(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
@@ -145,7 +145,7 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (cuda->flight_count > 0) return SUMI_OK; // graphs are made while nothing runs
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
     uint64_t free_bytes;
-    if (*out_done) (void)sumi_cuda_ask_driver(cuda, &free_bytes);
+    if (*out_done) (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;
     return SUMI_OK;
 }
@@ -166,7 +166,7 @@ static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint
     sumi_cuda_scope scope;
     *out_done = false;
     // any other failure belongs to an earlier run; `start` forgets it
-    if (cuda->failure.result == SUMI_DEVICE_LOST) return sumi_cuda_kept_failure(cuda, error);
+    if (cuda->failure.result == SUMI_DEVICE_LOST) return sumi_cuda_report_failure(cuda, error);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = prepare(cuda, plan, budget_us, out_done, out_progress, error);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -238,7 +238,7 @@ static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const su
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
-    SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_report_failure(cuda, error));
     if (record == NULL || !record->is_reserved || !record->has_weights)
         return sumi_fail(error, SUMI_INTERNAL, "a plan runs that was not prepared and reserved");
     if (cuda->flight_count == SUMI_RUNNER_DEPTH)
@@ -274,7 +274,7 @@ static bool cuda_finished(sumi_runner* runner, sumi_slice_time* out_time)
     const bool ends = is_over(cuda, flight);
     if (ends) {
         float ms = 0.0f;
-        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end),
+        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end),
                                "timing a slice");
         *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
         if (cuda->flight_count > 0) {
@@ -300,9 +300,9 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
         sumi_cuda_lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->wait_event)
                                                 : driver->cuStreamSynchronize(cuda->device.compute));
     } else {
-        const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
+        const uint32_t slice_count = slices < 1 ? 1 : (uint32_t)slices;
         const sumi_cuda_flight* flight =
-            sumi_cuda_flight_at(cuda, (wanted < cuda->flight_count ? wanted : cuda->flight_count) - 1);
+            sumi_cuda_flight_at(cuda, (slice_count < cuda->flight_count ? slice_count : cuda->flight_count) - 1);
         sumi_cuda_lose_device(cuda, driver->cuEventSynchronize(flight->end));
         if (cuda->flight_count > 0 && flight->last_fetch >= 0)
             sumi_cuda_lose_device(cuda, driver->cuEventSynchronize(flight->plan->mirrors[flight->last_fetch].event));
@@ -328,7 +328,7 @@ static bool cuda_idle(sumi_runner* runner)
 
 static sumi_result cuda_health(sumi_runner* runner, sumi_error* error)
 {
-    return sumi_cuda_kept_failure((const sumi_cuda*)runner, error);
+    return sumi_cuda_report_failure((const sumi_cuda*)runner, error);
 }
 
 static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
@@ -336,7 +336,7 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_report_failure(cuda, error));
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = sumi_cuda_publish(cuda, plan, picture, error);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -415,7 +415,7 @@ static void destroy_inside(sumi_cuda* cuda)
     sumi_cuda_settle(cuda);
     while (cuda->plan_count > 0) sumi_cuda_free_record(cuda, cuda->plans[cuda->plan_count - 1]);
     sumi_cuda_release_memory(cuda);
-    sumi_cuda_release(&cuda->memory, &cuda->stream_ring);
+    sumi_cuda_release(&cuda->memory, &cuda->weight_ring);
     sumi_cuda_weights_close(&cuda->weights);
     sumi_cuda_release(&cuda->memory, &cuda->fixed);
     for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
@@ -469,7 +469,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .set_budget = sumi_cuda_runner_set_budget,
                                                 .trim = sumi_cuda_runner_trim,
                                                 .evict = sumi_cuda_runner_evict,
-                                                .capacity = sumi_cuda_runner_room,
+                                                .capacity = sumi_cuda_runner_capacity,
                                                 .release_plan = sumi_cuda_runner_forget_plan,
                                                 .release_weights = sumi_cuda_runner_forget_weights,
                                                 .collect = cuda_finished,
@@ -548,7 +548,7 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cu
             "clearing counters");
     SUMI_TRY(sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error));
     uint64_t free_bytes;
-    (void)sumi_cuda_ask_driver(cuda, &free_bytes);
+    (void)sumi_cuda_query_free_bytes(cuda, &free_bytes);
     return SUMI_OK;
 }
 

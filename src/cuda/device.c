@@ -26,18 +26,19 @@ void sumi_cuda_leave(const sumi_cuda_device* device, const sumi_cuda_scope* scop
 
 static bool has_uuid(const sumi_cuda_driver* driver, CUdevice device, const uint8_t* uuid)
 {
-    CUuuid its;
-    return driver->cuDeviceGetUuid(&its, device) == CUDA_SUCCESS && memcmp(its.bytes, uuid, sizeof its.bytes) == 0;
+    CUuuid device_uuid;
+    return driver->cuDeviceGetUuid(&device_uuid, device) == CUDA_SUCCESS
+        && memcmp(device_uuid.bytes, uuid, sizeof device_uuid.bytes) == 0;
 }
 
 static bool has_luid(const sumi_cuda_driver* driver, CUdevice device, const uint8_t* luid)
 {
-    char its[8] = {0};
+    char device_luid[8] = {0};
     unsigned node_mask = 0;
     // this operating system has no LUIDs
-    if (driver->cuDeviceGetLuid == NULL || driver->cuDeviceGetLuid(its, &node_mask, device) != CUDA_SUCCESS)
+    if (driver->cuDeviceGetLuid == NULL || driver->cuDeviceGetLuid(device_luid, &node_mask, device) != CUDA_SUCCESS)
         return false;
-    return node_mask != 0 && memcmp(its, luid, sizeof its) == 0;
+    return node_mask != 0 && memcmp(device_luid, luid, sizeof device_luid) == 0;
 }
 
 static void write_hex(char* out, const uint8_t* bytes, int32_t count)
@@ -102,14 +103,14 @@ static sumi_result choose_device(sumi_cuda_device* device, const sumi_engine_des
 
 // ---- Facts ----------------------------------------------------------------------------------------------------------
 
-static sumi_result read_facts(sumi_cuda_device* device, sumi_error* error)
+static sumi_result read_attributes(sumi_cuda_device* device, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &device->driver;
     int major = 0, minor = 0;
     const struct {
         CUdevice_attribute attribute;
         int32_t* into;
-    } facts[] = {
+    } attributes[] = {
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->multiprocessors},
@@ -117,8 +118,8 @@ static sumi_result read_facts(sumi_cuda_device* device, sumi_error* error)
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &device->shared_per_multiprocessor},
         {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &device->l2_bytes},
     };
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
-        SUMI_CU(driver, cuDeviceGetAttribute(facts[i].into, facts[i].attribute, device->device),
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+        SUMI_CU(driver, cuDeviceGetAttribute(attributes[i].into, attributes[i].attribute, device->device),
                 "reading the device's attributes");
     }
     char name[64] = "";
@@ -172,7 +173,7 @@ static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc*
 {
     if (desc->cuda.context != NULL) SUMI_TRY(choose_by_context(device, desc, error));
     else SUMI_TRY(choose_device(device, desc, error));
-    SUMI_TRY(read_facts(device, error));
+    SUMI_TRY(read_attributes(device, error));
     // The primary context: everything else in this process that uses the CUDA runtime uses it, and a context of its own
     // would cost sumi hundreds of megabytes.
     if (device->context == NULL) {

@@ -13,28 +13,28 @@
 #include "cuda/transfers.h"
 #include "cuda/upload.h"
 
-static uint64_t own_bytes(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t scratch)
+static uint64_t bytes_without_weights(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t scratch)
 {
     return cuda->fixed.bytes + sumi_cuda_block_bytes(plan->arena_bytes) + sumi_cuda_block_bytes(scratch);
 }
-static uint64_t room_for_weights(uint64_t budget, uint64_t own)
+static uint64_t budget_of_weights(uint64_t budget, uint64_t bytes_without_weights)
 {
-    return budget == 0 ? UINT64_MAX : budget > own ? budget - own : 0;
+    return budget == 0 ? UINT64_MAX : budget > bytes_without_weights ? budget - bytes_without_weights : 0;
 }
 
 sumi_result sumi_cuda_runner_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
                                   sumi_device_need* out_need, sumi_error* error)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    const uint64_t own = own_bytes(cuda, plan, sumi_cuda_runner_scratch_bytes(runner, plan));
+    const uint64_t other_bytes = bytes_without_weights(cuda, plan, sumi_cuda_runner_scratch_bytes(runner, plan));
     sumi_cuda_division division;
-    SUMI_TRY(sumi_cuda_divide(&cuda->weights, plan, room_for_weights(budget, own), &division, error));
+    SUMI_TRY(sumi_cuda_divide(&cuda->weights, plan, budget_of_weights(budget, other_bytes), &division, error));
     sumi_free(cuda->heap, division.entries);
     *out_need =
         (sumi_device_need){.weight_bytes = division.resident_bytes + division.ring_bytes + division.staging_bytes,
                            .streamed_bytes = division.streamed_bytes};
-    out_need->device_bytes = own + out_need->weight_bytes;
-    SUMI_ASSERT(out_need->device_bytes >= own);
+    out_need->device_bytes = other_bytes + out_need->weight_bytes;
+    SUMI_ASSERT(out_need->device_bytes >= other_bytes);
     out_need->fits = budget == 0 || (division.fits && out_need->device_bytes <= budget);
     out_need->pinned_bytes =
         sumi_cuda_pinned_bytes(plan) + division.streamed_bytes - division.mapped_bytes + division.pinned_bytes;
@@ -48,9 +48,10 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
     sumi_cuda_division* division = &record->division;
     if (record->has_weights) sumi_cuda_settle(cuda);
     sumi_cuda_forget_division(cuda, record);
-    SUMI_TRY(sumi_cuda_divide(weights, record->plan,
-                              room_for_weights(cuda->budget, own_bytes(cuda, record->plan, record->scratch_bytes)),
-                              division, error));
+    SUMI_TRY(sumi_cuda_divide(
+        weights, record->plan,
+        budget_of_weights(cuda->budget, bytes_without_weights(cuda, record->plan, record->scratch_bytes)), division,
+        error));
     record->weights = sumi_alloc_array(cuda->heap, (size_t)division->count + 1, sizeof *record->weights);
     sumi_result result = record->weights == NULL ? sumi_out_of_memory(
                              error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights")
@@ -58,7 +59,7 @@ sumi_result sumi_cuda_divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
         sumi_cuda_division_entry* entry = &division->entries[i];
         result =
-            sumi_cuda_weights_want(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index, error);
+            sumi_cuda_weights_add(weights, entry->weight, entry->form, entry->is_adapter, &entry->weight_index, error);
         if (result != SUMI_OK) break;
         if (entry->in_steps) weights->residents[entry->weight_index].in_steps = true;
         if (entry->residence == SUMI_CUDA_WEIGHT_RESIDENT)
@@ -91,8 +92,8 @@ void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
         if (resident->pinned_copy.pieces == NULL && resident->chunks == 0) continue;
         if (is_first) sumi_cuda_settle(cuda);
         for (size_t p = 0; p < cuda->plan_count && resident->has_pinned_copy; p++) {
-            sumi_cuda_weight_streaming* stream = cuda->plans[p]->stream;
-            if (stream != NULL) stream->pinned_cursor = stream->pinned_row = 0;
+            sumi_cuda_weight_streaming* streaming = cuda->plans[p]->streaming;
+            if (streaming != NULL) streaming->pinned_cursor = streaming->pinned_row = 0;
         }
         resident->has_pinned_copy = false;
         for (; resident->chunks > 0 || resident->pinned_copy.made > 0; is_first = false) {
@@ -106,28 +107,28 @@ void sumi_cuda_drop_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
 }
 
 // Called after weights were evicted: plans that need them will upload them again before they run.
-static void miss_weights(sumi_cuda* cuda)
+static void reset_evicted_weights(sumi_cuda* cuda)
 {
     for (size_t p = 0; p < cuda->plan_count; p++) {
         sumi_cuda_plan* record = cuda->plans[p];
-        bool is_hit = false;
-        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[record->weights[i]].on_device.data == 0;
-        if (is_hit) sumi_cuda_drop_graphs(cuda, record);
+        bool has_evicted = false;
+        for (int32_t i = 0; i < record->weight_count && !has_evicted; i++)
+            has_evicted = cuda->weights.residents[record->weights[i]].on_device.data == 0;
+        if (has_evicted) sumi_cuda_drop_graphs(cuda, record);
         record->weight_cursor = 0;
         record->fits_budget = false;
     }
 }
 
-static uint64_t beyond(uint64_t wanted, const sumi_cuda_block* block)
+static uint64_t missing_bytes(uint64_t requested_bytes, const sumi_cuda_block* block)
 {
-    return wanted > block->bytes ? wanted - block->bytes : 0;
+    return requested_bytes > block->bytes ? requested_bytes - block->bytes : 0;
 }
 
-static void release_larger(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t wanted, bool* io_is_any)
+static void release_larger(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t requested_bytes, bool* io_is_any)
 {
     SUMI_ASSERT(cuda->flight_count == 0);
-    if (block->address == 0 || block->bytes <= wanted) return;
+    if (block->address == 0 || block->bytes <= requested_bytes) return;
     sumi_cuda_release(&cuda->memory, block);
     *io_is_any = true;
 }
@@ -136,42 +137,44 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
 {
     SUMI_ASSERT(record->has_weights);
     if (cuda->budget == 0 || record->fits_budget) return SUMI_OK;
-    const uint64_t arena = sumi_cuda_block_bytes(record->plan->arena_bytes),
-                   scratch = sumi_cuda_block_bytes(record->scratch_bytes), ring = record->division.ring_bytes;
+    const uint64_t arena_bytes = sumi_cuda_block_bytes(record->plan->arena_bytes),
+                   scratch_bytes = sumi_cuda_block_bytes(record->scratch_bytes),
+                   ring_bytes = record->division.ring_bytes;
     sumi_cuda_weights* weights = &cuda->weights;
     const uint64_t serial = ++weights->list_serial;
-    bool has_settled = false, has_evicted = false;
+    bool is_idle = false, has_evicted = false;
     sumi_result result = SUMI_OK;
     sumi_cuda_weights_settle(weights); // memory for conversions is then counted once only
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].list_serial = serial;
     // one slab is evicted each time, at the end the large blocks
     for (size_t tries = weights->slab_count + 2;; tries--) {
-        uint64_t missing = record->division.staging_bytes + beyond(arena, &cuda->arena)
-                         + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->stream_ring);
+        uint64_t total_missing_bytes = record->division.staging_bytes + missing_bytes(arena_bytes, &cuda->arena)
+                                     + missing_bytes(scratch_bytes, &cuda->scratch)
+                                     + missing_bytes(ring_bytes, &cuda->weight_ring);
         for (int32_t i = 0; i < record->weight_count; i++) {
             const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
-            missing += resident->on_device.data == 0 ? resident->bytes : 0;
+            total_missing_bytes += resident->on_device.data == 0 ? resident->bytes : 0;
         }
-        if (sumi_cuda_held(&cuda->memory) + missing <= cuda->budget) break;
-        if (!has_settled) sumi_cuda_settle(cuda);
-        has_settled = true;
+        if (sumi_cuda_held_bytes(&cuda->memory) + total_missing_bytes <= cuda->budget) break;
+        if (!is_idle) sumi_cuda_settle(cuda);
+        is_idle = true;
         if (tries > 0 && sumi_cuda_weights_evict(weights, serial, true)) {
             has_evicted = true;
             continue;
         }
         bool is_any = false;
-        release_larger(cuda, &cuda->stream_ring, ring, &is_any);
-        release_larger(cuda, &cuda->arena, arena, &is_any);
-        release_larger(cuda, &cuda->scratch, scratch, &is_any);
+        release_larger(cuda, &cuda->weight_ring, ring_bytes, &is_any);
+        release_larger(cuda, &cuda->arena, arena_bytes, &is_any);
+        release_larger(cuda, &cuda->scratch, scratch_bytes, &is_any);
         if (is_any) sumi_cuda_drop_all_graphs(cuda);
         if (is_any && tries > 0) continue;
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
                            "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing",
-                           1e-6 * (double)cuda->budget, 1e-6 * (double)sumi_cuda_held(&cuda->memory),
-                           1e-6 * (double)missing);
+                           1e-6 * (double)cuda->budget, 1e-6 * (double)sumi_cuda_held_bytes(&cuda->memory),
+                           1e-6 * (double)total_missing_bytes);
         break;
     }
-    if (has_evicted) miss_weights(cuda);
+    if (has_evicted) reset_evicted_weights(cuda);
     SUMI_TRY(result);
     for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->fits_budget = false; // this plan takes the memory
     record->fits_budget = true;
@@ -180,21 +183,21 @@ sumi_result sumi_cuda_make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
 
 void sumi_cuda_release_ring(sumi_cuda* cuda)
 {
-    if (cuda->stream_ring.address == 0) return;
+    if (cuda->weight_ring.address == 0) return;
     SUMI_ASSERT(cuda->flight_count == 0);
     sumi_cuda_settle(cuda);
     for (size_t p = 0; p < cuda->plan_count; p++) {
-        if (cuda->plans[p]->stream != NULL) sumi_cuda_drop_graphs(cuda, cuda->plans[p]);
+        if (cuda->plans[p]->streaming != NULL) sumi_cuda_drop_graphs(cuda, cuda->plans[p]);
     }
-    sumi_cuda_release(&cuda->memory, &cuda->stream_ring);
+    sumi_cuda_release(&cuda->memory, &cuda->weight_ring);
 }
 
 sumi_result sumi_cuda_reserve_ring(sumi_cuda* cuda, const sumi_cuda_plan* record, sumi_error* error)
 {
-    if (record->division.ring_bytes <= cuda->stream_ring.bytes) return SUMI_OK;
+    if (record->division.ring_bytes <= cuda->weight_ring.bytes) return SUMI_OK;
     sumi_cuda_release_ring(cuda);
     return sumi_cuda_allocate(&cuda->memory, record->division.ring_bytes, SUMI_MEMORY_WEIGHTS, "streamed weights",
-                              &cuda->stream_ring, error);
+                              &cuda->weight_ring, error);
 }
 
 void sumi_cuda_runner_set_budget(sumi_runner* runner, uint64_t bytes)
@@ -283,13 +286,15 @@ void sumi_cuda_runner_trim(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->budget == 0 || sumi_cuda_held(&cuda->memory) <= cuda->budget || !sumi_cuda_enter_quietly(cuda, &scope))
+    if (cuda->budget == 0 || sumi_cuda_held_bytes(&cuda->memory) <= cuda->budget
+        || !sumi_cuda_enter_quietly(cuda, &scope))
         return;
     sumi_cuda_release_memory(cuda);
-    while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX, true))
+    while (sumi_cuda_held_bytes(&cuda->memory) > cuda->budget
+           && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX, true))
         continue;
-    if (sumi_cuda_held(&cuda->memory) > cuda->budget) sumi_cuda_release_ring(cuda);
-    miss_weights(cuda);
+    if (sumi_cuda_held_bytes(&cuda->memory) > cuda->budget) sumi_cuda_release_ring(cuda);
+    reset_evicted_weights(cuda);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
@@ -307,32 +312,32 @@ bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan)
     const bool takes_all = !sumi_cuda_weights_evict(weights, serial, false);
     const bool is_any = !takes_all || sumi_cuda_weights_evict(weights, serial, true);
     while (is_any && sumi_cuda_weights_evict(weights, serial, takes_all)) continue;
-    if (is_any) miss_weights(cuda);
+    if (is_any) reset_evicted_weights(cuda);
     sumi_cuda_leave(&cuda->device, &scope);
     return is_any;
 }
 
-bool sumi_cuda_ask_driver(sumi_cuda* cuda, uint64_t* out_free)
+bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes)
 {
     size_t free_bytes = 0, total_bytes = 0;
     if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
-    const uint64_t known = free_bytes + sumi_cuda_held(&cuda->memory);
-    atomic_store(&cuda->uncounted_bytes, known < total_bytes ? total_bytes - known : 0);
-    *out_free = free_bytes;
+    const uint64_t counted_bytes = free_bytes + sumi_cuda_held_bytes(&cuda->memory);
+    atomic_store(&cuda->uncounted_bytes, counted_bytes < total_bytes ? total_bytes - counted_bytes : 0);
+    *out_free_bytes = free_bytes;
     return true;
 }
 
-void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_capacity* out_room)
+void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_memory* memory = &cuda->memory;
     sumi_cuda_scope scope;
-    *out_room = (sumi_device_capacity){.held_bytes = sumi_cuda_held(memory)};
-    out_room->failed_held_bytes = memory->failed_held_bytes;
-    out_room->failed_request_bytes = memory->failed_request_bytes;
+    *out_capacity = (sumi_device_capacity){.held_bytes = sumi_cuda_held_bytes(memory)};
+    out_capacity->failed_held_bytes = memory->failed_held_bytes;
+    out_capacity->failed_request_bytes = memory->failed_request_bytes;
     memory->failed_held_bytes = memory->failed_request_bytes = 0;
     if (memory->allocator.allocate != NULL || !sumi_cuda_enter_quietly(cuda, &scope)) return;
-    out_room->is_known = sumi_cuda_ask_driver(cuda, &out_room->free_bytes);
+    out_capacity->is_known = sumi_cuda_query_free_bytes(cuda, &out_capacity->free_bytes);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
@@ -343,5 +348,5 @@ void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properti
                                                .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
                                                .capability = cuda->device.capability,
                                                .driver = cuda->device.driver.version};
-    for (int kind = 0; kind < 4; kind++) out_properties->held_bytes[kind] = atomic_load(&cuda->memory.held[kind]);
+    for (int kind = 0; kind < 4; kind++) out_properties->held_bytes[kind] = atomic_load(&cuda->memory.held_bytes[kind]);
 }

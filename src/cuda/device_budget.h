@@ -26,7 +26,7 @@ void sumi_cuda_runner_trim(sumi_runner* runner);
 bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan);
 // Asks the driver how much memory is free, and notes how much is neither free nor allocated by sumi. Called whenever
 // the driver's own memory has grown. The context must be current.
-bool sumi_cuda_ask_driver(sumi_cuda* cuda, uint64_t* out_free);
-void sumi_cuda_runner_room(sumi_runner* runner, sumi_device_capacity* out_room);
+bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes);
+void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity);
 void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties);
 #endif

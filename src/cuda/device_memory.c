@@ -14,7 +14,7 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* dev
     memset(memory, 0, sizeof *memory);
     memory->device = device;
     if (allocator != NULL && allocator->allocate != NULL && allocator->release != NULL) memory->allocator = *allocator;
-    for (int kind = 0; kind < 4; kind++) atomic_init(&memory->held[kind], 0);
+    for (int kind = 0; kind < 4; kind++) atomic_init(&memory->held_bytes[kind], 0);
 }
 
 // Allocates pinned memory in large pages. The driver zeroes and locks small pages one by one: 4 MB take 1.4 ms (H200).
@@ -68,7 +68,7 @@ static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memo
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY,
                          "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib,
                          what);
-    memory->failed_held_bytes = sumi_cuda_held(memory);
+    memory->failed_held_bytes = sumi_cuda_held_bytes(memory);
     memory->failed_request_bytes = bytes;
     if (memory->allocator.allocate != NULL) {
         return sumi_fail(
@@ -90,42 +90,43 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
     SUMI_ASSERT((int)kind >= 0 && (int)kind < 4 && what != NULL);
     memset(out_block, 0, sizeof *out_block);
     if (bytes > SIZE_MAX - ALIGNMENT) return no_memory(memory, bytes, kind, what, error);
-    size_t whole = bytes == 0 ? ALIGNMENT : (size_t)((bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    SUMI_ASSERT(whole % ALIGNMENT == 0 && whole >= bytes);
+    size_t rounded_bytes = bytes == 0 ? ALIGNMENT : (size_t)((bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    SUMI_ASSERT(rounded_bytes % ALIGNMENT == 0 && rounded_bytes >= bytes);
     const sumi_cuda_driver* driver = &memory->device->driver;
     CUdeviceptr address = 0;
     bool is_registered = false;
     if (memory->allocator.allocate != NULL) {
-        address = memory->allocator.allocate(whole, ALIGNMENT, kind, memory->allocator.user_data);
+        address = memory->allocator.allocate(rounded_bytes, ALIGNMENT, kind, memory->allocator.user_data);
         if (address % ALIGNMENT != 0) {
-            memory->allocator.release(address, whole, kind, memory->allocator.user_data);
+            memory->allocator.release(address, rounded_bytes, kind, memory->allocator.user_data);
             return sumi_fail(
                 error, SUMI_OUT_OF_DEVICE_MEMORY,
                 "device_allocator returned an address for %s that is not a multiple of %u: honour `alignment`", what,
                 ALIGNMENT);
         }
     } else {
-        address = kind == SUMI_MEMORY_STAGING ? register_large_pages(driver, whole) : 0;
+        address = kind == SUMI_MEMORY_STAGING ? register_large_pages(driver, rounded_bytes) : 0;
         is_registered = address != 0;
-        const CUresult result = is_registered ? CUDA_SUCCESS : allocate_from_driver(driver, whole, kind, &address);
+        const CUresult result =
+            is_registered ? CUDA_SUCCESS : allocate_from_driver(driver, rounded_bytes, kind, &address);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
             return sumi_cuda_failure(driver, result, what, error);
     }
-    if (address == 0) return no_memory(memory, whole, kind, what, error);
+    if (address == 0) return no_memory(memory, rounded_bytes, kind, what, error);
     SUMI_ASSERT(!is_registered || kind == SUMI_MEMORY_STAGING);
-    *out_block = (sumi_cuda_block){address, whole, kind, is_registered};
-    atomic_fetch_add(&memory->held[kind], whole);
+    *out_block = (sumi_cuda_block){address, rounded_bytes, kind, is_registered};
+    atomic_fetch_add(&memory->held_bytes[kind], rounded_bytes);
     return SUMI_OK;
 }
 
 void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block)
 {
     if (block->address != 0) {
-        SUMI_ASSERT(block->bytes > 0 && atomic_load(&memory->held[block->kind]) >= block->bytes);
+        SUMI_ASSERT(block->bytes > 0 && atomic_load(&memory->held_bytes[block->kind]) >= block->bytes);
         if (memory->allocator.release != NULL)
             memory->allocator.release(block->address, (size_t)block->bytes, block->kind, memory->allocator.user_data);
         else release_to_driver(&memory->device->driver, block);
-        atomic_fetch_sub(&memory->held[block->kind], block->bytes);
+        atomic_fetch_sub(&memory->held_bytes[block->kind], block->bytes);
     }
     memset(block, 0, sizeof *block);
 }

@@ -7,10 +7,10 @@
 
 typedef struct sumi_cuda_memory {
     const sumi_cuda_device* device;
-    sumi_device_allocator allocator; // allocate NULL: the driver allocates
-    atomic_uint_fast64_t held[4];    // bytes, by sumi_memory_kind
-    uint64_t failed_held_bytes,
-        failed_request_bytes; // when the device had no more, the last time: what was held, what was refused
+    sumi_device_allocator allocator;    // allocate NULL: the driver allocates
+    atomic_uint_fast64_t held_bytes[4]; // by sumi_memory_kind
+    // When the newest allocation failed: the bytes that were held on the device, and the bytes that were refused.
+    uint64_t failed_held_bytes, failed_request_bytes;
 } sumi_cuda_memory;
 
 typedef struct sumi_cuda_block {
@@ -28,10 +28,10 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
                                sumi_cuda_block* out_block, sumi_error* error);
 // Bytes that a block of this size takes.
 static inline uint64_t sumi_cuda_block_bytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
-static inline uint64_t sumi_cuda_held(const sumi_cuda_memory* memory) // bytes on the device
+static inline uint64_t sumi_cuda_held_bytes(const sumi_cuda_memory* memory) // bytes on the device
 {
-    return atomic_load(&memory->held[SUMI_MEMORY_WEIGHTS]) + atomic_load(&memory->held[SUMI_MEMORY_ARENA])
-         + atomic_load(&memory->held[SUMI_MEMORY_IMAGE]);
+    return atomic_load(&memory->held_bytes[SUMI_MEMORY_WEIGHTS]) + atomic_load(&memory->held_bytes[SUMI_MEMORY_ARENA])
+         + atomic_load(&memory->held_bytes[SUMI_MEMORY_IMAGE]);
 }
 void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block); // Accepts a zeroed block. Zeroes the block.
 // The memory of a STAGING block.

@@ -5,7 +5,7 @@
 #include "cuda/state.h"
 #include "cuda/upload.h"
 
-void sumi_cuda_keep_failure(sumi_cuda* cuda, CUresult result, const char* what)
+void sumi_cuda_note_failure(sumi_cuda* cuda, CUresult result, const char* what)
 {
     if (result == CUDA_SUCCESS) return;
     if (cuda->failure.result == SUMI_OK) (void)sumi_cuda_failure(&cuda->device.driver, result, what, &cuda->failure);
@@ -22,7 +22,7 @@ void sumi_cuda_lose_device(sumi_cuda* cuda, CUresult result)
     cuda->flight_count = cuda->write_count = 0;
 }
 
-sumi_result sumi_cuda_kept_failure(const sumi_cuda* cuda, sumi_error* error)
+sumi_result sumi_cuda_report_failure(const sumi_cuda* cuda, sumi_error* error)
 {
     return cuda->failure.result == SUMI_OK ? SUMI_OK : sumi_fail_with(error, &cuda->failure);
 }
@@ -49,11 +49,11 @@ bool sumi_cuda_enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope)
 
 void sumi_cuda_settle(sumi_cuda* cuda)
 {
-    sumi_cuda_keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute),
+    sumi_cuda_note_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute),
                            "waiting for the device");
     for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
     cuda->write_count = 0;
     // copies of streamed weights that are ahead of their use
-    sumi_cuda_keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device");
+    sumi_cuda_note_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device");
     sumi_cuda_weights_settle(&cuda->weights);
 }

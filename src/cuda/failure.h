@@ -3,11 +3,12 @@
 #define SUMI_CUDA_FAILURE_H
 #include "cuda/state.h"
 
-// Keeps the failure of a driver call, to be reported later. After a lost device nothing is in flight any more.
-void sumi_cuda_keep_failure(sumi_cuda* cuda, CUresult result, const char* what);
+// Notes the failure of a driver call, to be reported later. After a lost device nothing is in flight any more.
+void sumi_cuda_note_failure(sumi_cuda* cuda, CUresult result, const char* what);
 // Called when the query of an event fails: the device is lost, and the ends of slices in flight will not be reported.
 void sumi_cuda_lose_device(sumi_cuda* cuda, CUresult result);
-sumi_result sumi_cuda_kept_failure(const sumi_cuda* cuda, sumi_error* error);
+// Returns the failure that was noted, if any.
+sumi_result sumi_cuda_report_failure(const sumi_cuda* cuda, sumi_error* error);
 // Returns `result`, and remembers a lost device.
 sumi_result sumi_cuda_note_result(sumi_cuda* cuda, sumi_result result, const sumi_error* error);
 // Enters the context, in functions that cannot report a failure.

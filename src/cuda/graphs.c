@@ -39,7 +39,6 @@ static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int3
                          .range_end = range_end < op->range_count ? range_end : op->range_count,
                          .allows_hopper = cuda->device.capability == 90 && !cuda->options.without_hopper,
                          .error = error};
-    run.is_whole = run.range_begin == 0 && run.range_end == op->range_count;
     if (run.range_begin >= run.range_end) return SUMI_OK;
     if (sumi_cuda_ops[op->kind].run == NULL)
         return sumi_fail(error, SUMI_INTERNAL, "the CUDA backend has no op %s", sumi_op_name(op->kind));
@@ -115,14 +114,15 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
     if (*out_done) return SUMI_OK;
     // slices are cut only before and after loads
-    const int32_t most = count + (record->stream != NULL ? 2 * record->stream->load_count : 0);
-    if (record->graph_capacity < most) {
-        sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)most, sizeof *graphs);
-        if (graphs == NULL) return sumi_out_of_memory(error, (size_t)most * sizeof *graphs, "the graphs of a plan");
+    const int32_t max_graphs = count + (record->streaming != NULL ? 2 * record->streaming->load_count : 0);
+    if (record->graph_capacity < max_graphs) {
+        sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)max_graphs, sizeof *graphs);
+        if (graphs == NULL)
+            return sumi_out_of_memory(error, (size_t)max_graphs * sizeof *graphs, "the graphs of a plan");
         sumi_cuda_drop_graphs(cuda, record);
         sumi_free(cuda->heap, record->graphs);
         record->graphs = graphs;
-        record->graph_capacity = most;
+        record->graph_capacity = max_graphs;
     }
     do {
         SUMI_ASSERT(record->graphed_slices < count);
@@ -159,9 +159,9 @@ void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record)
 
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)
 {
-    const uintptr_t first = (uintptr_t)record->plan->slices, at = (uintptr_t)slice;
-    if (record->graph_count == 0 || at < first) return NULL; // this slice is not in the plan's list
-    const size_t index = (at - first) / sizeof *slice;
+    const uintptr_t first_address = (uintptr_t)record->plan->slices, address = (uintptr_t)slice;
+    if (record->graph_count == 0 || address < first_address) return NULL; // this slice is not in the plan's list
+    const size_t index = (address - first_address) / sizeof *slice;
     if (index >= (size_t)record->graphed_slices) return NULL; // or the plan was cut into slices again
     // finds the first graph of the slice; there are at least as many graphs as slices
     int32_t low = 0, high = record->graph_count;

@@ -54,10 +54,10 @@ CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value)
 
 sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight)
 {
-    const sumi_weight* its = NULL;
+    const sumi_weight* op_weight = NULL;
     sumi_cuda_form form = SUMI_CUDA_FORM_VECTOR;
-    for (int32_t i = 0; sumi_cuda_op_weight(run->plan, run->op_index, i, &its, &form); i++) {
-        if (its == weight) return form;
+    for (int32_t i = 0; sumi_cuda_op_weight(run->plan, run->op_index, i, &op_weight, &form); i++) {
+        if (op_weight == weight) return form;
     }
     return SUMI_CUDA_FORM_VECTOR;
 }

@@ -33,7 +33,6 @@ typedef struct sumi_cuda_run {
     CUdeviceptr arrivals;
     CUstream stream;
     int32_t range_begin, range_end; // of op->range_count work ranges
-    bool is_whole;                  // the slice contains all work ranges
     bool allows_hopper;             // false: use the portable kernels even on 9.0 (tests)
     sumi_error* error;
 } sumi_cuda_run;

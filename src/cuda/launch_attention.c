@@ -350,11 +350,11 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
         if (from < to) {
             // If the last round would leave half of the device idle, two or three blocks share a tile. A warpgroup
             // works on its own, so no bit depends on this.
-            const int32_t units = sumi_max_int(run->device->multiprocessors, 1), left = (to - from) % units;
-            shape.parts = left > 0 ? sumi_min_int(kernel->rows / 64, units / left) : 1;
+            const int32_t units = sumi_max_int(run->device->multiprocessors, 1), remaining_tiles = (to - from) % units;
+            shape.parts = remaining_tiles > 0 ? sumi_min_int(kernel->rows / 64, units / remaining_tiles) : 1;
             shape.tile_begin = from;
-            shape.cut_begin = shape.parts > 1 ? to - left : to;
-            shape.tile_end = to + left * (shape.parts - 1);
+            shape.cut_begin = shape.parts > 1 ? to - remaining_tiles : to;
+            shape.tile_end = to + remaining_tiles * (shape.parts - 1);
             void* params[] = {&maps, &shape};
             uint32_t blocks = (uint32_t)sumi_min_int(shape.tile_end - from, units);
             sumi_cuda_grid grid = {

@@ -24,20 +24,22 @@ _Static_assert(sizeof(sumi_gemm_epilogue) == 96 && offsetof(sumi_gemm_portable_a
 
 // The partial sums of the choice that needs most. Only the launcher knows the op's epilogue and whether the kernels for
 // Hopper are allowed.
-static uint64_t max_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k, sumi_cuda_operands operands)
+static uint64_t max_partial_sum_bytes(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k,
+                                      sumi_cuda_operands operands)
 {
-    uint64_t most = 0;
+    uint64_t largest_bytes = 0;
     for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
         for (int32_t hopper = 0; hopper <= 1; hopper++) {
             const sumi_cuda_shape s = {m, n, k, operands, true, (sumi_cuda_epilogue)e};
-            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s),
-                                          own = sumi_cuda_choose_own_linear(device, hopper == 1, &s);
-            const uint64_t bytes = sumi_cuda_parts_bytes(&c, m, n), own_bytes = sumi_cuda_parts_bytes(&own, m, n);
-            most = bytes > most ? bytes : most;
-            most = own_bytes > most ? own_bytes : most;
+            const sumi_cuda_linear_choice choice = sumi_cuda_choose_linear(device, hopper == 1, &s),
+                                          kernel_choice = sumi_cuda_choose_linear_kernel(device, hopper == 1, &s);
+            const uint64_t bytes = sumi_cuda_partial_sum_bytes(&choice, m, n),
+                           kernel_bytes = sumi_cuda_partial_sum_bytes(&kernel_choice, m, n);
+            largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
+            largest_bytes = kernel_bytes > largest_bytes ? kernel_bytes : largest_bytes;
         }
     }
-    return sumi_align(most, 256);
+    return sumi_align(largest_bytes, 256);
 }
 
 // Bytes of x in 8 bits with its scales.
@@ -67,17 +69,19 @@ uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_pla
     if ((op->marks & SUMI_CUDA_OP_8BIT) != 0) {
         const sumi_cuda_operands operands = sumi_cuda_8bit_operands(plan, op);
         const int32_t pitch = sumi_cuda_8bit_pitch(operands, depth);
-        return quantised_bytes(op->rows, pitch) + max_parts(device, op->rows, op->weight->rows, pitch, operands);
+        return quantised_bytes(op->rows, pitch)
+             + max_partial_sum_bytes(device, op->rows, op->weight->rows, pitch, operands);
     }
-    const uint64_t parts = max_parts(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
-    if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return parts;
-    uint64_t most = 0; // only the launcher knows whether the kernels for Hopper are allowed
+    const uint64_t partial_sum_bytes = max_partial_sum_bytes(device, op->rows, op->weight->rows, depth, SUMI_CUDA_BF16);
+    if ((op->marks & SUMI_CUDA_OP_STORED) == 0) return partial_sum_bytes;
+    uint64_t largest_bytes = 0; // only the launcher knows whether the kernels for Hopper are allowed
     for (int32_t hopper = 0; hopper <= 1; hopper++) {
         const sumi_cuda_stored_choice c = stored_choice(device, hopper == 1, plan, op);
-        const uint64_t bytes = c.tile >= 0 ? sumi_align(c.partial_sum_bytes, 256) : unpacked_bytes(op->weight) + parts;
-        most = bytes > most ? bytes : most;
+        const uint64_t bytes =
+            c.tile >= 0 ? sumi_align(c.partial_sum_bytes, 256) : unpacked_bytes(op->weight) + partial_sum_bytes;
+        largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
     }
-    return most;
+    return largest_bytes;
 }
 
 // ---- Launching ------------------------------------------------------------------------------------------------------
@@ -107,8 +111,8 @@ static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, sumi_c
 static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
 {
     SUMI_ASSERT(items >= 1);
-    const int64_t most = sumi_max_int(device->multiprocessors / 2, 1);
-    return (uint32_t)(2 * (items < most ? items : most));
+    const int64_t max_clusters = sumi_max_int(device->multiprocessors / 2, 1);
+    return (uint32_t)(2 * (items < max_clusters ? items : max_clusters));
 }
 
 // Row pairs of tiles that are walked together, nearly the same number in each group. The part of x that a group reads
@@ -349,7 +353,7 @@ static sumi_result quantize(const sumi_cuda_run* run, product* p)
     const char* name = p->shape.operands == SUMI_CUDA_INT8 ? "sumi_rotate_rows_any" : "sumi_quantize_rows";
     for (int32_t chunks = 3; chunks <= 5 && p->shape.operands == SUMI_CUDA_INT8; chunks += 2) {
         const int32_t threads = SUMI_ROTATE_THREADS(p->ldx, chunks);
-        if (threads > SUMI_ROTATE_MOST_THREADS) continue;
+        if (threads > SUMI_ROTATE_MAX_THREADS) continue;
         name = chunks == 3 ? "sumi_rotate_rows_3" : "sumi_rotate_rows_5";
         grid.x = (uint32_t)sumi_min_int(p->shape.m, SUMI_ROTATE_LIMIT / threads * processors);
         grid.block = (uint32_t)threads;
@@ -505,7 +509,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         if (takes) return SUMI_OK;
         if (run->device->forced_linear != NULL)
             return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: cuBLASLt has nothing for it", op->label);
-        c = sumi_cuda_choose_own_linear(run->device, run->allows_hopper, &p.shape);
+        c = sumi_cuda_choose_linear_kernel(run->device, run->allows_hopper, &p.shape);
     }
     if (is_8bit && c.method == SUMI_CUDA_METHOD_ANY)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: no 8-bit kernel fits into %d bytes of shared memory",

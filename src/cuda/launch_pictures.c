@@ -440,7 +440,7 @@ static int32_t sums_groups(const sumi_plan* plan, const sumi_op* op)
     return is_even(plan, op->in[0]) ? groups_of_eight(sumi_plan_info(plan, op->in[0])->cols, op->u.group.groups) : 0;
 }
 
-static uint64_t own_parts_bytes(const sumi_plan* plan, const sumi_op* op)
+static uint64_t group_sum_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     int32_t pieces = sums_groups(plan, op) != 0 ? piece_count(op, sumi_plan_info(plan, op->in[0])->cols) : 1;
     return pieces == 1
@@ -451,12 +451,13 @@ static uint64_t own_parts_bytes(const sumi_plan* plan, const sumi_op* op)
 uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     if (op->kind != SUMI_OP_GROUP_SUMS) { return 0; }
-    uint64_t own = own_parts_bytes(plan, op), joined = 0;
+    uint64_t separate_bytes = group_sum_bytes(plan, op), joined_bytes = 0;
     int32_t index = (int32_t)(op - plan->ops);
     if (finds_sums(device, plan, index, true)) {
-        joined = sumi_cuda_conv_scratch(device, plan, op - 1) + (uint64_t)SUMI_GROUP_CONV_PIECES * 64 * sizeof(double);
+        joined_bytes =
+            sumi_cuda_conv_scratch(device, plan, op - 1) + (uint64_t)SUMI_GROUP_CONV_BLOCKS * 64 * sizeof(double);
     }
-    return own > joined ? own : joined;
+    return separate_bytes > joined_bytes ? separate_bytes : joined_bytes;
 }
 
 // Adds the sums that the convolutions left; the last of these convolutions is the op before. All is done in the slice
@@ -471,11 +472,11 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
                                  .arrivals = run->arrivals,
                                  .entries = sums_entries(&s, op->rows),
                                  .rows = op->rows,
-                                 .size = s.out / 32,
+                                 .group_size = s.out / 32,
                                  .block_rows = op->rows,
                                  .block_count = 1};
-    args.parts = args.stats + sums_bytes(&s, op->rows);
-    return launch_blocks(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_PIECES, 1, SUMI_GROUP_THREADS, 0, &args);
+    args.block_sums = args.stats + sums_bytes(&s, op->rows);
+    return launch_blocks(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_BLOCKS, 1, SUMI_GROUP_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
@@ -486,7 +487,7 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
     int32_t channels = sumi_cuda_cols(run, op->in[0]), each = sums_groups(run->plan, op);
     sumi_group_sums_args args = {.x = sumi_cuda_value(run, op->in[0]),
                                  .sums = sumi_cuda_value(run, op->out),
-                                 .parts = run->scratch,
+                                 .piece_moments = run->scratch,
                                  .arrivals = run->arrivals,
                                  .rows = op->rows,
                                  .channels = channels,
@@ -587,7 +588,8 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
             row = op->u.tile_place.width * pixel;
     int64_t first = op->u.tile_place.y * picture_pitch + op->u.tile_place.x * pixel,
             item = op->u.tile_place.item_rows * pixel;
-    int64_t all = tile_pitch | picture_pitch | row | first | item, element = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 2;
+    int64_t alignment = tile_pitch | picture_pitch | row | first | item;
+    int64_t element = alignment % 16 == 0 ? 16 : alignment % 4 == 0 ? 4 : 2;
     sumi_tile_place_args args = {.tile = sumi_cuda_value(run, op->in[0]),
                                  .picture = sumi_cuda_value(run, op->out),
                                  .counter = run->counter,

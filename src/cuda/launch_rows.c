@@ -1,6 +1,6 @@
 // Launchers of the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions
-// and times. The kernels are in kernels/rows.cu, rows_fp8.cu and rows_int8.cu. Columns and element types decide which
-// kernel runs. A grid only distributes rows to blocks, so slices change no bits.
+// and times. The kernels are in kernels/rows.cu, norms.cu, rows_fp8.cu and rows_int8.cu. Columns and element types
+// decide which kernel runs. A grid only distributes rows to blocks, so slices change no bits.
 #include "base/integers.h"
 #include "cuda/arrange.h"
 #include "cuda/form.h"
@@ -23,9 +23,9 @@ static sumi_rows_matrix matrix_of(const sumi_cuda_run* run, sumi_value value)
 }
 
 // One block per unit of work, at most `most` per multiprocessor. Zero blocks if there is no work.
-static sumi_cuda_grid row_grid(const sumi_cuda_run* run, int64_t units, int32_t most)
+static sumi_cuda_grid row_grid(const sumi_cuda_run* run, int64_t units, int32_t max_blocks)
 {
-    return (sumi_cuda_grid){(uint32_t)sumi_min_int64(units, (int64_t)run->device->multiprocessors * most), 1, 1,
+    return (sumi_cuda_grid){(uint32_t)sumi_min_int64(units, (int64_t)run->device->multiprocessors * max_blocks), 1, 1,
                             SUMI_ROWS_THREADS, 0};
 }
 static int64_t blocks_of(int64_t units, int64_t per_block) { return (units + per_block - 1) / per_block; }
@@ -65,11 +65,11 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     args.scale = op->u.embed.scale;
     const char* name = "sumi_embed_rows";
     if ((op->marks & SUMI_CUDA_OP_STORED) != 0) {
-        const sumi_stacked_tensor* part = &op->weight->tensors[0];
+        const sumi_stacked_tensor* tensor = &op->weight->tensors[0];
         name = "sumi_embed_rows_stored";
-        args.pitch = (int32_t)sumi_dtype_bytes(part->dtype, (uint64_t)op->weight->cols);
-        args.type = sumi_cuda_stored_type(part->dtype);
-        args.type_scale = part->scale;
+        args.pitch = (int32_t)sumi_dtype_bytes(tensor->dtype, (uint64_t)op->weight->cols);
+        args.type = sumi_cuda_stored_type(tensor->dtype);
+        args.type_scale = tensor->scale;
         args.lanes_log2 = lanes_log2_of(args.cols, true);
     }
     return sumi_cuda_launch_args(run, name, elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
@@ -85,15 +85,15 @@ sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
     args.is_vector = !args.y.is_float && args.cols % 8 == 0;
     args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
     for (int32_t first = spans.begin; first < spans.end; first += SUMI_ROWS_BATCH) {
-        int64_t most = 0;
+        int64_t largest_count = 0;
         for (args.span_count = 0; args.span_count < SUMI_ROWS_BATCH && first + args.span_count < spans.end;
              args.span_count++) {
             const sumi_span span = op->u.fill.spans[first + args.span_count];
             args.begin[args.span_count] = span.begin;
             args.count[args.span_count] = span.count;
-            most = span.count > most ? span.count : most;
+            largest_count = span.count > largest_count ? span.count : largest_count;
         }
-        sumi_cuda_grid grid = elementwise_grid(run, most, args.lanes_log2);
+        sumi_cuda_grid grid = elementwise_grid(run, largest_count, args.lanes_log2);
         grid.y = (uint32_t)args.span_count;
         SUMI_TRY(sumi_cuda_launch_args(run, "sumi_fill_rows", grid, &args));
     }
@@ -164,9 +164,9 @@ sumi_result sumi_cuda_kronecker_add(sumi_cuda_run* run)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label,
                          op->weight->name);
     args.gate = sumi_cuda_step_of(run, k->gate);
-    args.a = op->weight->rows;
-    args.b = sumi_cuda_cols(run, op->in[0]);
-    args.c = op->weight->cols;
+    args.w_rows = op->weight->rows;
+    args.x_cols = sumi_cuda_cols(run, op->in[0]);
+    args.w_cols = op->weight->cols;
     args.ldy = sumi_cuda_cols(run, op->out);
     args.column = k->y_column;
     args.half = sumi_cuda_is_gated(run, op->out) ? args.ldy / 2 : 0;
@@ -175,8 +175,8 @@ sumi_result sumi_cuda_kronecker_add(sumi_cuda_run* run)
     args.row_end = rows.end;
     args.scale = k->scale;
     const bool is_vector =
-        !args.x.is_float && !args.y.is_float && ((args.b | args.ldy | args.column | args.half) & 7) == 0;
-    const int32_t units = (args.a + 7) / 8 * (is_vector ? args.b / 8 : args.b);
+        !args.x.is_float && !args.y.is_float && ((args.x_cols | args.ldy | args.column | args.half) & 7) == 0;
+    const int32_t units = (args.w_rows + 7) / 8 * (is_vector ? args.x_cols / 8 : args.x_cols);
     args.lanes_log2 = lanes_log2_of(units, false);
     return sumi_cuda_launch_args(run, is_vector ? "sumi_kronecker_add" : "sumi_kronecker_add_any",
                                  elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
@@ -235,10 +235,7 @@ sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdevic
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
 // Whether the kernels that keep a row in registers can be used.
-static bool fits_registers(int32_t cols, bool is_bf16)
-{
-    return is_bf16 && cols % 8 == 0 && cols <= SUMI_ROW_MOST_COLS;
-}
+static bool fits_registers(int32_t cols, bool is_bf16) { return is_bf16 && cols % 8 == 0 && cols <= SUMI_ROW_MAX_COLS; }
 // One block per row, up to as many as the registers of a multiprocessor allow, which suffice for `limit` threads.
 static sumi_cuda_grid rows_grid(const sumi_cuda_run* run, int64_t rows, int32_t cols, int32_t matrices, int32_t limit)
 {
@@ -290,18 +287,18 @@ typedef struct row_bands {
     int32_t count;
     sumi_cuda_range rows; // of the op
 } row_bands;
-static bool next_band(const row_bands* all, int32_t* index, sumi_cuda_range* out_rows, int32_t* out_table_row)
+static bool next_band(const row_bands* step_bands, int32_t* index, sumi_cuda_range* out_rows, int32_t* out_table_row)
 {
-    if (all->count == 0) {
-        *out_rows = all->rows;
+    if (step_bands->count == 0) {
+        *out_rows = step_bands->rows;
         *out_table_row = 0;
         return (*index)++ == 0;
     }
-    for (; *index < all->count; (*index)++) {
-        const int32_t first = *index > 0 ? all->bands[*index - 1].end : 0, end = all->bands[*index].end;
-        out_rows->begin = first > all->rows.begin ? first : all->rows.begin;
-        out_rows->end = end < all->rows.end ? end : all->rows.end;
-        *out_table_row = all->bands[*index].table_row;
+    for (; *index < step_bands->count; (*index)++) {
+        const int32_t first = *index > 0 ? step_bands->bands[*index - 1].end : 0, end = step_bands->bands[*index].end;
+        out_rows->begin = first > step_bands->rows.begin ? first : step_bands->rows.begin;
+        out_rows->end = end < step_bands->rows.end ? end : step_bands->rows.end;
+        *out_table_row = step_bands->bands[*index].table_row;
         if (out_rows->begin < out_rows->end) {
             (*index)++;
             return true;
@@ -364,9 +361,9 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
     if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
     const sumi_op_norm_modulate* norm = &run->op->u.norm;
     sumi_norm_modulate_args args = norm_modulate_args(run);
-    const row_bands all = {norm->bands, norm->band_count, sumi_cuda_rows_of(run)};
+    const row_bands step_bands = {norm->bands, norm->band_count, sumi_cuda_rows_of(run)};
     sumi_cuda_range rows;
-    for (int32_t i = 0, table_row; next_band(&all, &i, &rows, &table_row);) {
+    for (int32_t i = 0, table_row; next_band(&step_bands, &i, &rows, &table_row);) {
         args.row_begin = rows.begin;
         args.row_end = rows.end;
         args.scale = step_in_band(run, norm->scale, table_row);
@@ -411,9 +408,9 @@ sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
     args.x_row = op->u.gate_add.x_row;
     args.b_row = op->u.gate_add.b_row;
     args.eps = op->u.gate_add.eps;
-    const row_bands all = {op->u.gate_add.bands, op->u.gate_add.band_count, sumi_cuda_rows_of(run)};
+    const row_bands step_bands = {op->u.gate_add.bands, op->u.gate_add.band_count, sumi_cuda_rows_of(run)};
     sumi_cuda_range rows;
-    for (int32_t i = 0, table_row; next_band(&all, &i, &rows, &table_row);) {
+    for (int32_t i = 0, table_row; next_band(&step_bands, &i, &rows, &table_row);) {
         args.row_begin = rows.begin;
         args.row_end = rows.end;
         args.gate = step_in_band(run, op->u.gate_add.gate, table_row);
@@ -432,7 +429,7 @@ static int32_t qk_heads_log2(int32_t heads, int32_t groups, int64_t rows, int64_
     while ((1 << log2) < heads && (1 << log2) < groups) log2++;
     if (rows << log2 <= resident) return log2;
     for (; log2 > 0; log2--) {
-        const int32_t round_heads = SUMI_QK_AHEAD << log2,
+        const int32_t round_heads = SUMI_QK_HEADS_AT_ONCE << log2,
                       places = (heads + round_heads - 1) / round_heads * round_heads;
         if (8 * places <= 9 * heads) break;
     }
@@ -526,7 +523,7 @@ sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
                                         .y = matrix_of(run, op->out),
                                         .counter = run->counter,
                                         .cols = sumi_cuda_cols(run, op->out)};
-    args.part_cols = args.cols / op->u.finish.vector_count;
+    args.vector_cols = args.cols / op->u.finish.vector_count;
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.x_row = op->u.finish.x_row;

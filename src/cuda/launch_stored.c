@@ -51,27 +51,29 @@ sumi_result sumi_cuda_unpack(const sumi_cuda_run* run, const sumi_weight* weight
 {
     SUMI_ASSERT(from % 16 == 0 && to % 16 == 0);
     enum { WARP_ELEMENTS = 256, BLOCKS = 16 }; // BLOCKS: per multiprocessor, each with several turns
-    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts);
+    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, tensors);
     int32_t row = 0;
-    for (int32_t p = 0; p < count; row += parts[p++].rows) {
-        const int32_t type = sumi_cuda_stored_type(parts[p].dtype);
+    for (int32_t p = 0; p < count; row += tensors[p++].rows) {
+        const int32_t type = sumi_cuda_stored_type(tensors[p].dtype);
         SUMI_ASSERT(type >= 0);
-        sumi_unpack_args args = {.from = from + parts[p].offset,
+        sumi_unpack_args args = {.from = from + tensors[p].offset,
                                  .to = to,
-                                 .elements = (int64_t)parts[p].rows * weight->cols,
+                                 .elements = (int64_t)tensors[p].rows * weight->cols,
                                  .cols = weight->cols,
                                  .row_begin = row,
                                  .stack_rows = weight->rows,
                                  .is_gated = is_gated,
-                                 .scale = parts[p].scale};
+                                 .scale = tensors[p].scale};
         const int64_t per_block = (int64_t)(SUMI_UNPACK_THREADS / 32) * WARP_ELEMENTS,
                       blocks = (args.elements + per_block - 1) / per_block,
-                      most = (int64_t)BLOCKS * (run->device->multiprocessors > 0 ? run->device->multiprocessors : 1);
+                      max_blocks =
+                          (int64_t)BLOCKS * (run->device->multiprocessors > 0 ? run->device->multiprocessors : 1);
         void* params[] = {&args};
         SUMI_TRY(sumi_cuda_launch(
             run, s_types[type].unpack,
-            (sumi_cuda_grid){(uint32_t)(blocks < most ? blocks : most), 1, 1, SUMI_UNPACK_THREADS, 0}, params));
+            (sumi_cuda_grid){(uint32_t)(blocks < max_blocks ? blocks : max_blocks), 1, 1, SUMI_UNPACK_THREADS, 0},
+            params));
     }
     return SUMI_OK;
 }
@@ -104,28 +106,29 @@ static int32_t choose_tile(const sumi_cuda_device* device, int32_t type, bool is
 static int32_t choose_cluster(int32_t processors, int32_t tiles, int32_t chunks)
 {
     enum { GROUP = 18, SURE = 16 };
-    int32_t most = 1;
+    int32_t cluster = 1;
     for (int32_t c = 2; c <= sumi_min_int(chunks, SUMI_GEMM_STORED_SM90_CLUSTER); c++) {
-        if (processors / GROUP * (SURE / c) >= tiles) most = c;
+        if (processors / GROUP * (SURE / c) >= tiles) cluster = c;
     }
-    return sumi_divide_up(chunks, sumi_divide_up(chunks, most));
+    return sumi_divide_up(chunks, sumi_divide_up(chunks, cluster));
 }
 
 sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, bool allows_hopper,
                                                 const sumi_weight* weight, sumi_cuda_form form, int32_t rows)
 {
     const sumi_cuda_stored_choice none = {.tile = -1, .blocks = 1, .cluster = 1};
-    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
+    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, tensors),
+                  type = sumi_cuda_stored_type(tensors[0].dtype);
     // If chunks of 256 elements are multiples of 16 bytes, the kernels assume that rows are too.
-    const bool is_aligned = type >= 0 && (s_types[type].bytes % 16 != 0 || parts[0].row_bytes % 16 == 0);
+    const bool is_aligned = type >= 0 && (s_types[type].bytes % 16 != 0 || tensors[0].row_bytes % 16 == 0);
     bool takes = weight->cols % 64 == 0 && is_aligned && device->forced_linear == NULL;
-    for (int32_t p = 1; p < count; p++) takes = takes && parts[p].dtype == parts[0].dtype;
+    for (int32_t p = 1; p < count; p++) takes = takes && tensors[p].dtype == tensors[0].dtype;
     const int64_t values = (int64_t)weight->rows * weight->cols;
     const bool is_hopper = sumi_cuda_has_hopper(device, allows_hopper) && rows > FEW_ROWS && values >= HOPPER_VALUES
                         && type >= 0 && s_hopper[type][0] != NULL;
-    const int32_t most = !is_hopper ? PORTABLE_ROWS : values >= MANY_VALUES ? 2 * HOPPER_ROWS : HOPPER_ROWS;
-    if (!takes || rows > most) return none;
+    const int32_t max_rows = !is_hopper ? PORTABLE_ROWS : values >= MANY_VALUES ? 2 * HOPPER_ROWS : HOPPER_ROWS;
+    if (!takes || rows > max_rows) return none;
     const int32_t tile = choose_tile(device, type, is_hopper, rows);
     if (tile < 0) return none;
     const int32_t tile_rows = s_tiles[tile].rows, cols = is_hopper ? 64 * s_tiles[tile].groups : SUMI_GEMM_STORED_COLS,
@@ -142,19 +145,20 @@ sumi_cuda_stored_choice sumi_cuda_choose_stored(const sumi_cuda_device* device, 
             blocks = sumi_min_int(available, work / 2); // an equal share of all chunks, two at least
     } else { // as many as fill the multiprocessors, at least 512 elements of k each
         const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(shared_of(type, tile) + 1024),
-                      wanted = processors * (fitting < 1 ? 1 : sumi_min_int(fitting, 4));
-        blocks = sumi_min_int(sumi_min_int(wanted / (tiles * across), weight->cols / 512), MAX_SPLIT);
+                      max_blocks = processors * (fitting < 1 ? 1 : sumi_min_int(fitting, 4));
+        blocks = sumi_min_int(sumi_min_int(max_blocks / (tiles * across), weight->cols / 512), MAX_SPLIT);
     }
     blocks = blocks < 1 ? 1 : blocks;
-    const bool has_parts = is_hopper ? cluster == 1 && blocks != tiles : blocks > 1;
-    const uint64_t part_tiles =
+    const bool has_partial_sums = is_hopper ? cluster == 1 && blocks != tiles : blocks > 1;
+    const uint64_t partial_tiles =
         is_hopper ? 2 * (uint64_t)blocks * (uint64_t)across : (uint64_t)tiles * (uint64_t)across * (uint64_t)blocks;
-    return (sumi_cuda_stored_choice){
-        .tile = tile,
-        .blocks = blocks,
-        .cluster = cluster,
-        .unit_rows = tile_rows,
-        .partial_sum_bytes = has_parts ? part_tiles * (uint64_t)tile_rows * (uint64_t)cols * sizeof(float) : 0};
+    return (sumi_cuda_stored_choice){.tile = tile,
+                                     .blocks = blocks,
+                                     .cluster = cluster,
+                                     .unit_rows = tile_rows,
+                                     .partial_sum_bytes = has_partial_sums ? partial_tiles * (uint64_t)tile_rows
+                                                                                 * (uint64_t)cols * sizeof(float)
+                                                                           : 0};
 }
 
 sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight* weight, sumi_cuda_form form,
@@ -162,20 +166,21 @@ sumi_result sumi_cuda_launch_stored(const sumi_cuda_run* run, const sumi_weight*
                                     sumi_gemm_stored_args* args)
 {
     SUMI_ASSERT(choice->tile >= 0 && args->m >= 1 && args->x % 16 == 0 && args->ldx % 8 == 0);
-    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts), type = sumi_cuda_stored_type(parts[0].dtype);
+    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, tensors),
+                  type = sumi_cuda_stored_type(tensors[0].dtype);
     int32_t end = 0;
     for (int32_t p = 0; p < SUMI_GEMM_STORED_TENSORS; p++) {
-        if (p < count) end += parts[p].rows;
-        args->from[p] = p < count ? from + parts[p].offset : 0;
+        if (p < count) end += tensors[p].rows;
+        args->from[p] = p < count ? from + tensors[p].offset : 0;
         args->end[p] = end;
-        args->scale[p] = p < count ? parts[p].scale : 1.0f;
+        args->scale[p] = p < count ? tensors[p].scale : 1.0f;
     }
     args->partial_sums = run->scratch;
     args->arrivals = run->arrivals;
     args->n = weight->rows;
     args->k = weight->cols;
-    args->row_bytes = (int32_t)parts[0].row_bytes;
+    args->row_bytes = (int32_t)tensors[0].row_bytes;
     args->split = choice->blocks;
     args->cluster = choice->cluster;
     const char* name = choice->tile < PORTABLE_TILES ? s_types[type].gemm[choice->tile]

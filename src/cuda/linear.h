@@ -64,7 +64,7 @@ typedef struct sumi_cuda_shape {
 typedef struct sumi_cuda_linear_choice {
     sumi_cuda_method method;
     int32_t kernel;    // in the method's list; CUBLASLT: 1 when the result is gated afterwards
-    int32_t split;     // parts of k
+    int32_t split;     // into how many ranges k is split
     int32_t unit_rows; // slices begin at multiples of it
 } sumi_cuda_linear_choice;
 
@@ -72,18 +72,18 @@ typedef struct sumi_cuda_linear_choice {
 sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper,
                                                 const sumi_cuda_shape* shape);
 // The same without cuBLASLt: used for shapes for which cuBLASLt has no algorithm.
-sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper,
-                                                    const sumi_cuda_shape* shape);
+sumi_cuda_linear_choice sumi_cuda_choose_linear_kernel(const sumi_cuda_device* device, bool allows_hopper,
+                                                       const sumi_cuda_shape* shape);
 // Lists every choice that can compute the shape, for measurements. Returns how many there are.
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape,
-                              sumi_cuda_linear_choice* out_list, int32_t room);
+                              sumi_cuda_linear_choice* out_list, int32_t capacity);
 
 // Whether the kernels for Hopper are to be used for products.
 bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper);
 // Name of the kernel with this epilogue; NULL: there is none.
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);
 // Bytes of scratch for partial sums of shared k, or for cuBLASLt's workspace.
-uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
+uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
 // Work items of a cluster: two tiles one above the other; in an odd last row of tiles, two tiles side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
 #endif

@@ -45,9 +45,9 @@ void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped)
 
 bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* weight)
 {
-    bool is_held = mapped->is_supported && weight->tensor_count > 0 && weight->change == NULL;
-    for (int32_t p = 0; p < weight->tensor_count; p++) is_held = is_held && weight->tensors[p].mapping != NULL;
-    return is_held;
+    bool is_mapped = mapped->is_supported && weight->tensor_count > 0 && weight->change == NULL;
+    for (int32_t p = 0; p < weight->tensor_count; p++) is_mapped = is_mapped && weight->tensors[p].mapping != NULL;
+    return is_mapped;
 }
 
 // ---- Chunks ---------------------------------------------------------------------------------------------------------
@@ -56,30 +56,33 @@ static uintptr_t chunk_begin(const sumi_cuda_mapped* mapped, uintptr_t address)
 {
     return address / mapped->chunk_bytes * mapped->chunk_bytes;
 }
-static uint64_t part_bytes(const sumi_weight* weight, const sumi_stacked_tensor* part)
+static uint64_t tensor_bytes(const sumi_weight* weight, const sumi_stacked_tensor* tensor)
 {
-    return sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols);
+    return sumi_dtype_bytes(tensor->dtype, (uint64_t)tensor->rows * (uint64_t)weight->cols);
 }
 
-// Finds chunk number `which` of a weight, in the order of its tensors, cut to the mapping of the file. False: it has
+// Finds chunk `number` of a weight, in the order of its tensors, cut to the mapping of the file. False: it has
 // fewer.
-static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t which,
+static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t number,
                        sumi_cuda_chunk* out_chunk)
 {
-    SUMI_ASSERT(which >= 0);
+    SUMI_ASSERT(number >= 0);
     for (int32_t p = 0; p < weight->tensor_count; p++) {
-        const sumi_stacked_tensor* part = &weight->tensors[p];
-        const uintptr_t data = (uintptr_t)part->data, map = (uintptr_t)part->mapping,
-                        map_end = map + (uintptr_t)part->mapping_bytes;
+        const sumi_stacked_tensor* tensor = &weight->tensors[p];
+        const uintptr_t data = (uintptr_t)tensor->data, map = (uintptr_t)tensor->mapping,
+                        map_end = map + (uintptr_t)tensor->mapping_bytes;
         const uintptr_t first = chunk_begin(mapped, data),
-                        last = chunk_begin(mapped, data + (uintptr_t)part_bytes(weight, part) - 1);
+                        last = chunk_begin(mapped, data + (uintptr_t)tensor_bytes(weight, tensor) - 1);
         const int32_t count = (int32_t)((last - first) / mapped->chunk_bytes) + 1;
-        if (which >= count) {
-            which -= count;
+        if (number >= count) {
+            number -= count;
             continue;
         }
-        const uintptr_t at = first + (uintptr_t)which * mapped->chunk_bytes, begin = at > map ? at : map;
-        const uintptr_t end = map_end - begin < mapped->chunk_bytes - (begin - at) ? map_end : at + mapped->chunk_bytes;
+        const uintptr_t chunk_address = first + (uintptr_t)number * mapped->chunk_bytes,
+                        begin = chunk_address > map ? chunk_address : map;
+        const uintptr_t end = map_end - begin < mapped->chunk_bytes - (begin - chunk_address)
+                                ? map_end
+                                : chunk_address + mapped->chunk_bytes;
         *out_chunk = (sumi_cuda_chunk){begin, end - begin, 1};
         SUMI_ASSERT(begin < end && begin >= map && end <= map_end && end - begin <= mapped->chunk_bytes);
         return true;
@@ -150,11 +153,11 @@ sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* w
     return SUMI_OK;
 }
 
-void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, int32_t most)
+void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, int32_t max_count)
 {
     SUMI_ASSERT(*io_chunks >= 0);
     sumi_cuda_chunk chunk;
-    for (; most > 0 && *io_chunks > 0 && find_chunk(mapped, weight, --*io_chunks, &chunk); most--) {
+    for (; max_count > 0 && *io_chunks > 0 && find_chunk(mapped, weight, --*io_chunks, &chunk); max_count--) {
         const size_t index = chunk_index(mapped, chunk.begin);
         if (is_locked(mapped, index, chunk.begin) && --mapped->chunks[index].users == 0) unlock_chunk(mapped, index);
     }
@@ -168,44 +171,44 @@ typedef struct target {
     uint64_t half, group; // bytes of one half of the rows; of a group of rows
 } target;
 
-static sumi_result copy_chunked(const target* t, uint64_t at, const unsigned char* from, uint64_t bytes,
+static sumi_result copy_chunked(const target* t, uint64_t offset, const unsigned char* from, uint64_t bytes,
                                 sumi_error* error)
 {
     SUMI_ASSERT(t->to != 0 && from != NULL);
     if (bytes == 0) return SUMI_OK;
-    SUMI_CU(&t->mapped->device->driver, cuMemcpyHtoDAsync(t->to + at, from, (size_t)bytes, t->mapped->device->copy),
+    SUMI_CU(&t->mapped->device->driver, cuMemcpyHtoDAsync(t->to + offset, from, (size_t)bytes, t->mapped->device->copy),
             "streaming weights");
     return SUMI_OK;
 }
 
 // Copies bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of a group.
-static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, const unsigned char* from, uint64_t bytes,
-                               sumi_error* error)
+static sumi_result copy_groups(const target* t, bool is_second, uint64_t offset, const unsigned char* from,
+                               uint64_t bytes, sumi_error* error)
 {
-    SUMI_ASSERT(t->group > 0 && at < t->half && bytes <= t->half - at);
+    SUMI_ASSERT(t->group > 0 && offset < t->half && bytes <= t->half - offset);
     const sumi_cuda_device* device = t->mapped->device;
-    const uint64_t group = t->group, begin = is_second ? group : 0, in_group = at % group;
-    uint64_t place = at / group * 2 * group + begin + in_group;
+    const uint64_t group = t->group, begin = is_second ? group : 0, in_group = offset % group;
+    uint64_t destination = offset / group * 2 * group + begin + in_group;
     uint64_t head = in_group == 0 ? 0 : group - in_group;
     head = head < bytes ? head : bytes;
-    SUMI_TRY(copy_chunked(t, place, from, head, error));
+    SUMI_TRY(copy_chunked(t, destination, from, head, error));
     if (head == bytes) return SUMI_OK;
     from += head;
     bytes -= head;
-    if (head > 0) place += head + group; // skips the group of the other half
+    if (head > 0) destination += head + group; // skips the group of the other half
     const uint64_t count = bytes / group;
     if (count > 0) {
         const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                                     .srcHost = from,
                                     .srcPitch = (size_t)group,
                                     .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                    .dstDevice = t->to + place,
+                                    .dstDevice = t->to + destination,
                                     .dstPitch = (size_t)(2 * group),
                                     .WidthInBytes = (size_t)group,
                                     .Height = (size_t)count};
         SUMI_CU(&device->driver, cuMemcpy2DAsync(&rows, device->copy), "streaming weights");
     }
-    return copy_chunked(t, place + 2 * group * count, from + group * count, bytes - group * count, error);
+    return copy_chunked(t, destination + 2 * group * count, from + group * count, bytes - group * count, error);
 }
 
 sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,
@@ -215,21 +218,21 @@ sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_wei
     SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));
     const uint64_t row_bytes = sumi_dtype_bytes(weight->tensors[0].dtype, (uint64_t)weight->cols);
     const target t = {mapped, to, row_bytes * (uint64_t)(weight->rows / 2), row_bytes * GROUP_ROWS};
-    uint64_t at = 0; // position in the stacked weight
+    uint64_t offset = 0; // position in the stacked weight
     for (int32_t p = 0; p < weight->tensor_count; p++) {
         const unsigned char* from = weight->tensors[p].data;
-        for (uint64_t left = part_bytes(weight, &weight->tensors[p]), piece; left > 0;
-             left -= piece, at += piece, from += piece) {
+        for (uint64_t remaining_bytes = tensor_bytes(weight, &weight->tensors[p]), piece; remaining_bytes > 0;
+             remaining_bytes -= piece, offset += piece, from += piece) {
             // a copy must not cross from one chunk into the next
             piece = chunk_begin(mapped, (uintptr_t)from) + mapped->chunk_bytes - (uintptr_t)from;
-            piece = piece < left ? piece : left;
+            piece = piece < remaining_bytes ? piece : remaining_bytes;
             if (!is_gated) {
-                SUMI_TRY(copy_chunked(&t, at, from, piece, error));
+                SUMI_TRY(copy_chunked(&t, offset, from, piece, error));
                 continue;
             }
-            if (at < t.half && piece > t.half - at) piece = t.half - at;
-            const bool is_second = at >= t.half;
-            SUMI_TRY(copy_groups(&t, is_second, is_second ? at - t.half : at, from, piece, error));
+            if (offset < t.half && piece > t.half - offset) piece = t.half - offset;
+            const bool is_second = offset >= t.half;
+            SUMI_TRY(copy_groups(&t, is_second, is_second ? offset - t.half : offset, from, piece, error));
         }
     }
     return SUMI_OK;

@@ -42,8 +42,9 @@ bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* w
 // a failure. *out_done: all chunks are locked.
 sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks,
                                   uint64_t until_ns, bool* out_done, sumi_error* error);
-// Unlocks at most `most` chunks of the weight. Nothing may be reading them.
-void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, int32_t most);
+// Unlocks at most max_count chunks of the weight. Nothing may be reading them.
+void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks,
+                             int32_t max_count);
 // Copies a locked weight whose form has the bytes of the file, on the copy stream: row by row, or, if is_gated, both
 // halves of its rows interleaved by 8 (kernels/upload.cuh).
 sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,

@@ -130,9 +130,9 @@ static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigne
         state = inflate(&stream, Z_FINISH);
         inflateEnd(&stream);
     }
-    bool is_whole = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0
-                 && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
-    if (is_whole) {
+    bool is_complete = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0
+                    && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
+    if (is_complete) {
         *out_data = data;
         return SUMI_OK;
     }
@@ -223,35 +223,34 @@ static kernel* find_kernel(const sumi_cuda_modules* modules, const char* name)
 
 bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
 {
-    const kernel* found = find_kernel(modules, name);
-    return found != NULL && modules->sources[found->source_index].module != NULL;
+    const kernel* entry = find_kernel(modules, name);
+    return entry != NULL && modules->sources[entry->source_index].module != NULL;
 }
 
 // The driver loads a kernel's code when it is first asked for. A capture would forbid this if the thread's mode were
 // not relaxed.
-static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* wanted, uint32_t shared_bytes,
-                              sumi_error* error)
+static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* entry, uint32_t shared_bytes, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &modules->device->driver;
     CUresult result = CUDA_SUCCESS;
-    if (wanted->function == NULL)
+    if (entry->function == NULL)
         result =
-            driver->cuModuleGetFunction(&wanted->function, modules->sources[wanted->source_index].module, wanted->name);
-    if (result != CUDA_SUCCESS) wanted->function = NULL;
-    if (result == CUDA_SUCCESS && shared_bytes > wanted->shared_bytes) {
-        result = driver->cuFuncSetAttribute(wanted->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            driver->cuModuleGetFunction(&entry->function, modules->sources[entry->source_index].module, entry->name);
+    if (result != CUDA_SUCCESS) entry->function = NULL;
+    if (result == CUDA_SUCCESS && shared_bytes > entry->shared_bytes) {
+        result = driver->cuFuncSetAttribute(entry->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                             (int)shared_bytes);
-        if (result == CUDA_SUCCESS) wanted->shared_bytes = shared_bytes;
+        if (result == CUDA_SUCCESS) entry->shared_bytes = shared_bytes;
     }
-    return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, wanted->name, error);
+    return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, entry->name, error);
 }
 
 sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint32_t shared_bytes,
                              CUfunction* out_function, sumi_error* error)
 {
     *out_function = NULL;
-    kernel* wanted = find_kernel(modules, name);
-    if (wanted == NULL || modules->sources[wanted->source_index].module == NULL) {
+    kernel* entry = find_kernel(modules, name);
+    if (entry == NULL || modules->sources[entry->source_index].module == NULL) {
         return sumi_fail(error, SUMI_INTERNAL,
                          "no loaded image has a kernel %s for compute capability %d.%d; please report this message",
                          name, (int)(modules->device->capability / 10), (int)(modules->device->capability % 10));
@@ -262,10 +261,10 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
             "%s wants %u bytes of shared memory, a block of this device has %d; please report this message", name,
             shared_bytes, (int)modules->device->shared_per_block);
     }
-    if (wanted->function == NULL || shared_bytes > wanted->shared_bytes)
-        SUMI_TRY(make_ready(modules, wanted, shared_bytes, error));
-    wanted->use_count++;
-    *out_function = wanted->function;
+    if (entry->function == NULL || shared_bytes > entry->shared_bytes)
+        SUMI_TRY(make_ready(modules, entry, shared_bytes, error));
+    entry->use_count++;
+    *out_function = entry->function;
     return SUMI_OK;
 }
 

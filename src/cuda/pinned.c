@@ -61,8 +61,8 @@ sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t by
     if (pinned->pieces == NULL) SUMI_TRY(begin(heap, bytes, row_bytes, pinned, error));
     for (bool is_first = true; pinned->made < pinned->count && (is_first || sumi_clock_ns() < until_ns);
          is_first = false) {
-        const uint64_t left = bytes - (uint64_t)pinned->made * pinned->piece_bytes,
-                       piece = left < pinned->piece_bytes ? left : pinned->piece_bytes;
+        const uint64_t remaining_bytes = bytes - (uint64_t)pinned->made * pinned->piece_bytes,
+                       piece = remaining_bytes < pinned->piece_bytes ? remaining_bytes : pinned->piece_bytes;
         SUMI_TRY(sumi_cuda_allocate(memory, piece, SUMI_MEMORY_STAGING, "weights that are streamed",
                                     &pinned->pieces[pinned->made], error));
         pinned->made++;

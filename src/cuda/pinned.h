@@ -34,8 +34,8 @@ static inline bool sumi_cuda_has_pinned(const sumi_cuda_pinned* pinned, bool lis
 static inline unsigned char* sumi_cuda_pinned_at(const sumi_cuda_pinned* pinned, uint64_t offset, uint64_t* io_bytes)
 {
     SUMI_ASSERT(offset < pinned->bytes && offset / pinned->piece_bytes < (uint64_t)pinned->made);
-    const uint64_t in_piece = offset % pinned->piece_bytes, left = pinned->piece_bytes - in_piece;
-    *io_bytes = *io_bytes < left ? *io_bytes : left;
+    const uint64_t in_piece = offset % pinned->piece_bytes, remaining_bytes = pinned->piece_bytes - in_piece;
+    *io_bytes = *io_bytes < remaining_bytes ? *io_bytes : remaining_bytes;
     return (unsigned char*)sumi_cuda_host(&pinned->pieces[offset / pinned->piece_bytes]) + in_piece;
 }
 #endif

@@ -9,13 +9,13 @@
 #include "cuda/weight_forms.h"
 #include <string.h>
 
-typedef struct image_rows {
+typedef struct row_copies {
     const sumi_weight* weight;
     bool is_gated;
     int32_t begin;
     uint64_t row_bytes;
     const sumi_cuda_pinned* to;
-} image_rows;
+} row_copies;
 
 // Computes one row of a weight with its change, rounded once.
 static void sum_row(const sumi_weight* weight, int32_t row, uint16_t* to)
@@ -32,19 +32,22 @@ static void sum_row(const sumi_weight* weight, int32_t row, uint16_t* to)
 static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
-    const image_rows* rows = context;
+    const row_copies* rows = context;
     const sumi_weight* weight = rows->weight;
-    int32_t part = 0, range_begin = 0;
+    int32_t tensor_index = 0, range_begin = 0;
     for (int32_t r = rows->begin + begin; r < rows->begin + end; r++) {
-        while (r >= range_begin + weight->tensors[part].rows) range_begin += weight->tensors[part++].rows;
-        const int32_t half = weight->rows / 2, in = r < half ? r : r - half;
+        while (r >= range_begin + weight->tensors[tensor_index].rows)
+            range_begin += weight->tensors[tensor_index++].rows;
+        const int32_t half = weight->rows / 2, row_in_half = r < half ? r : r - half;
         // as upload_row in kernels/upload.cuh
-        const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r;
+        const int64_t row = rows->is_gated ? (int64_t)(row_in_half / 8) * 16 + (r < half ? 0 : 8) + row_in_half % 8 : r;
         uint64_t bytes = rows->row_bytes; // a piece holds whole rows
         unsigned char* to = sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes);
         if (weight->change != NULL) sum_row(weight, r, (uint16_t*)(void*)to);
         else
-            memcpy(to, (const unsigned char*)weight->tensors[part].data + (uint64_t)(r - range_begin) * rows->row_bytes,
+            memcpy(to,
+                   (const unsigned char*)weight->tensors[tensor_index].data
+                       + (uint64_t)(r - range_begin) * rows->row_bytes,
                    (size_t)rows->row_bytes);
     }
 }
@@ -56,7 +59,7 @@ void sumi_cuda_weights_fill_pinned_copy(sumi_cuda_weights* weights, int32_t inde
                 && !weights->residents[index].has_pinned_copy);
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
-    image_rows rows = {weight, sumi_cuda_is_gated_form(resident->form), *row,
+    row_copies rows = {weight, sumi_cuda_is_gated_form(resident->form), *row,
                        sumi_cuda_made_row_bytes(weight, resident->form), &resident->pinned_copy};
     uint64_t limit = (uint64_t)budget_us * SUMI_CUDA_SLOWEST_BYTES_PER_US
                    * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;

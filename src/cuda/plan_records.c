@@ -14,13 +14,13 @@
 uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    uint64_t most = 0;
+    uint64_t largest_bytes = 0;
     for (size_t i = 0; i < plan->op_count; i++) {
         sumi_cuda_op_scratch* scratch = sumi_cuda_ops[plan->ops[i].kind].scratch;
         const uint64_t bytes = scratch != NULL ? scratch(&cuda->device, plan, &plan->ops[i]) : 0;
-        most = bytes > most ? bytes : most;
+        largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
     }
-    return sumi_cuda_block_bytes(most);
+    return sumi_cuda_block_bytes(largest_bytes);
 }
 
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
@@ -127,13 +127,13 @@ void sumi_cuda_runner_forget_weights(sumi_runner* runner, const sumi_weight* con
     for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
     for (size_t p = 0; p < cuda->plan_count; p++) { // other plans that use them find out what they need again
         sumi_cuda_plan* record = cuda->plans[p];
-        const sumi_cuda_weight_streaming* stream = record->stream;
-        bool is_hit = record->has_weights && cuda->weights.residents == NULL;
-        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;
-        for (int32_t i = 0; stream != NULL && i < stream->list_count && !is_hit; i++)
-            is_hit = cuda->weights.residents[stream->list[i]].weight == NULL;
-        if (is_hit) sumi_cuda_forget_division(cuda, record);
+        const sumi_cuda_weight_streaming* streaming = record->streaming;
+        bool uses_weights = record->has_weights && cuda->weights.residents == NULL;
+        for (int32_t i = 0; i < record->weight_count && !uses_weights; i++)
+            uses_weights = cuda->weights.residents[record->weights[i]].weight == NULL;
+        for (int32_t i = 0; streaming != NULL && i < streaming->list_count && !uses_weights; i++)
+            uses_weights = cuda->weights.residents[streaming->list[i]].weight == NULL;
+        if (uses_weights) sumi_cuda_forget_division(cuda, record);
     }
     sumi_cuda_leave(&cuda->device, &scope);
 }

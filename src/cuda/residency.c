@@ -40,9 +40,9 @@ static void table_insert(sumi_cuda_weights* weights, int32_t index)
     SUMI_ASSERT(index >= 0 && (size_t)index < weights->resident_count && weights->residents[index].weight != NULL);
     SUMI_ASSERT(2 * weights->used_count <= weights->table_size);
     const sumi_cuda_resident* resident = &weights->residents[index];
-    size_t at = sumi_cuda_form_hash(resident->weight, resident->form, weights->table_size);
-    while (weights->table[at] != 0) at = (at + 1) & (weights->table_size - 1);
-    weights->table[at] = index + 1;
+    size_t position = sumi_cuda_form_hash(resident->weight, resident->form, weights->table_size);
+    while (weights->table[position] != 0) position = (position + 1) & (weights->table_size - 1);
+    weights->table[position] = index + 1;
 }
 
 static void table_fill(sumi_cuda_weights* weights)
@@ -56,9 +56,9 @@ static void table_fill(sumi_cuda_weights* weights)
 static int32_t table_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
 {
     if (weights->table_size == 0) return -1;
-    for (size_t at = sumi_cuda_form_hash(weight, form, weights->table_size); weights->table[at] != 0;
-         at = (at + 1) & (weights->table_size - 1)) {
-        const int32_t index = weights->table[at] - 1;
+    for (size_t position = sumi_cuda_form_hash(weight, form, weights->table_size); weights->table[position] != 0;
+         position = (position + 1) & (weights->table_size - 1)) {
+        const int32_t index = weights->table[position] - 1;
         if (weights->residents[index].weight == weight && weights->residents[index].form == form) return index;
     }
     return -1;
@@ -71,8 +71,8 @@ const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weight
     return index >= 0 ? &weights->residents[index] : NULL;
 }
 
-sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
-                                   bool is_adapter, int32_t* out_index, sumi_error* error)
+sumi_result sumi_cuda_weights_add(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
+                                  bool is_adapter, int32_t* out_index, sumi_error* error)
 {
     SUMI_ASSERT(weight != NULL && weight->tensor_count >= 1 && weight->tensor_count <= SUMI_WEIGHT_MAX_TENSORS);
     *out_index = table_find(weights, weight, form);
@@ -195,22 +195,23 @@ bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool t
     return true;
 }
 
-static bool has_own_slab(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident)
+static bool has_single_slab(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident)
 {
     return weights->uses_single_slabs && !sumi_cuda_is_vector(resident->form);
 }
 
-// Whether a weight can be placed in the same slab as `first`: both are weights of models or both are of adapters, and
+// Whether a weight can lie in the same slab as `first`: both are weights of models or both are of adapters, and
 // steps read both or neither.
 static bool shares_slab(const sumi_cuda_weights* weights, const sumi_cuda_resident* first,
-                        const sumi_cuda_resident* other)
+                        const sumi_cuda_resident* resident)
 {
-    return other->on_device.data == 0 && other->is_adapter == first->is_adapter && other->in_steps == first->in_steps
-        && has_own_slab(weights, other) == has_own_slab(weights, first);
+    return resident->on_device.data == 0 && resident->is_adapter == first->is_adapter
+        && resident->in_steps == first->in_steps
+        && has_single_slab(weights, resident) == has_single_slab(weights, first);
 }
 
-sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
-                                    sumi_error* error)
+sumi_result sumi_cuda_weights_allocate(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
+                                       sumi_error* error)
 {
     SUMI_ASSERT(from >= 0 && from < count && weights->residents[list[from]].on_device.data == 0);
     size_t index = 0;
@@ -221,7 +222,7 @@ sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* l
     const sumi_cuda_resident first = weights->residents[list[from]];
     sumi_cuda_slab slab = {.in_steps = first.in_steps};
     int32_t end = from;
-    for (uint64_t limit = has_own_slab(weights, &first) ? first.bytes : SLAB_BYTES;;) {
+    for (uint64_t limit = has_single_slab(weights, &first) ? first.bytes : SLAB_BYTES;;) {
         uint64_t bytes = 0;
         for (end = from; end < count; end++) {
             const sumi_cuda_resident* resident = &weights->residents[list[end]];
@@ -236,16 +237,16 @@ sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* l
         if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes) return sumi_fail_with(error, &none);
         limit = bytes / 2; // the memory is nearly used up: smaller slabs may still fit
     }
-    CUdeviceptr at = slab.block.address;
-    SUMI_ASSERT(at % 512 == 0);
+    CUdeviceptr address = slab.block.address;
+    SUMI_ASSERT(address % 512 == 0);
     for (int32_t i = from; i < end; i++) {
         sumi_cuda_resident* resident = &weights->residents[list[i]];
         if (!shares_slab(weights, &first, resident)) continue;
-        resident->on_device = sumi_cuda_place_at(at, resident->weight, resident->form);
+        resident->on_device = sumi_cuda_weight_at(address, resident->weight, resident->form);
         resident->slab = (int32_t)index;
-        at += resident->bytes;
+        address += resident->bytes;
         slab.resident_count++;
-        SUMI_ASSERT(at <= slab.block.address + slab.block.bytes);
+        SUMI_ASSERT(address <= slab.block.address + slab.block.bytes);
     }
     weights->slabs[index] = slab;
     if (index == weights->slab_count) weights->slab_count++;

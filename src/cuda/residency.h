@@ -1,9 +1,9 @@
 // Which weights are on the device, in which form, and where.
 //
-// Weights are placed in slabs. A slab holds weights of one model, so that closing the model frees its memory; adapters
-// have slabs of their own. Weights that steps read are in other slabs than weights that a job reads once, so that the
-// latter can be evicted first. Under a budget that does not hold all weights, matrices get blocks of their own and can
-// be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
+// Weights are allocated in slabs. A slab holds weights of one model, so that closing the model frees its memory;
+// adapters have slabs of their own. Weights that steps read are in other slabs than weights that a job reads once, so
+// that the latter can be evicted first. Under a budget that does not hold all weights, matrices get blocks of their own
+// and can be evicted one by one. upload.h copies weights to the device; streaming.c decides which of them are resident.
 #ifndef SUMI_CUDA_RESIDENCY_H
 #define SUMI_CUDA_RESIDENCY_H
 #include "base/workers.h"
@@ -71,8 +71,8 @@ void sumi_cuda_weights_close(sumi_cuda_weights* weights);
 // The first index at which a hash table of `size` entries, a power of two, is searched for a form of a weight.
 size_t sumi_cuda_form_hash(const sumi_weight* weight, sumi_cuda_form form, size_t size);
 // Returns the index of a form of a weight. A new entry has no memory yet.
-sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
-                                   bool is_adapter, int32_t* out_index, sumi_error* error);
+sumi_result sumi_cuda_weights_add(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
+                                  bool is_adapter, int32_t* out_index, sumi_error* error);
 // NULL if the form is not known.
 const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight,
                                                  sumi_cuda_form form);
@@ -83,8 +83,8 @@ const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weight
 bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool takes_all);
 // Allocates memory for list[from], which has none yet, and for weights after it in the list that fit into the same
 // slab.
-sumi_result sumi_cuda_weights_place(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
-                                    sumi_error* error);
+sumi_result sumi_cuda_weights_allocate(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
+                                       sumi_error* error);
 // Frees the weight's pinned copy, or unlocks its chunks. Nothing may be reading them.
 void sumi_cuda_weights_drop_pinned_copy(sumi_cuda_weights* weights, sumi_cuda_resident* resident);
 // Removes all forms of a weight, and slabs that become empty. Nothing may be in flight.

@@ -36,9 +36,9 @@ typedef struct sumi_cuda_plan {
     int32_t unpinned_count; // if nothing is streamed: how many of these weights have no pinned copy any more
     bool has_weights;       // the list is complete; it was made for the budget `division_budget`
     uint64_t division_budget;
-    sumi_cuda_division division;        // without its shares, which were freed
-    sumi_cuda_weight_streaming* stream; // NULL: all weights are resident
-    bool fits_budget;                   // the budget holds what this plan needs beside everything else that is held
+    sumi_cuda_division division;           // without its shares, which were freed
+    sumi_cuda_weight_streaming* streaming; // NULL: all weights are resident
+    bool fits_budget;                      // the budget holds what this plan needs beside everything else that is held
     bool is_reserved;
     uint64_t scratch_bytes, mirror_end; // mirror_end: end of its mirrors in `pages`
     sumi_cuda_block constants;          // pinned memory with all constants, each at a multiple of 64 bytes
@@ -79,7 +79,7 @@ typedef struct sumi_cuda {
     // Pinned memory: the ring buffer of inputs, then the mirrors of one plan at a time.
     sumi_cuda_block* pages;
     size_t page_count, page_capacity;
-    sumi_cuda_block stream_ring; // ring buffer of streamed weights
+    sumi_cuda_block weight_ring; // ring buffer of streamed weights
     uint64_t budget;             // of device memory, in bytes; 0: no limit
     // device memory that is neither free nor allocated by sumi (sumi_device_properties)
     atomic_uint_fast64_t uncounted_bytes;

@@ -21,38 +21,38 @@ bool sumi_cuda_is_storable(const sumi_weight* weight)
 {
     bool is_storable = weight->change == NULL && weight->cols % 32 == 0 && sumi_weight_is_dense(weight);
     for (int32_t p = 0; p < weight->tensor_count && is_storable; p++) {
-        const sumi_stacked_tensor* part = &weight->tensors[p];
-        is_storable = sumi_stacked_tensor_is_plain(part) && sumi_cuda_stored_type(part->dtype) >= 0
-                   && weight->cols % sumi_dtype_get(part->dtype)->block == 0;
+        const sumi_stacked_tensor* tensor = &weight->tensors[p];
+        is_storable = sumi_stacked_tensor_is_plain(tensor) && sumi_cuda_stored_type(tensor->dtype) >= 0
+                   && weight->cols % sumi_dtype_get(tensor->dtype)->block == 0;
     }
     return is_storable;
 }
 
 bool sumi_cuda_is_packable(const sumi_weight* weight) { return weight->cols % 32 == 0; }
 
-int32_t sumi_cuda_stored_tensors(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_tensor* out_parts)
+int32_t sumi_cuda_stored_tensors(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_tensor* out_tensors)
 {
     SUMI_ASSERT(form == SUMI_CUDA_FORM_STORED || form == SUMI_CUDA_FORM_INT4);
     if (form == SUMI_CUDA_FORM_INT4) {
-        out_parts[0] = (sumi_cuda_stored_tensor){0, sumi_dtype_bytes(SUMI_DTYPE_IQ4_NL, (uint64_t)weight->cols),
-                                                 SUMI_DTYPE_IQ4_NL, weight->rows, 1.0f};
+        out_tensors[0] = (sumi_cuda_stored_tensor){0, sumi_dtype_bytes(SUMI_DTYPE_IQ4_NL, (uint64_t)weight->cols),
+                                                   SUMI_DTYPE_IQ4_NL, weight->rows, 1.0f};
         return 1;
     }
-    uint64_t at = 0;
+    uint64_t offset = 0;
     for (int32_t p = 0; p < weight->tensor_count; p++) {
-        const sumi_stacked_tensor* part = &weight->tensors[p];
-        const uint64_t row_bytes = sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols);
-        out_parts[p] = (sumi_cuda_stored_tensor){at, row_bytes, part->dtype, part->rows, part->scale};
-        at = (at + row_bytes * (uint64_t)part->rows + 15) / 16 * 16;
+        const sumi_stacked_tensor* tensor = &weight->tensors[p];
+        const uint64_t row_bytes = sumi_dtype_bytes(tensor->dtype, (uint64_t)weight->cols);
+        out_tensors[p] = (sumi_cuda_stored_tensor){offset, row_bytes, tensor->dtype, tensor->rows, tensor->scale};
+        offset = (offset + row_bytes * (uint64_t)tensor->rows + 15) / 16 * 16;
     }
     return weight->tensor_count;
 }
 
 uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
-    const int32_t count = sumi_cuda_stored_tensors(weight, form, parts);
+    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
+    const int32_t count = sumi_cuda_stored_tensors(weight, form, tensors);
     uint64_t end = 0;
-    for (int32_t p = 0; p < count; p++) end = parts[p].offset + parts[p].row_bytes * (uint64_t)parts[p].rows;
+    for (int32_t p = 0; p < count; p++) end = tensors[p].offset + tensors[p].row_bytes * (uint64_t)tensors[p].rows;
     return end + 16;
 }

@@ -24,7 +24,7 @@ typedef struct sumi_cuda_stored_tensor {
     float scale; // of fp8 files; 1 for other types
 } sumi_cuda_stored_tensor;
 // The tensors of a weight in the form STORED or INT4. Returns how many, at most SUMI_WEIGHT_MAX_TENSORS.
-int32_t sumi_cuda_stored_tensors(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_tensor* out_parts);
+int32_t sumi_cuda_stored_tensors(const sumi_weight* weight, sumi_cuda_form form, sumi_cuda_stored_tensor* out_tensors);
 // Bytes of all tensors, and 16 more, because kernels read whole 16 bytes.
 uint64_t sumi_cuda_stored_bytes(const sumi_weight* weight, sumi_cuda_form form);
 

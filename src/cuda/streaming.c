@@ -78,7 +78,7 @@ static sumi_result list_entries(const sumi_cuda_weights* weights, const sumi_pla
 // free. Multiples of the golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
-static bool is_kept_before(const sumi_cuda_division_entry* a, const sumi_cuda_division_entry* b)
+static bool is_resident_before(const sumi_cuda_division_entry* a, const sumi_cuda_division_entry* b)
 {
     if (a->use_weight > b->use_weight) return true;
     if (a->use_weight < b->use_weight) return false;
@@ -148,7 +148,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
             sum->largest = entry->bytes > sum->largest ? entry->bytes : sum->largest;
             sum->bytes += entry->bytes;
             int32_t position = count++; // insertion sort
-            for (; position > 0 && is_kept_before(entry, &division->entries[order[position - 1]]); position--)
+            for (; position > 0 && is_resident_before(entry, &division->entries[order[position - 1]]); position--)
                 order[position] = order[position - 1];
             order[position] = i;
         }
@@ -197,21 +197,21 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
 
 void sumi_cuda_streaming_destroy(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
-    sumi_cuda_weight_streaming* stream = record->stream;
-    if (stream == NULL) return;
+    sumi_cuda_weight_streaming* streaming = record->streaming;
+    if (streaming == NULL) return;
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    for (int32_t i = 0; stream->loads != NULL && i < stream->load_count; i++) {
-        if (stream->loads[i].filled != NULL) driver->cuEventDestroy(stream->loads[i].filled);
-        if (stream->loads[i].freed != NULL) driver->cuEventDestroy(stream->loads[i].freed);
+    for (int32_t i = 0; streaming->loads != NULL && i < streaming->load_count; i++) {
+        if (streaming->loads[i].filled != NULL) driver->cuEventDestroy(streaming->loads[i].filled);
+        if (streaming->loads[i].freed != NULL) driver->cuEventDestroy(streaming->loads[i].freed);
     }
-    if (stream->begun != NULL) driver->cuEventDestroy(stream->begun);
-    sumi_free(cuda->heap, stream->op_loads);
-    sumi_free(cuda->heap, stream->section_loads);
-    sumi_free(cuda->heap, stream->loads);
-    sumi_free(cuda->heap, stream->list);
-    sumi_free(cuda->heap, stream->history);
-    sumi_free(cuda->heap, stream);
-    record->stream = NULL;
+    if (streaming->begun != NULL) driver->cuEventDestroy(streaming->begun);
+    sumi_free(cuda->heap, streaming->op_loads);
+    sumi_free(cuda->heap, streaming->section_loads);
+    sumi_free(cuda->heap, streaming->loads);
+    sumi_free(cuda->heap, streaming->list);
+    sumi_free(cuda->heap, streaming->history);
+    sumi_free(cuda->heap, streaming);
+    record->streaming = NULL;
 }
 
 // entry_numbers: for each weight of the runner the index of its entry in the division + 1; 0: it has none.
@@ -225,16 +225,16 @@ static const sumi_cuda_division_entry* entry_of(const sumi_cuda_division* divisi
 
 // Computes the load of each op. Addresses in the ring buffer follow each other.
 static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        const int32_t* entry_numbers, sumi_cuda_weight_streaming* stream)
+                        const int32_t* entry_numbers, sumi_cuda_weight_streaming* streaming)
 {
     const sumi_cuda_weights* weights = &cuda->weights;
     uint64_t offset = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
-        stream->section_loads[s] = stream->load_count;
+        streaming->section_loads[s] = streaming->load_count;
         for (int32_t i = plan->sections[s].op_begin; i < plan->sections[s].op_end; i++) {
             const sumi_weight* weight;
             sumi_cuda_form form;
-            stream->op_loads[i] = -1;
+            streaming->op_loads[i] = -1;
             for (int32_t k = 0; sumi_cuda_op_weight(plan, i, k, &weight, &form); k++) {
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
@@ -242,56 +242,58 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                     entry_of(division, entry_numbers, weights->resident_count, index);
                 // an op has at most one streamed weight; its other weights are vectors
                 if (entry == NULL || entry->residence != SUMI_CUDA_WEIGHT_STREAMED) continue;
-                sumi_cuda_load* newest =
-                    stream->load_count > stream->section_loads[s] ? &stream->loads[stream->load_count - 1] : NULL;
+                sumi_cuda_load* newest = streaming->load_count > streaming->section_loads[s]
+                                           ? &streaming->loads[streaming->load_count - 1]
+                                           : NULL;
                 if (newest == NULL || newest->weight_index != index) {
-                    if (offset + entry->bytes > stream->ring_bytes) offset = 0;
-                    newest = &stream->loads[stream->load_count++];
+                    if (offset + entry->bytes > streaming->ring_bytes) offset = 0;
+                    newest = &streaming->loads[streaming->load_count++];
                     *newest = (sumi_cuda_load){.weight_index = index, .offset = offset, .bytes = entry->bytes};
                     int32_t listed = 0;
-                    while (listed + 1 < stream->list_count && stream->list[listed] != index) listed++;
+                    while (listed + 1 < streaming->list_count && streaming->list[listed] != index) listed++;
                     newest->list_index = listed;
                     offset += entry->bytes;
                 }
                 newest->op_last = i;
-                stream->op_loads[i] = stream->load_count - 1;
+                streaming->op_loads[i] = streaming->load_count - 1;
             }
         }
     }
-    stream->section_loads[plan->section_count] = stream->load_count;
+    streaming->section_loads[plan->section_count] = streaming->load_count;
 }
 
 static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
-                        int32_t* entry_numbers, sumi_cuda_weight_streaming* stream, sumi_error* error)
+                        int32_t* entry_numbers, sumi_cuda_weight_streaming* streaming, sumi_error* error)
 {
-    SUMI_ASSERT(stream->loads == NULL && stream->list == NULL);
+    SUMI_ASSERT(streaming->loads == NULL && streaming->list == NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_heap* heap = cuda->heap;
-    stream->ring_bytes = division->ring_bytes;
-    stream->op_loads = sumi_alloc_array(heap, plan->op_count, sizeof *stream->op_loads);
-    stream->section_loads = sumi_alloc_array(heap, plan->section_count + 1, sizeof *stream->section_loads);
-    stream->loads = sumi_alloc_zero(heap, (plan->op_count + 1) * sizeof *stream->loads);
-    stream->list = sumi_alloc_array(heap, (size_t)division->count + 1, sizeof *stream->list);
-    if (stream->op_loads == NULL || stream->section_loads == NULL || stream->loads == NULL || stream->list == NULL)
-        return sumi_out_of_memory(error, plan->op_count * sizeof *stream->loads, "the list of streamed weights");
+    streaming->ring_bytes = division->ring_bytes;
+    streaming->op_loads = sumi_alloc_array(heap, plan->op_count, sizeof *streaming->op_loads);
+    streaming->section_loads = sumi_alloc_array(heap, plan->section_count + 1, sizeof *streaming->section_loads);
+    streaming->loads = sumi_alloc_zero(heap, (plan->op_count + 1) * sizeof *streaming->loads);
+    streaming->list = sumi_alloc_array(heap, (size_t)division->count + 1, sizeof *streaming->list);
+    if (streaming->op_loads == NULL || streaming->section_loads == NULL || streaming->loads == NULL
+        || streaming->list == NULL)
+        return sumi_out_of_memory(error, plan->op_count * sizeof *streaming->loads, "the list of streamed weights");
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->entries[i].weight_index >= 0); // known to the runner's weights
         entry_numbers[division->entries[i].weight_index] = i + 1;
         if (division->entries[i].residence != SUMI_CUDA_WEIGHT_RESIDENT)
-            stream->list[stream->list_count++] = division->entries[i].weight_index;
+            streaming->list[streaming->list_count++] = division->entries[i].weight_index;
     }
-    place_loads(cuda, plan, division, entry_numbers, stream);
-    SUMI_ASSERT(stream->load_count >= 0 && (size_t)stream->load_count <= plan->op_count);
-    stream->history_size = 2 * stream->load_count + 8;
-    stream->history = sumi_alloc_array(heap, (size_t)stream->history_size, sizeof *stream->history);
-    if (stream->history == NULL)
-        return sumi_out_of_memory(error, (size_t)stream->history_size * sizeof *stream->history,
+    place_loads(cuda, plan, division, entry_numbers, streaming);
+    SUMI_ASSERT(streaming->load_count >= 0 && (size_t)streaming->load_count <= plan->op_count);
+    streaming->history_size = 2 * streaming->load_count + 8;
+    streaming->history = sumi_alloc_array(heap, (size_t)streaming->history_size, sizeof *streaming->history);
+    if (streaming->history == NULL)
+        return sumi_out_of_memory(error, (size_t)streaming->history_size * sizeof *streaming->history,
                                   "the list of streamed weights");
-    for (int32_t i = 0; i < stream->load_count; i++) {
-        SUMI_CU(driver, cuEventCreate(&stream->loads[i].filled, CU_EVENT_DISABLE_TIMING), "making an event");
-        SUMI_CU(driver, cuEventCreate(&stream->loads[i].freed, CU_EVENT_DISABLE_TIMING), "making an event");
+    for (int32_t i = 0; i < streaming->load_count; i++) {
+        SUMI_CU(driver, cuEventCreate(&streaming->loads[i].filled, CU_EVENT_DISABLE_TIMING), "making an event");
+        SUMI_CU(driver, cuEventCreate(&streaming->loads[i].freed, CU_EVENT_DISABLE_TIMING), "making an event");
     }
-    SUMI_CU(driver, cuEventCreate(&stream->begun, CU_EVENT_DISABLE_TIMING), "making an event");
+    SUMI_CU(driver, cuEventCreate(&streaming->begun, CU_EVENT_DISABLE_TIMING), "making an event");
     return SUMI_OK;
 }
 
@@ -299,11 +301,12 @@ sumi_result sumi_cuda_streaming_create(sumi_cuda* cuda, sumi_cuda_plan* record, 
 {
     sumi_cuda_streaming_destroy(cuda, record);
     int32_t* entry_numbers = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *entry_numbers);
-    record->stream = sumi_alloc_zero(cuda->heap, sizeof *record->stream);
-    sumi_result result = entry_numbers == NULL || record->stream == NULL
-                           ? sumi_out_of_memory(error, sizeof *record->stream, "the list of streamed weights")
+    record->streaming = sumi_alloc_zero(cuda->heap, sizeof *record->streaming);
+    sumi_result result = entry_numbers == NULL || record->streaming == NULL
+                           ? sumi_out_of_memory(error, sizeof *record->streaming, "the list of streamed weights")
                            : SUMI_OK;
-    if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, entry_numbers, record->stream, error);
+    if (result == SUMI_OK)
+        result = make(cuda, record->plan, &record->division, entry_numbers, record->streaming, error);
     sumi_free(cuda->heap, entry_numbers);
     if (result != SUMI_OK) sumi_cuda_streaming_destroy(cuda, record);
     return result;
@@ -313,18 +316,18 @@ bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan
                                      const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
-    const sumi_cuda_weight_streaming* stream = record->stream;
-    if (stream == NULL) return false;
-    const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
-    if (load >= 0 && stream->loads[load].weight_index == index) {
-        *out_place = sumi_cuda_place_at(cuda->stream_ring.address + stream->loads[load].offset, resident->weight,
-                                        resident->form);
+    const sumi_cuda_weight_streaming* streaming = record->streaming;
+    if (streaming == NULL) return false;
+    const int32_t load = streaming->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
+    if (load >= 0 && streaming->loads[load].weight_index == index) {
+        *out_place = sumi_cuda_weight_at(cuda->weight_ring.address + streaming->loads[load].offset, resident->weight,
+                                         resident->form);
         return true;
     }
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_pinned_copy) return false;
-    for (int32_t i = 0; i < stream->list_count; i++) {
-        if (stream->list[i] != index) continue;
-        *out_place = sumi_cuda_place_at(resident->pinned_copy.list.address, resident->weight, resident->form);
+    for (int32_t i = 0; i < streaming->list_count; i++) {
+        if (streaming->list[i] != index) continue;
+        *out_place = sumi_cuda_weight_at(resident->pinned_copy.list.address, resident->weight, resident->form);
         out_place->piece_rows = resident->pinned_copy.piece_rows;
         return true;
     }
@@ -333,19 +336,19 @@ bool sumi_cuda_streaming_find_weight(const sumi_cuda* cuda, const sumi_cuda_plan
 
 // ---- Pinned copies --------------------------------------------------------------------------------------------------
 
-// Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring buffer,
-// and copied back from there.
-static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_streaming* stream,
+// Makes a pinned copy of a form that only the device can make: the weight is uploaded and converted into the ring
+// buffer, and copied back from there.
+static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_streaming* streaming,
                                        sumi_cuda_resident* resident, sumi_error* error)
 {
-    SUMI_ASSERT(cuda->stream_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
+    SUMI_ASSERT(cuda->weight_ring.bytes >= resident->bytes && !resident->has_pinned_copy);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, stream->list, stream->list_count, stream->pinned_cursor,
-                                         cuda->stream_ring.address, error));
+    SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count,
+                                         streaming->pinned_cursor, cuda->weight_ring.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->pinned_copy, done, &piece);
-        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->stream_ring.address + done, (size_t)piece, cuda->device.copy),
+        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->weight_ring.address + done, (size_t)piece, cuda->device.copy),
                 "copying weights from the device");
     }
     CUresult result = driver->cuStreamSynchronize(cuda->device.copy);
@@ -355,17 +358,19 @@ static sumi_result make_copy_on_device(sumi_cuda* cuda, const sumi_cuda_weight_s
 }
 
 // Whether the weight is copied to the ring buffer; tables are not.
-static bool is_streamed(const sumi_cuda_weight_streaming* stream, int32_t resident)
+static bool is_streamed(const sumi_cuda_weight_streaming* streaming, int32_t resident)
 {
     bool is_any = false;
-    for (int32_t i = 0; i < stream->load_count && !is_any; i++) is_any = stream->loads[i].weight_index == resident;
+    for (int32_t i = 0; i < streaming->load_count && !is_any; i++)
+        is_any = streaming->loads[i].weight_index == resident;
     return is_any;
 }
 
-// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it; the
-// weight is then read from its file at each use.
-static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming* stream, int32_t index, bool is_table,
-                                    uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+// Makes the next piece of a weight's pinned copy. *out_done: the copy is complete, or there is no pinned memory for it;
+// the weight is then read from its file at each use.
+static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, int32_t index,
+                                    bool is_table, uint64_t until_ns, uint32_t budget_us, bool* out_done,
+                                    sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
     const bool is_made_on_cpu = sumi_cuda_form_is_made_on_cpu(resident->weight, resident->form);
@@ -387,19 +392,19 @@ static sumi_result make_pinned_copy(sumi_cuda* cuda, sumi_cuda_weight_streaming*
         if (!is_pinned) return SUMI_OK;
     }
     if (!resident->has_pinned_copy && is_made_on_cpu)
-        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &stream->pinned_row, budget_us);
-    else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(cuda, stream, resident, error));
+        sumi_cuda_weights_fill_pinned_copy(&cuda->weights, index, &streaming->pinned_row, budget_us);
+    else if (!resident->has_pinned_copy) SUMI_TRY(make_copy_on_device(cuda, streaming, resident, error));
     *out_done = resident->has_pinned_copy;
     return SUMI_OK;
 }
 
 // Makes the next piece of the source of a streamed weight: its file's mapping, page-locked, or its pinned copy.
-static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_weight_streaming* stream, int32_t index, uint64_t until_ns,
+static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, int32_t index, uint64_t until_ns,
                                uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_weights* weights = &cuda->weights;
     sumi_cuda_resident* resident = &weights->residents[index];
-    const bool is_table = !is_streamed(stream, index);
+    const bool is_table = !is_streamed(streaming, index);
     *out_done = resident->has_pinned_copy && (!is_table || sumi_cuda_has_pinned(&resident->pinned_copy, true));
     if (*out_done) return SUMI_OK;
     if (!is_table && resident->pinned_copy.pieces == NULL
@@ -411,46 +416,47 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_weight_streaming* stre
     }
     // The driver refused to lock the mapping, or the weight is a table, whose rows must be readable one by one.
     if (resident->chunks > 0) sumi_cuda_weights_drop_pinned_copy(weights, resident);
-    return make_pinned_copy(cuda, stream, index, is_table, until_ns, budget_us, out_done, error);
+    return make_pinned_copy(cuda, streaming, index, is_table, until_ns, budget_us, out_done, error);
 }
 
 sumi_result sumi_cuda_make_pinned_copies(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
                                          bool* out_done, sumi_error* error)
 {
-    SUMI_ASSERT(record->stream != NULL && record->stream->pinned_cursor <= record->stream->list_count);
-    sumi_cuda_weight_streaming* stream = record->stream;
-    while (stream->pinned_cursor < stream->list_count) {
+    SUMI_ASSERT(record->streaming != NULL && record->streaming->pinned_cursor <= record->streaming->list_count);
+    sumi_cuda_weight_streaming* streaming = record->streaming;
+    while (streaming->pinned_cursor < streaming->list_count) {
         bool is_over = false;
-        SUMI_TRY(make_source(cuda, stream, stream->list[stream->pinned_cursor], until_ns, budget_us, &is_over, error));
+        SUMI_TRY(make_source(cuda, streaming, streaming->list[streaming->pinned_cursor], until_ns, budget_us, &is_over,
+                             error));
         if (is_over) {
-            stream->pinned_cursor++;
-            stream->pinned_row = 0;
+            streaming->pinned_cursor++;
+            streaming->pinned_row = 0;
         }
         if (sumi_clock_ns() >= until_ns) break;
     }
-    *out_done = stream->pinned_cursor >= stream->list_count;
+    *out_done = streaming->pinned_cursor >= streaming->list_count;
     if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // frees the buffers
     return SUMI_OK;
 }
 
 // ---- Segments -------------------------------------------------------------------------------------------------------
 
-// A segment waits for its load before its first op, and frees the load's memory after its last op. It ends where the next
-// load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however long
-// slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took 1.19
-// times as long as with resident weights, with slices of 2 ms, on an H200.)
+// A segment waits for its load before its first op, and frees the load's memory after its last op. It ends where the
+// next load begins, or where ops without a load follow the last use: so copying and computing overlap op by op, however
+// long slices are. (Tried: segments that fill a third of the ring buffer. An image of 1024x1024 under 10 GB then took
+// 1.19 times as long as with resident weights, with slices of 2 ms, on an H200.)
 bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
-    const sumi_cuda_weight_streaming* stream = record->stream;
+    const sumi_cuda_weight_streaming* streaming = record->streaming;
     const int32_t begin = segment->op_end == 0 ? slice->op_begin : segment->op_end;
     if (begin >= slice->op_end) return false;
     *segment = *slice;
-    if (stream == NULL || slice->op_end == slice->op_begin + 1) return true;
-    const int32_t load = stream->op_loads[begin];
+    if (streaming == NULL || slice->op_end == slice->op_begin + 1) return true;
+    const int32_t load = streaming->op_loads[begin];
     int32_t end = begin + 1;
     while (end < slice->op_end
-           && (stream->op_loads[end] == load
-               || (load >= 0 && stream->op_loads[end] < 0 && end <= stream->loads[load].op_last)))
+           && (streaming->op_loads[end] == load
+               || (load >= 0 && streaming->op_loads[end] < 0 && end <= streaming->loads[load].op_last)))
         end++;
     // Whole ops. For one op the range has its length; for several it is not read.
     *segment = (sumi_slice){.op_begin = begin,
@@ -462,12 +468,13 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
 }
 
 // The loads of a segment are [*first, *last]: one, or several where consecutive segments were not cut. False: none.
-static bool loads_of(const sumi_cuda_weight_streaming* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
+static bool loads_of(const sumi_cuda_weight_streaming* streaming, const sumi_slice* segment, int32_t* first,
+                     int32_t* last)
 {
     SUMI_ASSERT(segment->op_begin < segment->op_end);
     *first = *last = -1;
     for (int32_t i = segment->op_begin; i < segment->op_end; i++) {
-        const int32_t load = stream->op_loads[i];
+        const int32_t load = streaming->op_loads[i];
         if (load < 0) continue;
         if (*first < 0) *first = load;
         *last = load;
@@ -477,17 +484,17 @@ static bool loads_of(const sumi_cuda_weight_streaming* stream, const sumi_slice*
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
-static void advance(const sumi_cuda_weight_streaming* stream, const sumi_plan* plan, sumi_cuda_load_position* at)
+static void advance(const sumi_cuda_weight_streaming* streaming, const sumi_plan* plan, sumi_cuda_load_position* at)
 {
-    SUMI_ASSERT(at->load >= 0 && at->load < stream->load_count && (size_t)at->section < plan->section_count);
-    if (++at->load < stream->section_loads[at->section + 1]) return;
-    at->load = stream->section_loads[at->section];
+    SUMI_ASSERT(at->load >= 0 && at->load < streaming->load_count && (size_t)at->section < plan->section_count);
+    if (++at->load < streaming->section_loads[at->section + 1]) return;
+    at->load = streaming->section_loads[at->section];
     if (++at->iteration < plan->sections[at->section].repeat) return;
     at->iteration = 0;
     do at->section++;
     while ((size_t)at->section < plan->section_count
-           && stream->section_loads[at->section] == stream->section_loads[at->section + 1]);
-    at->load = stream->section_loads[at->section];
+           && streaming->section_loads[at->section] == streaming->section_loads[at->section + 1]);
+    at->load = streaming->section_loads[at->section];
 }
 
 static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
@@ -496,21 +503,21 @@ static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
 }
 
 // Begins again with an empty ring buffer: the copies wait for all work that was submitted before.
-static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_weight_streaming* stream, sumi_cuda_load_position at,
+static sumi_result restart_at(sumi_cuda* cuda, sumi_cuda_weight_streaming* streaming, sumi_cuda_load_position at,
                               sumi_error* error)
 {
-    SUMI_ASSERT(stream->begun != NULL);
+    SUMI_ASSERT(streaming->begun != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_CU(driver, cuEventRecord(stream->begun, cuda->device.compute), "ordering streamed weights");
-    SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, stream->begun, 0), "ordering streamed weights");
-    stream->issued = stream->used = 0;
-    stream->next_issued = stream->next_used = at;
+    SUMI_CU(driver, cuEventRecord(streaming->begun, cuda->device.compute), "ordering streamed weights");
+    SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, streaming->begun, 0), "ordering streamed weights");
+    streaming->issued = streaming->used = 0;
+    streaming->next_issued = streaming->next_used = at;
     return SUMI_OK;
 }
 
-static int32_t load_at(const sumi_cuda_weight_streaming* stream, uint64_t number)
+static int32_t load_at(const sumi_cuda_weight_streaming* streaming, uint64_t number)
 {
-    return stream->history[number % (uint64_t)stream->history_size];
+    return streaming->history[number % (uint64_t)streaming->history_size];
 }
 static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
 {
@@ -518,53 +525,55 @@ static bool overlap(const sumi_cuda_load* a, const sumi_cuda_load* b)
 }
 
 // The event after which the memory of this load in the ring buffer is free; NULL: it is free already.
-static CUevent freed_before(const sumi_cuda_weight_streaming* stream, const sumi_cuda_load* load)
+static CUevent freed_before(const sumi_cuda_weight_streaming* streaming, const sumi_cuda_load* load)
 {
-    // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is longer.
-    const uint64_t searched = (uint64_t)stream->load_count,
-                   oldest = stream->used > searched ? stream->used - searched : 0;
-    for (uint64_t n = stream->used; n-- > oldest;) {
-        const sumi_cuda_load* before = &stream->loads[load_at(stream, n)];
-        if (overlap(before, load)) return stream->loads[before->freed_with].freed;
+    // Loads of the plan come again and again, so the last load_count loads have every offset once; the history is
+    // longer.
+    const uint64_t searched = (uint64_t)streaming->load_count,
+                   oldest = streaming->used > searched ? streaming->used - searched : 0;
+    for (uint64_t n = streaming->used; n-- > oldest;) {
+        const sumi_cuda_load* before = &streaming->loads[load_at(streaming, n)];
+        if (overlap(before, load)) return streaming->loads[before->freed_with].freed;
     }
     // Still older loads ended before the oldest that was looked at: waiting for that one is enough.
-    return oldest > 0 ? stream->loads[stream->loads[load_at(stream, oldest)].freed_with].freed : NULL;
+    return oldest > 0 ? streaming->loads[streaming->loads[load_at(streaming, oldest)].freed_with].freed : NULL;
 }
 
 // Starts the next load. *out_started false: its memory still has an earlier load that is needed.
 static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
 {
-    SUMI_ASSERT(record->stream->next_issued.load >= 0 && record->stream->next_issued.load < record->stream->load_count);
-    sumi_cuda_weight_streaming* stream = record->stream;
+    SUMI_ASSERT(record->streaming->next_issued.load >= 0
+                && record->streaming->next_issued.load < record->streaming->load_count);
+    sumi_cuda_weight_streaming* streaming = record->streaming;
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    const sumi_cuda_load* load = &stream->loads[stream->next_issued.load];
+    const sumi_cuda_load* load = &streaming->loads[streaming->next_issued.load];
     *out_started = false;
-    for (uint64_t n = stream->used; n < stream->issued; n++) {
-        if (overlap(&stream->loads[load_at(stream, n)], load)) return SUMI_OK;
+    for (uint64_t n = streaming->used; n < streaming->issued; n++) {
+        if (overlap(&streaming->loads[load_at(streaming, n)], load)) return SUMI_OK;
     }
-    const CUevent freed = freed_before(stream, load);
+    const CUevent freed = freed_before(streaming, load);
     if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
     const sumi_cuda_resident* resident = &cuda->weights.residents[load->weight_index];
-    const CUdeviceptr to = cuda->stream_ring.address + load->offset;
-    SUMI_ASSERT(load->offset + load->bytes <= cuda->stream_ring.bytes && load->offset % RING_STEP == 0);
+    const CUdeviceptr to = cuda->weight_ring.address + load->offset;
+    SUMI_ASSERT(load->offset + load->bytes <= cuda->weight_ring.bytes && load->offset % RING_STEP == 0);
     if (resident->has_pinned_copy) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else
-        SUMI_TRY(
-            sumi_cuda_weights_upload_to(&cuda->weights, stream->list, stream->list_count, load->list_index, to, error));
+        SUMI_TRY(sumi_cuda_weights_upload_to(&cuda->weights, streaming->list, streaming->list_count, load->list_index,
+                                             to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
-    stream->history[stream->issued++ % (uint64_t)stream->history_size] = stream->next_issued.load;
-    advance(stream, record->plan, &stream->next_issued);
+    streaming->history[streaming->issued++ % (uint64_t)streaming->history_size] = streaming->next_issued.load;
+    advance(streaming, record->plan, &streaming->next_issued);
     *out_started = true;
     return SUMI_OK;
 }
 
 sumi_result sumi_cuda_streaming_start_loads(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    const sumi_cuda_weight_streaming* stream = record->stream;
-    if (stream == NULL) return SUMI_OK;
-    for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count
-                               && stream->next_issued.load < stream->load_count;) {
-        const int32_t resident = stream->loads[stream->next_issued.load].weight_index;
+    const sumi_cuda_weight_streaming* streaming = record->streaming;
+    if (streaming == NULL) return SUMI_OK;
+    for (bool has_room = true; has_room && (size_t)streaming->next_issued.section < record->plan->section_count
+                               && streaming->next_issued.load < streaming->load_count;) {
+        const int32_t resident = streaming->loads[streaming->next_issued.load].weight_index;
         // the weight is uploaded from its file, which takes the caller's time, so not earlier than necessary
         if (!cuda->weights.residents[resident].has_pinned_copy) break;
         SUMI_TRY(issue(cuda, record, &has_room, error));
@@ -574,29 +583,29 @@ sumi_result sumi_cuda_streaming_start_loads(sumi_cuda* cuda, sumi_cuda_plan* rec
 
 sumi_result sumi_cuda_streaming_begin_run(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
-    sumi_cuda_weight_streaming* stream = record->stream;
-    if (stream == NULL) return SUMI_OK;
+    sumi_cuda_weight_streaming* streaming = record->streaming;
+    if (streaming == NULL) return SUMI_OK;
     sumi_cuda_load_position first = {0, 0, 0};
-    while ((size_t)first.section < record->plan->section_count && stream->section_loads[first.section + 1] == 0)
+    while ((size_t)first.section < record->plan->section_count && streaming->section_loads[first.section + 1] == 0)
         first.section++;
-    SUMI_TRY(restart_at(cuda, stream, first, error));
+    SUMI_TRY(restart_at(cuda, streaming, first, error));
     return sumi_cuda_streaming_start_loads(cuda, record, error);
 }
 
 sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
                                               int32_t counter, bool* out_waits, sumi_error* error)
 {
-    sumi_cuda_weight_streaming* stream = record->stream;
+    sumi_cuda_weight_streaming* streaming = record->streaming;
     int32_t first, last;
     *out_waits = false;
-    if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
+    if (streaming == NULL || !loads_of(streaming, segment, &first, &last)) return SUMI_OK;
     const sumi_section* section = &record->plan->sections[record->plan->ops[segment->op_begin].section];
     const int32_t iteration = counter - section->first_counter;
     const sumi_cuda_load_position here = {(int32_t)(section - record->plan->sections),
                                           iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
     // Tests may run slices in another order than the engine, or a counter that the section does not have.
-    if (!is_same_place(here, stream->next_used)) SUMI_TRY(restart_at(cuda, stream, here, error));
-    for (const uint64_t needed = stream->used + (uint64_t)(last - first) + 1; stream->issued < needed;) {
+    if (!is_same_place(here, streaming->next_used)) SUMI_TRY(restart_at(cuda, streaming, here, error));
+    for (const uint64_t needed = streaming->used + (uint64_t)(last - first) + 1; streaming->issued < needed;) {
         bool is_started = false;
         SUMI_TRY(issue(cuda, record, &is_started, error));
         if (!is_started)
@@ -605,7 +614,7 @@ sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* r
                              record->plan->ops[segment->op_begin].label);
     }
     // copies arrive in order
-    SUMI_CU(&cuda->device.driver, cuStreamWaitEvent(cuda->device.compute, stream->loads[last].filled, 0),
+    SUMI_CU(&cuda->device.driver, cuStreamWaitEvent(cuda->device.compute, streaming->loads[last].filled, 0),
             "waiting for streamed weights");
     *out_waits = true;
     return SUMI_OK;
@@ -614,20 +623,20 @@ sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* r
 sumi_result sumi_cuda_streaming_end_segment(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
                                             sumi_error* error)
 {
-    sumi_cuda_weight_streaming* stream = record->stream;
+    sumi_cuda_weight_streaming* streaming = record->streaming;
     int32_t first, last;
-    if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
+    if (streaming == NULL || !loads_of(streaming, segment, &first, &last)) return SUMI_OK;
     const int32_t op_last = segment->op_end - 1;
     const bool ends_op =
         segment->op_end > segment->op_begin + 1 || segment->range_end >= record->plan->ops[op_last].range_count;
-    if (stream->loads[last].op_last > op_last || !ends_op) last--; // an op after this one still uses it
+    if (streaming->loads[last].op_last > op_last || !ends_op) last--; // an op after this one still uses it
     if (last < first) return SUMI_OK;
-    SUMI_CU(&cuda->device.driver, cuEventRecord(stream->loads[last].freed, cuda->device.compute),
+    SUMI_CU(&cuda->device.driver, cuEventRecord(streaming->loads[last].freed, cuda->device.compute),
             "ordering streamed weights");
     for (int32_t i = first; i <= last; i++) {
-        stream->loads[i].freed_with = last;
-        stream->used++;
-        advance(stream, record->plan, &stream->next_used);
+        streaming->loads[i].freed_with = last;
+        streaming->used++;
+        advance(streaming, record->plan, &streaming->next_used);
     }
     return SUMI_OK;
 }

@@ -85,8 +85,8 @@ typedef struct sumi_cuda_weight_streaming {
     int32_t load_count;
     int32_t* list;
     int32_t list_count; // weights that are streamed or pinned, each once
-    // Weights of the list before pinned_cursor have their pinned copy, or there is no pinned memory for one. Of the next
-    // weight the rows before pinned_row were made.
+    // Weights of the list before pinned_cursor have their pinned copy, or there is no pinned memory for one. Of the
+    // next weight the rows before pinned_row were made.
     int32_t pinned_cursor, pinned_row;
     CUevent begun; // recorded after the earlier work of the compute stream
     // Loads are numbered from 0 since `begun`, in the order of the run; a repeated section has its loads several times.
@@ -103,23 +103,26 @@ struct sumi_cuda_plan;
 // Makes loads and events for a divided plan, and frees earlier ones. Every entry of the division must have its
 // weight_index.
 sumi_result sumi_cuda_streaming_create(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-void sumi_cuda_streaming_destroy(struct sumi_cuda* cuda,
-                                 struct sumi_cuda_plan* record); // nothing of the plan may be running
+// Nothing of the plan may be running.
+void sumi_cuda_streaming_destroy(struct sumi_cuda* cuda, struct sumi_cuda_plan* record);
 // Makes the next piece of pinned copies. Nothing may be running.
 sumi_result sumi_cuda_make_pinned_copies(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, uint64_t until_ns,
                                          uint32_t budget_us, bool* out_done, sumi_error* error);
 // Where an op finds a weight that is streamed or pinned. False: the weight is resident.
 bool sumi_cuda_streaming_find_weight(const struct sumi_cuda* cuda, const struct sumi_cuda_plan* record,
-                                     int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place);
+                                     int32_t op_index, const sumi_cuda_resident* resident,
+                                     sumi_cuda_weight* out_weight);
 
 // Advances `segment`, zeroed at first, to the next segment of a slice; for plans that do not stream, a segment is the
 // whole slice. False at the end of the slice.
 bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
-// Begins a run: starts the first loads.
+// Begins a run: starts the first loads. Each segment is then submitted between begin_segment, after which the compute
+// stream waits for the segment's load (*out_waits: there is one), and end_segment, which records that it was used.
 sumi_result sumi_cuda_streaming_begin_run(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error);
-// Submits waits so that the ops of a segment find its load, and starts that load if it has not been started; `counter` is
-// the evaluation that the slice computes. *out_waits: the compute stream waits for a copy. After the ops of the segment
-// are submitted call sumi_cuda_streaming_end_segment, which lets later loads take the memory. After a failure the run ends.
+// Submits waits so that the ops of a segment find its load, and starts that load if it has not been started; `counter`
+// is the evaluation that the slice computes. *out_waits: the compute stream waits for a copy. After the ops of the
+// segment are submitted call sumi_cuda_streaming_end_segment, which lets later loads take the memory. After a failure
+// the run ends.
 sumi_result sumi_cuda_streaming_begin_segment(struct sumi_cuda* cuda, struct sumi_cuda_plan* record,
                                               const sumi_slice* segment, int32_t counter, bool* out_waits,
                                               sumi_error* error);

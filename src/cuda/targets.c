@@ -86,15 +86,15 @@ static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import
     const sumi_cuda_driver* driver = &cuda->device.driver;
     CUgraphicsResource resource = import->resource;
     CUarray array = NULL;
-    const CUresult mapped = driver->cuGraphicsMapResources(1, &resource, cuda->graphics);
-    if (mapped != CUDA_SUCCESS) return graphics_failure(cuda, mapped, "mapping an OpenGL texture", error);
-    const CUresult found = driver->cuGraphicsSubResourceGetMappedArray(&array, resource, 0, 0);
-    const sumi_result result = found == CUDA_SUCCESS
+    const CUresult map_result = driver->cuGraphicsMapResources(1, &resource, cuda->graphics);
+    if (map_result != CUDA_SUCCESS) return graphics_failure(cuda, map_result, "mapping an OpenGL texture", error);
+    const CUresult array_result = driver->cuGraphicsSubResourceGetMappedArray(&array, resource, 0, 0);
+    const sumi_result result = array_result == CUDA_SUCCESS
                                  ? body(cuda, array, import, width, height, error)
-                                 : sumi_cuda_failure(driver, found, "finding the storage of a texture", error);
-    const CUresult unmapped = driver->cuGraphicsUnmapResources(1, &resource, cuda->graphics);
-    if (result != SUMI_OK || unmapped == CUDA_SUCCESS) return result;
-    return sumi_cuda_failure(driver, unmapped, "unmapping an OpenGL texture", error);
+                                 : sumi_cuda_failure(driver, array_result, "finding the storage of a texture", error);
+    const CUresult unmap_result = driver->cuGraphicsUnmapResources(1, &resource, cuda->graphics);
+    if (result != SUMI_OK || unmap_result == CUDA_SUCCESS) return result;
+    return sumi_cuda_failure(driver, unmap_result, "unmapping an OpenGL texture", error);
 }
 
 // CUDA accepts many formats, and a copy into a larger texture or one of another four-byte format would succeed. So both

@@ -70,10 +70,10 @@ sumi_result sumi_cuda_make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, su
     if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
     SUMI_TRY(
         sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
-    unsigned char* at = sumi_cuda_host(&record->constants);
+    unsigned char* destination = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
-        memcpy(at, plan->constants[i].data, (size_t)plan->constants[i].bytes);
-        at += sumi_align(plan->constants[i].bytes, ALIGN);
+        memcpy(destination, plan->constants[i].data, (size_t)plan->constants[i].bytes);
+        destination += sumi_align(plan->constants[i].bytes, ALIGN);
     }
     return SUMI_OK;
 }
@@ -98,13 +98,14 @@ uint64_t sumi_cuda_pinned_bytes(const sumi_plan* plan)
 sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
 {
     SUMI_ASSERT(cuda->page_count < pages_of(record->mirror_end));
-    const size_t wanted = pages_of(record->mirror_end);
-    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, wanted, sizeof *cuda->pages, error));
+    const size_t required_pages = pages_of(record->mirror_end);
+    SUMI_TRY(
+        sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, required_pages, sizeof *cuda->pages, error));
     do {
         SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
                                     "staging memory for inputs and results", &cuda->pages[cuda->page_count], error));
         cuda->page_count++;
-    } while (cuda->page_count < wanted && sumi_clock_ns() < until_ns);
+    } while (cuda->page_count < required_pages && sumi_clock_ns() < until_ns);
     return SUMI_OK;
 }
 
@@ -112,8 +113,8 @@ sumi_result sumi_cuda_make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, 
 static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
 {
     SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);
-    const uint64_t in_page = offset % SUMI_CUDA_PAGE, left = SUMI_CUDA_PAGE - in_page;
-    *io_bytes = *io_bytes < left ? *io_bytes : left;
+    const uint64_t in_page = offset % SUMI_CUDA_PAGE, remaining_bytes = SUMI_CUDA_PAGE - in_page;
+    *io_bytes = *io_bytes < remaining_bytes ? *io_bytes : remaining_bytes;
     return (unsigned char*)sumi_cuda_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
 }
 
@@ -127,14 +128,14 @@ static CUdeviceptr value_address(const sumi_cuda* cuda, const sumi_plan* plan, s
 void sumi_cuda_copy_constants(sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
     const sumi_plan* plan = record->plan;
-    const unsigned char* at = sumi_cuda_host(&record->constants);
+    const unsigned char* source = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
-        sumi_cuda_keep_failure(cuda,
-                               cuda->device.driver.cuMemcpyHtoDAsync(value_address(cuda, plan, constant->value), at,
+        sumi_cuda_note_failure(cuda,
+                               cuda->device.driver.cuMemcpyHtoDAsync(value_address(cuda, plan, constant->value), source,
                                                                      (size_t)constant->bytes, cuda->device.compute),
                                "copying a plan's constants");
-        at += sumi_align(constant->bytes, ALIGN);
+        source += sumi_align(constant->bytes, ALIGN);
     }
 }
 
@@ -143,7 +144,7 @@ static void wait_for_oldest_write(sumi_cuda* cuda)
 {
     SUMI_ASSERT(cuda->write_count > 0);
     sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
-    sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event),
+    sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event),
                            "waiting for a copy to the device");
     if (cuda->write_count == 0) return; // the device is lost
     cuda->write_first = (cuda->write_first + 1) % SUMI_CUDA_WRITES;
@@ -156,7 +157,7 @@ static unsigned char* reserve_in_ring(sumi_cuda* cuda, uint64_t* io_bytes)
 {
     if (cuda->ring_offset >= RING_BYTES) cuda->ring_offset = 0;
     SUMI_ASSERT(cuda->ring_offset % ALIGN == 0 && cuda->page_count >= RING_PAGES);
-    unsigned char* room = page_at(cuda, cuda->ring_offset, io_bytes);
+    unsigned char* destination = page_at(cuda, cuda->ring_offset, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) wait_for_oldest_write(cuda);
     // Copies end in order, so it waits for all up to the newest one that overlaps.
@@ -168,7 +169,7 @@ static unsigned char* reserve_in_ring(sumi_cuda* cuda, uint64_t* io_bytes)
         }
         if (meets) wait_for_oldest_write(cuda);
     }
-    return room;
+    return destination;
 }
 
 void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset,
@@ -188,10 +189,10 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
         memcpy(pinned, from + done, (size_t)piece);
         SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_offset + piece <= RING_BYTES);
         sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
-        sumi_cuda_keep_failure(
+        sumi_cuda_note_failure(
             cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute),
             "copying an input to the device");
-        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
+        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
                                "copying an input to the device");
         w->begin = cuda->ring_offset;
         w->end = cuda->ring_offset += sumi_align(piece, ALIGN);
@@ -236,7 +237,7 @@ sumi_result sumi_cuda_runner_fetch(sumi_runner* runner, const sumi_plan* plan, s
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
-    SUMI_TRY(sumi_cuda_kept_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_report_failure(cuda, error));
     if (mirror == NULL || !record->is_reserved || !sumi_cuda_has_pages(cuda, record))
         return sumi_fail(error, SUMI_INTERNAL, "%s cannot be read: it is not bound, or no op writes it",
                          sumi_plan_info(plan, value)->name);
@@ -258,7 +259,7 @@ void sumi_cuda_runner_read(sumi_runner* runner, const sumi_plan* plan, sumi_valu
     if (mirror != NULL && mirror->is_pending && cuda->failure.result != SUMI_DEVICE_LOST
         && sumi_cuda_enter_quietly(cuda, &scope)) {
         // Usually the event has passed. A copy without a slice before it has no other event.
-        sumi_cuda_keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
+        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event),
                                "waiting for a copy from the device");
         mirror->is_pending = false;
         sumi_cuda_leave(&cuda->device, &scope);

@@ -24,7 +24,7 @@
 
 // Rows of one stacked tensor in a buffer.
 typedef struct piece {
-    int32_t resident, part, row_begin, row_count; // rows are counted in the stacked weight
+    int32_t resident, tensor_index, row_begin, row_count; // rows are counted in the stacked weight
     uint64_t begin; // offset of the form's balance, if it comes before the first rows; otherwise equal to `offset`
     uint64_t offset, bytes;
     bool is_direct; // the bytes of the file are those of the form
@@ -69,12 +69,12 @@ typedef struct sumi_cuda_upload {
 
 // Whether a tensor is uploaded in the type of its file, which the form keeps or the device converts. Otherwise the CPU
 // converts it to float.
-static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part,
+static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* tensor,
                        int32_t* out_type)
 {
     *out_type = SUMI_UPLOAD_F32;
     if (form == SUMI_CUDA_FORM_STORED) return true;
-    switch (weight->change == NULL && sumi_stacked_tensor_is_plain(part) ? part->dtype : SUMI_DTYPE_NONE) {
+    switch (weight->change == NULL && sumi_stacked_tensor_is_plain(tensor) ? tensor->dtype : SUMI_DTYPE_NONE) {
     case SUMI_DTYPE_F32: return true;
     case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
     case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
@@ -84,16 +84,16 @@ static bool keeps_type(const sumi_weight* weight, sumi_cuda_form form, const sum
     }
 }
 
-static uint64_t row_bytes_of(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part)
+static uint64_t row_bytes_of(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* tensor)
 {
     int32_t type;
-    return keeps_type(weight, form, part, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
-                                                 : (uint64_t)weight->cols * 4;
+    return keeps_type(weight, form, tensor, &type) ? sumi_dtype_bytes(tensor->dtype, (uint64_t)weight->cols)
+                                                   : (uint64_t)weight->cols * 4;
 }
 
-static bool is_direct(const sumi_cuda_resident* resident, const sumi_stacked_tensor* part)
+static bool is_direct(const sumi_cuda_resident* resident, const sumi_stacked_tensor* tensor)
 {
-    return !sumi_cuda_is_gated_form(resident->form) && sumi_cuda_keeps_bytes(resident->weight, resident->form, part)
+    return !sumi_cuda_is_gated_form(resident->form) && sumi_cuda_keeps_bytes(resident->weight, resident->form, tensor)
         && resident->on_device.pitch == resident->weight->cols;
 }
 
@@ -122,12 +122,13 @@ void sumi_cuda_weights_settle(sumi_cuda_weights* weights) { close_upload(weights
 void sumi_cuda_staging_add(sumi_cuda_staging* staging, const sumi_weight* weight, sumi_cuda_form form)
 {
     for (int32_t p = 0; p < weight->tensor_count; p++) {
-        const sumi_stacked_tensor* part = &weight->tensors[p];
-        const uint64_t row = row_bytes_of(weight, form, part), first_row = row + sumi_cuda_balance_bytes(weight, form);
+        const sumi_stacked_tensor* tensor = &weight->tensors[p];
+        const uint64_t row = row_bytes_of(weight, form, tensor),
+                       first_row = row + sumi_cuda_balance_bytes(weight, form);
         staging->largest_row = first_row > staging->largest_row ? first_row : staging->largest_row;
-        staging->total += row * (uint64_t)part->rows + 256 + sumi_cuda_balance_bytes(weight, form);
+        staging->total += row * (uint64_t)tensor->rows + 256 + sumi_cuda_balance_bytes(weight, form);
         staging->converts = staging->converts || sumi_cuda_is_gated_form(form)
-                         || !sumi_cuda_keeps_bytes(weight, form, part) || weight->cols % 8 != 0;
+                         || !sumi_cuda_keeps_bytes(weight, form, tensor) || weight->cols % 8 != 0;
     }
 }
 
@@ -192,7 +193,8 @@ static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, 
     return SUMI_OK;
 }
 
-// ---- Filling a buffer -------------------------------------------------------------------------------------------------
+// ---- Filling a buffer
+// -------------------------------------------------------------------------------------------------
 
 static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
@@ -212,14 +214,14 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, sumi_
                       int32_t range_begin, unsigned char* buffer_memory)
 {
     SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= range_begin);
-    const sumi_stacked_tensor* part = &weight->tensors[p->part];
+    const sumi_stacked_tensor* tensor = &weight->tensors[p->tensor_index];
     unsigned char* to = buffer_memory + p->offset;
     int32_t type;
-    const bool as_is = keeps_type(weight, form, part, &type);
-    const uint64_t row_bytes = row_bytes_of(weight, form, part);
-    if (as_is && part->chunk == 0) {
+    const bool as_is = keeps_type(weight, form, tensor, &type);
+    const uint64_t row_bytes = row_bytes_of(weight, form, tensor);
+    if (as_is && tensor->chunk == 0) {
         const unsigned char* from =
-            (const unsigned char*)part->data + row_bytes * (uint64_t)(p->row_begin - range_begin);
+            (const unsigned char*)tensor->data + row_bytes * (uint64_t)(p->row_begin - range_begin);
         for (uint64_t done = 0; done < p->bytes; done += SUMI_CUDA_ITEM_BYTES) {
             upload->items[upload->item_count++] =
                 (item){.from = from + done,
@@ -261,25 +263,25 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     int32_t p = 0, range_begin = 0;
     while (p + 1 < weight->tensor_count && resident->rows_sent >= range_begin + weight->tensors[p].rows)
         range_begin += weight->tensors[p++].rows;
-    const sumi_stacked_tensor* part = &weight->tensors[p];
-    const uint64_t row_bytes = row_bytes_of(weight, resident->form, part), begin = (upload->used + 255) / 256 * 256,
+    const sumi_stacked_tensor* tensor = &weight->tensors[p];
+    const uint64_t row_bytes = row_bytes_of(weight, resident->form, tensor), begin = (upload->used + 255) / 256 * 256,
                    offset = begin + (resident->rows_sent == 0 ? sumi_cuda_balance_bytes(weight, resident->form) : 0);
-    const int32_t rows_left = range_begin + part->rows - resident->rows_sent;
+    const int32_t remaining_rows = range_begin + tensor->rows - resident->rows_sent;
     uint64_t rows = offset < upload->buffer_bytes ? (upload->buffer_bytes - offset) / row_bytes : 0;
-    if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
+    if (rows > (uint64_t)remaining_rows) rows = (uint64_t)remaining_rows;
     if (rows == 0 || upload->piece_count == MAX_PIECES
         || upload->item_count + item_bound(rows * row_bytes, row_bytes) + 1 > (int32_t)MAX_ITEMS)
         return false;
     piece* it = &upload->pieces[upload->piece_count++];
     *it = (piece){.resident = index,
-                  .part = p,
+                  .tensor_index = p,
                   .row_begin = resident->rows_sent,
                   .row_count = (int32_t)rows,
                   .begin = begin,
                   .offset = offset,
                   .bytes = rows * row_bytes};
-    it->is_direct = is_direct(resident, part);
-    (void)keeps_type(weight, resident->form, part, &it->type);
+    it->is_direct = is_direct(resident, tensor);
+    (void)keeps_type(weight, resident->form, tensor, &it->type);
     if (begin < offset)
         upload->items[upload->item_count++] = (item){
             .weight = sumi_cuda_form_balance(weight, resident->form), .is_balance = true, .to = buffer_memory + begin};
@@ -291,13 +293,13 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     return true;
 }
 
-// ---- Sending it -----------------------------------------------------------------------------------------------------
+// ---- Copying it -----------------------------------------------------------------------------------------------------
 
 static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUdeviceptr raw, sumi_error* error)
 {
     SUMI_ASSERT(raw != 0 && p->row_count > 0 && p->row_begin >= 0);
     const sumi_cuda_resident* resident = &weights->residents[p->resident];
-    const sumi_stacked_tensor* part = &resident->weight->tensors[p->part];
+    const sumi_stacked_tensor* tensor = &resident->weight->tensors[p->tensor_index];
     int32_t type;
     sumi_upload_args args = {.from = raw + p->offset,
                              .to = resident->on_device.data,
@@ -311,7 +313,8 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
                              .pitch = resident->on_device.pitch,
                              .is_gated = sumi_cuda_is_gated_form(resident->form),
                              // the CPU's floats are scaled already
-                             .scale = keeps_type(resident->weight, resident->form, part, &type) ? part->scale : 1.0f};
+                             .scale =
+                                 keeps_type(resident->weight, resident->form, tensor, &type) ? tensor->scale : 1.0f};
     const char* name = "sumi_upload_rows";
     uint32_t blocks = (uint32_t)p->row_count;
     switch (resident->form) {
@@ -346,17 +349,17 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
 // Where the bytes of a piece that needs no conversion are copied to.
 static CUdeviceptr direct_address(const sumi_cuda_resident* resident, const piece* p)
 {
-    const sumi_cuda_weight* place = &resident->on_device;
+    const sumi_cuda_weight* destination = &resident->on_device;
     if (resident->form != SUMI_CUDA_FORM_STORED)
-        return place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2;
-    sumi_cuda_stored_tensor parts[SUMI_WEIGHT_MAX_TENSORS];
+        return destination->data + (uint64_t)p->row_begin * (uint64_t)destination->pitch * 2;
+    sumi_cuda_stored_tensor tensors[SUMI_WEIGHT_MAX_TENSORS];
     uint64_t row = (uint64_t)p->row_begin;
-    (void)sumi_cuda_stored_tensors(resident->weight, resident->form, parts);
-    for (int32_t i = 0; i < p->part; i++) row -= (uint64_t)parts[i].rows;
-    return place->data + parts[p->part].offset + row * parts[p->part].row_bytes;
+    (void)sumi_cuda_stored_tensors(resident->weight, resident->form, tensors);
+    for (int32_t i = 0; i < p->tensor_index; i++) row -= (uint64_t)tensors[i].rows;
+    return destination->data + tensors[p->tensor_index].offset + row * tensors[p->tensor_index].row_bytes;
 }
 
-static sumi_result send_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error* error)
+static sumi_result upload_buffer(sumi_cuda_weights* weights, buffer* s, sumi_error* error)
 {
     SUMI_ASSERT(!s->is_busy && s->piece_begin <= s->piece_end && s->piece_end <= weights->upload->piece_count);
     const sumi_cuda_upload* upload = weights->upload;
@@ -425,7 +428,7 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     upload->used = 0;
     for (; *cursor < count; ++*cursor) {
         const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
-        if (resident->on_device.data == 0) SUMI_TRY(sumi_cuda_weights_place(weights, list, *cursor, count, error));
+        if (resident->on_device.data == 0) SUMI_TRY(sumi_cuda_weights_allocate(weights, list, *cursor, count, error));
         while (resident->rows_sent < resident->weight->rows
                && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned)))
             continue;
@@ -435,44 +438,45 @@ static sumi_result fill_buffer(sumi_cuda_weights* weights, buffer* s, const int3
     return SUMI_OK;
 }
 
-// Sends one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
+// Uploads one batch: buffers that the workers fill together, from list[*cursor] on. A batch is at most half of all
 // buffers, so that the device copies the other half meanwhile.
-static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
-                              uint64_t until_ns, uint32_t budget_us, sumi_error* error)
+static sumi_result upload_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                                uint64_t until_ns, uint32_t budget_us, sumi_error* error)
 {
     SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
     sumi_cuda_upload* upload = weights->upload;
     buffer* batch[BUFFER_COUNT];
-    uint64_t most =
+    const uint64_t max_bytes =
         (uint64_t)budget_us * SUMI_CUDA_SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
-    most = (most < BATCH_BYTES ? most : BATCH_BYTES) / upload->buffer_bytes;
+    const uint64_t max_buffers = (max_bytes < BATCH_BYTES ? max_bytes : BATCH_BYTES) / upload->buffer_bytes;
     upload->piece_count = upload->item_count = 0;
     sumi_result result = SUMI_OK;
     const bool could_pin = upload->may_pin;
-    int32_t at = *cursor, taken = 0;
+    int32_t next_index = *cursor, batch_count = 0;
     for (bool is_more = true; is_more && result == SUMI_OK;) {
-        SUMI_ASSERT(taken < BUFFER_COUNT);
-        result = take_buffer(weights, until_ns, &batch[taken], error);
-        if (result == SUMI_OK) result = fill_buffer(weights, batch[taken], list, count, &at, error);
+        SUMI_ASSERT(batch_count < BUFFER_COUNT);
+        result = take_buffer(weights, until_ns, &batch[batch_count], error);
+        if (result == SUMI_OK) result = fill_buffer(weights, batch[batch_count], list, count, &next_index, error);
         // no rows are left, or no more pieces fit
-        if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break;
-        taken++;
-        const bool has_room =
-            2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->buffer_count && may_make_buffer(upload));
+        if (result != SUMI_OK || batch[batch_count]->piece_begin == batch[batch_count]->piece_end) break;
+        batch_count++;
+        const bool can_take_buffer = 2 * (batch_count + 1) <= upload->made
+                                  || (2 * (batch_count + 1) <= upload->buffer_count && may_make_buffer(upload));
         // pinning a buffer has used up the time
-        is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin;
+        is_more = can_take_buffer && (uint64_t)batch_count < max_buffers && upload->may_pin == could_pin;
     }
-    if (result == SUMI_OK && taken == 0 && at == *cursor) // impossible; without this check a caller would loop forever
+    // impossible; without this check a caller would loop forever
+    if (result == SUMI_OK && batch_count == 0 && next_index == *cursor)
         result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit a staging buffer");
-    if (result == SUMI_OK && taken > 0)
+    if (result == SUMI_OK && batch_count > 0)
         sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
-    for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_buffer(weights, batch[i], error);
+    for (int32_t i = 0; i < batch_count && result == SUMI_OK; i++) result = upload_buffer(weights, batch[i], error);
     if (result != SUMI_OK) { // what was not sent must be sent again
         for (int32_t i = upload->piece_count - 1; i >= 0; i--)
             weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
         return result;
     }
-    *cursor = at;
+    *cursor = next_index;
     return SUMI_OK;
 }
 
@@ -518,7 +522,7 @@ sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* 
         *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     while (result == SUMI_OK && *cursor < count) {
-        result = send_batch(weights, list, count, cursor, until_ns, budget_us, error);
+        result = upload_batch(weights, list, count, cursor, until_ns, budget_us, error);
         if (result == SUMI_OK && sumi_clock_ns() >= until_ns) return SUMI_OK;
     }
     if (result != SUMI_OK) {
@@ -528,30 +532,30 @@ sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* 
     return finish_upload(weights, until_ns, out_done, error);
 }
 
-sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
-                                        CUdeviceptr place, sumi_error* error)
+sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count,
+                                        int32_t list_index, CUdeviceptr address, sumi_error* error)
 {
-    SUMI_ASSERT(at >= 0 && at < count && place != 0);
-    sumi_cuda_resident* resident = &weights->residents[list[at]];
+    SUMI_ASSERT(list_index >= 0 && list_index < count && address != 0);
+    sumi_cuda_resident* resident = &weights->residents[list[list_index]];
     const sumi_cuda_driver* driver = &weights->device->driver;
     // a plan under a larger budget has left it on the device
     if (resident->on_device.data != 0 && resident->rows_sent >= resident->weight->rows) {
         SUMI_CU(driver,
-                cuMemcpyDtoDAsync(place, resident->on_device.data, (size_t)resident->bytes, weights->device->copy),
+                cuMemcpyDtoDAsync(address, resident->on_device.data, (size_t)resident->bytes, weights->device->copy),
                 "copying weights on the device");
         return SUMI_OK;
     }
     if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
     sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
-    const sumi_cuda_weight stays = resident->on_device;
-    const int32_t rows_there = resident->rows_sent;
-    resident->on_device = sumi_cuda_place_at(place, resident->weight, resident->form);
+    const sumi_cuda_weight previous_weight = resident->on_device;
+    const int32_t previous_rows_sent = resident->rows_sent;
+    resident->on_device = sumi_cuda_weight_at(address, resident->weight, resident->form);
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
-    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;)
-        result = send_batch(weights, list, at + 1, &cursor, 0, UINT32_MAX, error);
-    resident->on_device = stays;
-    resident->rows_sent = rows_there;
+    for (int32_t cursor = list_index; result == SUMI_OK && cursor <= list_index;)
+        result = upload_batch(weights, list, list_index + 1, &cursor, 0, UINT32_MAX, error);
+    resident->on_device = previous_weight;
+    resident->rows_sent = previous_rows_sent;
     if (result != SUMI_OK) close_upload(weights);
     return result;
 }

@@ -18,15 +18,15 @@ typedef struct sumi_cuda_staging {
 void sumi_cuda_staging_add(sumi_cuda_staging* staging, const sumi_weight* weight, sumi_cuda_form form);
 uint64_t sumi_cuda_staging_bytes(const sumi_cuda_staging* staging);
 
-// Uploads the weights list[*cursor .. count) until the time is over; *out_done: all were sent. Waits at most for the
-// copy of one buffer, and pins or unpins at most one buffer after its time is over. Before such a list is freed or
+// Uploads the weights list[*cursor .. count) until the time is over. *out_done: all were uploaded. Waits at most for
+// the copy of one buffer, and pins or unpins at most one buffer after its time is over. Before such a list is freed or
 // shortened, call sumi_cuda_weights_settle.
 sumi_result sumi_cuda_weights_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
                                      uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error);
-// Copies list[at], which is not resident, to `place` on the copy stream. Blocks while buffers are busy. Keeps the
-// buffers for the next weights of the list.
-sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
-                                        CUdeviceptr place, sumi_error* error);
+// Copies list[list_index], which is not resident, to `address` on the device, on the copy stream. Blocks while buffers
+// are busy. Keeps the buffers for the next weights of the list.
+sumi_result sumi_cuda_weights_upload_to(sumi_cuda_weights* weights, const int32_t* list, int32_t count,
+                                        int32_t list_index, CUdeviceptr address, sumi_error* error);
 // Waits for all uploads, then frees their pinned memory and device memory.
 void sumi_cuda_weights_settle(sumi_cuda_weights* weights);
 

@@ -110,7 +110,7 @@ uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
     return (balance_at(weight, form) + sumi_cuda_balance_bytes(weight, form) + 511) / 512 * 512;
 }
 
-sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
+sumi_cuda_weight sumi_cuda_weight_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
 {
     return (sumi_cuda_weight){.data = address,
                               .scales = is_8bit_form(form) ? address + scales_at(weight, form) : 0,
@@ -131,10 +131,10 @@ uint64_t sumi_cuda_pinned_row_bytes(const sumi_weight* weight, sumi_cuda_form fo
     return sumi_cuda_form_is_made_on_cpu(weight, form) ? sumi_cuda_made_row_bytes(weight, form) : 1024;
 }
 
-bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part)
+bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* tensor)
 {
-    const bool is_bf16 = weight->change == NULL && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
-                      && sumi_stacked_tensor_is_plain(part);
+    const bool is_bf16 = weight->change == NULL && tensor->dtype == SUMI_DTYPE_BF16 && tensor->scale == 1.0f
+                      && sumi_stacked_tensor_is_plain(tensor);
     return form == SUMI_CUDA_FORM_STORED
         || (is_bf16 && (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED));
 }
@@ -147,9 +147,9 @@ bool sumi_cuda_form_is_made_on_cpu(const sumi_weight* weight, sumi_cuda_form for
                                                  : (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED)
                                                        && weight->cols % 8 == 0 && sumi_weight_is_dense(weight);
     for (int32_t p = 0; p < weight->tensor_count && is_made; p++) {
-        const sumi_stacked_tensor* part = &weight->tensors[p];
-        is_made = (weight->change != NULL || sumi_cuda_keeps_bytes(weight, form, part))
-               && (form != SUMI_CUDA_FORM_STORED || part->dtype == weight->tensors[0].dtype);
+        const sumi_stacked_tensor* tensor = &weight->tensors[p];
+        is_made = (weight->change != NULL || sumi_cuda_keeps_bytes(weight, form, tensor))
+               && (form != SUMI_CUDA_FORM_STORED || tensor->dtype == weight->tensors[0].dtype);
     }
     return is_made;
 }

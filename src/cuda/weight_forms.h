@@ -12,13 +12,14 @@ sumi_cuda_operands sumi_cuda_form_operands(sumi_cuda_form form); // for matrices
 bool sumi_cuda_is_gated_form(sumi_cuda_form form);
 uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form);       // on the device, rounded up to 512
 uint64_t sumi_cuda_pinned_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // see pinned.h
-sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);
+// The addresses of a form that begins at `address`.
+sumi_cuda_weight sumi_cuda_weight_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);
 // Whether the CPU can make the bytes of the form: they are those of the file, except for the order of rows, or the
 // rounded sums of a weight with a change.
 bool sumi_cuda_form_is_made_on_cpu(const sumi_weight* weight, sumi_cuda_form form);
 
 // Whether the form stores the tensor's elements as the file has them.
-bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* part);
+bool sumi_cuda_keeps_bytes(const sumi_weight* weight, sumi_cuda_form form, const sumi_stacked_tensor* tensor);
 uint64_t sumi_cuda_made_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // for forms that the CPU makes
 // The norm whose weight balances the form (balance.h). NULL: the form is not balanced.
 const sumi_weight* sumi_cuda_form_balance(const sumi_weight* weight, sumi_cuda_form form);

@@ -1,26 +1,28 @@
 #include "engine/accuracy.h"
 #include "base/assert.h"
 
-// The largest factor that sumi_accuracy_largest_factor() returns. It is below 2, so that a job whose deadline is twice its
-// time runs all its steps, whatever was noted before.
+// The largest factor that sumi_accuracy_largest_factor() returns. It is below 2, so that a job whose deadline is twice
+// its time runs all its steps, whatever was noted before.
 #define MAX_TIMES 1.75
-// The moving averages cover about this many predictions: each new one has a weight of at least 1 / LATELY.
-#define LATELY 8
+// The moving averages cover about this many predictions: each new one has a weight of at least 1 / RECENT_COUNT.
+#define RECENT_COUNT 8
 
-void sumi_accuracy_note(sumi_accuracy* accuracy, float first_deviation, double came, double predicted)
+void sumi_accuracy_note(sumi_accuracy* accuracy, float first_deviation, double actual, double predicted)
 {
     SUMI_ASSERT(first_deviation > 0.0f);
     if (!(predicted > 0.0)) return;
     if (accuracy->count == 0) *accuracy = (sumi_accuracy){.mean = 1.0f, .deviation = first_deviation};
     // A single outlier, for example because the host program paused once, says little about the next prediction. So the
     // distance of one ratio from the mean is limited.
-    const float most = 0.15f + 4.0f * accuracy->deviation, off = (float)(came / predicted) - accuracy->mean,
-                miss = off > most  ? most
-                     : off < -most ? -most
-                                   : off;
-    const float weight = 1.0f / (float)((accuracy->count < LATELY - 2 ? accuracy->count : LATELY - 2) + 2);
-    accuracy->mean += weight * miss;
-    accuracy->deviation += weight * ((miss < 0.0f ? -miss : miss) - accuracy->deviation);
+    const float max_distance = 0.15f + 4.0f * accuracy->deviation,
+                distance = (float)(actual / predicted) - accuracy->mean,
+                limited_distance = distance > max_distance  ? max_distance
+                                 : distance < -max_distance ? -max_distance
+                                                            : distance;
+    const float weight = 1.0f / (float)((accuracy->count < RECENT_COUNT - 2 ? accuracy->count : RECENT_COUNT - 2) + 2);
+    accuracy->mean += weight * limited_distance;
+    accuracy->deviation +=
+        weight * ((limited_distance < 0.0f ? -limited_distance : limited_distance) - accuracy->deviation);
     accuracy->count++;
     SUMI_ASSERT(accuracy->deviation >= 0.0f);
 }
@@ -32,7 +34,7 @@ double sumi_accuracy_deviation(const sumi_accuracy* accuracy, float first_deviat
 
 double sumi_accuracy_largest_factor(const sumi_accuracy* accuracy, float first_deviation)
 {
-    const double most = (accuracy->count > 0 ? (double)accuracy->mean : 1.0)
-                      + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(accuracy, first_deviation);
-    return most < 0.5 ? 0.5 : most > MAX_TIMES ? MAX_TIMES : most;
+    const double factor = (accuracy->count > 0 ? (double)accuracy->mean : 1.0)
+                        + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(accuracy, first_deviation);
+    return factor < 0.5 ? 0.5 : factor > MAX_TIMES ? MAX_TIMES : factor;
 }

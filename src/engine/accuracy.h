@@ -13,10 +13,10 @@ typedef struct sumi_accuracy {
     int32_t count;         // predictions noted so far; while this is 0, mean and deviation are not set
 } sumi_accuracy;
 
-// Notes how long something took (`came`) and how long it had been predicted to take, both in the same unit. Does
+// Notes how long something took (`actual`) and how long it had been predicted to take, both in the same unit. Does
 // nothing if `predicted` is not positive. first_deviation is the deviation to assume before the first prediction was
 // noted.
-void sumi_accuracy_note(sumi_accuracy* accuracy, float first_deviation, double came, double predicted);
+void sumi_accuracy_note(sumi_accuracy* accuracy, float first_deviation, double actual, double predicted);
 double sumi_accuracy_deviation(const sumi_accuracy* accuracy, float first_deviation);
 // Returns the factor by which a prediction must be multiplied to get a time that is hardly ever exceeded.
 double sumi_accuracy_largest_factor(const sumi_accuracy* accuracy, float first_deviation);

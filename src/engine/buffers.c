@@ -47,8 +47,8 @@ static void release_temporary(void* memory, size_t bytes, void* user_data)
 {
     sumi_temporary* temporary = user_data;
     (void)bytes;
-    uintptr_t at = (uintptr_t)memory, begin = (uintptr_t)temporary->block->data;
-    bool is_ours = temporary->block->data != NULL && at >= begin && at < begin + temporary->block->bytes;
+    uintptr_t address = (uintptr_t)memory, begin = (uintptr_t)temporary->block->data;
+    bool is_ours = temporary->block->data != NULL && address >= begin && address < begin + temporary->block->bytes;
     // Memory inside the block is not freed one by one: sumi_temporary_begin() makes all of it available again.
     if (!is_ours) sumi_free(temporary->parent, memory);
 }

@@ -9,7 +9,7 @@ bool sumi_call_is_foreign(const sumi_engine* engine) { return engine->callers.pr
 
 // ---- The log --------------------------------------------------------------------------------------------------------
 
-static void keep_error(sumi_engine* engine, sumi_result result, const char* text)
+static void record_error(sumi_engine* engine, sumi_result result, const char* text)
 {
     // Before the locks exist no thread can ask for the error. In a child process after a fork, the lock may be held by
     // a thread that exists only in the parent.
@@ -20,12 +20,12 @@ static void keep_error(sumi_engine* engine, sumi_result result, const char* text
     sumi_mutex_unlock(&engine->state_lock);
 }
 
-sumi_result sumi_engine_last_error(const sumi_engine* asked, char* into, size_t capacity)
+sumi_result sumi_engine_last_error(const sumi_engine* const_engine, char* into, size_t capacity)
 {
     if (into != NULL && capacity > 0) into[0] = '\0';
-    if (asked == NULL || (into == NULL && capacity > 0)) return SUMI_INVALID_ARGUMENT;
-    if (sumi_call_is_foreign(asked)) return SUMI_WRONG_STATE;
-    sumi_engine* engine = (sumi_engine*)asked; // for the host program the engine is const; the lock is not part of that
+    if (const_engine == NULL || (into == NULL && capacity > 0)) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(const_engine)) return SUMI_WRONG_STATE;
+    sumi_engine* engine = (sumi_engine*)const_engine; // only the lock changes
     sumi_mutex_lock(&engine->state_lock);
     const sumi_result result = engine->callers.last_error.result;
     if (capacity > 0) snprintf(into, capacity, "%s", engine->callers.last_error.text);
@@ -37,7 +37,7 @@ void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result
 {
     SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->state_lock));
     sumi_engine* inside = (sumi_engine*)engine;
-    if (level == SUMI_LOG_ERROR) keep_error(inside, result, text);
+    if (level == SUMI_LOG_ERROR) record_error(inside, result, text);
     const sumi_log* log = &engine->desc.log;
     if (log->write == NULL) return;
     uintptr_t thread = sumi_this_thread();
@@ -83,10 +83,10 @@ static bool is_inside(sumi_engine* engine, uintptr_t thread)
         || atomic_load(&engine->callers.pump) == thread || atomic_load(&engine->callers.loader) == thread;
 }
 
-sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
+sumi_result sumi_call_begin(const sumi_engine* const_engine, const char* function)
 {
     // The engine is const for the host program. `callers` is not part of that.
-    sumi_engine* engine = (sumi_engine*)asked;
+    sumi_engine* engine = (sumi_engine*)const_engine;
     const uintptr_t thread = sumi_this_thread();
     const bool is_foreign = sumi_call_is_foreign(engine);
     SUMI_ASSERT(thread != 0 && function != NULL);
@@ -113,9 +113,9 @@ sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
     return SUMI_WRONG_STATE;
 }
 
-sumi_result sumi_call_end(const sumi_engine* asked, sumi_result result, const sumi_error* error)
+sumi_result sumi_call_end(const sumi_engine* const_engine, sumi_result result, const sumi_error* error)
 {
-    sumi_engine* engine = (sumi_engine*)asked;
+    sumi_engine* engine = (sumi_engine*)const_engine;
     if (result != SUMI_OK && error != NULL && error->result != SUMI_OK) sumi_log_failure(engine, error);
     // If the host program makes two calls at the same time, against the rules, `caller` may be the other thread, which
     // clears the member itself.
@@ -126,11 +126,11 @@ sumi_result sumi_call_end(const sumi_engine* asked, sumi_result result, const su
 
 // ---- Descs ----------------------------------------------------------------------------------------------------------
 
-sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function,
+sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const char* type, const char* function,
                               sumi_error* error)
 {
     SUMI_ASSERT(type != NULL && function != NULL);
-    if (cookie == right) return SUMI_OK;
+    if (cookie == expected_cookie) return SUMI_OK;
     return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED,
                      "this %s was not made by %s(): begin with what that returns and change members", type, function);
 }

@@ -47,6 +47,6 @@ bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the
 #define SUMI_COOKIE_ENCODE 0x53754331u
 #define SUMI_COOKIE_XML_PROMPT 0x53755831u
 // Returns SUMI_DESC_NOT_INITIALIZED if `cookie` is not `right`. The text names the desc's type and defaults function.
-sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function,
+sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const char* type, const char* function,
                               sumi_error* error);
 #endif

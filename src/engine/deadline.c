@@ -28,15 +28,15 @@
 // Steps can be left out while the job runs if each step is one evaluation.
 static bool can_skip(sumi_solver solver) { return sumi_solver_max_rows(solver) == 1; }
 
-double sumi_deadline_left(const sumi_job_slot* slot)
+double sumi_deadline_remaining_seconds(const sumi_job_slot* slot)
 {
     return (double)slot->u.plan.deadline_ms * 1e-3 - (double)(sumi_clock_ns() - slot->submitted_ns) * 1e-9;
 }
 
 void sumi_deadline_note(sumi_engine* engine, double us) { engine->deadline.work_us += us; }
 
-static double all_us(const sumi_work_us* work) { return work->known + work->guessed; }
-static bool is_guess(const sumi_work_us* work) { return work->guessed > work->known; }
+static double total_us(const sumi_work_us* work) { return work->measured + work->guessed; }
+static bool is_guess(const sumi_work_us* work) { return work->guessed > work->measured; }
 
 // The share of the wall-clock time that the host program's budgets give to the work: budget / time between updates. 1
 // while either is not known. An update runs at least one slice, however small its budget is.
@@ -48,7 +48,7 @@ static double budgeted_share(const sumi_engine* engine)
     return pace->budget_us > 0.0 && pace->update_interval_us > us ? us / pace->update_interval_us : 1.0;
 }
 
-static double known_share(const sumi_engine* engine)
+static double current_share(const sumi_engine* engine)
 {
     return engine->deadline.share > 0.0 ? engine->deadline.share : budgeted_share(engine);
 }
@@ -59,9 +59,9 @@ static double measure_share(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_deadline_state* pace = &engine->deadline;
-    const uint64_t now = sumi_clock_ns();
-    if (pace->begin_ns != 0 && now - pace->begin_ns >= MEASURE_NS) {
-        const double wall_ns = (double)(now - pace->begin_ns);
+    const uint64_t now_ns = sumi_clock_ns();
+    if (pace->begin_ns != 0 && now_ns - pace->begin_ns >= MEASURE_NS) {
+        const double wall_ns = (double)(now_ns - pace->begin_ns);
         double share = pace->work_us * 1e3 / wall_ns;
         share = share > 1.0 ? 1.0 : share < LEAST_SHARE ? LEAST_SHARE : share;
         const double weight = wall_ns < FOLLOW_NS ? wall_ns / (wall_ns + FOLLOW_NS) : 0.5;
@@ -70,10 +70,10 @@ static double measure_share(sumi_engine* engine)
         pace->begin_ns = 0;
     }
     if (pace->begin_ns == 0) {
-        pace->begin_ns = now;
+        pace->begin_ns = now_ns;
         pace->work_us = 0.0;
     }
-    return known_share(engine);
+    return current_share(engine);
 }
 
 #define PAUSE_US 250000.0 // a longer time between two updates is a pause, and is left out of the average
@@ -88,10 +88,10 @@ void sumi_deadline_follow(sumi_engine* engine, uint32_t budget_us, uint64_t now_
         pace->update_ns = 0;
         return;
     }
-    const double apart_us = pace->update_ns != 0 ? (double)(now_ns - pace->update_ns) * 1e-3 : PAUSE_US;
-    if (apart_us < PAUSE_US)
+    const double interval_us = pace->update_ns != 0 ? (double)(now_ns - pace->update_ns) * 1e-3 : PAUSE_US;
+    if (interval_us < PAUSE_US)
         pace->update_interval_us =
-            pace->update_interval_us > 0.0 ? 0.75 * pace->update_interval_us + 0.25 * apart_us : apart_us;
+            pace->update_interval_us > 0.0 ? 0.75 * pace->update_interval_us + 0.25 * interval_us : interval_us;
     pace->update_ns = now_ns;
     pace->budget_us = (double)budget_us;
 }
@@ -106,7 +106,7 @@ void sumi_deadline_begin(sumi_engine* engine, sumi_job_slot* slot)
     engine->deadline.work_us = 0.0;
     // The host program's budgets may have become smaller since the last job, so the measured share is limited by them.
     if (engine->deadline.share > budgeted_share(engine)) engine->deadline.share = budgeted_share(engine);
-    slot->u.plan.deadline_adaptation = (sumi_deadline_adaptation){.next = 0};
+    slot->u.plan.deadline_adaptation = (sumi_deadline_adaptation){.next_evaluation = 0};
     slot->u.plan.forecast.begin_ns = 0;
     slot->u.plan.forecast.end_seconds = 0.0;
 }
@@ -116,16 +116,16 @@ void sumi_deadline_end(sumi_engine* engine, sumi_job_slot* slot)
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot->u.plan.goal == SUMI_GOAL_IMAGES);
     sumi_forecast* forecast = &slot->u.plan.forecast;
     sumi_deadline_state* pace = &engine->deadline;
-    const uint64_t now = sumi_clock_ns();
+    const uint64_t now_ns = sumi_clock_ns();
     if (forecast->end_seconds > 0.0 && forecast->step_seconds > 0.0) {
-        const double came = (double)(now - forecast->begin_ns) * 1e-9 - forecast->step_seconds;
+        const double actual_seconds = (double)(now_ns - forecast->begin_ns) * 1e-9 - forecast->step_seconds;
         if (forecast->is_guess)
-            sumi_accuracy_note(&pace->guess_accuracy, FIRST_GUESS_DEVIATION, came, forecast->end_seconds);
-        else sumi_accuracy_note(&pace->end_accuracy, FIRST_DEVIATION, came, forecast->end_seconds);
+            sumi_accuracy_note(&pace->guess_accuracy, FIRST_GUESS_DEVIATION, actual_seconds, forecast->end_seconds);
+        else sumi_accuracy_note(&pace->end_accuracy, FIRST_DEVIATION, actual_seconds, forecast->end_seconds);
     }
-    if (forecast->whole_seconds > 0.0) {
-        const double came = (double)(now - forecast->planned_ns) * 1e-9;
-        sumi_accuracy_note(&pace->job_accuracy, FIRST_GUESS_DEVIATION, came, forecast->whole_seconds);
+    if (forecast->job_seconds > 0.0) {
+        const double actual_seconds = (double)(now_ns - forecast->planned_ns) * 1e-9;
+        sumi_accuracy_note(&pace->job_accuracy, FIRST_GUESS_DEVIATION, actual_seconds, forecast->job_seconds);
     }
     *forecast = (sumi_forecast){.begin_ns = 0};
 }
@@ -158,26 +158,26 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
     sumi_plan_job* job = &slot->u.plan;
     const sumi_plan_entry* entry = job->entry;
     if (can_skip(job->solver)) return step_count;
-    const double budgeted = budgeted_share(engine), lately = known_share(engine),
-                 share = lately < budgeted ? lately : budgeted;
+    const double budgeted = budgeted_share(engine), current = current_share(engine),
+                 share = current < budgeted ? current : budgeted;
     double fixed_us = overhead_us_in_frames(
         engine, 3.0 * engine->overhead_us[SUMI_OVERHEAD_INPUT]
                     + job->batch_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
     double denoise_us = 0.0;
     for (size_t s = 0; s < entry->plan.section_count; s++) {
-        const sumi_work_us once = sumi_section_work_us(engine, entry, s);
-        const double us = all_us(&once) * entry->plan.sections[s].repeat;
+        const sumi_work_us iteration_work = sumi_section_work_us(engine, entry, s);
+        const double us = total_us(&iteration_work) * entry->plan.sections[s].repeat;
         if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;
         else fixed_us += us;
     }
     // The step count is not changed later, so the margin covers the whole job.
-    const double most = sumi_accuracy_largest_factor(&engine->deadline.job_accuracy, FIRST_GUESS_DEVIATION);
-    const double left = sumi_deadline_left(slot) * share / batches_left(job) / most;
-    int32_t allowed =
-        sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6, left > 1e-6 ? left : 1e-6,
-                            fewest_steps(job), job->run_steps, (double)job->evaluation_count / job->run_steps);
+    const double largest_factor = sumi_accuracy_largest_factor(&engine->deadline.job_accuracy, FIRST_GUESS_DEVIATION);
+    const double remaining_seconds = sumi_deadline_remaining_seconds(slot) * share / batches_left(job) / largest_factor;
+    int32_t allowed = sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6,
+                                          remaining_seconds > 1e-6 ? remaining_seconds : 1e-6, fewest_steps(job),
+                                          job->run_steps, (double)job->evaluation_count / job->run_steps);
     job->forecast.planned_ns = sumi_clock_ns();
-    job->forecast.whole_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->run_steps) / share;
+    job->forecast.job_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->run_steps) / share;
     if (allowed >= job->run_steps) return step_count;
     // With a strength below 1 only run_steps of step_count steps run; the same ratio holds for the smaller step count.
     int32_t steps = (int32_t)((int64_t)step_count * allowed / job->run_steps);
@@ -185,38 +185,39 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
 }
 
 // Notes how long the step before took, and predicts the step that begins and the rest of the job.
-static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_work_left* out_left, double* out_share)
+static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_remaining_work* out_work, double* out_share)
 {
     const double share = measure_share(engine);
-    const uint64_t now = sumi_clock_ns();
+    const uint64_t now_ns = sumi_clock_ns();
     sumi_forecast* forecast = &job->forecast;
-    sumi_work_left left = sumi_run_left_from_here(engine);
-    left.end.known += overhead_us_in_frames(engine, job->batch_count * sumi_plan_job_output_us(engine, job));
+    sumi_remaining_work work = sumi_run_remaining_work(engine);
+    work.end.measured += overhead_us_in_frames(engine, job->batch_count * sumi_plan_job_output_us(engine, job));
     if (forecast->begin_ns != 0) {
-        const double came = (double)(now - forecast->begin_ns) * 1e-9;
-        sumi_accuracy_note(&job->entry->step, FIRST_STEP_DEVIATION, came, forecast->step_seconds);
+        const double actual_seconds = (double)(now_ns - forecast->begin_ns) * 1e-9;
+        sumi_accuracy_note(&job->entry->step, FIRST_STEP_DEVIATION, actual_seconds, forecast->step_seconds);
     }
-    forecast->begin_ns = now;
-    forecast->step_seconds = is_guess(&left.evaluation) ? 0.0 : 1e-6 * all_us(&left.evaluation) / share;
+    forecast->begin_ns = now_ns;
+    forecast->step_seconds = is_guess(&work.evaluation) ? 0.0 : 1e-6 * total_us(&work.evaluation) / share;
     // Slices of the end fill the frames' budgets to another degree than slices of steps do. After this division the end
     // is in the same unit: divided by `share` it is wall-clock time.
-    left.end.known /= left.end_fill, left.end.guessed /= left.end_fill;
+    work.end.measured /= work.end_fill, work.end.guessed /= work.end_fill;
     forecast->end_seconds = 0.0;
-    forecast->is_guess = is_guess(&left.end);
-    *out_left = left;
+    forecast->is_guess = is_guess(&work.end);
+    *out_work = work;
     *out_share = share;
 }
 
 // How many evaluations, this one included, fit into the time that is left.
 static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_job_slot* slot, int32_t counter,
-                                   const sumi_work_left* work, double share)
+                                   const sumi_remaining_work* work, double share)
 {
     const sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->batch_count > 0 && job->deadline_adaptation.skipped_count <= counter);
     SUMI_ASSERT(counter >= 0 && counter < job->evaluation_count);
-    const int32_t left = job->evaluation_count - counter, done = counter - job->deadline_adaptation.skipped_count;
-    const int32_t fewest = fewest_steps(job) > done + 1 ? fewest_steps(job) - done : 1;
-    double step_us = work->average_us, end_us = all_us(&work->end);
+    const int32_t remaining_count = job->evaluation_count - counter,
+                  done_count = counter - job->deadline_adaptation.skipped_count;
+    const int32_t fewest = fewest_steps(job) > done_count + 1 ? fewest_steps(job) - done_count : 1;
+    double step_us = work->average_us, end_us = total_us(&work->end);
     if (is_guess(&work->evaluation) && fewest >= 2) {
         // No evaluation of this size was measured yet. At least two more steps run in any case, so this step can be
         // measured before many steps are left out: until then, steps are left out only if half of the guessed time is
@@ -227,13 +228,13 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_job_slo
         // The margin (deadline.h): the end takes as long as it hardly ever exceeds, and this step and the next one may
         // each take longer than predicted.
         end_us =
-            work->end.known * sumi_accuracy_largest_factor(&engine->deadline.end_accuracy, FIRST_DEVIATION)
+            work->end.measured * sumi_accuracy_largest_factor(&engine->deadline.end_accuracy, FIRST_DEVIATION)
             + work->end.guessed * sumi_accuracy_largest_factor(&engine->deadline.guess_accuracy, FIRST_GUESS_DEVIATION)
             + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
     }
-    const double seconds = sumi_deadline_left(slot) * share / batches_left(job);
-    return sumi_deadline_steps(step_us * 1e-6, end_us * 1e-6, seconds > 1e-6 ? seconds : 1e-6,
-                               fewest < left ? fewest : left, left, 1.0);
+    const double remaining_seconds = sumi_deadline_remaining_seconds(slot) * share / batches_left(job);
+    return sumi_deadline_steps(step_us * 1e-6, end_us * 1e-6, remaining_seconds > 1e-6 ? remaining_seconds : 1e-6,
+                               fewest < remaining_count ? fewest : remaining_count, remaining_count, 1.0);
 }
 
 // Writes a new solver row for evaluation `counter`, whose step leads to the sigma of evaluation `next`. It is needed
@@ -259,24 +260,25 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
     sumi_plan_job* job = &slot->u.plan;
     int32_t counter, left_in_section;
     if (job->goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return;
-    if (counter < job->deadline_adaptation.next) return;
-    sumi_work_left work;
+    if (counter < job->deadline_adaptation.next_evaluation) return;
+    sumi_remaining_work work;
     double share;
     look_ahead(engine, job, &work, &share);
     int32_t stride = 1;
     if (job->deadline_ms > 0 && can_skip(job->solver)) {
-        const int32_t left = job->evaluation_count - counter,
-                      allowed = allowed_evaluations(engine, slot, counter, &work, share);
-        SUMI_ASSERT(allowed >= 1 && allowed <= left);
+        const int32_t remaining_count = job->evaluation_count - counter,
+                      allowed_count = allowed_evaluations(engine, slot, counter, &work, share);
+        SUMI_ASSERT(allowed_count >= 1 && allowed_count <= remaining_count);
         // Spread the allowed evaluations evenly over those that are left. The next step decides again.
-        stride = (2 * left + allowed) / (2 * allowed);
+        stride = (2 * remaining_count + allowed_count) / (2 * allowed_count);
         // A step must not skip over the end of its section: where guidance begins or ends, another section follows.
         if (stride > left_in_section) stride = left_in_section;
     }
     SUMI_ASSERT(stride >= 1 && counter + stride <= job->evaluation_count);
     const bool skips = stride > 1;
     if (skips
-        || job->deadline_adaptation.is_changed) { // is_changed: a multistep solver's row depends on the step before
+        || job->deadline_adaptation
+               .row_is_changed) { // row_is_changed: a multistep solver's row depends on the step before
         sumi_solver_row row;
         write_row(job, counter, counter + stride, &row);
         engine->runner->functions->write(engine->runner, &job->entry->plan, job->entry->pipeline.solver,
@@ -284,8 +286,8 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
         sumi_run_skip(engine, stride - 1);
         job->deadline_adaptation.skipped_count += stride - 1;
     }
-    if (counter + stride == job->evaluation_count) job->forecast.end_seconds = 1e-6 * all_us(&work.end) / share;
-    job->deadline_adaptation.next = counter + stride;
-    job->deadline_adaptation.is_changed = skips;
+    if (counter + stride == job->evaluation_count) job->forecast.end_seconds = 1e-6 * total_us(&work.end) / share;
+    job->deadline_adaptation.next_evaluation = counter + stride;
+    job->deadline_adaptation.row_is_changed = skips;
     job->deadline_adaptation.previous_sigma = job->rows[counter].sigma;
 }

@@ -21,8 +21,8 @@
 // For a size that was never decoded the end is guessed from the times of ops of the same kinds in other plans; the
 // accuracy of such guesses is noted separately.
 //
-// All functions are called by the thread that holds the pump lock (engine.h), except sumi_deadline_left, which only
-// reads the job slot. None of them blocks or fails.
+// All functions are called by the thread that holds the pump lock (engine.h), except sumi_deadline_remaining_seconds,
+// which only reads the job slot. None of them blocks or fails.
 #ifndef SUMI_ENGINE_DEADLINE_H
 #define SUMI_ENGINE_DEADLINE_H
 #include "engine/accuracy.h"
@@ -61,5 +61,5 @@ void sumi_deadline_note(sumi_engine* engine, double us);
 // Called when the pictures of an image job's batch were read: notes how accurate the predictions were.
 void sumi_deadline_end(sumi_engine* engine, struct sumi_job_slot* slot);
 // Wall-clock seconds until the deadline; negative after it. The job must have a deadline.
-double sumi_deadline_left(const struct sumi_job_slot* slot);
+double sumi_deadline_remaining_seconds(const struct sumi_job_slot* slot);
 #endif

@@ -9,7 +9,7 @@
 //                              then after twice as many each time (at most 256).
 //
 // If the driver allocates the memory, the driver knows how much is free, and at first every job reviews the limit. If
-// the host program's device_allocator does, the free memory cannot be asked for: the limit is then a guess between the
+// the host program's device_allocator does, the free memory is unknown: the limit is then a guess between the
 // bytes that were held and the bytes that were refused, a review takes place every 4 jobs at first, and it removes the
 // limit to see whether the next job succeeds.
 //
@@ -26,13 +26,14 @@
 
 // A part of the engine; touched by whoever holds the pump lock.
 typedef struct sumi_device_limit {
-    uint64_t bytes;         // the limit; jobs keep to it as to a memory budget. 0: none
-    uint64_t requested;     // device bytes that the job that met the shortage needs without a limit; 0: unknown
-    uint64_t previous;      // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
-    uint64_t refused;       // device bytes that the newest plan that did not fit needs in its smallest form
-    int32_t jobs, distance; // jobs that began since the newest review; jobs between two reviews, 0: every job reviews
+    uint64_t bytes;               // the limit; jobs keep to it as to a memory budget. 0: none
+    uint64_t requested_bytes;     // device bytes that the job that met the shortage needs without a limit; 0: unknown
+    uint64_t previous_bytes;      // the limit before it was raised, until sumi_limit_confirm; 0: it was not raised
+    uint64_t smallest_form_bytes; // device bytes that the newest plan that did not fit needs in its smallest form
+    int32_t job_count,
+        review_distance; // jobs that began since the newest review; jobs between two reviews, 0: every job reviews
     sumi_device_capacity capacity; // the state of the device when the newest allocation failed
-    bool is_short;                 // an allocation has failed, and the job has not been retried since
+    bool retry_is_pending;         // an allocation has failed, and the job has not been retried since
 } sumi_device_limit;
 
 // Bytes that jobs keep to: the host program's memory budget or the limit, whichever is less; 0: no limit.

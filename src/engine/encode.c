@@ -20,8 +20,8 @@ static sumi_result check_encode_desc(const sumi_engine* engine, const sumi_encod
     if (!desc->model->info.has_vae_encoder)
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "model: it was opened without a VAE encoder");
     if (desc->image == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "image is NULL: give the image to encode");
-    sumi_pixels settled = sumi_pixels_settled(desc->image);
-    SUMI_TRY(sumi_pixels_check(&settled, "image", error));
+    sumi_pixels image = sumi_pixels_with_row_bytes(desc->image);
+    SUMI_TRY(sumi_pixels_check(&image, "image", error));
     SUMI_TRY(sumi_check_size(desc->model, desc->width, desc->height, error));
     const int posterior = (int)desc->posterior;
     if (posterior < 0 || posterior > SUMI_POSTERIOR_MODE)
@@ -64,9 +64,9 @@ static sumi_result copy_encode_desc(sumi_engine* engine, const void* source, sum
     return SUMI_OK;
 }
 
-static sumi_result submit_encode(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_encode(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
 {
-    const sumi_encode_desc* desc = given;
+    const sumi_encode_desc* desc = public_desc;
     SUMI_TRY(check_encode_desc(engine, desc, error));
     const sumi_submission submission = {.kind = SUMI_JOB_KIND_ENCODE,
                                         .functions = &s_functions,

@@ -99,7 +99,7 @@ static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
     return sumi_cpu_create(&engine->heap, engine->workers, SUMI_CPU_AUTO, error, &engine->runner);
 }
 
-static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
+static sumi_result create_members(sumi_engine* engine, sumi_error* error)
 {
     sumi_heap* heap = &engine->heap;
     if (!sumi_mutex_init(&engine->state_lock)) return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
@@ -164,7 +164,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             engine->plan_inputs = (sumi_plan_inputs){.budget = desc->memory_budget_bytes,
                                                      .host_budget = desc->memory_budget_bytes,
                                                      .slice_us = desc->max_slice_us};
-            if (create_parts(engine, &error) != SUMI_OK) {
+            if (create_members(engine, &error) != SUMI_OK) {
                 sumi_engine_destroy(engine);
                 engine = NULL;
             }

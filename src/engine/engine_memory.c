@@ -8,13 +8,13 @@
 #include "engine/run.h"
 #include <string.h>
 
-static uint64_t held_on_device(const sumi_engine* engine)
+static uint64_t held_device_bytes(const sumi_engine* engine)
 {
-    sumi_device_properties facts;
+    sumi_device_properties properties;
     if (engine->runner->functions->properties == NULL) return 0;
-    engine->runner->functions->properties(engine->runner, &facts);
-    return facts.held_bytes[SUMI_MEMORY_WEIGHTS] + facts.held_bytes[SUMI_MEMORY_ARENA]
-         + facts.held_bytes[SUMI_MEMORY_IMAGE];
+    engine->runner->functions->properties(engine->runner, &properties);
+    return properties.held_bytes[SUMI_MEMORY_WEIGHTS] + properties.held_bytes[SUMI_MEMORY_ARENA]
+         + properties.held_bytes[SUMI_MEMORY_IMAGE];
 }
 
 void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
@@ -38,17 +38,17 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     SUMI_ASSERT(entry->model != NULL && entry->need.fits);
-    const uint64_t held_arena = atomic_load(&engine->memory.arena_bytes),
-                   held_scratch = atomic_load(&engine->memory.scratch_bytes);
-    uint64_t arena = entry->plan.arena_bytes > held_arena ? entry->plan.arena_bytes : held_arena;
-    uint64_t scratch = entry->scratch_bytes > held_scratch ? entry->scratch_bytes : held_scratch;
-    bool grows = arena > held_arena || scratch > held_scratch;
+    const uint64_t held_arena_bytes = atomic_load(&engine->memory.arena_bytes),
+                   held_scratch_bytes = atomic_load(&engine->memory.scratch_bytes);
+    uint64_t arena_bytes = entry->plan.arena_bytes > held_arena_bytes ? entry->plan.arena_bytes : held_arena_bytes;
+    uint64_t scratch_bytes = entry->scratch_bytes > held_scratch_bytes ? entry->scratch_bytes : held_scratch_bytes;
+    bool grows = arena_bytes > held_arena_bytes || scratch_bytes > held_scratch_bytes;
     // Under a memory budget the old blocks are freed before larger ones are allocated. Old and new blocks together, or
     // the arena of one job with the scratch memory of another, could exceed the budget.
     if (grows && engine->memory.budget_bytes != 0) {
         sumi_engine_release(engine);
-        arena = entry->plan.arena_bytes;
-        scratch = entry->scratch_bytes;
+        arena_bytes = entry->plan.arena_bytes;
+        scratch_bytes = entry->scratch_bytes;
     }
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
@@ -59,8 +59,8 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
         if (engine->jobs.draining == NULL) sumi_engine_release(engine);
         return result;
     }
-    atomic_store(&engine->memory.arena_bytes, arena);
-    atomic_store(&engine->memory.scratch_bytes, scratch);
+    atomic_store(&engine->memory.arena_bytes, arena_bytes);
+    atomic_store(&engine->memory.scratch_bytes, scratch_bytes);
     return SUMI_OK;
 }
 
@@ -70,7 +70,7 @@ void sumi_engine_trim(sumi_engine* engine)
     const sumi_runner_functions* runner = engine->runner->functions;
     if (engine->runs.current.entry != NULL || engine->jobs.draining != NULL || engine->memory.budget_bytes == 0) return;
     if (runner->trim != NULL) {
-        if (held_on_device(engine) <= engine->memory.budget_bytes) return;
+        if (held_device_bytes(engine) <= engine->memory.budget_bytes) return;
         sumi_engine_release(engine);
         runner->set_budget(engine->runner, sumi_engine_budget(engine));
         runner->trim(engine->runner);
@@ -102,14 +102,14 @@ static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
     info->held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->memory.image_bytes);
     info->held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->memory.scratch_bytes);
     if (engine->runner->functions->properties == NULL) return;
-    sumi_device_properties facts;
-    engine->runner->functions->properties(engine->runner, &facts);
-    facts.held_bytes[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
-    memcpy(info->held_bytes, facts.held_bytes, sizeof info->held_bytes);
-    info->device_bytes = facts.device_bytes;
-    info->uncounted_bytes = facts.uncounted_bytes;
-    info->compute_capability = facts.capability;
-    info->driver_version = facts.driver;
+    sumi_device_properties properties;
+    engine->runner->functions->properties(engine->runner, &properties);
+    properties.held_bytes[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
+    memcpy(info->held_bytes, properties.held_bytes, sizeof info->held_bytes);
+    info->device_bytes = properties.device_bytes;
+    info->uncounted_bytes = properties.uncounted_bytes;
+    info->compute_capability = properties.capability;
+    info->driver_version = properties.driver;
 }
 
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])

@@ -5,8 +5,8 @@
 uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->frame.max_pending_us > 0.0);
-    const uint32_t most = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
-    return engine->frame.max_pending_us < most ? (uint32_t)engine->frame.max_pending_us : most;
+    const uint32_t max_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+    return engine->frame.max_pending_us < max_us ? (uint32_t)engine->frame.max_pending_us : max_us;
 }
 
 // The length of slices for updates with a given budget. A call submits whole slices, so if a budget holds only one or
@@ -26,11 +26,11 @@ uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
 static uint32_t slice_for(double budget_us, uint32_t max_us)
 {
     SUMI_ASSERT(budget_us > 0.0);
-    const double quarter = budget_us / 4.0, eighth = budget_us / 8.0,
-                 usual = quarter < USUAL_LEAST_SLICE_US ? quarter : USUAL_LEAST_SLICE_US;
-    const double limit = eighth > usual ? eighth : usual;
+    const double quarter_us = budget_us / 4.0, eighth_us = budget_us / 8.0,
+                 usual_least_us = quarter_us < USUAL_LEAST_SLICE_US ? quarter_us : USUAL_LEAST_SLICE_US;
+    const double limit_us = eighth_us > usual_least_us ? eighth_us : usual_least_us;
     uint32_t slice_us = max_us;
-    while (slice_us / 2 >= LEAST_SLICE_US && (double)slice_us > limit) slice_us /= 2;
+    while (slice_us / 2 >= LEAST_SLICE_US && (double)slice_us > limit_us) slice_us /= 2;
     return slice_us;
 }
 
@@ -38,7 +38,7 @@ void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
     const bool was_paced = engine->frame.average_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
-    const uint32_t most = engine->desc.max_slice_us;
+    const uint32_t max_us = engine->desc.max_slice_us;
     // The processor can stop after any slice, and cutting ops costs it more, so its slices keep their length.
     if (engine->runner->functions->collect == NULL) return;
     engine->frame.average_us = !is_paced ? 0.0
@@ -46,8 +46,8 @@ void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us)
                                          : (double)budget_us;
     // A budget that varies around a threshold must not change plans again and again. So slices become longer only when
     // two thirds of the average budget would allow longer slices too.
-    const uint32_t wanted = is_paced ? slice_for(engine->frame.average_us, most) : most;
-    if (!is_paced || wanted < engine->frame.slice_us
-        || slice_for(engine->frame.average_us / 1.5, most) > engine->frame.slice_us)
-        engine->frame.slice_us = wanted;
+    const uint32_t slice_us = is_paced ? slice_for(engine->frame.average_us, max_us) : max_us;
+    if (!is_paced || slice_us < engine->frame.slice_us
+        || slice_for(engine->frame.average_us / 1.5, max_us) > engine->frame.slice_us)
+        engine->frame.slice_us = slice_us;
 }

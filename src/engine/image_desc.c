@@ -147,14 +147,14 @@ static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
     SUMI_REFUSE(desc->start_image != NULL && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
                 "start_image: the model was opened without a VAE encoder; give start_latents");
     if (desc->start_image != NULL) {
-        sumi_pixels settled = sumi_pixels_settled(desc->start_image);
-        SUMI_TRY(sumi_pixels_check(&settled, "start_image", error));
+        sumi_pixels start_image = sumi_pixels_with_row_bytes(desc->start_image);
+        SUMI_TRY(sumi_pixels_check(&start_image, "start_image", error));
     }
     if (desc->mask != NULL) {
         SUMI_REFUSE(!starts, SUMI_INVALID_ARGUMENT,
                     "mask is set, but there is neither start_image nor start_latents to keep");
-        sumi_pixels settled = sumi_pixels_settled(desc->mask);
-        SUMI_TRY(sumi_pixels_check(&settled, "mask", error));
+        sumi_pixels mask = sumi_pixels_with_row_bytes(desc->mask);
+        SUMI_TRY(sumi_pixels_check(&mask, "mask", error));
     }
     SUMI_REFUSE(desc->mask_feather < -1 || desc->mask_feather > SUMI_MAX_FEATHER, SUMI_INVALID_ARGUMENT,
                 "mask_feather is %d: give 0 to %d pixels, or -1 to keep nothing of the start image",
@@ -292,7 +292,7 @@ static sumi_result check_image_references(const sumi_image_desc* desc, const sum
     return SUMI_OK;
 }
 
-static sumi_result settle_size(sumi_image_desc* desc, const sumi_references* references, sumi_error* error)
+static sumi_result resolve_size(sumi_image_desc* desc, const sumi_references* references, sumi_error* error)
 {
     const sumi_network_info* info = &desc->model->info;
     if (desc->width == 0 && desc->height == 0 && info->max_references > 0) {
@@ -305,13 +305,14 @@ static sumi_result settle_size(sumi_image_desc* desc, const sumi_references* ref
     return sumi_check_size(desc->model, desc->width, desc->height, error);
 }
 
-sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* asked, sumi_image_desc* out_settled,
-                                  sumi_error* error)
+sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* requested_desc,
+                                  sumi_image_desc* out_resolved_desc, sumi_error* error)
 {
-    SUMI_TRY(sumi_check_cookie(asked->cookie, SUMI_COOKIE_IMAGE, "sumi_image_desc", "sumi_image_defaults", error));
-    SUMI_TRY(sumi_check_model(engine, asked->model, error));
-    *out_settled = *asked;
-    const sumi_image_desc* desc = out_settled;
+    SUMI_TRY(
+        sumi_check_cookie(requested_desc->cookie, SUMI_COOKIE_IMAGE, "sumi_image_desc", "sumi_image_defaults", error));
+    SUMI_TRY(sumi_check_model(engine, requested_desc->model, error));
+    *out_resolved_desc = *requested_desc;
+    const sumi_image_desc* desc = out_resolved_desc;
     SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED,
                 "model: it was opened without a VAE, which makes images of latents");
     SUMI_TRY(check_schedule(desc, error));
@@ -319,7 +320,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     sumi_references references;
     SUMI_TRY(find_references(desc, &references, error));
     SUMI_TRY(check_image_references(desc, &references, error));
-    SUMI_TRY(settle_size(out_settled, &references, error));
+    SUMI_TRY(resolve_size(out_resolved_desc, &references, error));
     SUMI_TRY(check_noise(desc, error));
     SUMI_TRY(check_start(desc, error));
     SUMI_TRY(check_values(desc, error));
@@ -331,7 +332,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     return check_targets(engine, desc, error);
 }
 
-void sumi_image_desc_tell_unused(const sumi_engine* engine, const sumi_image_desc* desc)
+void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc* desc)
 {
     for (int32_t i = 0; i < desc->item_count && !is_guided(desc); i++) {
         const sumi_image_item* item = &desc->items[i];
@@ -353,8 +354,8 @@ static int32_t add_prompt(sumi_plan_job* job, const char* text, const sumi_promp
 {
     SUMI_ASSERT(source != NULL || text != NULL);
     for (int32_t i = 0; i < job->prompt_count; i++) {
-        const sumi_job_prompt* other = &job->prompts[i];
-        if (source != NULL ? other->source == source : other->source == NULL && strcmp(other->text, text) == 0)
+        const sumi_job_prompt* listed = &job->prompts[i];
+        if (source != NULL ? listed->source == source : listed->source == NULL && strcmp(listed->text, text) == 0)
             return i;
     }
     job->prompts[job->prompt_count] = (sumi_job_prompt){.text = source == NULL ? text : NULL, .source = source};

@@ -7,13 +7,13 @@
 #include "engine/buffers.h"
 #include "engine/plan_job.h"
 
-// Checks a desc and copies it to *out_settled. If its size is 0 x 0, out_settled has the size that follows from the
+// Checks a desc and copies it to *out_resolved_desc. If its size is 0 x 0, the copy has the size that follows from the
 // references. Failures: SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED, SUMI_DESC_NOT_INITIALIZED; the text names the
 // member.
-sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* desc, sumi_image_desc* out_settled,
-                                  sumi_error* error);
+sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* desc,
+                                  sumi_image_desc* out_resolved_desc, sumi_error* error);
 // Logs a warning if a desc that passed the checks has members without effect: negative prompts while guidance is off.
-void sumi_image_desc_tell_unused(const sumi_engine* engine, const sumi_image_desc* desc);
+void sumi_image_desc_log_unused(const sumi_engine* engine, const sumi_image_desc* desc);
 // Fills a zeroed job from a desc that passed the checks. The arrays are copied into the blocks `lists` and `input`,
 // which the caller owns and which must outlive the job. Fails with SUMI_OUT_OF_HOST_MEMORY.
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,

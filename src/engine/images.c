@@ -47,8 +47,8 @@ static void release_of_query(void* memory, size_t bytes, void* user_data)
 }
 
 // Does what a job does up to its plan, on the query's own objects, and reads the sizes from the plan.
-static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
-                              sumi_error* error)
+static sumi_result query_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
+                                sumi_error* error)
 {
     sumi_heap* heap = &query->heap;
     sumi_plan_job* job = &query->job;
@@ -57,9 +57,9 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, error));
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
-    const uint64_t held = atomic_load(&heap->allocated_bytes);
+    const uint64_t held_bytes_before = atomic_load(&heap->allocated_bytes);
     SUMI_TRY(sumi_plan_entry_write_for_query(engine, heap, &request, &query->entry, error));
-    out->host = atomic_load(&heap->allocated_bytes) - held + query->lists.bytes + query->input.bytes
+    out->host = atomic_load(&heap->allocated_bytes) - held_bytes_before + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes + sumi_plan_job_input_bytes(job)
               + sumi_references_resize_bytes(&job->references);
     out->weights = desc->model->info.weight_bytes;
@@ -72,23 +72,23 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         SUMI_ASSERT(need->device_bytes >= need->weight_bytes);
         out->staging = need->pinned_bytes;
         out->streamed = need->streamed_bytes;
-        sumi_device_properties facts;
-        engine->runner->functions->properties(engine->runner, &facts);
-        out->uncounted = facts.uncounted_bytes;
+        sumi_device_properties properties;
+        engine->runner->functions->properties(engine->runner, &properties);
+        out->uncounted = properties.uncounted_bytes;
     }
     out->images = sumi_plan_job_image_bytes(job);
     out->tiles_vae = query->entry.tile_latent > 0;
     return SUMI_OK;
 }
 
-static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* asked, sumi_memory* out, sumi_error* error)
+static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out, sumi_error* error)
 {
-    sumi_image_desc settled;
-    SUMI_TRY(sumi_image_desc_check(engine, asked, &settled, error));
+    sumi_image_desc resolved_desc;
+    SUMI_TRY(sumi_image_desc_check(engine, desc, &resolved_desc, error));
     memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
-    sumi_result result = ask_memory(engine, &settled, query, out, error);
+    sumi_result result = query_memory(engine, &resolved_desc, query, out, error);
     // If no form of the plan fits the budget, this is what the smallest form needs.
     const uint64_t needed = query->entry.need.device_bytes;
     sumi_plan_entry_close(&query->heap, &query->entry);
@@ -124,26 +124,26 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
     const sumi_engine* engine = desc->model->engine;
     SUMI_TRY(sumi_call_begin(engine, "sumi_image_size"));
     sumi_error error = {0};
-    sumi_image_desc settled;
+    sumi_image_desc resolved_desc;
     sumi_result result;
     if (out_size == NULL) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_size: out_size is NULL");
-    else result = sumi_image_desc_check(engine, desc, &settled, &error);
-    if (result == SUMI_OK) *out_size = (sumi_size){settled.width, settled.height};
+    else result = sumi_image_desc_check(engine, desc, &resolved_desc, &error);
+    if (result == SUMI_OK) *out_size = (sumi_size){resolved_desc.width, resolved_desc.height};
     return sumi_call_end(engine, result, &error);
 }
 
 static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi_job_slot* slot, sumi_error* error)
 {
     SUMI_TRY(sumi_image_desc_copy(&engine->heap, source, &slot->lists, &slot->input, &slot->u.plan, error));
-    sumi_plan_job_claim(&slot->u.plan, true);
-    sumi_image_desc_tell_unused(engine, source);
+    sumi_plan_job_mark_targets(&slot->u.plan, true);
+    sumi_image_desc_log_unused(engine, source);
     return SUMI_OK;
 }
 
-static sumi_result submit_images(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_images(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
 {
     sumi_image_desc desc;
-    SUMI_TRY(sumi_image_desc_check(engine, given, &desc, error));
+    SUMI_TRY(sumi_image_desc_check(engine, public_desc, &desc, error));
     const sumi_submission submission = {.kind = SUMI_JOB_KIND_IMAGES,
                                         .functions = &s_functions,
                                         .model = desc.model,
@@ -197,8 +197,7 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
 // ---- After the job --------------------------------------------------------------------------------------------------
 
 // Fills the sumi_image of one item, and copies the picture to the target's host memory if the target has one.
-
-static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
+static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
 {
     SUMI_ASSERT(image->pixels == NULL && image->handle == 0);
     const int32_t row = job->width * sumi_format_bytes(item->target.format);
@@ -242,7 +241,7 @@ static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* o
             SUMI_TRY(engine->runner->functions->copy_to_texture(engine->runner, &external->import, external->width,
                                                                 external->height, error));
         }
-        for (int32_t i = 0; i < plan->item_count; i++) hand_out(plan, &plan->items[i], &out_images[i]);
+        for (int32_t i = 0; i < plan->item_count; i++) fill_image(plan, &plan->items[i], &out_images[i]);
     }
     sumi_job_free(engine, slot);
     return result;
@@ -304,9 +303,10 @@ int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_r
     // An insertion sort: there are a few dozen rows, and the C library's qsort() may allocate.
     for (size_t i = 1; i < slot->profile_count; i++) {
         sumi_profile_row row = table[i];
-        size_t at = i;
-        for (; at > 0 && table[at - 1].seconds < row.seconds; at--) table[at] = table[at - 1];
-        table[at] = row;
+        size_t position = i;
+        for (; position > 0 && table[position - 1].seconds < row.seconds; position--)
+            table[position] = table[position - 1];
+        table[position] = row;
     }
     int32_t count = (int32_t)slot->profile_count;
     if (rows != NULL && capacity > 0) memcpy(rows, table, (size_t)(count < capacity ? count : capacity) * sizeof *rows);

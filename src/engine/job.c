@@ -28,7 +28,8 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     slot->id = (++engine->jobs.next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
     slot->kind = kind;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .seconds_left = -1.0f, .message = ""};
-    slot->cancel_asked = slot->is_discarded = slot->completion_is_pending = slot->pause_asked = slot->has_begun = false;
+    slot->cancel_requested = slot->is_discarded = slot->completion_is_pending = slot->pause_requested =
+        slot->has_begun = false;
     sumi_mutex_unlock(&engine->state_lock);
     slot->functions = functions;
     slot->model = NULL;
@@ -47,7 +48,7 @@ void sumi_job_queue(sumi_engine* engine, sumi_job_slot* slot, int32_t priority, 
     SUMI_ASSERT(slot->id != 0 && slot->functions != NULL);
     sumi_mutex_lock(&engine->state_lock);
     slot->priority = priority;
-    SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE && !slot->is_discarded && !slot->cancel_asked);
+    SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE && !slot->is_discarded && !slot->cancel_requested);
     slot->order = ++engine->jobs.next_order;
     slot->submitted_ns = sumi_clock_ns();
     slot->status.state = SUMI_JOB_QUEUED;
@@ -161,7 +162,7 @@ typedef struct ended_job {
     void* user_data;
 } ended_job;
 
-static void tell(const sumi_engine* engine, const ended_job* ended)
+static void call_completion(const sumi_engine* engine, const ended_job* ended)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock)
                 && ended->state >= SUMI_JOB_DONE);
@@ -169,7 +170,7 @@ static void tell(const sumi_engine* engine, const ended_job* ended)
     if (completion->ended != NULL) completion->ended(ended->job, ended->state, ended->user_data, completion->user_data);
 }
 
-void sumi_jobs_tell(sumi_engine* engine)
+void sumi_jobs_call_completions(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_mutex_lock(&engine->state_lock);
@@ -180,7 +181,7 @@ void sumi_jobs_tell(sumi_engine* engine)
         engine->jobs.pending_completion_count--;
         const ended_job ended = {{slot->id}, slot->status.state, slot->status.user_data};
         sumi_mutex_unlock(&engine->state_lock);
-        tell(engine, &ended);
+        call_completion(engine, &ended);
         sumi_mutex_lock(&engine->state_lock);
     }
     sumi_mutex_unlock(&engine->state_lock);
@@ -222,7 +223,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
     sumi_condition_broadcast(&engine->state_changed);
     sumi_mutex_unlock(&engine->state_lock);
     if (is_discarded) sumi_job_free(engine, slot);
-    else tell(engine, &ended);
+    else call_completion(engine, &ended);
 }
 
 void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)
@@ -236,8 +237,8 @@ void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)
     slot->status.state = SUMI_JOB_QUEUED;
     slot->status.stage = SUMI_STAGE_WAIT;
     slot->status.pending_us = 0.0f;
-    slot->status.paused = slot->pause_asked; // false if the job was resumed meanwhile: then it is only queued
-    slot->pause_asked = false;
+    slot->status.paused = slot->pause_requested; // false if the job was resumed meanwhile: then it is only queued
+    slot->pause_requested = false;
     engine->jobs.queued_count += !slot->status.paused;
     sumi_condition_broadcast(&engine->state_changed);
     sumi_mutex_unlock(&engine->state_lock);
@@ -270,18 +271,18 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
         sumi_job_slot* slot = &engine->jobs.slots[i];
         sumi_mutex_lock(&engine->state_lock);
-        const bool is_other = slot->id == 0 || (model != NULL && slot->model != model)
-                           || (lora != NULL && !uses_lora(slot, lora))
-                           || (external != NULL && !uses_external(slot, external));
+        const bool is_unaffected = slot->id == 0 || (model != NULL && slot->model != model)
+                                || (lora != NULL && !uses_lora(slot, lora))
+                                || (external != NULL && !uses_external(slot, external));
         const bool is_pending =
-            !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
+            !is_unaffected && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
         // sumi_job_cancel ends queued jobs itself, from any thread. In state RUNNING it leaves the job to this thread.
         if (is_pending && slot->status.state == SUMI_JOB_QUEUED) {
             slot->status.state = SUMI_JOB_RUNNING;
             engine->jobs.queued_count -= !slot->status.paused;
         }
         sumi_mutex_unlock(&engine->state_lock);
-        if (is_other) continue;
+        if (is_unaffected) continue;
         if (is_pending) {
             sumi_error cancelled = {0};
             (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",

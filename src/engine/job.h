@@ -90,11 +90,11 @@ struct sumi_job_slot {
     uint64_t id; // 0: the job slot is free
     sumi_job_kind kind;
     int32_t priority;
-    uint64_t order, submitted_ns;    // position in the order of submissions; time of submission (steady clock)
-    sumi_job_status status;          // as sumi_job_poll returns it; state NONE while submit fills the job slot
-    bool cancel_asked, is_discarded; // the host program has called sumi_job_cancel; sumi_job_discard
+    uint64_t order, submitted_ns;        // position in the order of submissions; time of submission (steady clock)
+    sumi_job_status status;              // as sumi_job_poll returns it; state NONE while submit fills the job slot
+    bool cancel_requested, is_discarded; // the host program has called sumi_job_cancel; sumi_job_discard
     // The job runs, and the host program has asked to pause it. A queued job has status.paused instead.
-    bool pause_asked;
+    bool pause_requested;
     bool has_begun; // the pump has begun this job at least once
     // The job is in a final state, and the completion callback of the host program was not called yet.
     bool completion_is_pending;
@@ -102,7 +102,7 @@ struct sumi_job_slot {
     // Touched by one thread at a time: the thread that submits, then the pump, then the thread that fetches.
     const sumi_job_functions* functions;
     sumi_model* model; // NULL: the job has no model, or its model was closed
-    bool must_yield;   // the job must give way: a copy of pause_asked, made before each turn
+    bool must_yield;   // the job must give way: a copy of pause_requested, made before each turn
     sumi_error error;
     sumi_block lists, input; // the copies that submit made
     sumi_block products;     // latents, previews, and pictures until they are copied to memory of the host program
@@ -164,12 +164,12 @@ bool sumi_job_is_load(const sumi_job_slot* slot); // the job loads a model or an
 // Moves a job to its final state, wakes the threads that wait, and calls the completion callback; a discarded job is
 // freed instead. The caller holds the pump lock.
 void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state, const sumi_error* error);
-// Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. Holds
-// the work.
+// Stops the running job without ending it: it is queued again, and paused if the host program has asked for that. The
+// caller holds the pump lock.
 void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot);
 // Calls the completion callback for jobs that ended where no callback may be called (sumi_job_cancel). The caller holds
 // the pump lock.
-void sumi_jobs_tell(sumi_engine* engine);
+void sumi_jobs_call_completions(sumi_engine* engine);
 // Cancels all queued and running jobs that use this model, this adapter or this texture; NULL: any. Jobs that have
 // ended keep their state; if their model is closed, they forget it. The caller holds the pump lock.
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,

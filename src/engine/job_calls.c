@@ -16,10 +16,11 @@ static int32_t jobs_ahead(const sumi_engine* engine, const sumi_job_slot* slot)
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && slot->status.state == SUMI_JOB_QUEUED);
     int32_t count = 0;
     for (int32_t i = 0; i < engine->jobs.slot_count; i++) {
-        const sumi_job_slot* other = &engine->jobs.slots[i];
-        if (other->id == 0) continue;
-        count += other->status.state == SUMI_JOB_RUNNING
-              || (other->status.state == SUMI_JOB_QUEUED && !other->status.paused && sumi_job_is_before(other, slot));
+        const sumi_job_slot* candidate = &engine->jobs.slots[i];
+        if (candidate->id == 0) continue;
+        count += candidate->status.state == SUMI_JOB_RUNNING
+              || (candidate->status.state == SUMI_JOB_QUEUED && !candidate->status.paused
+                  && sumi_job_is_before(candidate, slot));
     }
     return count;
 }
@@ -43,11 +44,12 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 }
 
 // A queued job holds nothing of the runner's, so it ends here. Callbacks may not be called here, so the completion
-// callback follows later (completion_is_pending). A running job ends when the pump next looks at cancel_asked. Hold `state_lock`.
-static void ask_to_cancel(sumi_engine* engine, sumi_job_slot* slot)
+// callback follows later (completion_is_pending). A running job ends when the pump next looks at cancel_requested. Hold
+// `state_lock`.
+static void request_cancel(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && !sumi_job_is_final(slot));
-    slot->cancel_asked = true;
+    slot->cancel_requested = true;
     if (slot->status.state != SUMI_JOB_QUEUED) return;
     SUMI_ASSERT(slot->status.paused || engine->jobs.queued_count > 0);
     engine->jobs.queued_count -= !slot->status.paused;
@@ -69,7 +71,7 @@ void sumi_job_cancel(sumi_engine* engine, sumi_job job)
     if (engine == NULL || sumi_call_is_foreign(engine)) return;
     sumi_mutex_lock(&engine->state_lock);
     sumi_job_slot* slot = sumi_job_find(engine, job);
-    if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+    if (slot != NULL && !sumi_job_is_final(slot)) request_cancel(engine, slot);
     sumi_mutex_unlock(&engine->state_lock);
 }
 
@@ -85,7 +87,7 @@ sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
         slot->status.paused = paused;
         result = SUMI_OK;
     } else if (slot != NULL && slot->status.state == SUMI_JOB_RUNNING && !(paused && sumi_job_is_load(slot))) {
-        slot->pause_asked = slot->status.paused = paused;
+        slot->pause_requested = slot->status.paused = paused;
         result = SUMI_OK;
     }
     sumi_condition_broadcast(&engine->state_changed);
@@ -115,11 +117,11 @@ static bool is_listed_before(const sumi_job_slot* a, const sumi_job_slot* b)
     return is_a_queued ? sumi_job_is_before(a, b) : a->order < b->order;
 }
 
-int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity)
+int32_t sumi_job_list(const sumi_engine* const_engine, sumi_job* into, int32_t capacity)
 {
-    if (asked == NULL || sumi_call_is_foreign(asked)) return 0;
-    sumi_engine* engine = (sumi_engine*)asked;
-    const int32_t room = into == NULL ? 0 : capacity;
+    if (const_engine == NULL || sumi_call_is_foreign(const_engine)) return 0;
+    sumi_engine* engine = (sumi_engine*)const_engine;
+    const int32_t list_capacity = into == NULL ? 0 : capacity;
     int32_t count = 0, written = 0;
     sumi_mutex_lock(&engine->state_lock);
     // An insertion sort into the caller's array, so that no other memory is needed.
@@ -134,8 +136,8 @@ int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity
             low = is_after ? middle + 1 : low;
             high = is_after ? high : middle;
         }
-        if (low >= room) continue;
-        written += written < room;
+        if (low >= list_capacity) continue;
+        written += written < list_capacity;
         memmove(into + low + 1, into + low, (size_t)(written - low - 1) * sizeof *into);
         into[low] = (sumi_job){slot->id};
     }
@@ -149,7 +151,7 @@ static void discard(sumi_engine* engine, sumi_job job)
     sumi_job_slot* slot = sumi_job_find(engine, job);
     bool frees = false, has_weights = false;
     if (slot != NULL) {
-        if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+        if (!sumi_job_is_final(slot)) request_cancel(engine, slot);
         frees = sumi_job_is_final(slot);
         has_weights = sumi_job_is_load(slot);
         sumi_job_forget_completion(engine, slot);

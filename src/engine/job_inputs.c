@@ -100,12 +100,13 @@ static sumi_result write_features(sumi_engine* engine, const sumi_job_slot* slot
             if (prompt->text != NULL || features.value.id == 0) continue;
             const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
             if (job->moved_values < before + count) {
-                const size_t at = job->moved_values - before,
-                             part = count - at < SUMI_FEATURE_PIECE_VALUES ? count - at : SUMI_FEATURE_PIECE_VALUES;
+                const size_t offset = job->moved_values - before, piece = count - offset < SUMI_FEATURE_PIECE_VALUES
+                                                                            ? count - offset
+                                                                            : SUMI_FEATURE_PIECE_VALUES;
                 *out_done = false;
-                job->moved_values += part;
-                return write_activations(engine, job, features.value, (uint64_t)features.row * width + at,
-                                         prompt->features[e] + at, part, error);
+                job->moved_values += piece;
+                return write_activations(engine, job, features.value, (uint64_t)features.row * width + offset,
+                                         prompt->features[e] + offset, piece, error);
             }
             before += count;
         }
@@ -287,14 +288,14 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
 {
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = true;
-    const int32_t at = job->cursor - FIRST_REFERENCE_PIECE;
+    const int32_t reference_piece = job->cursor - FIRST_REFERENCE_PIECE;
     if (job->cursor == 0 && job->moved_values == 0) write_ids_and_steps(engine, slot);
     if (job->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
     else if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
     else if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
     else
-        SUMI_TRY(write_reference(engine, job, at / REFERENCE_STAGES, (reference_stage)(at % REFERENCE_STAGES), &is_over,
-                                 error));
+        SUMI_TRY(write_reference(engine, job, reference_piece / REFERENCE_STAGES,
+                                 (reference_stage)(reference_piece % REFERENCE_STAGES), &is_over, error));
     if (is_over) job->cursor++;
     *out_done = job->cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->references.count;
     return SUMI_OK;
@@ -310,10 +311,10 @@ sumi_result sumi_plan_job_write_input(sumi_engine* engine, sumi_job_slot* slot, 
 static size_t noise_piece(const sumi_plan_job* job)
 {
     const size_t count = sumi_plan_job_latent_values(job),
-                 part = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
+                 piece = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
     // If the number of values is not a multiple of 16, torch draws the last values of a call differently, so such noise
     // is drawn in one piece.
-    return count % 16 != 0 || part > count ? count : part;
+    return count % 16 != 0 || piece > count ? count : piece;
 }
 
 size_t sumi_plan_job_noise_values(const sumi_plan_job* job)
@@ -331,37 +332,37 @@ sumi_result sumi_plan_job_write_noise(sumi_engine* engine, sumi_plan_job* job, b
     const size_t count = sumi_plan_job_latent_values(job), item = (size_t)(job->batch_begin + job->cursor);
     const bool samples = sumi_plan_job_draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA,
                is_posterior = samples && job->drawn_values < count;
-    const size_t all = sumi_plan_job_noise_values(job),
-                 at = samples && !is_posterior ? job->drawn_values - count : job->drawn_values;
-    *out_done = job->drawn_values >= all;
+    const size_t total = sumi_plan_job_noise_values(job),
+                 offset = samples && !is_posterior ? job->drawn_values - count : job->drawn_values;
+    *out_done = job->drawn_values >= total;
     if (*out_done) return SUMI_OK;
     if (job->drawn_values == 0 && is_cuda)
         sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors,
                              job->threads_per_multiprocessor);
     else if (job->drawn_values == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
 
-    const float* given = is_posterior                   ? job->start_noise
-                       : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count
-                                                        : NULL;
-    const size_t part = noise_piece(job) < count - at ? noise_piece(job) : count - at;
-    SUMI_ASSERT(part > 0 && at + part <= count);
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, part * sizeof(float), "noise", error));
+    const float* source = is_posterior                   ? job->start_noise
+                        : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count
+                                                         : NULL;
+    const size_t piece = noise_piece(job) < count - offset ? noise_piece(job) : count - offset;
+    SUMI_ASSERT(piece > 0 && offset + piece <= count);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, piece * sizeof(float), "noise", error));
     float* values = engine->workspace.values.data;
-    if (given == NULL && is_cuda) {
-        sumi_torch_cuda_randn_range(&job->generator.cuda, values, count, at, part);
-        if (at + part == count) sumi_torch_cuda_skip(&job->generator.cuda, count);
-    } else if (given == NULL) {
-        sumi_torch_cpu_randn(&job->generator.cpu, values, part);
+    if (source == NULL && is_cuda) {
+        sumi_torch_cuda_randn_range(&job->generator.cuda, values, count, offset, piece);
+        if (offset + piece == count) sumi_torch_cuda_skip(&job->generator.cuda, count);
+    } else if (source == NULL) {
+        sumi_torch_cpu_randn(&job->generator.cpu, values, piece);
     }
     write_value(engine, job,
                 is_posterior                   ? pipeline->eps
                 : sumi_plan_job_has_start(job) ? pipeline->noise
                                                : pipeline->x,
-                ((size_t)job->cursor * count + at) * sizeof(float), given != NULL ? given + at : values,
-                part * sizeof(float));
-    job->drawn_values += part;
-    SUMI_ASSERT(job->drawn_values <= all);
-    *out_done = job->drawn_values >= all;
+                ((size_t)job->cursor * count + offset) * sizeof(float), source != NULL ? source + offset : values,
+                piece * sizeof(float));
+    job->drawn_values += piece;
+    SUMI_ASSERT(job->drawn_values <= total);
+    *out_done = job->drawn_values >= total;
     return SUMI_OK;
 }
 

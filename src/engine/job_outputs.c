@@ -59,12 +59,12 @@ sumi_result sumi_plan_job_reserve_products(sumi_engine* engine, sumi_job_slot* s
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_plan_job* job = &slot->u.plan;
-    const size_t held = slot->products.bytes;
+    const size_t previous_bytes = slot->products.bytes;
     sumi_packer packer = {NULL, 0};
     pack_products(&packer, job);
     sumi_result result = sumi_block_reserve(&engine->heap, &slot->products, packer.used, "finished images", error);
     atomic_fetch_add(&engine->memory.image_bytes, slot->products.bytes);
-    atomic_fetch_sub(&engine->memory.image_bytes, held);
+    atomic_fetch_sub(&engine->memory.image_bytes, previous_bytes);
     SUMI_TRY(result);
     packer = (sumi_packer){slot->products.data, 0};
     pack_products(&packer, job);
@@ -221,10 +221,10 @@ static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi
         return;
     }
     uint16_t halves[4096];
-    for (size_t done = 0, part; done < count; done += part) {
-        part = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
-        read_plan_value(engine, job, value, (first + done) * 2, halves, part * 2);
-        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, part);
+    for (size_t done = 0, piece; done < count; done += piece) {
+        piece = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
+        read_plan_value(engine, job, value, (first + done) * 2, halves, piece * 2);
+        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, piece);
     }
 }
 
@@ -290,14 +290,15 @@ static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* 
     for (int32_t e = 0; e < job->prompt->encoder_count; e++) {
         const size_t width = (size_t)job->prompt->width[e], count = (size_t)job->prompt->token_count[e] * width;
         if (job->moved_values < before + count) {
-            const size_t at = job->moved_values - before,
-                         part = count - at < SUMI_FEATURE_PIECE_VALUES ? count - at : SUMI_FEATURE_PIECE_VALUES;
-            float* into = job->prompt->features[e] + at;
+            const size_t offset = job->moved_values - before, piece = count - offset < SUMI_FEATURE_PIECE_VALUES
+                                                                        ? count - offset
+                                                                        : SUMI_FEATURE_PIECE_VALUES;
+            float* into = job->prompt->features[e] + offset;
             read_activations(engine, job, pipeline->features[0][e].value,
-                             (uint64_t)pipeline->features[0][e].row * width + at, into, part);
-            job->moved_values += part;
-            *out_done = at + part == count && e + 1 == job->prompt->encoder_count;
-            return check_finite(into, part, "the prompt's features", error);
+                             (uint64_t)pipeline->features[0][e].row * width + offset, into, piece);
+            job->moved_values += piece;
+            *out_done = offset + piece == count && e + 1 == job->prompt->encoder_count;
+            return check_finite(into, piece, "the prompt's features", error);
         }
         before += count;
     }
@@ -349,7 +350,8 @@ sumi_result sumi_plan_job_read_output(sumi_engine* engine, const sumi_job_slot* 
     const int32_t item = job->batch_begin + job->cursor;
     if (job->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
     if (job->goal == SUMI_GOAL_IMAGES && !sumi_job_item_has_device_target(&job->items[item])) {
-        const int32_t left = job->height - job->row, rows = output_rows(job) < left ? output_rows(job) : left;
+        const int32_t remaining_rows = job->height - job->row,
+                      rows = output_rows(job) < remaining_rows ? output_rows(job) : remaining_rows;
         read_picture(engine, job, item, job->row, rows);
         job->row += rows;
         if (job->row < job->height) return SUMI_OK;

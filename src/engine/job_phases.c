@@ -95,9 +95,9 @@ static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
     for (int32_t i = 0; i < job->batch_count; i++)
         job->items[job->batch_begin + i].step_count = job->run_steps - job->deadline_adaptation.skipped_count;
     job->batch_begin += job->batch_count;
-    const int32_t left = job->item_count - job->batch_begin;
-    if (left <= 0) return false;
-    if (job->batch_count > left) job->batch_count = left;
+    const int32_t remaining_count = job->item_count - job->batch_begin;
+    if (remaining_count <= 0) return false;
+    if (job->batch_count > remaining_count) job->batch_count = remaining_count;
     engine->runs.current = (sumi_run){.entry = NULL}; // the plan cache may now drop the batch's plan
     job->entry = NULL;
     sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
@@ -119,22 +119,22 @@ static bool can_follow(sumi_engine* engine, sumi_job_slot* slot)
         return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
     if (entry == NULL) return false;
-    const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
+    const bool is_limited = engine->limit.bytes != 0 && (entry->need.streamed_bytes > 0 || entry->tile_latent > 0);
     // The plan streams weights or tiles the VAE because of a limit. The job waits until nothing runs, and then checks
     // whether the device has more memory again.
-    if (is_cut_short && !job->has_reviewed) return false;
+    if (is_limited && !job->has_reviewed) return false;
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
 // Logs a warning if a text was cut off. Called when the tokens of all the job's texts are known.
-static void tell_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
+static void log_cut_tokens(sumi_engine* engine, sumi_job_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    const int32_t told = slot->live.cut_tokens;
+    const int32_t previous_cut_tokens = slot->live.cut_tokens;
     for (int32_t i = 0; i < job->prompt_count; i++) {
         if (job->prompts[i].cut_tokens > slot->live.cut_tokens) slot->live.cut_tokens = job->prompts[i].cut_tokens;
     }
-    if (slot->live.cut_tokens == told) return;
+    if (slot->live.cut_tokens == previous_cut_tokens) return;
     char text[160];
     snprintf(text, sizeof text, "a text is %d tokens longer than the model reads: its end is cut off; make it shorter",
              (int)slot->live.cut_tokens);
@@ -161,7 +161,7 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         if (job->cursor < job->prompt_count)
             SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
         if (++job->cursor < job->prompt_count) return SUMI_OK;
-        tell_cut_tokens(engine, slot);
+        log_cut_tokens(engine, slot);
         sumi_plan_job_enter(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
@@ -236,7 +236,7 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
     if (slot == engine->jobs.running || engine->jobs.running == NULL) sumi_engine_trim(engine);
 }
 
-void sumi_plan_job_claim(sumi_plan_job* job, bool is_used)
+void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
 {
     for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
         if (job->items[i].target.external != NULL) atomic_store(&job->items[i].target.external->is_used, is_used);
@@ -252,8 +252,8 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot)
         if (job->items[i].picture != NULL) sumi_picture_release(engine, job->items[i].picture->handle);
         job->items[i].picture = NULL;
     }
-    sumi_plan_job_claim(job, false);
-    sumi_plan_job_forget_saved(engine, job);
+    sumi_plan_job_mark_targets(job, false);
+    sumi_plan_job_free_saved_state(engine, job);
     sumi_prompt_free(job->prompt);
     job->prompt = NULL;
 }

@@ -11,7 +11,8 @@
 // back to TEXT (pause.h).
 //
 // All functions are called by the thread that holds the pump lock (engine.h), except sumi_plan_job_drop for jobs that
-// have ended and sumi_plan_job_claim(job, true), which run on the thread of the host program that fetches or submits.
+// have ended and sumi_plan_job_mark_targets(job, true), which run on the thread of the host program that fetches or
+// submits.
 // sumi_plan_job_stop blocks until the device has written the job's pictures to device memory of the host program; the
 // others do not wait for the device.
 #ifndef SUMI_ENGINE_JOB_PHASES_H
@@ -26,5 +27,5 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot);
 
 // Marks the textures of the job's targets as used by a job, or as not used any more.
-void sumi_plan_job_claim(sumi_plan_job* job, bool is_used);
+void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used);
 #endif

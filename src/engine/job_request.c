@@ -21,18 +21,18 @@ int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* mo
                            int32_t prompt, int32_t encoder)
 {
     SUMI_ASSERT(prompt >= 0 && encoder >= 0 && encoder < model->info.text_encoder_count);
-    size_t at = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
-    return (int32_t*)workspace->ids.data + at * (size_t)max_ids(model, job);
+    size_t list_index = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
+    return (int32_t*)workspace->ids.data + list_index * (size_t)max_ids(model, job);
 }
 
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                    int32_t prompt, sumi_error* error)
 {
     SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
-    const int32_t encoder_count = model->info.text_encoder_count, most = max_ids(model, job);
+    const int32_t encoder_count = model->info.text_encoder_count, max_count = max_ids(model, job);
     // The size is the same for every prompt of the job, so the block grows at most with the first one and keeps its
     // content.
-    uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t);
+    uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)max_count * sizeof(int32_t);
     SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
     sumi_job_prompt* p = &job->prompts[prompt];
     int32_t tokens[SUMI_MAX_REFERENCES], rows[SUMI_MAX_REFERENCES] = {0};
@@ -49,7 +49,7 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
     for (int32_t e = 0; p->text != NULL && e < encoder_count && result == SUMI_OK; e++) {
         // Only the ids of the first encoder have places for the references.
         result = sumi_network_tokenise_pictures(model->network, e, &text,
-                                                sumi_plan_job_ids(workspace, model, job, prompt, e), most,
+                                                sumi_plan_job_ids(workspace, model, job, prompt, e), max_count,
                                                 &p->token_count[e], e == 0 ? p->picture_row : rows, error);
         if (cut > p->cut_tokens) p->cut_tokens = cut;
     }
@@ -86,12 +86,11 @@ typedef struct request_tables {
 static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
 {
     SUMI_ASSERT(step_count >= 0 && job->prompt_count >= 0 && job->item_count >= 0);
-    // the most evaluations
-    const uint64_t most = (uint64_t)sumi_solver_max_rows(job->solver) * (uint64_t)step_count;
+    const uint64_t max_evaluations = (uint64_t)sumi_solver_max_rows(job->solver) * (uint64_t)step_count;
     out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
-    out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
-    out->rows = sumi_pack(packer, NULL, most * sizeof *out->rows);
-    out->guided = sumi_pack(packer, NULL, most * sizeof *out->guided);
+    out->times = sumi_pack(packer, NULL, max_evaluations * sizeof *out->times);
+    out->rows = sumi_pack(packer, NULL, max_evaluations * sizeof *out->rows);
+    out->guided = sumi_pack(packer, NULL, max_evaluations * sizeof *out->guided);
     out->prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->prompts);
     out->items = sumi_pack(packer, NULL, (uint64_t)job->item_count * sizeof *out->items);
     out->references = sumi_pack(packer, NULL, (uint64_t)job->references.count * sizeof *out->references);
@@ -132,9 +131,9 @@ static sumi_result write_sigmas(const sumi_network_info* info, const sumi_plan_j
                                 float* sigmas, sumi_error* error)
 {
     SUMI_ASSERT(info->patch_size >= 1 && job->latent_height >= info->patch_size);
-    const sumi_sigma_rule asked = {.kind = SUMI_SHIFT_STATIC, .shift = job->shift};
+    const sumi_sigma_rule job_rule = {.kind = SUMI_SHIFT_STATIC, .shift = job->shift};
     const int32_t tokens = (job->latent_height / info->patch_size) * (job->latent_width / info->patch_size);
-    return sumi_schedule_write(job->shift > 0.0f ? &asked : &info->sigmas, tokens, step_count, sigmas, error);
+    return sumi_schedule_write(job->shift > 0.0f ? &job_rule : &info->sigmas, tokens, step_count, sigmas, error);
 }
 
 // Fills the tables of sigmas, solver rows, guidance and times, and the members of the pipeline request that depend on

@@ -24,7 +24,7 @@ static bool evicts_weights(sumi_engine* engine, sumi_plan_job* job)
 static void halve_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_count > 1);
-    sumi_plan_job_forget_saved(engine, job); // states that a pause kept belong to a batch with other items
+    sumi_plan_job_free_saved_state(engine, job); // a saved state belongs to a batch of the former size
     char text[160];
     job->batch_count = (job->batch_count + 1) / 2;
     sumi_engine_release(engine); // the next arena is smaller, and weights may need the memory
@@ -42,14 +42,14 @@ bool sumi_plan_job_tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_res
 {
     SUMI_ASSERT(result != SUMI_OK);
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
-    const bool is_short = engine->limit.is_short;
-    engine->limit.is_short = false;
+    const bool allocation_failed = engine->limit.retry_is_pending;
+    engine->limit.retry_is_pending = false;
     bool goes_on = ++job->attempts <= MAX_TRIES;
-    if (goes_on && is_short && job->batch_count > 1) {
+    if (goes_on && allocation_failed && job->batch_count > 1) {
         if (!evicts_weights(engine, job)) halve_batch(engine, job);
-    } else if (goes_on && is_short) {
+    } else if (goes_on && allocation_failed) {
         const sumi_plan* plan = job->entry != NULL ? &job->entry->plan : NULL;
-        engine->limit.is_short = true;
+        engine->limit.retry_is_pending = true;
         goes_on = job->lowered_limits++ < SUMI_MAX_LOWERED && sumi_limit_lower(engine, plan);
     } else if (goes_on && !job->has_raised && job->lowered_limits == 0 && sumi_limit_raise(engine)) {
         job->has_raised = true;

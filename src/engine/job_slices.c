@@ -52,17 +52,21 @@ static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const su
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
         job->preview_is_pending = false;
     }
-    // Progress over all batches: `share` is this batch's share of the items, `later` that of the batches after it.
+    // Progress over all batches: batch_share is this batch's share of the items, later_share that of the batches after
+    // it.
     // Prompt jobs have no items: item_count is 0. 0.99 leaves the last hundredth to the outputs, and + 1 us keeps the
     // quotient finite. The pump publishes the progress, and never a smaller one than before (pump.c).
-    const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1;
-    const double share = job->batch_count > 0 ? job->batch_count / all : 1.0,
-                 later = 1.0 - share - job->batch_begin / all;
-    SUMI_ASSERT(share > 0.0 && share <= 1.0 && left >= 0.0);
-    slot->live.progress = (float)(job->batch_begin / all + share * 0.99 * done / (done + left + 1.0));
-    slot->live.seconds_left =
-        (float)((left + (left + done) * later / share + job->item_count * sumi_plan_job_output_us(engine, job)) * 1e-6);
-    const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
+    const double remaining_us = sumi_run_remaining_us(run), done_us = run->done_us,
+                 item_count = job->item_count > 0 ? job->item_count : 1;
+    const double batch_share = job->batch_count > 0 ? job->batch_count / item_count : 1.0,
+                 later_share = 1.0 - batch_share - job->batch_begin / item_count;
+    SUMI_ASSERT(batch_share > 0.0 && batch_share <= 1.0 && remaining_us >= 0.0);
+    slot->live.progress =
+        (float)(job->batch_begin / item_count + batch_share * 0.99 * done_us / (done_us + remaining_us + 1.0));
+    slot->live.seconds_left = (float)((remaining_us + (remaining_us + done_us) * later_share / batch_share
+                                       + job->item_count * sumi_plan_job_output_us(engine, job))
+                                      * 1e-6);
+    const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_remaining_seconds(slot) : 0.0;
     // The job will leave out steps to end before its deadline.
     if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left)
         slot->live.seconds_left = (float)until_deadline;

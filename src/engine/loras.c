@@ -108,9 +108,9 @@ static sumi_result copy_lora_desc(sumi_engine* engine, const void* source, sumi_
     return SUMI_OK;
 }
 
-static sumi_result submit_lora(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_lora(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
 {
-    const sumi_lora_desc* desc = given;
+    const sumi_lora_desc* desc = public_desc;
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_LORA, "sumi_lora_desc", "sumi_lora_defaults", error));
     if (desc->model == NULL)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: an adapter is read for an opened model");

@@ -56,21 +56,21 @@ static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_
 static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model)
 {
     const sumi_network_info* info = &model->info;
-    sumi_device_properties facts = {.device_bytes = 0};
+    sumi_device_properties properties = {.device_bytes = 0};
     if (model->weights != SUMI_WEIGHTS_AUTO) return;
-    engine->runner->functions->properties(engine->runner, &facts);
+    engine->runner->functions->properties(engine->runner, &properties);
     // A quarter of the memory is left for everything else: activations, the decoder, pictures of the host program.
-    const uint64_t as_bf16 = 2 * info->denoiser_values, room = facts.device_bytes / 4 * 3;
-    if (as_bf16 <= room) {
+    const uint64_t bf16_bytes = 2 * info->denoiser_values, max_bytes = properties.device_bytes / 4 * 3;
+    if (bf16_bytes <= max_bytes) {
         model->weights = SUMI_WEIGHTS_BF16;
         return;
     }
     // The weights of a file with 10 bits per weight or less have lost their precision already.
-    const bool is_quantised = info->denoiser_bytes <= as_bf16 / 8 * 5;
+    const bool is_quantised = info->denoiser_bytes <= bf16_bytes / 8 * 5;
     model->weights = is_quantised ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_INT8;
     char text[256];
     snprintf(text, sizeof text, "weights: in bfloat16 the transformer takes %.1f GB of this GPU's %.1f; they stay %s",
-             (double)as_bf16 * 1e-9, (double)facts.device_bytes * 1e-9,
+             (double)bf16_bytes * 1e-9, (double)properties.device_bytes * 1e-9,
              is_quantised ? "as their file has them" : "in int8");
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
 }
@@ -89,14 +89,14 @@ static void choose_weights(const sumi_engine* engine, sumi_model* model)
 // the smallest picture, which already names every weight. Under a budget it is the plan of a picture of the model's
 // native size, because what its arena leaves free decides which weights stay resident; and it has several steps,
 // because weights that every step uses are copied first.
-static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
-                                   sumi_error* error)
+static sumi_result write_upload_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
+                                     sumi_error* error)
 {
     SUMI_ASSERT(engine->runner->functions->prepare != NULL && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
-    const bool is_short = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
+    const bool is_native_size = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
     const int32_t side =
-        is_short ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
+        is_native_size ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
     SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
     sumi_pipeline_prompt prompt = {.has_features = !info->has_text_encoder};
     for (int32_t e = 0; e < info->text_encoder_count; e++)
@@ -116,7 +116,7 @@ static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_
     return sumi_plan_entry_write(engine, &request, *out_entry, error);
 }
 
-static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
+static void drop_upload_plan(sumi_engine* engine, sumi_model_job* job)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     if (job->upload_plan == NULL) return;
@@ -127,7 +127,7 @@ static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
 
 // Copies kernels and weights to the device in pieces, so that the first job does not wait for them. If the memory
 // budget does not hold all weights, jobs copy what they need.
-static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_turn_end* out_end, sumi_error* error)
+static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi_turn_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     SUMI_ASSERT(job->is_open);
@@ -143,7 +143,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_turn
         if (!job->has_reviewed) sumi_limit_review(engine);
         job->has_reviewed = true;
         sumi_error capacity_error = {0};
-        sumi_result result = write_warm_plan(engine, job->product, &job->upload_plan, &capacity_error);
+        sumi_result result = write_upload_plan(engine, job->product, &job->upload_plan, &capacity_error);
         if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_TURN_DONE;
         else if (result != SUMI_OK) return sumi_fail_with(error, &capacity_error);
         return SUMI_OK;
@@ -158,7 +158,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_job_slot* slot, sumi_turn
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) {
         const bool may_lower = ++job->lowered_limits <= SUMI_MAX_LOWERED;
         if (!may_lower || !sumi_limit_lower(engine, &job->upload_plan->plan)) *out_end = SUMI_TURN_DONE;
-        drop_warm_plan(engine, job);
+        drop_upload_plan(engine, job);
         return SUMI_OK;
     }
     if (result == SUMI_BUDGET_TOO_SMALL) { // the budget was lowered since the plan was written
@@ -181,7 +181,7 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
         job->has_begun = true;
         return begin_opening(engine, job, error);
     }
-    if (job->is_open) return make_warm(engine, slot, out_end, error);
+    if (job->is_open) return load_to_device(engine, slot, out_end, error);
     sumi_model* model = job->product;
     const bool is_device = engine->runner->functions->prepare != NULL;
     uint32_t budget_us = sumi_frame_budget_piece_us(engine);
@@ -207,7 +207,7 @@ static sumi_result advance_opening(sumi_engine* engine, sumi_job_slot* slot, sum
 
 static void stop_opening(sumi_engine* engine, sumi_job_slot* slot)
 {
-    drop_warm_plan(engine, &slot->u.model); // a model that is only partly open is freed with the product
+    drop_upload_plan(engine, &slot->u.model); // a model that is only partly open is freed with the product
 }
 
 static void drop_model(sumi_engine* engine, sumi_job_slot* slot)
@@ -245,13 +245,13 @@ static sumi_result check_weights(const sumi_engine* engine, const char* member, 
             member);
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d: no such format", member, (int)weights);
     }
-    sumi_device_properties facts;
-    engine->runner->functions->properties(engine->runner, &facts);
-    if (weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
+    sumi_device_properties properties;
+    engine->runner->functions->properties(engine->runner, &properties);
+    if (weights == SUMI_WEIGHTS_FP8 && properties.capability < 89) {
         return sumi_fail(
             error, SUMI_NOT_SUPPORTED,
             "%s: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_INT8", member,
-            (int)facts.capability / 10, (int)facts.capability % 10);
+            (int)properties.capability / 10, (int)properties.capability % 10);
     }
     return SUMI_OK;
 }
@@ -308,9 +308,9 @@ static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi
     return SUMI_OK;
 }
 
-static sumi_result submit_model(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_model(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
 {
-    const sumi_model_desc* desc = given;
+    const sumi_model_desc* desc = public_desc;
     SUMI_TRY(check_model_desc(engine, desc, error));
     const sumi_submission submission = {.kind = SUMI_JOB_KIND_MODEL,
                                         .functions = &s_functions,

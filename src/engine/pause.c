@@ -19,15 +19,15 @@ static size_t values_of(const sumi_plan_job* job)
 static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
-    const sumi_value all[3] = {pipeline->x, pipeline->base, pipeline->history};
+    const sumi_value values[3] = {pipeline->x, pipeline->base, pipeline->history};
     int32_t count = 0;
     for (int32_t i = 0; i < 3; i++) {
-        if (all[i].id != 0) out[count++] = all[i];
+        if (values[i].id != 0) out[count++] = values[i];
     }
     return count;
 }
 
-void sumi_plan_job_forget_saved(sumi_engine* engine, sumi_plan_job* job)
+void sumi_plan_job_free_saved_state(sumi_engine* engine, sumi_plan_job* job)
 {
     sumi_free(&engine->heap, job->saved_state);
     job->saved_state = NULL;
@@ -36,7 +36,7 @@ void sumi_plan_job_forget_saved(sumi_engine* engine, sumi_plan_job* job)
     job->restored_values = 0;
 }
 
-static void go_back(sumi_plan_job* job)
+static void enter_first_phase(sumi_plan_job* job)
 {
     job->phase = SUMI_PHASE_TEXT; // the workspace will hold the tokens of other jobs
     job->cursor = job->row = job->mask_rows = job->pieces_in_flight = 0;
@@ -56,7 +56,7 @@ static bool is_before_denoising(const sumi_run* run)
 
 // Saves the state before this evaluation. The CPU does it at once; on a device the first call starts the copies and the
 // second one reads them. If there is no memory, the job will begin anew.
-static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
+static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
@@ -65,7 +65,7 @@ static sumi_result keep_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     const size_t values = values_of(job);
     *out_done = true;
     if (!job->save_is_pending) {
-        sumi_plan_job_forget_saved(engine, job);
+        sumi_plan_job_free_saved_state(engine, job);
         job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
         if (job->saved_state == NULL) {
             sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OUT_OF_HOST_MEMORY,
@@ -95,43 +95,44 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
     const sumi_run* run = &engine->runs.current;
     *out = SUMI_YIELD_NOT_NOW;
     if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
-    int32_t counter = 0, left;
+    int32_t counter = 0, left_in_section;
     bool is_over = true; // nothing was done yet that could be saved
     if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
         // In the middle of an evaluation, or after the deadline has decided the next one, the job continues until the
         // next evaluation begins.
-        if (!sumi_run_begins_evaluation(engine, &counter, &left) || job->deadline_adaptation.next > counter)
+        if (!sumi_run_begins_evaluation(engine, &counter, &left_in_section)
+            || job->deadline_adaptation.next_evaluation > counter)
             return SUMI_OK;
         if (counter > 0 && (run->pending_count > 0 || job->preview_is_pending)) {
             *out = SUMI_YIELD_PENDING;
             return SUMI_OK;
         }
-        if (counter > 0) SUMI_TRY(keep_states(engine, job, counter, &is_over, error));
+        if (counter > 0) SUMI_TRY(save_states(engine, job, counter, &is_over, error));
     }
     *out = is_over ? SUMI_YIELDED : SUMI_YIELD_PENDING;
-    if (is_over) go_back(job);
+    if (is_over) enter_first_phase(job);
     return SUMI_OK;
 }
 
 bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job)
 {
-    int32_t counter, left;
-    return job->saved_evaluation > 0 && sumi_run_begins_evaluation(engine, &counter, &left) && counter == 0;
+    int32_t counter, left_in_section;
+    return job->saved_evaluation > 0 && sumi_run_begins_evaluation(engine, &counter, &left_in_section) && counter == 0;
 }
 
 void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->runs.current.pending_count == 0);
     sumi_value states[3];
-    const size_t values = values_of(job), all = (size_t)states_of(job, states) * values,
-                 at = job->restored_values % values;
-    const size_t part = values - at < RESTORED_VALUES ? values - at : RESTORED_VALUES;
+    const size_t values = values_of(job), total = (size_t)states_of(job, states) * values,
+                 offset = job->restored_values % values;
+    const size_t piece = values - offset < RESTORED_VALUES ? values - offset : RESTORED_VALUES;
     engine->runner->functions->write(engine->runner, &job->entry->plan, states[job->restored_values / values],
-                                     at * sizeof *job->saved_state, job->saved_state + job->restored_values,
-                                     part * sizeof *job->saved_state);
-    job->restored_values += part;
-    if (job->restored_values < all) return;
+                                     offset * sizeof *job->saved_state, job->saved_state + job->restored_values,
+                                     piece * sizeof *job->saved_state);
+    job->restored_values += piece;
+    if (job->restored_values < total) return;
     sumi_run_jump(engine, job->saved_evaluation);
     job->deadline_adaptation = job->saved_deadline_adaptation;
-    sumi_plan_job_forget_saved(engine, job);
+    sumi_plan_job_free_saved_state(engine, job);
 }

@@ -25,27 +25,28 @@ sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
     return inputs;
 }
 
-static sumi_plan_request complete(const sumi_plan_inputs* inputs, const sumi_plan_request* asked)
+static sumi_plan_request complete_request(const sumi_plan_inputs* inputs, const sumi_plan_request* job_request)
 {
-    SUMI_ASSERT(asked->model != NULL && asked->lora_count >= 0 && asked->lora_count <= SUMI_MAX_LORAS);
-    SUMI_ASSERT(asked->pipeline.adapters == NULL && asked->pipeline.adapter_count == 0
-                && asked->pipeline.tile_latent == 0);
-    sumi_plan_request request = *asked;
+    SUMI_ASSERT(job_request->model != NULL && job_request->lora_count >= 0
+                && job_request->lora_count <= SUMI_MAX_LORAS);
+    SUMI_ASSERT(job_request->pipeline.adapters == NULL && job_request->pipeline.adapter_count == 0
+                && job_request->pipeline.tile_latent == 0);
+    sumi_plan_request request = *job_request;
     request.budget = inputs->budget;
-    request.slice_us = asked->whole_ops ? 0 : inputs->slice_us;
-    request.weight_options.weights = asked->model->weights;
-    request.weight_options.text_weights = asked->model->text_weights;
+    request.slice_us = job_request->whole_ops ? 0 : inputs->slice_us;
+    request.weight_options.weights = job_request->model->weights;
+    request.weight_options.text_weights = job_request->model->text_weights;
     // If a model does not fit as a whole, a text or image encoder, which runs for a moment, must not evict weights of
     // the transformer, which would have to be copied again afterwards.
-    request.weight_options.streams_weights = request.budget != 0 && asked->pipeline.goal != SUMI_GOAL_IMAGES
-                                          && asked->model->info.weight_bytes > request.budget / 8 * 7;
+    request.weight_options.streams_weights = request.budget != 0 && job_request->pipeline.goal != SUMI_GOAL_IMAGES
+                                          && job_request->model->info.weight_bytes > request.budget / 8 * 7;
     return request;
 }
 
-sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* asked)
+sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* job_request)
 {
     const sumi_plan_inputs inputs = sumi_plan_inputs_now(engine);
-    return complete(&inputs, asked);
+    return complete_request(&inputs, job_request);
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -104,8 +105,8 @@ static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* e
 static sumi_result measure_need(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
     const uint64_t budget = w->request.budget;
-    const uint64_t own = entry->plan.arena_bytes + entry->scratch_bytes;
-    entry->need = (sumi_device_need){.device_bytes = own, .fits = budget == 0 || own <= budget};
+    const uint64_t device_bytes = entry->plan.arena_bytes + entry->scratch_bytes;
+    entry->need = (sumi_device_need){.device_bytes = device_bytes, .fits = budget == 0 || device_bytes <= budget};
     if (w->runner->functions->need == NULL) return SUMI_OK;
     return w->runner->functions->need(w->runner, &entry->plan, budget, &entry->need, error);
 }
@@ -132,7 +133,7 @@ static sumi_result refuse_plan(const writing* w, const sumi_plan_entry* entry, s
                      budget, smaller);
 }
 
-static sumi_result try_plan(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result write_plan_and_measure(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_TRY(write_plan(w, tile, entry, error));
     return measure_need(w, entry, error);
@@ -146,19 +147,20 @@ static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, 
     const sumi_network_info* info = &w->request.model->info;
     const int32_t height = w->request.pipeline.height / info->vae_factor,
                   width = w->request.pipeline.width / info->vae_factor;
-    int32_t side = height > width ? height : width;
+    int32_t largest_side = height > width ? height : width;
     for (int32_t i = 0; i < w->request.pipeline.reference_count; i++) { // the VAE encoder reads references too
-        const sumi_pipeline_reference* one = &w->request.pipeline.references[i];
-        const int32_t most = (one->height > one->width ? one->height : one->width) / info->vae_factor;
-        side = most > side ? most : side;
+        const sumi_pipeline_reference* reference = &w->request.pipeline.references[i];
+        const int32_t reference_side =
+            (reference->height > reference->width ? reference->height : reference->width) / info->vae_factor;
+        largest_side = reference_side > largest_side ? reference_side : largest_side;
     }
-    const int32_t own = info->tile_latent > 0 ? info->tile_latent : 128;
-    const int32_t largest = w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : own;
-    SUMI_TRY(try_plan(w, 0, entry, error));
-    for (int32_t tile = largest; tile >= SMALLEST_TILE && !entry->need.fits; tile = tile / 2 / 8 * 8) {
-        if (tile >= side) continue; // such a tile would cover the largest picture
+    const int32_t model_tile = info->tile_latent > 0 ? info->tile_latent : 128;
+    const int32_t largest_tile = w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : model_tile;
+    SUMI_TRY(write_plan_and_measure(w, 0, entry, error));
+    for (int32_t tile = largest_tile; tile >= SMALLEST_TILE && !entry->need.fits; tile = tile / 2 / 8 * 8) {
+        if (tile >= largest_side) continue; // such a tile would cover the largest picture
         sumi_plan_end(&entry->plan);
-        SUMI_TRY(try_plan(w, tile, entry, error));
+        SUMI_TRY(write_plan_and_measure(w, tile, entry, error));
     }
     return entry->need.fits ? SUMI_OK : refuse_plan(w, entry, error);
 }
@@ -248,32 +250,32 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
 }
 
 // For the thread that holds the pump lock. A refusal by the device is noted, because the shortage may be over later.
-static sumi_result write_here(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
-                              sumi_error* error)
+static sumi_result write_and_note_refusal(sumi_engine* engine, const sumi_plan_request* job_request,
+                                          sumi_plan_entry* entry, sumi_error* error)
 {
     writing w = {.runner = engine->runner, .heap = &engine->heap, .inputs = sumi_plan_inputs_now(engine)};
-    w.request = complete(&w.inputs, asked);
+    w.request = complete_request(&w.inputs, job_request);
     const sumi_result result = write_entry(&w, entry, error);
     if (result != SUMI_OK && entry->need.device_bytes > 0 && !entry->need.fits)
-        engine->limit.refused = entry->need.device_bytes;
+        engine->limit.smallest_form_bytes = entry->need.device_bytes;
     return result;
 }
 
-sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* job_request, sumi_plan_entry* entry,
                                   sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    return write_here(engine, asked, entry, error);
+    return write_and_note_refusal(engine, job_request, entry, error);
 }
 
-sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
+sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* job_request,
                                             sumi_plan_entry* entry, sumi_error* error)
 {
     writing w = {.runner = engine->runner, .heap = heap};
     sumi_mutex_lock(&engine->state_lock);
     w.inputs = engine->plan_inputs;
     sumi_mutex_unlock(&engine->state_lock);
-    w.request = complete(&w.inputs, asked);
+    w.request = complete_request(&w.inputs, job_request);
     return write_entry(&w, entry, error);
 }
 
@@ -302,20 +304,20 @@ static sumi_plan_entry* find_plan(sumi_plan_cache* cache, const sumi_packer* key
     return NULL;
 }
 
-const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* asked)
+const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* job_request)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_packer key;
     sumi_error none = {0};
-    const sumi_plan_request request = sumi_plan_complete(engine, asked);
+    const sumi_plan_request request = sumi_plan_complete(engine, job_request);
     return make_key(engine, &request, &key, &none) == SUMI_OK ? find_plan(&engine->cache, &key) : NULL;
 }
 
-sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* job_request, sumi_plan_entry** out_entry,
                           sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    const sumi_plan_request request = sumi_plan_complete(engine, asked);
+    const sumi_plan_request request = sumi_plan_complete(engine, job_request);
     sumi_plan_cache* cache = &engine->cache;
     *out_entry = NULL;
     sumi_packer key;
@@ -331,7 +333,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, s
     }
 
     sumi_plan_entry_free(engine, oldest);
-    sumi_result result = write_here(engine, asked, oldest, error);
+    sumi_result result = write_and_note_refusal(engine, job_request, oldest, error);
     if (result == SUMI_OK) {
         oldest->key = sumi_alloc(&engine->heap, (size_t)key.used);
         if (oldest->key == NULL) result = sumi_out_of_memory(error, (size_t)key.used, "a plan's key");

@@ -64,14 +64,14 @@ typedef struct sumi_plan_cache {
 // The caller of the functions below holds the pump lock.
 //
 //  Completes a job's request by what the engine knows. The functions below do this themselves.
-sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* asked);
+sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* job_request);
 // NULL: no such plan is in the cache, and sumi_plan_get would write it
-const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* asked);
-sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
+const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* job_request);
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* job_request, sumi_plan_entry** out_entry,
                           sumi_error* error);
 // Writes an entry that is not in the cache, for loading weights. The caller ends it with sumi_plan_entry_free, also
 // after a failure.
-sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* job_request, sumi_plan_entry* entry,
                                   sumi_error* error);
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
 // Drops the plans that use the model or the adapter. Both NULL: all plans.
@@ -80,7 +80,7 @@ void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const su
 sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine);
 // For the memory query; the pump lock is not needed. Writes an entry that nothing runs, on the caller's heap. After
 // SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need is what the smallest form of the plan needs.
-sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
+sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* job_request,
                                             sumi_plan_entry* entry, sumi_error* error);
 void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry); // also after a failure
 

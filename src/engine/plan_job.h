@@ -36,16 +36,17 @@ typedef struct sumi_forecast {
     double step_seconds; // predicted for this step; 0: no prediction
     double end_seconds;  // predicted for the work after the last step, once only that is left; 0: there are more steps
     // predicted for the whole job since planned_ns, if its steps are decided once; 0: not predicted
-    double whole_seconds;
+    double job_seconds;
     uint64_t planned_ns; // when the plan was chosen (steady clock)
     bool is_guess;       // end_seconds is a guess: most of the end was never measured
 } sumi_forecast;
 
+// Which evaluations were left out so that the job meets its deadline (deadline.h).
 typedef struct sumi_deadline_adaptation {
-    float previous_sigma;  // sigma of the step before; 0: none
-    int32_t next;          // the next evaluation to decide
-    int32_t skipped_count; // evaluations that were left out so far
-    bool is_changed;       // the solver row of this step or of the step before differs from the schedule's
+    float previous_sigma;    // sigma of the step before; 0: none
+    int32_t next_evaluation; // the next evaluation to decide
+    int32_t skipped_count;   // evaluations that were left out so far
+    bool row_is_changed;     // the solver row of this step or of the step before differs from the schedule's
 } sumi_deadline_adaptation;
 
 typedef enum sumi_phase {

@@ -10,59 +10,59 @@
 //
 // A struct T is described by a list of its members, in three ways:
 //
-//   ONE(kind, member)   PART(member, table)   LIST(member, its count, kind of an element, table of an element or NULL)
+//   ONE(kind, member)   NESTED(member, table)   LIST(member, count member, element kind, element table or NULL)
 //
 // TABLE defines the table from the list, and checks that no member is missing.
 
 #define MEMBER_SIZE(member) sizeof(((T*)0)->member)
 #define ADD_ONE(kind, member) +MEMBER_SIZE(member)
-#define ADD_PART(member, its) +MEMBER_SIZE(member)
-#define ADD_LIST(member, its_count, kind, its) +MEMBER_SIZE(member)
+#define ADD_NESTED(member, member_table) +MEMBER_SIZE(member)
+#define ADD_LIST(member, count_member, kind, element_table) +MEMBER_SIZE(member)
 #define SHOW_ONE(kind_, member)                                                                                        \
     {.name = #member, .kind = SUMI_KEY_##kind_, .offset = offsetof(T, member), .size = MEMBER_SIZE(member)},
-#define SHOW_PART(member, its)                                                                                         \
+#define SHOW_NESTED(member, member_table)                                                                              \
     {.name = #member,                                                                                                  \
      .kind = SUMI_KEY_STRUCT,                                                                                          \
      .offset = offsetof(T, member),                                                                                    \
      .size = MEMBER_SIZE(member),                                                                                      \
-     .table = its},
-#define SHOW_LIST(member, its_count, kind_, its)                                                                       \
+     .table = member_table},
+#define SHOW_LIST(member, count_member, kind_, element_table)                                                          \
     {.name = #member,                                                                                                  \
      .kind = SUMI_KEY_LIST,                                                                                            \
      .offset = offsetof(T, member),                                                                                    \
      .size = MEMBER_SIZE(member),                                                                                      \
-     .table = its,                                                                                                     \
+     .table = element_table,                                                                                           \
      .element = SUMI_KEY_##kind_,                                                                                      \
      .element_size = sizeof *((T*)0)->member,                                                                          \
-     .count_offset = offsetof(T, its_count)},
+     .count_offset = offsetof(T, count_member)},
 #define TABLE(storage, name, list)                                                                                     \
-    _Static_assert(sizeof(T) == 0 list(ADD_ONE, ADD_PART, ADD_LIST),                                                   \
+    _Static_assert(sizeof(T) == 0 list(ADD_ONE, ADD_NESTED, ADD_LIST),                                                 \
                    "a member of this struct is not in its list, or there are bytes between or behind its members: "    \
                    "list the member, and give such bytes a member `unused`");                                          \
-    static const sumi_key_member name##_members[] = {list(SHOW_ONE, SHOW_PART, SHOW_LIST)};                            \
+    static const sumi_key_member name##_members[] = {list(SHOW_ONE, SHOW_NESTED, SHOW_LIST)};                          \
     storage const sumi_key_table name##_table = {name##_members,                                                       \
                                                  (int32_t)(sizeof name##_members / sizeof *name##_members)}
 
 #define T sumi_pipeline_prompt
-#define PROMPT(ONE, PART, LIST)                                                                                        \
+#define PROMPT(ONE, NESTED, LIST)                                                                                      \
     ONE(NUMBER, token_count) ONE(NUMBER, reference_row) ONE(NUMBER, has_features) ONE(UNUSED, unused)
 TABLE(static, prompt, PROMPT);
 #undef T
 
 #define T sumi_pipeline_item
-#define ITEM(ONE, PART, LIST) ONE(NUMBER, positive) ONE(NUMBER, negative)
+#define ITEM(ONE, NESTED, LIST) ONE(NUMBER, positive) ONE(NUMBER, negative)
 TABLE(static, item, ITEM);
 #undef T
 
 #define T sumi_pipeline_reference
-#define REFERENCE(ONE, PART, LIST)                                                                                     \
+#define REFERENCE(ONE, NESTED, LIST)                                                                                   \
     ONE(NUMBER, vision_width) ONE(NUMBER, vision_height) ONE(NUMBER, width) ONE(NUMBER, height)
 TABLE(static, reference, REFERENCE);
 #undef T
 
 // `adapters` is empty in a request. The adapters are made from the job's loras when the plan is written (plan_cache.c).
 #define T sumi_pipeline_request
-#define PIPELINE(ONE, PART, LIST)                                                                                      \
+#define PIPELINE(ONE, NESTED, LIST)                                                                                    \
     ONE(NUMBER, goal)                                                                                                  \
     LIST(prompts, prompt_count, STRUCT, &prompt_table)                                                                 \
     ONE(NUMBER, prompt_count)                                                                                          \
@@ -93,14 +93,14 @@ TABLE(static, pipeline, PIPELINE);
 #undef T
 
 #define T sumi_weight_options
-#define WEIGHT_OPTIONS(ONE, PART, LIST)                                                                                \
+#define WEIGHT_OPTIONS(ONE, NESTED, LIST)                                                                              \
     ONE(NUMBER, weights) ONE(NUMBER, text_weights) ONE(NUMBER, streams_weights) ONE(UNUSED, unused)
 TABLE(static, weight_options, WEIGHT_OPTIONS);
 #undef T
 
 #define T sumi_plan_request
-#define REQUEST(ONE, PART, LIST)                                                                                       \
-    PART(pipeline, &pipeline_table)                                                                                    \
+#define REQUEST(ONE, NESTED, LIST)                                                                                     \
+    NESTED(pipeline, &pipeline_table)                                                                                  \
     ONE(MODEL, model)                                                                                                  \
     LIST(loras, lora_count, LORA, NULL)                                                                                \
     LIST(lora_scales, lora_count, NUMBER, NULL)                                                                        \
@@ -108,7 +108,7 @@ TABLE(static, weight_options, WEIGHT_OPTIONS);
     ONE(NUMBER, budget)                                                                                                \
     ONE(NUMBER, slice_us)                                                                                              \
     ONE(NUMBER, whole_ops)                                                                                             \
-    PART(weight_options, &weight_options_table)                                                                        \
+    NESTED(weight_options, &weight_options_table)                                                                      \
     ONE(UNUSED, unused)
 TABLE(, sumi_plan_request, REQUEST);
 #undef T

@@ -26,7 +26,7 @@ static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
 
 // Removes a free picture that is too small from the list and returns it. Picture sizes have changed, and memory of the
 // old size would not be used again.
-static sumi_picture* take_out_small(sumi_engine* engine, size_t bytes)
+static sumi_picture* remove_small(sumi_engine* engine, size_t bytes)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock));
     for (sumi_picture** link = &engine->pictures; *link != NULL; link = &(*link)->next) {
@@ -46,12 +46,12 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
     sumi_mutex_lock(&engine->state_lock);
     sumi_picture* picture = find_free(engine, bytes);
     if (picture != NULL) picture->handle = ++engine->next_serial;
-    sumi_picture* small = picture == NULL ? take_out_small(engine, bytes) : NULL;
+    sumi_picture* small = picture == NULL ? remove_small(engine, bytes) : NULL;
     sumi_mutex_unlock(&engine->state_lock);
     while (small != NULL) {
         free_picture(engine, small);
         sumi_mutex_lock(&engine->state_lock);
-        small = take_out_small(engine, bytes);
+        small = remove_small(engine, bytes);
         sumi_mutex_unlock(&engine->state_lock);
     }
     if (picture == NULL) {

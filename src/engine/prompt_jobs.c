@@ -66,9 +66,9 @@ static sumi_result copy_prompt(sumi_engine* engine, const void* source, sumi_job
     return SUMI_OK;
 }
 
-static sumi_result submit_prompt(sumi_engine* engine, const void* given, sumi_job* out_job, sumi_error* error)
+static sumi_result submit_prompt(sumi_engine* engine, const void* public_desc, sumi_job* out_job, sumi_error* error)
 {
-    const sumi_prompt_desc* desc = given;
+    const sumi_prompt_desc* desc = public_desc;
     prompt_source source = {.text = desc->text};
     SUMI_TRY(check_prompt_desc(engine, desc, &source.references, error));
     const sumi_submission submission = {.kind = SUMI_JOB_KIND_PROMPT,

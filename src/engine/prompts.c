@@ -236,16 +236,17 @@ static sumi_result check_saved_references(const sumi_model* model, const sumi_te
 static size_t copy_finite(const void* from, float* into, size_t count)
 {
     enum { BLOCK = 4096 };
-    for (size_t at = 0; at < count; at += BLOCK) {
-        const size_t end = count - at < BLOCK ? count : at + BLOCK;
-        memcpy(into + at, (const unsigned char*)from + at * sizeof *into, (end - at) * sizeof *into);
+    for (size_t block_begin = 0; block_begin < count; block_begin += BLOCK) {
+        const size_t block_end = count - block_begin < BLOCK ? count : block_begin + BLOCK;
+        memcpy(into + block_begin, (const unsigned char*)from + block_begin * sizeof *into,
+               (block_end - block_begin) * sizeof *into);
         int32_t bad = 0;
-        for (size_t i = at; i < end; i++) {
+        for (size_t i = block_begin; i < block_end; i++) {
             uint32_t bits;
             memcpy(&bits, &into[i], sizeof bits);
             bad += (bits & 0x7f800000u) == 0x7f800000u;
         }
-        for (size_t i = at; bad > 0; i++) {
+        for (size_t i = block_begin; bad > 0; i++) {
             if (!isfinite(into[i])) return i;
         }
     }

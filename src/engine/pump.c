@@ -3,11 +3,12 @@
 // program has cancelled or paused the job. It is called by updates, by waits, or by sumi's own thread. What it does is
 // the same for all callers, so results do not depend on them.
 //
-// Two jobs have begun at most. `running` takes turns. `draining`, on a GPU, has submitted all its slices, and the last of
-// them are still in flight; meanwhile the next job may submit (sumi_plan_job_advance checks that it has the same shape).
+// Two jobs have begun at most. `running` takes turns. `draining`, on a GPU, has submitted all its slices, and the last
+// of them are still in flight; meanwhile the next job may submit (sumi_plan_job_advance checks that it has the same
+// shape).
 //
-// Other divisions of a job: its phases (plan_job.h) say what an advance does next; its stages (sumi.h) are what the host
-// program sees; steps are those of the solver.
+// Other divisions of a job: its phases (plan_job.h) say what an advance does next; its stages (sumi.h) are what the
+// host program sees; steps are those of the solver.
 #include "engine/pump.h"
 #include "base/assert.h"
 #include "engine/calls.h"
@@ -117,8 +118,8 @@ static bool take_requests(sumi_engine* engine, sumi_job_slot* slot)
 {
     SUMI_ASSERT(slot == engine->jobs.running || slot == engine->jobs.draining);
     sumi_mutex_lock(&engine->state_lock);
-    const bool cancels = slot->cancel_asked;
-    slot->must_yield = slot->pause_asked;
+    const bool cancels = slot->cancel_requested;
+    slot->must_yield = slot->pause_requested;
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->state_lock);
     if (!cancels) return false;
@@ -189,8 +190,8 @@ static pump_state advance_one(sumi_engine* engine)
     SUMI_ASSERT(sumi_pump_is_locked(engine) && !sumi_mutex_is_held(&engine->state_lock));
     SUMI_ASSERT(engine->jobs.running == NULL || engine->jobs.running != engine->jobs.draining);
     drain_running(engine);
-    // The draining job goes first: it is older, and the next job cannot read from the device before the draining job has
-    // ended.
+    // The draining job goes first: it is older, and the next job cannot read from the device before the draining job
+    // has ended.
     if (engine->jobs.draining != NULL && advance_job(engine, engine->jobs.draining) == PUMP_HAS_MORE)
         return PUMP_HAS_MORE;
     if (engine->jobs.running == NULL) begin_next(engine);
@@ -232,11 +233,11 @@ static double predict(const sumi_engine* engine)
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->overhead_us[SUMI_OVERHEAD_TEXT];
 }
 
-// With a device: limits of this thread's own time in one update with a budget, in microseconds. The time delays the host
-// program's frame, so the limits are much lower than those of the device's work.
+// With a device: limits of this thread's own time in one update with a budget, in microseconds. The time delays the
+// host program's frame, so the limits are much lower than those of the device's work.
 #define MAX_OWN_US 200.0 // of anything that has no limit of its own below
-// Of submitting slices, which takes about 24 us for each. With a large budget the limit is a twelfth of the budget, which
-// streamed weights need.
+// Of submitting slices, which takes about 24 us for each. With a large budget the limit is a twelfth of the budget,
+// which streamed weights need.
 #define MAX_SUBMITTING_US 240.0
 // Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_OWN_US would take as many frames.
 #define MAX_PREPARING_US 1900.0
@@ -265,8 +266,8 @@ static double max_own_us(const sumi_engine* engine)
                                                            : MAX_OWN_US;
 }
 
-// Whether the next turn fits into the budget of a call that has taken elapsed_us. On a device the budget limits the work
-// in flight, whether this call or an earlier one submitted it; this thread's own time is limited separately.
+// Whether the next turn fits into the budget of a call that has taken elapsed_us. On a device the budget limits the
+// work in flight, whether this call or an earlier one submitted it; this thread's own time is limited separately.
 static bool fits_budget(const sumi_engine* engine, double budget_us, double elapsed_us)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && elapsed_us >= 0.0);
@@ -316,7 +317,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     sumi_pump_lock(engine);
     if (budget_us == 0) end_cancelled(engine);
     else advance(engine, budget_us);
-    sumi_jobs_tell(engine);
+    sumi_jobs_call_completions(engine);
     sumi_pump_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
@@ -356,7 +357,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         }
         sumi_mutex_unlock(&engine->state_lock);
         const pump_state state = advance_one(engine);
-        sumi_jobs_tell(engine); // another thread may have cancelled a queued job during this wait
+        sumi_jobs_call_completions(engine); // another thread may have cancelled a queued job during this wait
         if (state == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
         // The job is paused (queued_count does not count it), and only another thread can resume it. This thread holds
@@ -366,13 +367,14 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     }
     sumi_mutex_unlock(&engine->state_lock);
     if (!has_thread) {
-        sumi_jobs_tell(engine);
+        sumi_jobs_call_completions(engine);
         sumi_pump_unlock(engine);
     }
     return sumi_call_end(engine, result, NULL);
 }
 
-// ---- The thread of SUMI_PUMP_THREAD ----------------------------------------------------------------------------------
+// ---- The thread of SUMI_PUMP_THREAD
+// ----------------------------------------------------------------------------------
 
 static void pump_main(void* context)
 {
@@ -389,7 +391,7 @@ static void pump_main(void* context)
         if (engine->pump.is_closing) break;
         sumi_pump_lock_take(engine);
         sumi_mutex_unlock(&engine->state_lock);
-        sumi_jobs_tell(engine);
+        sumi_jobs_call_completions(engine);
         if (advance_one(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->state_lock);
         sumi_pump_lock_give(engine);

@@ -16,14 +16,14 @@ static sumi_picture_size size_of(const sumi_pixels* pixels)
 
 sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, sumi_error* error)
 {
-    const int32_t least = model->info.min_references, most = model->info.max_references;
-    SUMI_REFUSE(most == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference images",
+    const int32_t min_count = model->info.min_references, max_count = model->info.max_references;
+    SUMI_REFUSE(max_count == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference images",
                 (int)count, model->info.family);
-    SUMI_REFUSE(count < least && count >= 0, SUMI_INVALID_ARGUMENT,
+    SUMI_REFUSE(count < min_count && count >= 0, SUMI_INVALID_ARGUMENT,
                 "reference_count is %d: %s makes no image without references, give %d to %d", (int)count,
-                model->info.family, (int)least, (int)most);
-    SUMI_REFUSE(count < 0 || count > most, SUMI_INVALID_ARGUMENT, "reference_count is %d: give %d to %d", (int)count,
-                (int)least, (int)most);
+                model->info.family, (int)min_count, (int)max_count);
+    SUMI_REFUSE(count < 0 || count > max_count, SUMI_INVALID_ARGUMENT, "reference_count is %d: give %d to %d",
+                (int)count, (int)min_count, (int)max_count);
     return SUMI_OK;
 }
 
@@ -41,7 +41,7 @@ sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pi
         sumi_reference* reference = &out_references->list[i];
         char member[48];
         snprintf(member, sizeof member, "references[%d]", (int)i);
-        reference->source = sumi_pixels_settled(&pictures[i]);
+        reference->source = sumi_pixels_with_row_bytes(&pictures[i]);
         SUMI_TRY(sumi_pixels_check(&reference->source, member, error));
         sumi_error why = {0};
         const sumi_result result =
@@ -78,11 +78,11 @@ sumi_result sumi_references_check_prompt(const sumi_references* references, cons
                 "%s was encoded with %d reference images, this job has %d: encode it again with the same ones", member,
                 (int)prompt->reference_count, (int)references->count);
     for (int32_t i = 0; i < references->count; i++) {
-        const sumi_picture_size mine = references->list[i].sizes.autoencoder, its = prompt->reference_sizes[i];
-        SUMI_REFUSE(mine.width != its.width || mine.height != its.height, SUMI_INVALID_ARGUMENT,
+        const sumi_picture_size size = references->list[i].sizes.autoencoder, prompt_size = prompt->reference_sizes[i];
+        SUMI_REFUSE(size.width != prompt_size.width || size.height != prompt_size.height, SUMI_INVALID_ARGUMENT,
                     "%s was encoded with another image for references[%d]: of %d x %d, as the VAE reads it, where "
                     "this job's is %d x %d; encode it again with the same ones",
-                    member, (int)i, (int)its.width, (int)its.height, (int)mine.width, (int)mine.height);
+                    member, (int)i, (int)prompt_size.width, (int)prompt_size.height, (int)size.width, (int)size.height);
     }
     return SUMI_OK;
 }
@@ -106,24 +106,25 @@ static uint64_t rgb_bytes(sumi_picture_size size) { return (uint64_t)size.width 
 
 uint64_t sumi_references_resize_bytes(const sumi_references* references)
 {
-    uint64_t most = 0;
+    uint64_t largest_bytes = 0;
     for (int32_t i = 0; i < references->count; i++) {
-        const sumi_reference* one = &references->list[i];
-        const sumi_reference_sizes* sizes = &one->sizes;
-        uint64_t bytes = sumi_resize_bytes(&(sumi_resize_args){&one->source, sizes->autoencoder.width,
-                                                               sizes->autoencoder.height, SUMI_FILTER_LANCZOS});
-        uint64_t own = rgb_bytes(sizes->autoencoder);
+        const sumi_reference* reference = &references->list[i];
+        const sumi_reference_sizes* sizes = &reference->sizes;
+        uint64_t resize_bytes = sumi_resize_bytes(&(sumi_resize_args){&reference->source, sizes->autoencoder.width,
+                                                                      sizes->autoencoder.height, SUMI_FILTER_LANCZOS});
+        uint64_t picture_bytes = rgb_bytes(sizes->autoencoder);
         if (sizes->vision.width > 0) {
             const sumi_pixels first = {NULL, sizes->first.width, sizes->first.height, 3 * sizes->first.width, 3};
-            const uint64_t steps[] = {sumi_resize_bytes(&(sumi_resize_args){&one->source, sizes->first.width,
-                                                                            sizes->first.height, SUMI_FILTER_LANCZOS}),
-                                      sumi_resize_bytes(&(sumi_resize_args){&first, sizes->vision.width,
-                                                                            sizes->vision.height, SUMI_FILTER_BICUBIC})
-                                          + rgb_bytes(sizes->vision)};
-            for (int k = 0; k < 2; k++) bytes = steps[k] > bytes ? steps[k] : bytes;
-            if (rgb_bytes(sizes->first) > own) own = rgb_bytes(sizes->first);
+            const uint64_t vision_bytes[] = {
+                sumi_resize_bytes(&(sumi_resize_args){&reference->source, sizes->first.width, sizes->first.height,
+                                                      SUMI_FILTER_LANCZOS}),
+                sumi_resize_bytes(
+                    &(sumi_resize_args){&first, sizes->vision.width, sizes->vision.height, SUMI_FILTER_BICUBIC})
+                    + rgb_bytes(sizes->vision)};
+            for (int k = 0; k < 2; k++) resize_bytes = vision_bytes[k] > resize_bytes ? vision_bytes[k] : resize_bytes;
+            if (rgb_bytes(sizes->first) > picture_bytes) picture_bytes = rgb_bytes(sizes->first);
         }
-        if (bytes + own > most) most = bytes + own;
+        if (resize_bytes + picture_bytes > largest_bytes) largest_bytes = resize_bytes + picture_bytes;
     }
-    return most;
+    return largest_bytes;
 }

@@ -19,10 +19,10 @@ static double taps(sumi_filter filter, int32_t from, int32_t to)
     return from > to ? least * from / to : least;
 }
 
-static int32_t fitting(double each, int32_t left)
+static int32_t count_that_fits(double operations_each, int32_t remaining_count)
 {
-    double count = PIECE / (each > 1.0 ? each : 1.0);
-    return count < 1.0 ? 1 : count < left ? (int32_t)count : left;
+    double count = PIECE / (operations_each > 1.0 ? operations_each : 1.0);
+    return count < 1.0 ? 1 : count < remaining_count ? (int32_t)count : remaining_count;
 }
 
 static void drop_alpha(const sumi_pixels* source, int32_t row, int32_t count, unsigned char* into)
@@ -44,7 +44,8 @@ static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* worksp
     const sumi_pixels* source = args->source;
     const int32_t channels = channels_of(args), width = args->width;
     SUMI_ASSERT(resize->row < source->height && resize->column == 0);
-    int32_t count = fitting(taps(args->filter, source->width, width) * width * channels, source->height - resize->row);
+    int32_t count =
+        count_that_fits(taps(args->filter, source->width, width) * width * channels, source->height - resize->row);
     SUMI_ASSERT(count >= 1 && resize->row + count <= source->height);
     const unsigned char* from = (const unsigned char*)source->data + (size_t)resize->row * (size_t)source->row_bytes;
     int32_t row_bytes = source->row_bytes;
@@ -68,18 +69,19 @@ static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* wor
     const int32_t from_height = args->source->height, width = args->width, height = args->height,
                   channels = channels_of(args);
     SUMI_ASSERT(resize->row == from_height && resize->column < width);
-    const int32_t count = fitting(taps(args->filter, from_height, height) * height * channels, width - resize->column);
+    const int32_t count =
+        count_that_fits(taps(args->filter, from_height, height) * height * channels, width - resize->column);
     SUMI_ASSERT(count >= 1 && resize->column + count <= width);
     const size_t row = (size_t)width * (size_t)channels, piece = (size_t)count * (size_t)channels,
-                 at = (size_t)resize->column * (size_t)channels;
+                 column_offset = (size_t)resize->column * (size_t)channels;
     SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height,
                                 "an image's columns", error));
     uint8_t* block = workspace->values.data;
-    const uint8_t* between = workspace->intermediate.data;
-    SUMI_TRY(sumi_pixels_resize(&temporary->heap, between + at, count, from_height, (int32_t)row, channels, block,
-                                count, height, args->filter, error));
+    const uint8_t* intermediate = workspace->intermediate.data;
+    SUMI_TRY(sumi_pixels_resize(&temporary->heap, intermediate + column_offset, count, from_height, (int32_t)row,
+                                channels, block, count, height, args->filter, error));
     for (int32_t y = 0; y < height; y++)
-        memcpy((uint8_t*)workspace->picture.data + (size_t)y * row + at, block + (size_t)y * piece, piece);
+        memcpy((uint8_t*)workspace->picture.data + (size_t)y * row + column_offset, block + (size_t)y * piece, piece);
     resize->column += count;
     return SUMI_OK;
 }
@@ -117,12 +119,12 @@ uint64_t sumi_resize_bytes(const sumi_resize_args* args)
     const sumi_pixels* source = args->source;
     if (source->width == args->width && source->height == args->height) return 0;
     const uint64_t channels = (uint64_t)channels_of(args), row = (uint64_t)args->width * channels;
-    const uint64_t rows =
-                       (uint64_t)fitting(taps(args->filter, source->width, args->width) * (double)row, source->height)
-                       * (uint64_t)source->width * 3,
-                   columns = (uint64_t)fitting(taps(args->filter, source->height, args->height) * args->height
-                                                   * (double)channels,
-                                               args->width)
+    const uint64_t rows = (uint64_t)count_that_fits(taps(args->filter, source->width, args->width) * (double)row,
+                                                    source->height)
+                        * (uint64_t)source->width * 3,
+                   columns = (uint64_t)count_that_fits(taps(args->filter, source->height, args->height) * args->height
+                                                           * (double)channels,
+                                                       args->width)
                            * (uint64_t)args->height * channels;
     return row * (uint64_t)(source->height + args->height) + (rows > columns ? rows : columns);
 }

@@ -61,16 +61,17 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
     engine->runs.current.done_section = engine->runs.current.section;
 }
 
-static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice)
+static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index)
 {
-    SUMI_ASSERT(slice >= 0 && (size_t)slice < entry->plan.slice_count);
-    const float known = entry->slice_us[entry->kind_first[slice]];
-    if (known > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)known);
-    const sumi_slice* at = &entry->plan.slices[slice];
-    SUMI_ASSERT(at->op_begin >= 0 && at->op_begin < at->op_end && (size_t)at->op_end <= entry->plan.op_count);
-    const sumi_op_kind kind = entry->plan.ops[at->op_begin].kind;
+    SUMI_ASSERT(slice_index >= 0 && (size_t)slice_index < entry->plan.slice_count);
+    const float measured_us = entry->slice_us[entry->kind_first[slice_index]];
+    if (measured_us > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)measured_us);
+    const sumi_slice* slice = &entry->plan.slices[slice_index];
+    SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end
+                && (size_t)slice->op_end <= entry->plan.op_count);
+    const sumi_op_kind kind = entry->plan.ops[slice->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
-    return at->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
+    return slice->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
 }
 
 double sumi_run_predict_us(const sumi_engine* engine)
@@ -79,21 +80,22 @@ double sumi_run_predict_us(const sumi_engine* engine)
     return run->entry != NULL && !run->is_submitted ? slice_us(engine, run->entry, run->slice) : 0.0;
 }
 
-double sumi_run_left_us(const sumi_run* run)
+double sumi_run_remaining_us(const sumi_run* run)
 {
     if (run->entry == NULL) return 0.0;
     const sumi_plan* plan = &run->entry->plan;
-    double left = 0.0;
+    double remaining_us = 0.0;
     for (size_t s = run->done_section; s < plan->section_count; s++) {
-        double once = sumi_section_us(run->entry, s);
+        double section_us = sumi_section_us(run->entry, s);
         if (s > run->done_section) {
-            left += once * plan->sections[s].repeat;
+            remaining_us += section_us * plan->sections[s].repeat;
             continue;
         }
-        double rest = once - run->iteration_us;
-        left += once * (plan->sections[s].repeat - 1 - run->done_iteration) + (rest > 0.0 ? rest : 0.0);
+        double rest_of_iteration_us = section_us - run->iteration_us;
+        remaining_us += section_us * (plan->sections[s].repeat - 1 - run->done_iteration)
+                      + (rest_of_iteration_us > 0.0 ? rest_of_iteration_us : 0.0);
     }
-    return left;
+    return remaining_us;
 }
 
 // Learns the ratios of the kinds of the slice's ops, each in proportion to its share of the slice.
@@ -106,16 +108,16 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     const double factor = us / slice->predicted_us;
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &entry->plan.ops[i];
-        const bool is_alone = slice->op_end == slice->op_begin + 1;
-        double share =
-            is_alone ? 1.0
-                     : sumi_plan_predict_us(&entry->plan, op, &rates) * entry->op_ratio[op->kind] / slice->predicted_us;
-        double seen = entry->op_ratio[op->kind] * factor;
-        seen = seen < 0.05 ? 0.05 : seen > 50.0 ? 50.0 : seen;
+        const bool is_single = slice->op_end == slice->op_begin + 1;
+        double share = is_single ? 1.0
+                                 : sumi_plan_predict_us(&entry->plan, op, &rates) * entry->op_ratio[op->kind]
+                                       / slice->predicted_us;
+        double measured = entry->op_ratio[op->kind] * factor;
+        measured = measured < 0.05 ? 0.05 : measured > 50.0 ? 50.0 : measured;
         float* ratio = &engine->cache.op_ratio[op->kind];
-        double known = *ratio > 0.0f ? *ratio : 1.0,
+        double previous = *ratio > 0.0f ? *ratio : 1.0,
                weight = (*ratio > 0.0f ? 0.25 : 1.0) * (share < 1.0 ? share : 1.0);
-        *ratio = (float)(known + weight * (seen - known));
+        *ratio = (float)(previous + weight * (measured - previous));
     }
 }
 
@@ -198,8 +200,8 @@ void sumi_run_skip(sumi_engine* engine, int32_t count)
 // of the measured kinds is used.
 static double guess_us(const sumi_engine* engine, const sumi_plan_entry* entry, sumi_op_kind kind, double predicted_us)
 {
-    const float lately = engine->cache.op_ratio[kind];
-    return predicted_us * (double)(lately > 0.0f ? lately / entry->op_ratio[kind] : 1.0f);
+    const float recent_ratio = engine->cache.op_ratio[kind];
+    return predicted_us * (double)(recent_ratio > 0.0f ? recent_ratio / entry->op_ratio[kind] : 1.0f);
 }
 
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section)
@@ -207,7 +209,7 @@ sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_ent
     SUMI_ASSERT(sumi_pump_is_locked(engine) && section < entry->plan.section_count);
     const sumi_plan* plan = &entry->plan;
     const sumi_section_time* time = &entry->sections[section];
-    sumi_work_us work = {.known = time->measured_us};
+    sumi_work_us work = {.measured = time->measured_us};
     // only rounding errors are left
     if (time->unmeasured_us < 1e-3 * (time->expected_us + time->unmeasured_us)) return work;
     const sumi_rates rates = engine->runner->functions->rates(engine->runner);
@@ -271,29 +273,29 @@ static double end_fill(const sumi_engine* engine)
     return steps.work_us > 0.0 && end.work_us > 0.0 ? work_per_frame(&end) / work_per_frame(&steps) : 1.0;
 }
 
-sumi_work_left sumi_run_left_from_here(const sumi_engine* engine)
+sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine)
 {
     SUMI_ASSERT(engine->runs.current.entry != NULL && !engine->runs.current.is_submitted);
     const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
-    sumi_work_left left = {.evaluation = sumi_section_work_us(engine, run->entry, run->section),
-                           .end.known = sumi_run_pending_us(engine),
-                           .end_fill = end_fill(engine)};
+    sumi_remaining_work work = {.evaluation = sumi_section_work_us(engine, run->entry, run->section),
+                                .end.measured = sumi_run_pending_us(engine),
+                                .end_fill = end_fill(engine)};
     int32_t count = plan->sections[run->section].repeat - run->iteration;
-    double all_us = count * (left.evaluation.known + left.evaluation.guessed);
+    double total_us = count * (work.evaluation.measured + work.evaluation.guessed);
     for (size_t s = run->section + 1; s < plan->section_count; s++) {
-        const sumi_work_us once = sumi_section_work_us(engine, run->entry, s);
+        const sumi_work_us iteration_work = sumi_section_work_us(engine, run->entry, s);
         const int32_t repeat = plan->sections[s].repeat;
         if (plan->sections[s].kind == SUMI_SECTION_DENOISE) {
-            all_us += repeat * (once.known + once.guessed);
+            total_us += repeat * (iteration_work.measured + iteration_work.guessed);
             count += repeat;
         } else {
-            left.end.known += repeat * once.known;
-            left.end.guessed += repeat * once.guessed;
+            work.end.measured += repeat * iteration_work.measured;
+            work.end.guessed += repeat * iteration_work.guessed;
         }
     }
-    left.average_us = all_us / count;
-    return left;
+    work.average_us = total_us / count;
+    return work;
 }
 
 // ---- Submitting and collecting --------------------------------------------------------------------------------------
@@ -347,7 +349,6 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
         uint64_t begin = sumi_clock_ns();
         SUMI_TRY(
             engine->runner->functions->run(engine->runner, plan, &plan->slices[step->slice], step->counter, error));
-        // on a GPU of its submission only; collect says the true one
         // on a GPU this is the time of submission only; collect writes the time of the slice
         step->us = (double)(sumi_clock_ns() - begin) * 1e-3;
         step->submitted_ns = begin;
@@ -424,18 +425,20 @@ double sumi_run_sleep_us(sumi_engine* engine)
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (count == 0) return 0.0;
     // Not half: of two equal slices the first one would end just then.
-    const double pending = sumi_run_pending_us(engine), left = count > 1 ? 0.4 * pending : 0.0;
-    const double predicted = (double)(int64_t)(engine->runs.device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
+    const double pending_us = sumi_run_pending_us(engine), pending_at_wake_us = count > 1 ? 0.4 * pending_us : 0.0;
+    const double predicted_us =
+        (double)(int64_t)(engine->runs.device_ends_ns - sumi_clock_ns()) * 1e-3 - pending_at_wake_us;
     // Predictions do not contain the gaps between slices, which add up. But the oldest slice has not ended, so at least
     // the slices after it are still to come. This correction is made once: if the slice has not ended then, the
     // predictions are wrong.
     const sumi_run* run = engine->runs.draining.pending_count > 0 ? &engine->runs.draining : &engine->runs.current;
     const sumi_run_slice* oldest = &run->pending[run->pending_begin];
-    const double sure = 0.5 * (pending - (double)oldest->predicted_us);
-    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->runs.late_slice_ns)
-        return predicted;
+    const double certain_us = 0.5 * (pending_us - (double)oldest->predicted_us);
+    if (predicted_us >= SUMI_SLEEP_SLACK_US || certain_us < predicted_us
+        || oldest->submitted_ns == engine->runs.late_slice_ns)
+        return predicted_us;
     engine->runs.late_slice_ns = oldest->submitted_ns;
-    return sure;
+    return certain_us;
 }
 
 void sumi_run_begin_draining(sumi_engine* engine)

@@ -57,7 +57,7 @@ typedef struct sumi_runs {
 // Begins a run. The runner is told too. The caller writes the bound inputs next.
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry);
 double sumi_run_predict_us(const sumi_engine* engine); // of the next slice to submit; 0: there is none
-double sumi_run_left_us(const sumi_run* run);          // of all slices of the run that were not collected
+double sumi_run_remaining_us(const sumi_run* run);     // of all slices of the run that were not collected
 double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that is in flight
 // Predicted time until half of the work in flight has ended. The oldest slice has not ended; a result of 0 or less
 // means that it was predicted to have ended already.
@@ -74,23 +74,23 @@ void sumi_run_jump(sumi_engine* engine, int32_t counter);
 void sumi_run_skip(sumi_engine* engine, int32_t count);
 // Microseconds of work: measured for slices that ran before, and guessed for the others.
 typedef struct sumi_work_us {
-    double known, guessed;
+    double measured, guessed;
 } sumi_work_us;
 
 // The work of one run of a section. Slices that were not measured are guessed from recent times of ops of the same
 // kinds in any plan.
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section);
-// The work that is left when an iteration begins: of this evaluation; the average of all evaluations that are left,
-// this one included (they differ where guidance begins or ends); and of everything after the last evaluation. Slices in
+// The work that remains when an iteration begins: of this evaluation; the average of all remaining evaluations, this
+// one included (they differ where guidance begins or ends); and of everything after the last evaluation. Slices in
 // flight count as part of `end`.
-typedef struct sumi_work_left {
+typedef struct sumi_remaining_work {
     sumi_work_us evaluation, end;
     double average_us;
     // On the CPU with a budget per frame: how much of a frame the slices of the end fill, relative to those of
     // evaluations. Whole slices do not fill a budget completely.
     double end_fill;
-} sumi_work_left;
-sumi_work_left sumi_run_left_from_here(const sumi_engine* engine);
+} sumi_remaining_work;
+sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);

@@ -35,7 +35,7 @@ sumi_result sumi_call_submit(sumi_engine* engine, const char* function, sumi_sub
 }
 
 void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job job, sumi_job_kind kind,
-                             const char* member, bool has_place, sumi_result* out_result)
+                             const char* member, bool has_out_parameter, sumi_result* out_result)
 {
     *out_result = engine != NULL ? sumi_call_begin(engine, function) : SUMI_INVALID_ARGUMENT;
     if (*out_result != SUMI_OK) return NULL;
@@ -43,7 +43,7 @@ void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job
     sumi_job_slot* slot = NULL;
     void* object = NULL;
     sumi_result result;
-    if (!has_place) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: %s is NULL", function, member);
+    if (!has_out_parameter) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "%s: %s is NULL", function, member);
     else result = sumi_job_finished(engine, job, kind, &slot, &error);
     if (slot != NULL) {
         result = slot->error.result;

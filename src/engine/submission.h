@@ -25,7 +25,7 @@ sumi_result sumi_call_submit(sumi_engine* engine, const char* function, sumi_sub
                              sumi_job* out_job);
 
 // The body of a public function that fetches an object, which functions->take returns. NULL after a failure. `member`:
-// name of the out parameter, for messages. has_place: the out parameter is not NULL.
+// name of the out parameter, for messages. has_out_parameter: the out parameter is not NULL.
 void* sumi_call_fetch_object(sumi_engine* engine, const char* function, sumi_job job, sumi_job_kind kind,
-                             const char* member, bool has_place, sumi_result* out_result);
+                             const char* member, bool has_out_parameter, sumi_result* out_result);
 #endif

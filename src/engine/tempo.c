@@ -10,22 +10,23 @@
 // Per measurement. A step of a large model has dozens of slices of each kind, and `slowness` follows sooner.
 #define MAX_RISE 1.01
 
-static void look(sumi_tempo* tempo)
+static void estimate_slowness(sumi_tempo* tempo)
 {
     SUMI_ASSERT(tempo->count >= FEWEST && tempo->count <= SUMI_TEMPO_TIMES);
     float sorted[SUMI_TEMPO_TIMES];
     const int32_t count = tempo->count;
     for (int32_t i = 0; i < count; i++) { // insertion sort, for a few dozen values
-        int32_t at = i;
-        for (; at > 0 && sorted[at - 1] > tempo->ratios[i]; at--) sorted[at] = sorted[at - 1];
-        sorted[at] = tempo->ratios[i];
+        int32_t position = i;
+        for (; position > 0 && sorted[position - 1] > tempo->ratios[i]; position--)
+            sorted[position] = sorted[position - 1];
+        sorted[position] = tempo->ratios[i];
     }
     const float low = sorted[count / LOW], middle = sorted[count / 2],
-                known = tempo->slowness > 1.0f ? tempo->slowness : 1.0f;
+                previous_slowness = tempo->slowness > 1.0f ? tempo->slowness : 1.0f;
     SUMI_ASSERT(low <= middle);
     tempo->is_shared = middle > MAX_APART * low;
     // work of others never makes slices shorter
-    tempo->slowness = tempo->is_shared && low > known ? known : low > 1.0f ? low : 1.0f;
+    tempo->slowness = tempo->is_shared && low > previous_slowness ? previous_slowness : low > 1.0f ? low : 1.0f;
 }
 
 void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us)
@@ -35,15 +36,15 @@ void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us)
     tempo->ratios[tempo->next] = (float)(measured_us / known_us);
     tempo->next = (tempo->next + 1) % SUMI_TEMPO_TIMES;
     if (tempo->count < SUMI_TEMPO_TIMES) tempo->count++;
-    if (tempo->count >= FEWEST) look(tempo);
+    if (tempo->count >= FEWEST) estimate_slowness(tempo);
 }
 
 double sumi_tempo_learn(const sumi_tempo* tempo, double known_us, double measured_us)
 {
     SUMI_ASSERT(known_us > 0.0 && measured_us > 0.0);
     if (measured_us < known_us) return 0.25 * known_us + 0.75 * measured_us;
-    const double most = tempo->is_shared ? known_us : known_us * MAX_RISE;
-    return measured_us < most ? measured_us : most;
+    const double max_us = tempo->is_shared ? known_us : known_us * MAX_RISE;
+    return measured_us < max_us ? measured_us : max_us;
 }
 
 double sumi_tempo_now_us(const sumi_tempo* tempo, double known_us)

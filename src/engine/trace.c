@@ -27,18 +27,19 @@ void sumi_trace_slice(sumi_engine* engine, const sumi_job_slot* slot, const sumi
 {
     const sumi_tracer* tracer = &engine->desc.tracer;
     if (tracer->span == NULL || step->slice < 0) return;
-    const uint64_t now = sumi_clock_ns(), length = (uint64_t)(step->us * 1e3), earliest = engine->traced_ns;
-    uint64_t begin = step->submitted_ns > earliest ? step->submitted_ns : earliest;
-    if (begin + length > now) begin = now > length && now - length > earliest ? now - length : earliest;
-    const uint64_t end = begin + length < now ? begin + length : now;
-    engine->traced_ns = end;
-    SUMI_ASSERT(begin <= end && begin >= earliest);
+    const uint64_t now_ns = sumi_clock_ns(), length_ns = (uint64_t)(step->us * 1e3), earliest_ns = engine->traced_ns;
+    uint64_t begin_ns = step->submitted_ns > earliest_ns ? step->submitted_ns : earliest_ns;
+    if (begin_ns + length_ns > now_ns)
+        begin_ns = now_ns > length_ns && now_ns - length_ns > earliest_ns ? now_ns - length_ns : earliest_ns;
+    const uint64_t end_ns = begin_ns + length_ns < now_ns ? begin_ns + length_ns : now_ns;
+    engine->traced_ns = end_ns;
+    SUMI_ASSERT(begin_ns <= end_ns && begin_ns >= earliest_ns);
     const sumi_trace_span span = {.name = sumi_run_slice_name(step),
                                   .track = SUMI_TRACK_DEVICE,
                                   .stage = sumi_stage_of_section(step->section),
                                   .step = step->denoising_step,
                                   .job = slot->id,
-                                  .begin_ns = begin,
-                                  .end_ns = end};
+                                  .begin_ns = begin_ns,
+                                  .end_ns = end_ns};
     tracer->span(&span, tracer->user_data);
 }

@@ -1,4 +1,5 @@
-// The transformer of Z-Image and NewBie-image: Next-DiT (Lumina-Next, Zhuo et al. 2024; Lumina-Image 2.0), in one stream.
+// The transformer of Z-Image and NewBie-image: Next-DiT (Lumina-Next, Zhuo et al. 2024; Lumina-Image 2.0), in one
+// stream.
 //
 //   latents --2x2 patches, x_embedder--> image rows --noise_refiner--------------+
 //   prompt features --norm, cap_embedder--> caption rows --context_refiner--+    |
@@ -8,11 +9,11 @@
 //   noise level --time MLP--> condition (NewBie-image: with the pooled row of the second text encoder)
 //   condition --one linear layer for each block--> modulation table: scales and gates of its norms
 //
-// A caption is the features of one prompt, and an entry is one pass through the network: an item of the batch with one of
-// its prompts (sumi_evaluation). The context refiner and the tables depend on no latents, so they are computed once, for
-// all evaluations of the job (write_dit_prepare); the rest once for each evaluation (write_dit_evaluation). Rows of x
-// have positions on three rotary axes (frame, row, column): caption token i is frame first_frame + i, and all tokens of
-// the image are in the frame after the caption's last.
+// A caption is the features of one prompt, and an entry is one pass through the network: an item of the batch with one
+// of its prompts (sumi_evaluation). The context refiner and the tables depend on no latents, so they are computed once,
+// for all evaluations of the job (write_dit_prepare); the rest once for each evaluation (write_dit_evaluation). Rows of
+// x have positions on three rotary axes (frame, row, column): caption token i is frame first_frame + i, and all tokens
+// of the image are in the frame after the caption's last.
 #include "models/next_dit.h"
 #include "base/assert.h"
 #include "models/config.h"
@@ -26,8 +27,8 @@
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
-// The alias number `which` of a tensor's canonical name (Z-Image's in diffusers), in files of the authors and in those of
-// diffusers' Lumina 2. At most one replacement of each table is made.
+// The alias number `which` of a tensor's canonical name (Z-Image's in diffusers), in files of the authors and in those
+// of diffusers' Lumina 2. At most one replacement of each table is made.
 static bool dit_alias(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
@@ -172,8 +173,8 @@ static void read_dit_config(const sumi_next_dit_settings* settings, sumi_binder*
     }
 }
 
-// Widths follow from the shapes of tensors, and the config must agree with them. Numbers of heads are the config's, if it
-// has them: binding q, k and v then compares the shapes.
+// Widths follow from the shapes of tensors, and the config must agree with them. Numbers of heads are the config's, if
+// it has them: binding q, k and v then compares the shapes.
 static void find_dit_sizes(sumi_next_dit* model, sumi_binder* binder, const config_values* values,
                            const char* config_path)
 {
@@ -339,9 +340,9 @@ static sumi_attention attention_over(const sumi_next_dit* model, const sumi_sequ
                             .sequence_count = count};
 }
 
-// A row of a block's table holds, for one evaluation (and prompt): 1 + scale and tanh(gate) of attention, then 1 + scale
-// and tanh(gate) of the feed-forward layer, each as wide as the model. Returns one of these quarters; no row for a block
-// without modulation.
+// A row of a block's table holds, for one evaluation (and prompt): 1 + scale and tanh(gate) of attention, then 1 +
+// scale and tanh(gate) of the feed-forward layer, each as wide as the model. Returns one of these quarters; no row for
+// a block without modulation.
 static sumi_step_row modulation_of(const sumi_next_dit* model, sumi_value table, int32_t quarter)
 {
     SUMI_ASSERT(quarter >= 0 && quarter < 4);
@@ -355,8 +356,8 @@ typedef struct modulated_rows {
     int32_t band_count;
 } modulated_rows;
 
-// Writes one block on the first in.count rows of x, in place. Attention reads all of them; only the first out.count rows
-// are updated.
+// Writes one block on the first in.count rows of x, in place. Attention reads all of them; only the first out.count
+// rows are updated.
 static void write_dit_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* block, sumi_value x,
                             modulated_rows in, modulated_rows out, const sumi_attention* attention, sumi_value rope,
                             sumi_value modulation)
@@ -532,8 +533,8 @@ static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, con
     return value;
 }
 
-// fusion(silu([time_out(time) | pooled_embedder(pooled_norm(pooled))])): for each prompt a row per evaluation. time: the
-// hidden layer of the time MLP. The reference norms the pooled row with the epsilon of its QK norms.
+// fusion(silu([time_out(time) | pooled_embedder(pooled_norm(pooled))])): for each prompt a row per evaluation. time:
+// the hidden layer of the time MLP. The reference norms the pooled row with the epsilon of its QK norms.
 static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
                                         sumi_value time)
 {
@@ -572,8 +573,8 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
         plan, &(sumi_plan_linear_args){.label = "1", .x = silu, .weight = &model->fusion, .bias = &model->fusion_bias});
 }
 
-// Writes the input of all modulation layers, condition_rows of them. It depends on the schedule and, if a pooled vector is
-// read, on the prompt.
+// Writes the input of all modulation layers, condition_rows of them. It depends on the schedule and, if a pooled vector
+// is read, on the prompt.
 static sumi_value write_dit_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job)
 {
     sumi_plan_prefix(plan, "t_embedder.");
@@ -636,8 +637,8 @@ static void write_dit_prepare(const void* memory, sumi_plan* plan, sumi_denoisin
     sumi_plan_prefix(plan, "%s", "");
 }
 
-// Where the rows of a list of entries are in x: first image_rows for each entry, then the captions. Captions that give a
-// condition of their own come in reverse order: the last image and the first caption then have one prompt, and so one
+// Where the rows of a list of entries are in x: first image_rows for each entry, then the captions. Captions that give
+// a condition of their own come in reverse order: the last image and the first caption then have one prompt, and so one
 // band of modulation (rows_of_prompts) where the two meet.
 typedef struct joint_layout {
     int32_t height, width, tokens; // of an image, in patches

@@ -2,10 +2,10 @@
 // of functions. A plan is written for one runner: sumi_runner_begin_plan.
 //
 // The CPU backend does the work inside `run`. A GPU backend submits the slice in `run`, and the slice ends later.
-// Slices end in the order in which they were submitted, and the engine calls `finished` to learn of each.
+// Slices end in the order in which they were submitted, and the engine calls `collect` to learn of each.
 //
-//  load .. load | prepare .. prepare, reserve | start, write .. write | run, fetch, run, run, fetch ..   | read .. read
-//  kernels        weights, graphs      arena    inputs                  finished: the oldest slice's end | results
+//  load .. load | prepare .. prepare, reserve | start, write .. write | run, start_read, run, run, ..    | read .. read
+//  kernels        weights, graphs      arena    inputs                  collect: the oldest slice's end  | results
 #ifndef SUMI_PLAN_RUNNER_H
 #define SUMI_PLAN_RUNNER_H
 #include "plan/plan.h"
@@ -93,8 +93,8 @@ typedef struct sumi_runner_functions {
     // Writes to a bound value. `data` is copied and may be freed at once.
     void (*write)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data,
                   uint64_t bytes);
-    // Reads a value. On a GPU: what it held at the last call of `fetch`; everything submitted before that call must
-    // have been reported by `finished`. On the CPU: what it holds now.
+    // Reads a value. On a GPU: what it held at the last call of `start_read`; everything submitted before that call
+    // must have been reported by `collect`. On the CPU: what it holds now.
     void (*read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
                  uint64_t bytes);
     // Runs one slice with the given counter. The CPU returns after the work is done, a GPU after submitting it.
@@ -143,8 +143,8 @@ typedef struct sumi_runner_functions {
     // Blocks until at least this many of the oldest unreported slices (or all, if there are fewer) have ended. Each
     // time the thread sleeps and wakes costs CPU time.
     void (*wait)(sumi_runner* runner, int32_t slices);
-    // Copies a bound value to where `read` finds it, after all slices submitted so far. At most one fetch of a value
-    // may be unread.
+    // Copies a bound value to where `read` finds it, after all slices submitted so far. At most one read of a value
+    // may be pending.
     sumi_result (*start_read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
     // Writes a picture to its destination, after all slices submitted so far.
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,

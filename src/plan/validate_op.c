@@ -212,8 +212,8 @@ static int64_t work_rows(const sumi_op* op)
     }
 }
 
-// sumi_op: work range p covers rows [p * range_rows, min(rows, (p + 1) * range_rows)), so that all ranges cover all rows
-// once.
+// sumi_op: work range p covers rows [p * range_rows, min(rows, (p + 1) * range_rows)), so that all ranges cover all
+// rows once.
 static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
 {
     const int64_t rows = work_rows(op);

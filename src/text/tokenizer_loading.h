@@ -64,7 +64,8 @@ struct sumi_tokenizer_loading {
     sumi_text_buffer unknown; // unk_token
     int64_t unknown_id;       // unk_id; -1: none
     uint32_t last_result;     // vocabulary entry of the token that the last merge makes
-    // merges_precede_vocabulary: the merges precede the vocabulary in the file and are read after it; has_*: the member was seen
+    // merges_precede_vocabulary: the merges precede the vocabulary in the file and are read after it; has_*: the member
+    // was seen
     bool started, merges_precede_vocabulary, has_type, has_vocabulary, has_merges;
     bool has_added, has_normalizer, has_pre_tokenizer, has_post_processor, has_model;
 };
