@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png]
+# samples/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png [SECTION ...]]
 # FORM_SCREENSHOT=form.png keeps what the form for prompts in XML looks like.
 # BACKEND=cuda lets a GPU make the pictures: it must draw the window too, as the pictures are to be left in its textures.
 # What the window did is read from its --report; pictures are compared with those of the command line. The last line is "viewer: N passed, N failed, N skipped".
@@ -13,7 +13,7 @@ backend=${BACKEND:-cpu}
 # something to look at, and to cancel; with the largest one it is done soon.
 size_at=-25 steps_at=-30 way="pixel buffer: the processor" least_budget_at=-95 most_budget_at=90
 [ "$backend" = cpu ] || size_at=44 steps_at=45 way="GPU texture"
-passed=0 failed=0 patience=4000 # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
+passed=0 failed=0 patience=${PATIENCE:-4000} # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
 folder=$(mktemp -d)
 report=$folder/report viewer= screen=
 end() {
@@ -66,12 +66,19 @@ hold() { # a key, or Control and a key; the last one pressed goes up first, or i
     frames 2
 }
 where() { awk -v name="$1" '$1 == "widget" && $2 == name { x = $3; y = $4 } END { print x, y }' "$report"; }
-# To a widget, and so many pixels to its right. It may be drawn a frame after what made it appear.
+# To a widget, and so many pixels to its right. It may be drawn a frame after what made it appear, and the panel may have to be scrolled to it.
 point() {
     local i at
     for i in $(seq $patience); do
         at=$(where "$1")
-        [[ "$at" == *[0-9]* ]] && break
+        case $at in
+            *[0-9]*) break ;;
+            above* | below*)
+                xdotool mousemove 26 120
+                frames 2
+                xdotool click "$([[ $at == above* ]] && echo 4 || echo 5)"
+                frames 2 ;;
+        esac
         kill -0 "$viewer" 2>/dev/null || break
         sleep 0.02
     done
@@ -81,6 +88,25 @@ point() {
     frames 3
 }
 click() { point "$@"; xdotool mousedown 1; frames 3; xdotool mouseup 1; frames 2; }
+set_to() { # a slider, a number that is typed into it
+    point "$1"
+    xdotool keydown ctrl
+    frames 2
+    xdotool mousedown 1
+    frames 3
+    xdotool mouseup 1 keyup ctrl
+    frames 3
+    xdotool type --delay 20 "$2"
+    frames 2
+    hold Return
+}
+# The widgets in sight that lie over each other: none do in a window without banners, menus and a start picture.
+overlaps() {
+    awk '$1 == "widget" && NF == 6 { x[$2] = $3; y[$2] = $4; w[$2] = $5; h[$2] = $6; seen[$2] = 1 }
+         $1 == "widget" && NF == 3 { seen[$2] = 0 }
+         END { for (a in seen) for (b in seen) if (a < b && seen[a] && seen[b] && 2 * (x[a] - x[b]) < w[a] + w[b] && 2 * (x[b] - x[a]) < w[a] + w[b] &&
+                       2 * (y[a] - y[b]) < h[a] + h[b] && 2 * (y[b] - y[a]) < h[a] + h[b]) print a, "and", b }' "$report"
+}
 look() { "$support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
 await_colours() { # what: a picture fades in
     local i seen colours
@@ -104,77 +130,16 @@ exec 5>&-
 DISPLAY=:$(cat "$folder/display")
 export DISPLAY
 
-# ---- A picture ------------------------------------------------------------------------------------------------------------------------
-echo "no picture" >"$folder/broken.png"
-"$build/bin/viewer" samples/demo_model "$folder/broken.png" --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
-viewer=$!
-for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
-if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
-await "the demo model opens" "ready demo_model" || finish
-await "a file that is no PNG is a sentence in the window" "failure .*broken.png is not a PNG, JPEG or WebP file"
-click close-banner
-xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
-click prompt
-hold ctrl a
-prompt="a red house to the left of a green tree, watercolour"
-xdotool type --delay 15 "$prompt"
-click width $size_at
-click height $size_at
-click steps $steps_at
-click budget $least_budget_at
-await "the budget's slider moves" "budget 0\.[5-9]"
-click prompt
-hold Return
-await "Enter starts the picture" "generate 7 [1-9][0-9]+x[1-9][0-9]+ [1-9][0-9]? $prompt$" || finish
-await "a preview is shown" "preview"
-if [ "$backend" = cpu ]; then
-    click budget $most_budget_at
-    await "the budget's slider moves while a picture is made" "budget [34][0-9]"
-fi
-await "the picture is done" "done 7" || finish
-# What somebody did meanwhile has happened before the picture was done: no frame waits for it.
-happenings=$(sed -n 's/^event [0-9.]* \(generate\|preview\|budget [34]\|done\).*/\1/p' "$report" | tr -d ' 34' | paste -sd ' ')
-wanted="generate preview$([ "$backend" = cpu ] && echo " budget") done"
-if [ "$(tr ' ' '\n' <<<"$happenings" | uniq | paste -sd ' ')" = "$wanted" ]; then ok; else fail "the window goes on while a picture is made" "$happenings"; fi
-await "it comes to the screen by the shortest way" "shown by $way" || grep ' shown by ' "$report"
-await_colours "the picture"
-xdotool key ctrl+s
-await "Ctrl+S saves" "saved"
-first=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
-
-read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
-same() { # what, saved file, arguments of sumi generate
-    local what=$1 saved=$2 text; shift 2
-    if text=$("$build/bin/sumi" generate --model samples/demo_model --prompt "$prompt" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" "$@" 2>&1 \
-              && "$support" pictures "$saved" "$folder/same.png" 0 2>&1); then ok; else fail "$what" "$text"; fi
+# ---- One viewer after the other -------------------------------------------------------------------------------------------------------
+begin() { # name of the report, size of the window, arguments
+    local i
+    report=$folder/$1
+    : >"$report"
+    "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --report "$report" "${@:3}" >"$folder/log" 2>&1 &
+    viewer=$!
+    for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
+    if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
 }
-same "the saved picture is that of the command line" "$first"
-if [ "$("$support" parameters "$first" | head -n 1)" = "$prompt" ]; then ok; else fail "the saved picture tells its prompt" "$("$support" parameters "$first")"; fi
-
-# ---- From a picture, with a mask --------------------------------------------------------------------------------------------------------
-click use
-await "the picture is taken to start from" "start $size"
-click go
-await "a picture from a picture is done" "done 7" 2
-click save
-await "Save saves" "saved" 2
-strength=$("$support" parameters "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" | sed -n 's/.*Denoising strength: \([0-9.]*\).*/\1/p')
-same "a picture from a picture is that of the command line" "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" --image "$first" --strength "${strength:-0}"
-click start
-point brush
-xdotool mousedown 1; frames 3; xdotool mousemove_relative -- 120 40; frames 3; xdotool mouseup 1
-await "the brush paints a mask" "mask [1-9]"
-[ -z "$screenshot" ] || look "$screenshot" >/dev/null
-click budget $least_budget_at
-click go
-await "a mask starts a picture" "generate 7" 3
-hold Escape
-await "Escape cancels it" "cancelled"
-
-# ---- The history, and the end -----------------------------------------------------------------------------------------------------------
-click entry-1
-await "a click in the history brings back its seed" "restored 7"
-if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
 quit() {
     local i code
     hold ctrl q
@@ -184,171 +149,317 @@ quit() {
     viewer=
     if [ "$code" -eq 0 ] && [ ! -s "$folder/log" ]; then ok; else fail "it ends with exit code 0 and has printed nothing: $code" "$(cat "$folder/log")"; fi
 }
-quit
-
-# How long they took says something of the machine too, so it is told and not judged: that an update keeps its budget is in test_engine_time, on a clock that nobody else turns.
-number() { awk -v name="$1" '$1 == name { print $2 }' "$report"; }
-if [ "$(number frames)" = "$(grep -c '^frame$' "$report")" ] && [ "$(number updates)" -gt 0 ] && [ "$(number updates)" -lt "$(number frames)" ]; then ok
-else fail "the report's sums: $(number frames) frames, $(number updates) updates"; fi
-grep -E '^[a-z0-9_]+(_ms|s) [0-9.]+$' "$report" | paste -sd ' '
-
-# ---- A prompt in XML ------------------------------------------------------------------------------------------------------------------------
-report=$folder/xml_report
-: >"$report"
-"$build/bin/viewer" samples/demo_model --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
-viewer=$!
-await "the demo model opens" "ready demo_model" || finish
-xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
-click prompt
-click width $size_at
-click height $size_at
-click budget $most_budget_at
-click prompt-as-1
-await "the prompt becomes a form" "prompt is a form" || finish
-click xml-0-gender
-xdotool type --delay 15 "1girl"
-click xml-add
-await "a character is added" "characters 2"
-click xml-1-gender
-xdotool type --delay 15 "1boy"
-click xml-1-appearance
-xdotool type --delay 15 "red_hair, <3"
-click xml-0-remove
-await "one is removed" "characters 1"
-click xml-style
-xdotool type --delay 15 "watercolour"
-xdotool click --repeat 30 --delay 20 5 # the wheel: to the end of the form
-frames 3
-click xml-caption
-xdotool type --delay 15 "A red house."
-[ -z "${FORM_SCREENSHOT:-}" ] || look "$FORM_SCREENSHOT" >/dev/null
-hold Return
-written=(--character "gender=1boy; appearance=red_hair, <3" --tags "style=watercolour" --caption "A red house.")
-"$build/bin/sumi" xml "${written[@]}" >"$folder/wanted.xml"
-line=$(paste -sd ' ' "$folder/wanted.xml")
-await "Enter sends what the form says" "generate 7 [1-9][0-9]*x[1-9][0-9]* [1-9][0-9]* ${line//\$/\\$}$" || finish
-await "the picture is done" "done 7" || finish
-xdotool key ctrl+s
-await "it is saved" "saved"
-described=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
-read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
-if text=$("$build/bin/sumi" generate --model samples/demo_model "${written[@]}" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" 2>&1 \
-          && "$support" pictures "$described" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
-"$support" parameters "$described" | head -n "$(wc -l <"$folder/wanted.xml")" >"$folder/tells"
-if cmp -s "$folder/wanted.xml" "$folder/tells"; then ok; else fail "it tells the text that was sent" "$(cat "$folder/tells")"; fi
-click prompt-as-0
-await "the prompt is a text again" "prompt is a text"
-click go
-await "the typed text has stayed" "generate 7 .* a yellow moon above a purple cat at night, watercolour$"
-await "its picture is done" "done 7" 2
-click entry-1
-await "a click in the history brings back the form" "restored 7"
-click go
-await "with what was in it" "generate 7 .* ${line//\$/\\$}$" 2
-await "and its picture is done" "done 7" 3
-if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
-quit
-
-# ---- Pictures to edit -----------------------------------------------------------------------------------------------------------------------
-# The tiny edit model lies in layers. Pictures of the command line come in as those that are dropped.
-qwen=tests/golden/qwen-image
-mkdir "$folder/edit"
-cp -r $qwen/model/. $qwen/model-edit/processor $qwen/model-edit-2509/model_index.json "$folder/edit"
-report=$folder/edit_report
-: >"$report"
-"$build/bin/viewer" "$folder/edit" tests/pictures/cat.png tests/pictures/house.png --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
-viewer=$!
-await "the edit model opens" "ready edit" || finish
-await "two pictures are to be edited" "references 2" || finish
-if [ "$(happened 'start ')" -eq 0 ]; then ok; else fail "none of them is one to start from" "$(cat "$report")"; fi
-xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
-click prompt
-hold ctrl a
-xdotool type --delay 15 "the hat"
-click preset-4 # Fast
-click follows
-click width $size_at
-click height $size_at
-click budget $most_budget_at
-click prompt
-hold Return
-await "a picture is made of two" "generate 7 [1-9][0-9]*x[1-9][0-9]* 4 the hat$" || finish
-await "it is done" "done 7" || finish
-xdotool key ctrl+s
-await "it is saved" "saved"
-edited=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
-size=$(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) .*/\1/p' "$report" | tail -n 1)
-if text=$("$build/bin/sumi" generate --model "$folder/edit" --prompt "the hat" --preset fast --size "$size" --seed 7 --backend "$backend" --reference tests/pictures/cat.png --reference tests/pictures/house.png -o "$folder/same.png" 2>&1 \
-          && "$support" pictures "$edited" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
-if "$support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$support" parameters "$edited")"; fi
-click reference-0
-await "a click removes one" "references 1"
-click use
-await "a picture that was made is edited" "references 2" 2
-click use-as-1
-click use
-await "or started from" "start $size"
-click use-as-0
-click reference-1
-await "the pictures to edit are still there" "references 1" 2
-click follows
-click go
-await "the next one is as large as what it edits" "done 7" 2
-[ "$(happened 'generate')" -eq 2 ] && ok || fail "two pictures were made" "$(cat "$report")"
-xdotool key ctrl+s
-await "it is saved" "saved" 2
-last=$("$support" size "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)")
-if [ "$last" = 1024x1024 ]; then ok; else fail "a square's size is a square's: $last"; fi
-if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
-quit
-
-# ---- Straight into textures -----------------------------------------------------------------------------------------------------------------
-# What a GPU does is played by tests/fake_cuda, whose pictures are a pattern (tests/viewer_gl.c).
-fake=$build/fake
-[ "$backend" = cpu ] && [ -e "$fake/libcuda.so.1" ] || finish
-if ! cc -std=c11 -shared -fPIC -I. -Itests/fake_cuda tests/viewer_gl.c -L"$fake" -lfake_cuda -o "$folder/viewer_gl.so" 2>"$folder/log"; then
-    fail "tests/viewer_gl.c compiles" "$(cat "$folder/log")"
-    finish
-fi
-begin_direct() { # name, a variable for it
-    report=$folder/$1
-    : >"$report"
-    env LD_PRELOAD="$folder/viewer_gl.so" LD_LIBRARY_PATH="$fake" ${2:-} \
-        "$build/bin/viewer" samples/demo_model --size 1180x760 --backend cuda --output "$folder/$1.out" --report "$report" >"$folder/log" 2>&1 &
-    viewer=$!
-    await "$1: the demo model opens" "ready demo_model" || finish
-    xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
+focus() { xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"; }
+open_model() { # the chooser, with a path typed into it
+    hold ctrl o
+    click path
+    hold ctrl a
+    xdotool type --delay 15 "$1"
+    frames 3
+    hold Return
+}
+# ---- The form ------------------------------------------------------------------------------------------------------------------------
+test_form() {
+    begin form 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
     click prompt
-}
-saves() { # what, times, number of the picture
-    local text
-    hold ctrl s
-    await "$1 is saved" "saved" "$2" || return
-    if text=$("$support" pattern "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" "$3" 2>&1); then ok; else fail "$1 is what the GPU left in its texture" "$text"; fi
-}
-begin_direct textures
-click width 44
-click height 44
-for i in 1 2 3; do # in turns: one texture is shown while the other one is written
+    set_to width 320
+    await "a typed size counts pixels" "size 320x[0-9]*$"
+    set_to height 107
+    await "and is rounded to what the model can do" "size 320x112$"
+    open_model "$folder/none.gguf"
+    await "a model that does not exist is a sentence in the window" "failure .*none.gguf" || finish
+    await "the model from before opens again" "ready demo_model" 2 || finish
+    hold ctrl o
+    await "the chooser lists a folder" "folder .*/samples"
+    click path
+    hold ctrl a
+    xdotool type --delay 15 "/no/such/folder"
+    hold Return
+    await "a folder that does not exist is not listed" "no folder /no/such/folder"
+    click chooser-cancel
+    hold ctrl o
+    await "and is not where the chooser begins the next time" "folder .*/samples" 2
+    click chooser-cancel
     click prompt
     hold Return
-    await "picture $i is left in a texture" "shown by GPU texture" $i || finish
-    saves "picture $i" $i $i
-    await_colours "picture $i"
-    [ $i -eq 2 ] && click width -40 # the next one needs another texture
-done
-click entry-2
-await "a picture of the history is brought back" "restored"
-saves "a picture of the history" 4 1
-click use
-await "a picture is started from" "start "
-if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
-quit
+    await "the form has stayed as it was" "generate [0-9]* 320x112 "
+    hold Escape
+    quit
+}
 
-begin_direct other_gpu NO_TEXTURES=1
-hold Return
-await "a picture that cannot be left in a texture comes through host memory" "shown by pixel buffer: importing an OpenGL texture"
-hold ctrl s
-await "and is saved" saved
-quit
+
+# ---- The smallest window, with a picture and the form for prompts in XML ---------------------------------------------------------------
+test_small() {
+    begin small 320x240 samples/demo_model
+    await "a window has a least size" "window 640x420"
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    set_to width 64
+    set_to height 64
+    hold Return
+    await "a picture is done in the smallest window" "done"
+    click save
+    await "and is saved" "saved"
+    if [ -z "$(overlaps)" ]; then ok; else fail "nothing lies over anything else in the smallest window" "$(overlaps)"; fi
+    click use
+    await "it is started from" "start "
+    click view-0
+    frames 3
+    if [ -z "$(overlaps)" ]; then ok; else fail "nor with a picture to start from" "$(overlaps)"; fi
+    [ -z "${SMALL_SCREENSHOT:-}" ] || look "$SMALL_SCREENSHOT" >/dev/null
+    click prompt-as-1
+    await "the prompt is a form" "prompt is a form"
+    frames 3
+    if [ -z "$(overlaps)" ]; then ok; else fail "nor in the form for prompts in XML" "$(overlaps)"; fi
+    click xml-0-gender
+    xdotool type --delay 15 "1girl"
+    hold Return
+    await "its fields can be typed into" "generate .*1girl"
+    quit
+}
+
+# ---- A picture ------------------------------------------------------------------------------------------------------------------------
+test_picture() {
+    echo "no picture" >"$folder/broken.png"
+    begin report 1180x760 samples/demo_model "$folder/broken.png"
+    await "the demo model opens" "ready demo_model" || finish
+    await "a file that is no PNG is a sentence in the window" "failure .*broken.png is not a PNG, JPEG or WebP file"
+    click close-banner
+    focus
+    click prompt
+    hold ctrl a
+    prompt="a red house to the left of a green tree, watercolour"
+    xdotool type --delay 15 "$prompt"
+    click width $size_at
+    click height $size_at
+    click steps $steps_at
+    click budget $least_budget_at
+    await "the budget's slider moves" "budget 0\.[5-9]"
+    click prompt
+    hold Return
+    await "Enter starts the picture" "generate 7 [1-9][0-9]+x[1-9][0-9]+ [1-9][0-9]? $prompt$" || finish
+    await "a preview is shown" "preview"
+    if [ "$backend" = cpu ]; then
+        click budget $most_budget_at
+        await "the budget's slider moves while a picture is made" "budget [34][0-9]"
+    fi
+    await "the picture is done" "done 7" || finish
+    # What somebody did meanwhile has happened before the picture was done: no frame waits for it.
+    happenings=$(sed -n 's/^event [0-9.]* \(generate\|preview\|budget [34]\|done\).*/\1/p' "$report" | tr -d ' 34' | paste -sd ' ')
+    wanted="generate preview$([ "$backend" = cpu ] && echo " budget") done"
+    if [ "$(tr ' ' '\n' <<<"$happenings" | uniq | paste -sd ' ')" = "$wanted" ]; then ok; else fail "the window goes on while a picture is made" "$happenings"; fi
+    await "it comes to the screen by the shortest way" "shown by $way" || grep ' shown by ' "$report"
+    await_colours "the picture"
+    xdotool key ctrl+s
+    await "Ctrl+S saves" "saved"
+    first=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+
+    read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
+    same() { # what, saved file, arguments of sumi generate
+        local what=$1 saved=$2 text; shift 2
+        if text=$("$build/bin/sumi" generate --model samples/demo_model --prompt "$prompt" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" "$@" 2>&1 \
+                  && "$support" pictures "$saved" "$folder/same.png" 0 2>&1); then ok; else fail "$what" "$text"; fi
+    }
+    same "the saved picture is that of the command line" "$first"
+    if [ "$("$support" parameters "$first" | head -n 1)" = "$prompt" ]; then ok; else fail "the saved picture tells its prompt" "$("$support" parameters "$first")"; fi
+
+    # ---- From a picture, with a mask --------------------------------------------------------------------------------------------------------
+    click use
+    await "the picture is taken to start from" "start $size"
+    click go
+    await "a picture from a picture is done" "done 7" 2
+    click save
+    await "Save saves" "saved" 2
+    strength=$("$support" parameters "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" | sed -n 's/.*Denoising strength: \([0-9.]*\).*/\1/p')
+    same "a picture from a picture is that of the command line" "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" --image "$first" --strength "${strength:-0}"
+    click start
+    point brush
+    xdotool mousedown 1; frames 3; xdotool mousemove_relative -- 120 40; frames 3; xdotool mouseup 1
+    await "the brush paints a mask" "mask [1-9]"
+    [ -z "$screenshot" ] || look "$screenshot" >/dev/null
+    click budget $least_budget_at
+    click go
+    await "a mask starts a picture" "generate 7" 3
+    hold Escape
+    await "Escape cancels it" "cancelled"
+
+    # ---- The history, and the end -----------------------------------------------------------------------------------------------------------
+    click entry-1
+    await "a click in the history brings back its seed" "restored 7"
+    if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
+    quit
+
+    # How long they took says something of the machine too, so it is told and not judged: that an update keeps its budget is in test_engine_time, on a clock that nobody else turns.
+    number() { awk -v name="$1" '$1 == name { print $2 }' "$report"; }
+    if [ "$(number frames)" = "$(grep -c '^frame$' "$report")" ] && [ "$(number updates)" -gt 0 ] && [ "$(number updates)" -lt "$(number frames)" ]; then ok
+    else fail "the report's sums: $(number frames) frames, $(number updates) updates"; fi
+    grep -E '^[a-z0-9_]+(_ms|s) [0-9.]+$' "$report" | paste -sd ' '
+}
+
+# ---- A prompt in XML ------------------------------------------------------------------------------------------------------------------------
+test_xml() {
+    begin xml_report 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    click width $size_at
+    click height $size_at
+    click budget $most_budget_at
+    click prompt-as-1
+    await "the prompt becomes a form" "prompt is a form" || finish
+    click xml-0-gender
+    xdotool type --delay 15 "1girl"
+    click xml-add
+    await "a character is added" "characters 2"
+    click xml-1-gender
+    xdotool type --delay 15 "1boy"
+    click xml-1-appearance
+    xdotool type --delay 15 "red_hair, <3"
+    click xml-0-remove
+    await "one is removed" "characters 1"
+    click xml-style
+    xdotool type --delay 15 "watercolour"
+    xdotool click --repeat 30 --delay 20 5 # the wheel: to the end of the form
+    frames 3
+    click xml-caption
+    xdotool type --delay 15 "A red house."
+    [ -z "${FORM_SCREENSHOT:-}" ] || look "$FORM_SCREENSHOT" >/dev/null
+    hold Return
+    written=(--character "gender=1boy; appearance=red_hair, <3" --tags "style=watercolour" --caption "A red house.")
+    "$build/bin/sumi" xml "${written[@]}" >"$folder/wanted.xml"
+    line=$(paste -sd ' ' "$folder/wanted.xml")
+    await "Enter sends what the form says" "generate 7 [1-9][0-9]*x[1-9][0-9]* [1-9][0-9]* ${line//\$/\\$}$" || finish
+    await "the picture is done" "done 7" || finish
+    xdotool key ctrl+s
+    await "it is saved" "saved"
+    described=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+    read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
+    if text=$("$build/bin/sumi" generate --model samples/demo_model "${written[@]}" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" 2>&1 \
+              && "$support" pictures "$described" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+    "$support" parameters "$described" | head -n "$(wc -l <"$folder/wanted.xml")" >"$folder/tells"
+    if cmp -s "$folder/wanted.xml" "$folder/tells"; then ok; else fail "it tells the text that was sent" "$(cat "$folder/tells")"; fi
+    click prompt-as-0
+    await "the prompt is a text again" "prompt is a text"
+    click go
+    await "the typed text has stayed" "generate 7 .* a yellow moon above a purple cat at night, watercolour$"
+    await "its picture is done" "done 7" 2
+    click entry-1
+    await "a click in the history brings back the form" "restored 7"
+    click go
+    await "with what was in it" "generate 7 .* ${line//\$/\\$}$" 2
+    await "and its picture is done" "done 7" 3
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Pictures to edit -----------------------------------------------------------------------------------------------------------------------
+test_edit() {
+    # The tiny edit model lies in layers. Pictures of the command line come in as those that are dropped.
+    qwen=tests/golden/qwen-image
+    mkdir "$folder/edit"
+    cp -r $qwen/model/. $qwen/model-edit/processor $qwen/model-edit-2509/model_index.json "$folder/edit"
+    begin edit_report 1180x760 "$folder/edit" tests/pictures/cat.png tests/pictures/house.png
+    await "the edit model opens" "ready edit" || finish
+    await "two pictures are to be edited" "references 2" || finish
+    if [ "$(happened 'start ')" -eq 0 ]; then ok; else fail "none of them is one to start from" "$(cat "$report")"; fi
+    focus
+    click prompt
+    hold ctrl a
+    xdotool type --delay 15 "the hat"
+    click preset-4 # Fast
+    click follows
+    click width $size_at
+    click height $size_at
+    click budget $most_budget_at
+    click prompt
+    hold Return
+    await "a picture is made of two" "generate 7 [1-9][0-9]*x[1-9][0-9]* 4 the hat$" || finish
+    await "it is done" "done 7" || finish
+    xdotool key ctrl+s
+    await "it is saved" "saved"
+    edited=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+    size=$(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) .*/\1/p' "$report" | tail -n 1)
+    if text=$("$build/bin/sumi" generate --model "$folder/edit" --prompt "the hat" --preset fast --size "$size" --seed 7 --backend "$backend" --reference tests/pictures/cat.png --reference tests/pictures/house.png -o "$folder/same.png" 2>&1 \
+              && "$support" pictures "$edited" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+    if "$support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$support" parameters "$edited")"; fi
+    click reference-0
+    await "a click removes one" "references 1"
+    click use
+    await "a picture that was made is edited" "references 2" 2
+    click use-as-1
+    click use
+    await "or started from" "start $size"
+    click use-as-0
+    click reference-1
+    await "the pictures to edit are still there" "references 1" 2
+    click follows
+    click go
+    await "the next one is as large as what it edits" "done 7" 2
+    [ "$(happened 'generate')" -eq 2 ] && ok || fail "two pictures were made" "$(cat "$report")"
+    xdotool key ctrl+s
+    await "it is saved" "saved" 2
+    last=$("$support" size "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)")
+    if [ "$last" = 1024x1024 ]; then ok; else fail "a square's size is a square's: $last"; fi
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Straight into textures -----------------------------------------------------------------------------------------------------------------
+test_textures() {
+    # What a GPU does is played by tests/fake_cuda, whose pictures are a pattern (tests/viewer_gl.c).
+    fake=$build/fake
+    [ "$backend" = cpu ] && [ -e "$fake/libcuda.so.1" ] || return 0
+    if ! cc -std=c11 -shared -fPIC -I. -Itests/fake_cuda tests/viewer_gl.c -L"$fake" -lfake_cuda -o "$folder/viewer_gl.so" 2>"$folder/log"; then
+        fail "tests/viewer_gl.c compiles" "$(cat "$folder/log")"
+        finish
+    fi
+    begin_direct() { # name, a variable for it
+        report=$folder/$1
+        : >"$report"
+        env LD_PRELOAD="$folder/viewer_gl.so" LD_LIBRARY_PATH="$fake" ${2:-} \
+            "$build/bin/viewer" samples/demo_model --size 1180x760 --backend cuda --output "$folder/$1.out" --report "$report" >"$folder/log" 2>&1 &
+        viewer=$!
+        await "$1: the demo model opens" "ready demo_model" || finish
+        focus
+        click prompt
+    }
+    saves() { # what, times, number of the picture
+        local text
+        hold ctrl s
+        await "$1 is saved" "saved" "$2" || return
+        if text=$("$support" pattern "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" "$3" 2>&1); then ok; else fail "$1 is what the GPU left in its texture" "$text"; fi
+    }
+    begin_direct textures
+    click width 44
+    click height 44
+    for i in 1 2 3; do # in turns: one texture is shown while the other one is written
+        click prompt
+        hold Return
+        await "picture $i is left in a texture" "shown by GPU texture" $i || finish
+        saves "picture $i" $i $i
+        await_colours "picture $i"
+        [ $i -eq 2 ] && click width -40 # the next one needs another texture
+    done
+    click entry-2
+    await "a picture of the history is brought back" "restored"
+    saves "a picture of the history" 4 1
+    click use
+    await "a picture is started from" "start "
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+
+    begin_direct other_gpu NO_TEXTURES=1
+    hold Return
+    await "a picture that cannot be left in a texture comes through host memory" "shown by pixel buffer: importing an OpenGL texture"
+    hold ctrl s
+    await "and is saved" saved
+    quit
+}
+
+sections=("${@:3}")
+[ ${#sections[@]} -gt 0 ] || sections=(form small picture xml edit textures)
+for section in "${sections[@]}"; do "test_$section"; done
 finish

@@ -440,10 +440,14 @@ void take_news(Viewer& viewer)
         viewer.report.event(viewer.now, "cancelled");
     }
     if (generator.take_opened()) {
-        viewer.status.clear();
-        apply_preset(viewer, SUMI_PRESET_MODEL);
-        if (viewer.start) fit_size(viewer, viewer.start->width, viewer.start->height);
-        viewer.use = takes_references(viewer) ? Use::EDIT : Use::START;
+        // The model of the form comes back when another one could not be opened: the form stays as it is.
+        if (generator.model_path() != viewer.form_model) {
+            viewer.form_model = generator.model_path();
+            viewer.status.clear();
+            apply_preset(viewer, SUMI_PRESET_MODEL);
+            if (viewer.start) fit_size(viewer, viewer.start->width, viewer.start->height);
+            viewer.use = takes_references(viewer) ? Use::EDIT : Use::START;
+        }
         viewer.report.event(viewer.now, "ready %s", generator.model_name().c_str());
     }
     take_dropped(viewer);

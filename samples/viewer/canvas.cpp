@@ -4,12 +4,6 @@
 
 static constexpr double FADE_SECONDS = 0.35; // from the last preview to the picture
 
-struct Area {
-    ImVec2 low, high;
-    float width() const { return high.x - low.x; }
-    float height() const { return high.y - low.y; }
-};
-
 // The largest place of these proportions in the middle.
 static Area fit(const Area& into, float width, float height)
 {
@@ -183,36 +177,6 @@ static void draw_picture(Viewer& viewer, const Area& room)
              : s.references.empty() ? ""
                                     : "    edited");
     centred_text(room, room.high.y + viewer.theme(14), colour::DIM, text);
-}
-
-static void draw_tools(Viewer& viewer, const Area& room)
-{
-    ImGui::SetCursorScreenPos(room.low);
-    if (viewer.start) {
-        static const char* const views[] = {"Picture", "Start and mask"};
-        int view = (int)viewer.canvas;
-        ImGui::SetNextItemWidth(viewer.theme(250));
-        if (segments(viewer, "view", views, 2, &view)) viewer.canvas = (Canvas)view;
-    }
-    if (!viewer.shown || viewer.canvas != Canvas::PICTURE) return;
-    const bool edits = viewer.use == Use::EDIT && takes_references(viewer);
-    const float save = viewer.theme(78), use = viewer.theme(124);
-    ImGui::SetCursorScreenPos(ImVec2(room.high.x - save - use - ImGui::GetStyle().ItemSpacing.x, room.low.y));
-    ImGui::BeginDisabled(viewer.generator.is_generating());
-    ImGui::BeginDisabled(!viewer.shown->pixels);
-    if (ImGui::Button(edits ? "Edit this" : "Start from this", ImVec2(use, 0))) {
-        if (edits) use_as_reference(viewer, viewer.shown->pixels);
-        else use_as_start(viewer, viewer.shown->pixels, true);
-    }
-    mark(viewer, "use");
-    hint(edits ? "Let the prompt speak of this picture"
-               : "Make the next picture from this one, or paint over a part of it to be made anew");
-    ImGui::EndDisabled();
-    ImGui::SameLine();
-    if (ImGui::Button("Save", ImVec2(save, 0))) save_picture(viewer);
-    mark(viewer, "save");
-    hint("As a PNG file with prompt and numbers in it (Ctrl+S)");
-    ImGui::EndDisabled();
 }
 
 static void draw_banner(Viewer& viewer, const Area& room)

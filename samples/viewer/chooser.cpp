@@ -40,9 +40,13 @@ static void list_folder(Viewer& viewer, const std::string& folder)
         [&viewer, answer] {
             PathChoice& choice = viewer.choice;
             choice.is_listing = false;
+            choice.message = answer->message;
+            // What cannot be read is not where the next look begins; what was typed stays to be corrected.
+            if (!answer->message.empty())
+                return viewer.report.event(viewer.now, "no folder %s", answer->folder.c_str());
+            viewer.report.event(viewer.now, "folder %s", answer->folder.c_str());
             choice.folder = answer->folder;
             choice.has_model = answer->has_model;
-            choice.message = answer->message;
             choice.items = answer->items;
             choice.selected.clear();
             snprintf(choice.path, sizeof choice.path, "%s", choice.folder.c_str());
@@ -52,6 +56,7 @@ static void list_folder(Viewer& viewer, const std::string& folder)
 void open_chooser(Viewer& viewer)
 {
     viewer.choice.wants_open = true;
+    viewer.choice.message.clear();
     const std::filesystem::path model = viewer.generator.model_path();
     list_folder(viewer, !viewer.choice.folder.empty() ? viewer.choice.folder
                         : model.has_parent_path()     ? model.parent_path().string()
@@ -91,8 +96,7 @@ static void draw_items(Viewer& viewer, std::string& enter, std::string& chosen)
             ImGui::GetColorU32(colour::DIM), text);
     }
     if (choice.items.empty() && !choice.is_listing)
-        ImGui::TextDisabled("%s", choice.message.empty() ? "No folders, no .safetensors or .gguf files here"
-                                                         : choice.message.c_str());
+        ImGui::TextDisabled("No folders, no .safetensors or .gguf files here");
 }
 
 void draw_chooser(Viewer& viewer)
@@ -103,9 +107,10 @@ void draw_chooser(Viewer& viewer)
         choice.wants_open = choice.wants_close = false;
         ImGui::OpenPopup(title);
     }
-    ImGui::SetNextWindowSize(ImVec2(viewer.theme(620), viewer.theme(460)), ImGuiCond_Always);
-    ImGui::SetNextWindowPos(ImVec2(0.5f * ImGui::GetIO().DisplaySize.x, 0.5f * ImGui::GetIO().DisplaySize.y),
-                            ImGuiCond_Always, ImVec2(0.5f, 0.5f));
+    const ImVec2 screen = ImGui::GetIO().DisplaySize;
+    ImGui::SetNextWindowSize(ImVec2(std::min(viewer.theme(620), screen.x), std::min(viewer.theme(460), screen.y)),
+                             ImGuiCond_Always);
+    ImGui::SetNextWindowPos(ImVec2(0.5f * screen.x, 0.5f * screen.y), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
     choice.is_shown = ImGui::BeginPopupModal(title, nullptr, ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove);
     if (!choice.is_shown) return;
     std::string enter, chosen;
@@ -117,7 +122,8 @@ void draw_chooser(Viewer& viewer)
     }
     mark(viewer, "path");
     ImGui::SameLine();
-    if (ImGui::Button("Up", ImVec2(up, 0))) enter = std::filesystem::path(choice.folder).parent_path().string();
+    if (ImGui::Button("Up", ImVec2(up, 0)) && !choice.folder.empty())
+        enter = std::filesystem::path(choice.folder).parent_path().string();
     const float bottom = ImGui::GetFrameHeight() + 2.0f * ImGui::GetStyle().ItemSpacing.y;
     ImGui::PushStyleColor(ImGuiCol_ChildBg, colour::PANEL);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(viewer.theme(8), viewer.theme(8)));
@@ -131,6 +137,11 @@ void draw_chooser(Viewer& viewer)
     for (const PathChoice::Item& item : choice.items)
         if (item.name == choice.selected) selected = &item;
     const float width = viewer.theme(110);
+    if (!choice.message.empty()) {
+        ImGui::AlignTextToFramePadding();
+        ImGui::TextUnformatted(elided(choice.message, ImGui::GetContentRegionAvail().x - 2.2f * width).c_str());
+        ImGui::SameLine();
+    }
     ImGui::SetCursorPosX(ImGui::GetWindowContentRegionMax().x - 2.0f * width - ImGui::GetStyle().ItemSpacing.x);
     bool closes = ImGui::Button("Cancel", ImVec2(width, 0)) || choice.wants_close;
     mark(viewer, "chooser-cancel");

@@ -117,15 +117,15 @@ static void draw_prompt(Viewer& viewer)
 
 static bool slide_size(const char* name, int* side, const sumi_model_info& info, float width)
 {
-    const int multiple = std::max(1, info.size_multiple), low = std::max(1, 64 / multiple),
-              high = std::max(low, std::min(info.max_size, 2 * info.native_size) / multiple);
-    int count = *side / multiple;
-    char text[32];
-    snprintf(text, sizeof text, "%d", *side);
+    const int multiple = std::max(1, info.size_multiple), low = std::max(multiple, 64 / multiple * multiple),
+              high = std::max(low, std::min(info.max_size, 2 * info.native_size) / multiple * multiple);
+    int pixels = *side;
     ImGui::SetNextItemWidth(width);
-    const bool changed = slider(name, &count, low, high, text); // counts multiples, and says pixels
-    if (changed) *side = count * multiple;
-    return changed;
+    if (!slider(name, &pixels, low, high, "%d")) return false;
+    pixels = (pixels + multiple / 2) / multiple * multiple;
+    if (pixels == *side) return false;
+    *side = pixels;
+    return true;
 }
 
 static void draw_numbers(Viewer& viewer)
@@ -148,6 +148,7 @@ static void draw_numbers(Viewer& viewer)
     const bool follows = form.follows_references && takes_references(viewer) && !viewer.references.empty();
     label(viewer, "Size");
     ImGui::BeginDisabled(follows);
+    const int width = form.width, height = form.height;
     const float cross = ImGui::CalcTextSize("\u00d7").x, gap = ImGui::GetStyle().ItemSpacing.x;
     const float half = 0.5f * (ImGui::GetContentRegionAvail().x - cross - 2.0f * gap);
     changed |= slide_size("##width", &form.width, info, half);
@@ -158,6 +159,8 @@ static void draw_numbers(Viewer& viewer)
     changed |= slide_size("##height", &form.height, info, half);
     mark(viewer, "height");
     ImGui::EndDisabled();
+    if (form.width != width || form.height != height)
+        viewer.report.event(viewer.now, "size %dx%d", form.width, form.height);
     label(viewer, "Steps");
     changed |= slider("##steps", &form.step_count, 1, 100, "%d", true);
     mark(viewer, "steps");

@@ -200,6 +200,19 @@ static GLFWwindow* open_window(const Arguments& arguments)
     return nullptr;
 }
 
+// Where the screen's units are not pixels the scale is 1.
+static void limit_size(GLFWwindow* window, Viewer& viewer)
+{
+    const int least_width = (int)viewer.theme(MIN_WIDTH), least_height = (int)viewer.theme(MIN_HEIGHT);
+    glfwSetWindowSizeLimits(window, least_width, least_height, GLFW_DONT_CARE, GLFW_DONT_CARE);
+    int width, height;
+    glfwGetWindowSize(window, &width, &height);
+    width = std::max(width, least_width);
+    height = std::max(height, least_height);
+    glfwSetWindowSize(window, width, height);
+    viewer.report.event(glfwGetTime(), "window %dx%d", width, height);
+}
+
 static int show(GLFWwindow* window, const Arguments& arguments, const char* program)
 {
     IMGUI_CHECKVERSION();
@@ -221,6 +234,7 @@ static int show(GLFWwindow* window, const Arguments& arguments, const char* prog
         ImGui_ImplGlfw_InitForOpenGL(window, true);
         ImGui_ImplOpenGL3_Init("#version 330 core");
         theme_load(viewer.theme, wanted_scale(window, arguments));
+        limit_size(window, viewer);
         const std::string model = arguments.model.empty() ? find_demo_model(program) : arguments.model;
         if (!model.empty()) open_path(viewer, model);
         for (const std::string& picture : arguments.pictures) open_path(viewer, picture);

@@ -257,7 +257,15 @@ void mark(Viewer& viewer, const char* name)
 {
     if (!viewer.report.is_on()) return;
     const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
-    viewer.report.widget(name, 0.5f * (low.x + high.x), 0.5f * (low.y + high.y));
+    const ImVec2 middle(0.5f * (low.x + high.x), 0.5f * (low.y + high.y));
+    const ImVec2 first = ImGui::GetWindowDrawList()->GetClipRectMin(),
+                 last = ImGui::GetWindowDrawList()->GetClipRectMax();
+    const char* where = middle.y < first.y ? "above"
+                      : middle.y >= last.y ? "below"
+                      : middle.x < first.x ? "left"
+                      : middle.x >= last.x ? "right"
+                                           : "";
+    viewer.report.widget(name, {low.x, low.y, high.x, high.y}, where);
 }
 
 std::string bytes_text(double bytes)

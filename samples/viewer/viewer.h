@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+constexpr float MIN_WIDTH = 640.0f, MIN_HEIGHT = 420.0f; // of the window, in units of the layout
+
 struct Entry { // of the history
     std::shared_ptr<Product> product;
     Texture thumbnail;
@@ -32,6 +34,12 @@ enum class Use { EDIT, START }; // of a picture that comes in
 struct Reference { // a picture that an edit model's prompt speaks of
     SharedPixels pixels;
     Texture texture;
+};
+
+struct Area { // of the window
+    ImVec2 low, high;
+    float width() const { return high.x - low.x; }
+    float height() const { return high.y - low.y; }
 };
 
 struct Ground { // a part of the window that is filled before Dear ImGui draws on it
@@ -69,6 +77,7 @@ struct Viewer {
     PromptKind prompt_kind = PromptKind::TEXT;
     XmlForm xml;
     Settings form;
+    std::string form_model; // the path of the model that the form's numbers are for
     uint64_t seed = 7;
     bool rolls_seed = false; // a new seed for every picture
     float budget_ms = 8.0f;
@@ -124,12 +133,13 @@ void choose_prompt(Viewer& viewer, PromptKind kind);
 void take_news(Viewer& viewer); // from the generator and the thread for files; once per frame
 
 // ---- One file each --------------------------------------------------------------------------------------------------
-void draw_window(Viewer& viewer);   // layout.cpp: all of it
-void draw_controls(Viewer& viewer); // controls.cpp: the left panel
-void draw_xml_form(Viewer& viewer); // xml_form.cpp: the panel beside it, for prompts in XML
-void draw_canvas(Viewer& viewer);   // canvas.cpp: the picture, the brush
-void draw_strip(Viewer& viewer);    // strip.cpp: the history
-void draw_monitor(Viewer& viewer);  // monitor.cpp: frame times, memory
-void draw_chooser(Viewer& viewer);  // chooser.cpp: the window that picks a model
+void draw_window(Viewer& viewer);                  // layout.cpp: all of it
+void draw_controls(Viewer& viewer);                // controls.cpp: the left panel
+void draw_xml_form(Viewer& viewer);                // xml_form.cpp: the panel beside it, for prompts in XML
+void draw_canvas(Viewer& viewer);                  // canvas.cpp: the picture, the brush
+void draw_tools(Viewer& viewer, const Area& room); // tools.cpp: the row above the picture
+void draw_strip(Viewer& viewer);                   // strip.cpp: the history
+void draw_monitor(Viewer& viewer);                 // monitor.cpp: frame times, memory
+void draw_chooser(Viewer& viewer);                 // chooser.cpp: the window that picks a model
 void open_chooser(Viewer& viewer);
 #endif
