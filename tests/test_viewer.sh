@@ -9,10 +9,10 @@ build=$(cd "${1:-build/release}" && pwd)
 support=$build/bin/cli_support
 screenshot=${2:-}
 backend=${BACKEND:-cpu}
-# Where on their sliders size and steps are set: what a processor does soon, and what a GPU does not. With the smallest budget a picture takes hundreds of frames, so that there is
-# something to look at, and to cancel; with the largest one it is done soon.
-size_at=-25 steps_at=-30 way="pixel buffer: the processor" least_budget_at=-95 most_budget_at=90
-[ "$backend" = cpu ] || size_at=44 steps_at=45 way="GPU texture"
+# Size and steps: what a processor does soon, and what a GPU does not. With the smallest budget a picture takes hundreds of frames, so that there is something to look at, and to
+# cancel; with the largest one it is done soon.
+side=112 steps=6 way="pixel buffer: the processor" least_budget_at=-95 most_budget_at=90
+[ "$backend" = cpu ] || side=1024 steps=40 way="GPU texture"
 passed=0 failed=0 patience=${PATIENCE:-4000} # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
 folder=$(mktemp -d)
 report=$folder/report viewer= screen=
@@ -88,6 +88,10 @@ point() {
     frames 3
 }
 click() { point "$@"; xdotool mousedown 1; frames 3; xdotool mouseup 1; frames 2; }
+tool() { # a button above the picture, which may be in the menu
+    [[ "$(where "$1")" == *[0-9]* ]] || click more
+    click "$1"
+}
 set_to() { # a slider, a number that is typed into it
     point "$1"
     xdotool keydown ctrl
@@ -135,7 +139,7 @@ begin() { # name of the report, size of the window, arguments
     local i
     report=$folder/$1
     : >"$report"
-    "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --report "$report" "${@:3}" >"$folder/log" 2>&1 &
+    "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --seed 7 --report "$report" "${@:3}" >"$folder/log" 2>&1 &
     viewer=$!
     for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
     if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
@@ -172,7 +176,7 @@ test_form() {
     await "a model that does not exist is a sentence in the window" "failure .*none.gguf" || finish
     await "the model from before opens again" "ready demo_model" 2 || finish
     hold ctrl o
-    await "the chooser lists a folder" "folder .*/samples"
+    await "the chooser lists a folder" "folder .*/samples" 2
     click path
     hold ctrl a
     xdotool type --delay 15 "/no/such/folder"
@@ -180,7 +184,7 @@ test_form() {
     await "a folder that does not exist is not listed" "no folder /no/such/folder"
     click chooser-cancel
     hold ctrl o
-    await "and is not where the chooser begins the next time" "folder .*/samples" 2
+    await "and is not where the chooser begins the next time" "folder .*/samples" 3
     click chooser-cancel
     click prompt
     hold Return
@@ -204,7 +208,7 @@ test_small() {
     click save
     await "and is saved" "saved"
     if [ -z "$(overlaps)" ]; then ok; else fail "nothing lies over anything else in the smallest window" "$(overlaps)"; fi
-    click use
+    tool use
     await "it is started from" "start "
     click view-0
     frames 3
@@ -233,9 +237,9 @@ test_picture() {
     hold ctrl a
     prompt="a red house to the left of a green tree, watercolour"
     xdotool type --delay 15 "$prompt"
-    click width $size_at
-    click height $size_at
-    click steps $steps_at
+    set_to width $side
+    set_to height $side
+    set_to steps $steps
     click budget $least_budget_at
     await "the budget's slider moves" "budget 0\.[5-9]"
     click prompt
@@ -267,7 +271,7 @@ test_picture() {
     if [ "$("$support" parameters "$first" | head -n 1)" = "$prompt" ]; then ok; else fail "the saved picture tells its prompt" "$("$support" parameters "$first")"; fi
 
     # ---- From a picture, with a mask --------------------------------------------------------------------------------------------------------
-    click use
+    tool use
     await "the picture is taken to start from" "start $size"
     click go
     await "a picture from a picture is done" "done 7" 2
@@ -288,7 +292,8 @@ test_picture() {
 
     # ---- The history, and the end -----------------------------------------------------------------------------------------------------------
     click entry-1
-    await "a click in the history brings back its seed" "restored 7"
+    tool use-settings
+    await "a picture of the history brings back its seed" "restored 7"
     if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
     quit
 
@@ -305,8 +310,8 @@ test_xml() {
     await "the demo model opens" "ready demo_model" || finish
     focus
     click prompt
-    click width $size_at
-    click height $size_at
+    set_to width $side
+    set_to height $side
     click budget $most_budget_at
     click prompt-as-1
     await "the prompt becomes a form" "prompt is a form" || finish
@@ -347,7 +352,8 @@ test_xml() {
     await "the typed text has stayed" "generate 7 .* a yellow moon above a purple cat at night, watercolour$"
     await "its picture is done" "done 7" 2
     click entry-1
-    await "a click in the history brings back the form" "restored 7"
+    tool use-settings
+    await "a picture of the history brings back the form" "restored 7"
     click go
     await "with what was in it" "generate 7 .* ${line//\$/\\$}$" 2
     await "and its picture is done" "done 7" 3
@@ -371,8 +377,8 @@ test_edit() {
     xdotool type --delay 15 "the hat"
     click preset-4 # Fast
     click follows
-    click width $size_at
-    click height $size_at
+    set_to width $side
+    set_to height $side
     click budget $most_budget_at
     click prompt
     hold Return
@@ -387,10 +393,10 @@ test_edit() {
     if "$support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$support" parameters "$edited")"; fi
     click reference-0
     await "a click removes one" "references 1"
-    click use
+    tool use
     await "a picture that was made is edited" "references 2" 2
     click use-as-1
-    click use
+    tool use
     await "or started from" "start $size"
     click use-as-0
     click reference-1
@@ -420,7 +426,7 @@ test_textures() {
         report=$folder/$1
         : >"$report"
         env LD_PRELOAD="$folder/viewer_gl.so" LD_LIBRARY_PATH="$fake" ${2:-} \
-            "$build/bin/viewer" samples/demo_model --size 1180x760 --backend cuda --output "$folder/$1.out" --report "$report" >"$folder/log" 2>&1 &
+            "$build/bin/viewer" samples/demo_model --size 1180x760 --backend cuda --output "$folder/$1.out" --seed 7 --report "$report" >"$folder/log" 2>&1 &
         viewer=$!
         await "$1: the demo model opens" "ready demo_model" || finish
         focus
@@ -433,20 +439,20 @@ test_textures() {
         if text=$("$support" pattern "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" "$3" 2>&1); then ok; else fail "$1 is what the GPU left in its texture" "$text"; fi
     }
     begin_direct textures
-    click width 44
-    click height 44
+    set_to width 512
+    set_to height 512
     for i in 1 2 3; do # in turns: one texture is shown while the other one is written
         click prompt
         hold Return
         await "picture $i is left in a texture" "shown by GPU texture" $i || finish
         saves "picture $i" $i $i
         await_colours "picture $i"
-        [ $i -eq 2 ] && click width -40 # the next one needs another texture
+        [ $i -eq 2 ] && set_to width 320 # the next one needs another texture
     done
     click entry-2
-    await "a picture of the history is brought back" "restored"
+    await "a picture of the history is shown" "shows"
     saves "a picture of the history" 4 1
-    click use
+    tool use
     await "a picture is started from" "start "
     if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
     quit

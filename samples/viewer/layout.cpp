@@ -27,15 +27,17 @@ static void draw_status(Viewer& viewer)
     const std::string left = viewer.generator.is_opening() ? text : viewer.status;
     // As many of the keys as leave half of the line to what has happened.
     static const char* const keys[] = {
-        "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+O  model", "Enter  generate"};
+        "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+O  model      F1  all keys",
+        "F1  all keys"};
     const float whole = ImGui::GetContentRegionAvail().x;
-    const float long_width = ImGui::CalcTextSize(keys[0]).x;
-    const char* shown = long_width < 0.5f * whole ? keys[0] : keys[1];
+    const char* shown = ImGui::CalcTextSize(keys[0]).x < 0.5f * whole ? keys[0] : keys[1];
     const float width = ImGui::CalcTextSize(shown).x;
     ImGui::TextUnformatted(elided(left, whole - width - viewer.theme(20)).c_str());
     ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - width);
     ImGui::PushStyleColor(ImGuiCol_Text, colour::FAINT);
     ImGui::TextUnformatted(shown);
+    if (ImGui::IsItemClicked()) viewer.shows_help = true;
+    mark(viewer, "keys");
     ImGui::PopStyleColor(2);
     ImGui::PopFont();
 }
@@ -71,9 +73,9 @@ void draw_window(Viewer& viewer)
         ImGui::EndChild();
     }
     if (has_middle) {
-        begin_part(viewer, "strip", left, high - strip, middle, strip, IM_COL32(20, 22, 26, 255),
-                   ImVec2(theme(20), theme(12)),
-                   ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+        begin_part(
+            viewer, "strip", left, high - strip, middle, strip, IM_COL32(20, 22, 26, 255), ImVec2(theme(20), theme(12)),
+            ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNavInputs);
         draw_strip(viewer);
         ImGui::EndChild();
         begin_part(viewer, "canvas", left, 0, middle, high - strip, colour::GROUND, padding,
@@ -92,4 +94,5 @@ void draw_window(Viewer& viewer)
     ImGui::EndChild();
     draw_chooser(viewer);
     ImGui::End();
+    draw_help(viewer);
 }

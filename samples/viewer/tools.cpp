@@ -68,19 +68,30 @@ void draw_tools(Viewer& viewer, const Area& room)
         left += width + ImGui::GetStyle().ItemSpacing.x;
     }
     if (!viewer.shown || viewer.canvas != Canvas::PICTURE) return;
-    const bool edits = viewer.use == Use::EDIT && takes_references(viewer), is_free = !viewer.generator.is_generating(),
+    if (viewer.generator.is_generating() && viewer.watches) return; // another one is in its place
+    const bool edits = viewer.use == Use::EDIT && takes_references(viewer),
                has_pixels = viewer.shown->pixels != nullptr;
+    const bool can_start = viewer.generator.is_ready() && viewer.generator.model_info().has_vae_encoder;
     const std::vector<Tool> tools = {
-        {"save", "Save", "As a PNG file with prompt and numbers in it (Ctrl+S)", is_free,
-         [&] { save_picture(viewer); }},
+        {"save", "Save", "As a PNG file with prompt and numbers in it (Ctrl+S)", true, [&] { save_picture(viewer); }},
         {"use", edits ? "Edit this" : "Start from this",
          edits ? "Let the prompt speak of this picture"
                : "Make the next picture from this one, or paint over a part of it to be made anew",
-         is_free && has_pixels,
+         can_start && has_pixels,
          [&] {
              if (edits) use_as_reference(viewer, viewer.shown->pixels);
              else use_as_start(viewer, viewer.shown->pixels, true);
          }},
+        {"use-settings", "Use its settings", "Fill the form with this picture's prompt, seed and numbers (Ctrl+U)",
+         true, [&] { apply_settings(viewer, *viewer.shown); }},
+        {"compare", viewer.compare.with ? "End comparing" : "Compare",
+         "With another picture, by a divider: the next older one, or what is clicked in the strip (Ctrl+K)",
+         viewer.compare.with || viewer.history.size() > 1, [&] { toggle_compare(viewer); }},
+        {"copy", "Copy", "The picture to the clipboard (Ctrl+C)", has_pixels, [&] { copy_picture(viewer); }},
+        {"folder", "Show in folder", "Open the folder of the saved picture in the file manager (Ctrl+E)", true,
+         [&] { show_in_folder(viewer); }},
+        {"delete", "Delete", "Take it out of the strip; Ctrl+Z brings it back. Saved files stay (Delete)", has_pixels,
+         [&] { delete_shown(viewer); }},
     };
     draw_row(viewer, room, left, tools);
 }
