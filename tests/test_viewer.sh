@@ -465,7 +465,304 @@ test_textures() {
     quit
 }
 
+# ---- LoRAs, solver, shift, shapes, seeds ----------------------------------------------------------------------------------------------
+last_saved() { sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1; }
+equals_command_line() { # what, arguments of sumi generate
+    local text
+    if text=$("$build/bin/sumi" generate --model samples/demo_model --backend "$backend" -o "$folder/same.png" "${@:2}" 2>&1 && "$support" pictures "$(last_saved)" "$folder/same.png" 0 2>&1); then ok
+    else fail "$1" "$text"; fi
+}
+test_numbers() {
+    local lora=samples/demo_model/lora/blueprint.safetensors seeds
+    begin numbers 1180x760 samples/demo_model $lora
+    await "the demo model opens" "ready demo_model" || finish
+    await "a LoRA that is dropped is in the list" "adapters 1" || finish
+    focus
+    click budget $most_budget_at
+    click prompt
+    hold ctrl a
+    prompt="a yellow moon"
+    xdotool type --delay 15 "$prompt"
+    set_to width 128
+    set_to height 128
+    await "the size is typed" "size 128x128"
+    click aspect
+    click aspect-3
+    await "a shape keeps the number of pixels" "size 176x96$"
+    set_to steps 4
+    click solver
+    click solver-3
+    set_to shift 2.5
+    set_to adapter-0-strength 0.75
+    click prompt
+    hold Return
+    await "a picture with a LoRA is done" "done 7" || finish
+    hold ctrl s
+    await "it is saved" "saved"
+    equals_command_line "LoRA, solver and shift are those of the command line" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
+    if "$support" parameters "$(last_saved)" | grep -q "Sampler: DPM++ 2M.*Shift: 2.5.*Lora: .*blueprint:0.75"; then ok; else fail "the file tells them" "$("$support" parameters "$(last_saved)")"; fi
+    click adapter-0-enabled
+    click go
+    await "a picture without it is done" "done 7" 2
+    hold ctrl s
+    await "it is saved" "saved" 2
+    equals_command_line "a LoRA that is switched off is not used" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5
+    click adapter-0-remove
+    await "a LoRA is taken out" "adapters 0"
+    click add-adapter
+    click path
+    hold ctrl a
+    xdotool type --delay 15 "$PWD/$lora"
+    frames 3
+    hold Return
+    await "and added by the chooser" "adapters 1" 2
+    click entry-1
+    tool use-settings
+    click go
+    await "the settings of a picture have its LoRA" "done 7" 3
+    hold ctrl s
+    await "it is saved" "saved" 3
+    equals_command_line "with its strength" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
+    click lock
+    for i in 1 2 3; do click go; await "picture $i with another seed" "done" $((3 + i)); done
+    seeds=$(sed -n 's/^event [0-9.]* generate \([0-9]*\) .*/\1/p' "$report" | tail -n 3 | sort -u | wc -l)
+    if [ "$seeds" -eq 3 ]; then ok; else fail "every picture has another seed when none is kept" "$(grep generate "$report")"; fi
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- The queue ------------------------------------------------------------------------------------------------------------------------
+test_queue() {
+    begin queue 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    set_to width 96
+    set_to height 96
+    set_to count 3
+    click budget $least_budget_at
+    click go
+    await "a batch begins" "generate 7 " || finish
+    set_to count 1
+    click prompt
+    hold ctrl a
+    xdotool type --delay 15 "a boat"
+    hold Return
+    await "Generate adds to the queue" "queued 1"
+    xdotool type --delay 15 "s"
+    click go
+    await "and once more" "queued 2"
+    click queued-2-remove
+    await "one that waits is taken out" "queued 1" 2
+    click budget $most_budget_at
+    await "the batch has the next seeds" "done 9" || finish
+    await "the queued picture is made" "generate 7 96x96 [0-9]* a boat$" || finish
+    await "and done" "done" 4 || finish
+    if [ "$(happened 'generate')" -eq 4 ] && [ "$(happened 'generate 8')" -eq 1 ]; then ok; else fail "what was taken out is not made" "$(grep generate "$report")"; fi
+    click budget $least_budget_at
+    set_to count 2
+    click go
+    await "another batch begins" "generate" 5
+    click go
+    await "and one waits" "queued 1" 3
+    hold Escape
+    await "Escape ends a batch" "cancelled"
+    await "the next one begins" "generate" 6
+    hold Escape
+    await "it is cancelled too" "cancelled" 2
+    frames 5
+    if [ "$(happened 'generate')" -eq 6 ]; then ok; else fail "no picture of a cancelled batch follows" "$(grep generate "$report")"; fi
+    # A picture that was made can be looked at while another one is made.
+    click budget $least_budget_at
+    set_to count 1
+    click go
+    await "one more begins" "generate" 7
+    click entry-1
+    await "an earlier one is shown" "shows [0-9]"
+    click budget $most_budget_at
+    await "the other one is done meanwhile" "done" 5
+    if [ "$(happened 'shown by')" -eq 4 ]; then ok; else fail "it does not take the place of what is looked at" "$(grep shown "$report")"; fi
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- The strip, comparing, zoom, the clipboard ----------------------------------------------------------------------------------------
+drag() { # from a widget, pixels to the right, pixels down
+    point "$1"
+    xdotool mousedown 1
+    frames 3
+    xdotool mousemove_relative -- "$2" "$3"
+    frames 3
+    xdotool mouseup 1
+    frames 2
+}
+test_strip() {
+    local old_path=$PATH copied
+    mkdir -p "$folder/programs" "$folder/home"
+    printf '#!/bin/sh\nexec cat >"%s/copied.png"\n' "$folder" >"$folder/programs/xclip"
+    printf '#!/bin/sh\necho "$1" >"%s/opened"\n' "$folder" >"$folder/programs/xdg-open"
+    chmod +x "$folder/programs/xclip" "$folder/programs/xdg-open"
+    export PATH=$folder/programs:$PATH
+    unset WAYLAND_DISPLAY
+    report=$folder/strip
+    : >"$report"
+    env -u XDG_PICTURES_DIR -u XDG_CONFIG_HOME HOME="$folder/home" "$build/bin/viewer" samples/demo_model --size 1180x760 --backend "$backend" --seed 7 --report "$report" >"$folder/log" 2>&1 &
+    viewer=$!
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    set_to width 96
+    set_to height 96
+    click budget $most_budget_at
+    set_to count 3
+    click go
+    await "three pictures are done" "done" 3 || finish
+    point entry-2
+    hold ctrl s
+    await "a picture is saved in the user's folder for pictures" "saved $folder/home/Pictures/sumi/"
+    tool copy
+    await "it is copied" "copied picture"
+    if text=$("$support" pictures "$(last_saved)" "$folder/copied.png" 0 2>&1); then ok; else fail "as a PNG" "$text"; fi
+    tool folder
+    await "its folder is opened" "folder is opened"
+    for i in $(seq $patience); do [ -s "$folder/opened" ] && break; sleep 0.05; done
+    if [ "$(cat "$folder/opened")" = "$folder/home/Pictures/sumi" ]; then ok; else fail "in the file manager" "$(cat "$folder/opened")"; fi
+    click entry-2
+    await "a click shows a picture" "shows 7$"
+    hold Delete
+    await "Delete takes it out" "deleted 7"
+    frames 3
+    if [ -z "$(where entry-2 | tr -d -c 0-9)" ]; then ok; else fail "the strip has one less" "$(where entry-2)"; fi
+    hold ctrl z
+    await "Ctrl+Z brings it back" "undeleted 7"
+    hold F3
+    hold Left
+    await "arrow keys step through the strip" "shows 8$"
+    hold Left
+    await "to its newest picture" "shows 9$" 1
+    tool compare
+    await "two pictures are compared" "compare 9 8" || finish
+    drag divider 60 0
+    await "the divider is dragged" "divider 0\.[6-9]"
+    click entry-2
+    await "a click compares with another one" "compare 9 7"
+    hold Escape
+    await "Escape ends comparing" "compare ends"
+    point canvas
+    xdotool click --repeat 3 --delay 60 4
+    await "the wheel zooms" "zoom 1.[2-9]"
+    drag canvas 40 30
+    point canvas
+    xdotool click --repeat 2 --delay 80 1
+    await "a double click fits" "zoom 1.00"
+    # Without a program for pictures the path is copied, which Ctrl+V puts into the prompt.
+    mv "$folder/programs/xclip" "$folder/programs/none"
+    if command -v xclip >/dev/null || command -v wl-copy >/dev/null; then :
+    else
+        tool copy
+        await "without xclip a picture is saved and its path copied" "copied path $folder/home/Pictures/sumi/"
+    fi
+    export PATH=$old_path
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Picture files that come in -------------------------------------------------------------------------------------------------------
+choose() { # a button, a path
+    click "$1"
+    click path
+    hold ctrl a
+    xdotool type --delay 10 "$2"
+    frames 3
+    hold Return
+}
+test_files() {
+    local from=(--model samples/demo_model --backend "$backend" --size 96x80 --steps 4) text
+    "$build/bin/sumi" generate "${from[@]}" --prompt "a blue fish" --seed 31 --solver heun --shift 2 -o "$folder/fish.webp" >/dev/null 2>&1
+    "$build/bin/sumi" generate "${from[@]}" --prompt "a tree" --seed 5 -o "$folder/tree.jpg" >/dev/null 2>&1
+    begin files 1180x760 samples/demo_model "$folder/fish.webp"
+    await "the demo model opens" "ready demo_model" || finish
+    await "a WebP file is read" "read .*fish.webp" || finish
+    await "its settings are offered" "offers settings" || finish
+    focus
+    click prompt
+    click offer-use
+    await "they are used" "restored 31"
+    await "and it is no picture to start from" "no start"
+    click budget $most_budget_at
+    click go
+    await "the picture is made again" "done 31" || finish
+    hold ctrl s
+    await "it is saved" "saved"
+    equals_command_line "it is the same" --prompt "a blue fish" --size 96x80 --steps 4 --seed 31 --solver heun --shift 2
+    choose choose-start "$folder/tree.jpg"
+    await "a JPEG is chosen to start from" "start [0-9]" 2 || finish
+    click offer-close
+    set_to width 96
+    set_to height 80
+    choose choose-mask "$PWD/tests/pictures/cat.png"
+    await "a file is the mask" "mask [1-9]" || finish
+    hold ctrl z
+    await "Ctrl+Z takes the mask away" "mask 0"
+    hold ctrl y
+    await "and Ctrl+Y brings it back" "mask [1-9]" 2
+    drag brush 30 10
+    await "the brush paints" "mask [1-9]" 3
+    hold ctrl z
+    await "a stroke is undone" "mask [1-9]" 4
+    text=$(sed -n 's/^event [0-9.]* mask //p' "$report" | paste -sd ' ')
+    set -- $text
+    if [ "$1" = "$3" ] && [ "$5" = "$1" ] && [ "$4" != "$1" ]; then ok; else fail "masks are those from before" "$text"; fi
+    click go
+    await "a picture with the mask is done" "done 31" 2
+    click view-1
+    click clear-mask
+    await "the mask is cleared" "mask 0" 2
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Without a mouse ------------------------------------------------------------------------------------------------------------------
+test_keys() {
+    begin keys 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    frames 5
+    hold ctrl a
+    xdotool type --delay 15 "a kite"
+    hold Tab # to the width: the negative prompt is off
+    hold ctrl a
+    xdotool type --delay 15 "80"
+    hold Tab
+    await "Tab goes to the width, where a number is typed" "size 80x"
+    hold ctrl a
+    xdotool type --delay 15 "64"
+    hold Tab
+    await "and to the height" "size 80x64"
+    hold F2
+    hold Return
+    await "F2 goes to the prompt, Enter generates" "generate 7 80x64 [0-9]* a kite$"
+    await "the picture is done" "done 7"
+    hold F1
+    frames 3
+    if [[ "$(where help)" == *[0-9]* ]]; then ok; else fail "F1 shows the keys" "$(where help)"; fi
+    hold Escape
+    frames 3
+    if [[ "$(where help)" != *[0-9]* ]]; then ok; else fail "Escape closes them" "$(where help)"; fi
+    hold F3
+    hold Return
+    await "Enter generates from the strip" "done 7" 2
+    hold F3
+    hold Right
+    await "an arrow key shows a picture" "shows 7"
+    hold ctrl s
+    await "Ctrl+S saves it" "saved"
+    hold ctrl u
+    await "Ctrl+U uses its settings" "restored 7"
+    quit
+}
+
 sections=("${@:3}")
-[ ${#sections[@]} -gt 0 ] || sections=(form small picture xml edit textures)
+[ ${#sections[@]} -gt 0 ] || sections=(form small picture numbers queue strip files keys xml edit textures)
 for section in "${sections[@]}"; do "test_$section"; done
 finish
