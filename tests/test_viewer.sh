@@ -523,11 +523,20 @@ test_numbers() {
     hold ctrl s
     await "it is saved" "saved" 3
     equals_command_line "with its strength" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
+    open_model "$folder/none.gguf"
+    await "another model cannot be opened" "failure .*none.gguf"
+    await "the LoRA is read again for the model from before" "adapters 1" 3
+    click go
+    await "and is used" "done 7" 4
+    hold ctrl s
+    await "the picture is saved" "saved" 4
+    equals_command_line "with the same bits" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
+    click close-banner
     click lock
-    for i in 1 2 3; do click go; await "picture $i with another seed" "done" $((3 + i)); done
+    for i in 1 2 3; do click go; await "picture $i with another seed" "done" $((4 + i)); done
     seeds=$(sed -n 's/^event [0-9.]* generate \([0-9]*\) .*/\1/p' "$report" | tail -n 3 | sort -u | wc -l)
     if [ "$seeds" -eq 3 ]; then ok; else fail "every picture has another seed when none is kept" "$(grep generate "$report")"; fi
-    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
     quit
 }
 
@@ -572,11 +581,19 @@ test_queue() {
     await "it is cancelled too" "cancelled" 2
     frames 5
     if [ "$(happened 'generate')" -eq 6 ]; then ok; else fail "no picture of a cancelled batch follows" "$(grep generate "$report")"; fi
+    click go
+    await "one begins" "generate" 7
+    click go
+    await "and one waits" "queued 1" 4
+    hold Shift_L Escape
+    await "Shift and Escape empty the queue" "cancelled" 3
+    frames 5
+    if [ "$(happened 'generate')" -eq 7 ]; then ok; else fail "no picture follows" "$(grep generate "$report")"; fi
     # A picture that was made can be looked at while another one is made.
     click budget $least_budget_at
     set_to count 1
     click go
-    await "one more begins" "generate" 7
+    await "one more begins" "generate" 8
     click entry-1
     await "an earlier one is shown" "shows [0-9]"
     click budget $most_budget_at
@@ -653,7 +670,11 @@ test_strip() {
     await "the wheel zooms" "zoom 1.[2-9]"
     drag canvas 40 30
     point canvas
-    xdotool click --repeat 2 --delay 80 1
+    for i in $(seq $patience); do # two clicks are a double click when they are near in time, which a busy machine may miss
+        [ "$(happened 'zoom 1.00')" -eq 0 ] || break
+        xdotool click --repeat 2 --delay 60 1
+        frames 3
+    done
     await "a double click fits" "zoom 1.00"
     # Without a program for pictures the path is copied, which Ctrl+V puts into the prompt.
     mv "$folder/programs/xclip" "$folder/programs/none"
@@ -759,6 +780,13 @@ test_keys() {
     await "Ctrl+S saves it" "saved"
     hold ctrl u
     await "Ctrl+U uses its settings" "restored 7"
+    hold F4
+    for i in 1 2 3 4 5 6 7; do hold Right; done
+    hold space
+    await "F4 goes to the buttons above the picture, arrows to the last one, Space presses it" "saved" 2
+    hold ctrl o
+    await "Ctrl+O lists folders" "folder .*/samples"
+    hold Escape
     quit
 }
 

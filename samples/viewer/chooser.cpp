@@ -36,17 +36,21 @@ static bool is_wanted_file(Purpose purpose, const std::string& name)
     }
 }
 
-// Reading a folder may wait for a disk or a network, so it is done on the thread for files.
-static void list_folder(Viewer& viewer, const std::string& folder)
+// Reading a folder may wait for a disk or a network, so it is done on the thread for files. `climbs`: to the nearest
+// folder above that exists.
+static void list_folder(Viewer& viewer, const std::string& folder, bool climbs = false)
 {
     auto answer = std::make_shared<Chooser>();
     answer->purpose = viewer.chooser.purpose;
     viewer.chooser.is_listing = true;
     viewer.files.post(
-        [folder, answer] {
+        [folder, climbs, answer] {
             std::error_code error;
-            const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, error);
-            answer->folder = error ? folder : whole.string();
+            std::filesystem::path whole = std::filesystem::weakly_canonical(folder, error);
+            while (climbs && !std::filesystem::is_directory(whole, error) && whole.has_relative_path())
+                whole = whole.parent_path();
+            error.clear();
+            answer->folder = whole.empty() ? folder : whole.string();
             const Purpose purpose = answer->purpose;
             answer->has_model =
                 purpose == Purpose::OUTPUT || (purpose == Purpose::MODEL && is_model_folder(answer->folder));
@@ -87,13 +91,8 @@ static std::string first_folder(const Viewer& viewer, Purpose purpose)
 {
     const std::string& last = viewer.chooser.folders[(int)purpose];
     if (!last.empty()) return last;
-    std::error_code ignored;
-    const std::filesystem::path model = viewer.generator.model_path(), output = viewer.output_folder;
-    if (purpose != Purpose::MODEL && purpose != Purpose::ADAPTER)
-        for (std::filesystem::path folder = output; !folder.empty(); folder = folder.parent_path()) {
-            if (std::filesystem::is_directory(folder, ignored)) return folder.string();
-            if (folder == folder.parent_path()) break;
-        }
+    if (purpose != Purpose::MODEL && purpose != Purpose::ADAPTER) return viewer.output_folder;
+    const std::filesystem::path model = viewer.generator.model_path();
     return model.has_parent_path() ? model.parent_path().string() : ".";
 }
 
@@ -106,7 +105,7 @@ void open_chooser(Viewer& viewer, Purpose purpose)
     chooser.items.clear();
     chooser.selected.clear();
     chooser.has_model = false;
-    list_folder(viewer, first_folder(viewer, purpose));
+    list_folder(viewer, first_folder(viewer, purpose), true);
 }
 
 static void choose(Viewer& viewer, const std::string& path)
@@ -172,6 +171,7 @@ void draw_chooser(Viewer& viewer)
     if (!chooser.is_shown) return;
     std::string enter, chosen;
     const float up = viewer.theme(52);
+    if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
     ImGui::SetNextItemWidth(-(up + ImGui::GetStyle().ItemSpacing.x));
     if (ImGui::InputText("##path", chooser.path, sizeof chooser.path, ImGuiInputTextFlags_EnterReturnsTrue)) {
         (is_wanted_file(chooser.purpose, chooser.path) ? chosen : enter) = chooser.path;

@@ -231,7 +231,7 @@ void draw_controls(Viewer& viewer)
     float go = viewer.theme(44) + gap;
     if (viewer.generator.is_generating()) go += viewer.theme(26) + gap;
     // scrolls in a low window; the button stays
-    ImGui::BeginChild("form", ImVec2(0, -go), false, ImGuiWindowFlags_NavFlattened);
+    ImGui::BeginChild("form", ImVec2(0, -go));
     draw_model(viewer);
     draw_prompt(viewer);
     ImGui::BeginDisabled(!viewer.generator.is_ready());

@@ -1,10 +1,13 @@
 #include "desktop.h"
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 extern char** environ;
@@ -53,15 +56,15 @@ static bool is_installed(const char* program)
     return false;
 }
 
-// Waits for its end. Its input is the file, or nothing; its output goes nowhere.
-static bool run(const std::vector<std::string>& words, const std::string& input)
+// Waits for its end. Its output goes nowhere.
+static bool run(const std::vector<std::string>& words, int input)
 {
     std::vector<char*> arguments;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, input.empty() ? "/dev/null" : input.c_str(), O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, input, 0);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     pid_t child = 0;
@@ -72,12 +75,20 @@ static bool run(const std::vector<std::string>& words, const std::string& input)
 }
 
 // Both programs go on in the background until something else is copied.
-bool copy_png_file(const std::string& path)
+bool copy_png(const void* data, size_t bytes)
 {
-    if (!variable("WAYLAND_DISPLAY").empty() && is_installed("wl-copy"))
-        return run({"wl-copy", "--type", "image/png"}, path);
-    if (is_installed("xclip")) return run({"xclip", "-selection", "clipboard", "-t", "image/png"}, path);
-    return false;
+    std::vector<std::string> words;
+    if (!variable("WAYLAND_DISPLAY").empty() && is_installed("wl-copy")) words = {"wl-copy", "--type", "image/png"};
+    else if (is_installed("xclip")) words = {"xclip", "-selection", "clipboard", "-t", "image/png"};
+    else return false;
+    std::FILE* file = std::tmpfile(); // has no name
+    bool is_copied = false;
+    if (file && std::fwrite(data, 1, bytes, file) == bytes && std::fflush(file) == 0) {
+        std::rewind(file);
+        is_copied = run(words, fileno(file));
+    }
+    if (file) std::fclose(file);
+    return is_copied;
 }
 
 bool open_in_file_manager(const std::string& folder)
@@ -85,5 +96,8 @@ bool open_in_file_manager(const std::string& folder)
     const char* program = is_installed("xdg-open") ? "xdg-open" : "open"; // macOS
     if (!is_installed(program)) return false;
     // A file manager may stay in the foreground: nobody waits for it.
-    return run({"sh", "-c", "\"$0\" \"$1\" &", program, folder}, "");
+    const int nothing = open("/dev/null", O_RDONLY);
+    const bool is_opened = run({"sh", "-c", "\"$0\" \"$1\" &", program, folder}, nothing);
+    if (nothing >= 0) close(nothing);
+    return is_opened;
 }

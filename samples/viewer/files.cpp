@@ -4,6 +4,7 @@
 #include "viewer.h"
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -61,17 +62,22 @@ static std::string file_name(const Settings& settings)
     return (name.empty() ? "picture" : name) + "-" + std::to_string(settings.seed);
 }
 
-static std::string write_png(const Product& product, const std::string& path)
+static picture_source source_of(const Product& product, const std::string& text)
 {
-    const Pixels& pixels = *product.pixels;
-    const std::string text = parameters_of(product);
     picture_source source = {};
-    source.pixels = pixels.bytes.data();
-    source.width = pixels.width;
-    source.height = pixels.height;
-    source.row_bytes = (size_t)pixels.width * 4;
+    source.pixels = product.pixels->bytes.data();
+    source.width = product.pixels->width;
+    source.height = product.pixels->height;
+    source.row_bytes = (size_t)product.pixels->width * 4;
     source.channel_count = 4;
     source.parameters = text.c_str();
+    return source;
+}
+
+static std::string write_png(const Product& product, const std::string& path)
+{
+    const std::string text = parameters_of(product);
+    const picture_source source = source_of(product, text);
     char message[PICTURE_MESSAGE_BYTES] = "";
     return picture_write(path.c_str(), &source, message) ? "" : message;
 }
@@ -134,12 +140,14 @@ void copy_picture(Viewer& viewer)
     auto is_copied = std::make_shared<bool>(false);
     viewer.files.post(
         [product = viewer.shown, is_copied] {
-            std::error_code error;
-            const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-            const std::string path =
-                (folder / ("sumi-copy-" + std::to_string((uintptr_t)product.get()) + ".png")).string();
-            if (write_png(*product, path).empty()) *is_copied = copy_png_file(path);
-            std::filesystem::remove(path, error);
+            const std::string text = parameters_of(*product);
+            const picture_source source = source_of(*product, text);
+            char message[PICTURE_MESSAGE_BYTES];
+            void* data = nullptr;
+            size_t bytes = 0;
+            if (!picture_encode(PICTURE_PNG, &source, &data, &bytes, message)) return;
+            *is_copied = copy_png(data, bytes);
+            free(data);
         },
         [&viewer, product = viewer.shown, is_copied] {
             if (*is_copied) {

@@ -292,6 +292,7 @@ void Generator::look_at_adapter()
             delete adapter;
         });
     else if (result != SUMI_CANCELLED) fail("Reading " + path, result, message.c_str());
+    if (result == SUMI_CANCELLED) return; // another model is opened, for which it is read again
     adapter_news_.push_back(std::move(news));
 }
 

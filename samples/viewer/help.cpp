@@ -8,7 +8,7 @@ struct Line {
 static const Line s_lines[] = {
     {"Make", nullptr},
     {"Enter", "generate; adds to the queue while a picture is made"},
-    {"Esc", "cancel the picture, close what is open"},
+    {"Esc, Shift+Esc", "cancel the picture or close what is open, also empty the queue"},
     {"Ctrl+R, Ctrl+L", "another seed, keep the seed"},
     {"Ctrl+O", "open a model"},
     {"Ctrl+U", "use the settings of the picture that is shown"},
@@ -26,7 +26,7 @@ static const Line s_lines[] = {
     {"Without a mouse", nullptr},
     {"Tab, Shift+Tab", "the next, the previous field"},
     {"Arrows, Space", "from button to button, press it"},
-    {"F2, F3", "to the prompt, to the strip (then Left, Right, Home, End)"},
+    {"F2, F3, F4", "to the prompt, to the strip (Left, Right, Home, End), to the buttons above the picture"},
     {"F1", "this list"},
 };
 
@@ -35,7 +35,7 @@ void draw_help(Viewer& viewer)
     if (!viewer.shows_help) return;
     const ImVec2 screen = ImGui::GetIO().DisplaySize;
     const Theme& theme = viewer.theme;
-    const ImVec2 size(std::min(theme(560), screen.x), std::min(theme(600), screen.y));
+    const ImVec2 size(std::min(theme(560), screen.x), std::min(theme(610), screen.y));
     ImGui::SetNextWindowPos(ImVec2(0.5f * screen.x, 0.5f * screen.y), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
     ImGui::SetNextWindowSize(size);
     ImGui::SetNextWindowFocus();

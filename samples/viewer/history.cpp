@@ -96,6 +96,7 @@ void show_neighbour(Viewer& viewer, int step)
     if (index > last) return show_entry(viewer, *viewer.history[0]);
     const size_t next = step > 0 ? std::min(index + (size_t)step, last) : index - std::min(index, (size_t)-step);
     if (next != index) show_entry(viewer, *viewer.history[next]);
+    viewer.scrolls_strip = true;
 }
 
 void delete_entry(Viewer& viewer, size_t index)

@@ -42,9 +42,12 @@ static bool press_with_control(Viewer& viewer, int key, bool with_shift, bool ty
     return true;
 }
 
-static void press_escape(Viewer& viewer)
+static void press_escape(Viewer& viewer, bool with_shift)
 {
-    if (viewer.shows_help) viewer.shows_help = false;
+    if (with_shift) {
+        clear_queue(viewer);
+        cancel(viewer);
+    } else if (viewer.shows_help) viewer.shows_help = false;
     else if (viewer.compare.with) end_compare(viewer);
     else cancel(viewer);
 }
@@ -67,8 +70,9 @@ bool press_key(Viewer& viewer, int key, int modifiers)
     case GLFW_KEY_F1: viewer.shows_help = !viewer.shows_help; return true;
     case GLFW_KEY_F2: viewer.wants_focus = true; return true;
     case GLFW_KEY_F3: viewer.focuses_strip = true; return true;
+    case GLFW_KEY_F4: viewer.focuses_tools = true; return true;
     case GLFW_KEY_ESCAPE:
-        if (!types) press_escape(viewer);
+        if (!types) press_escape(viewer, with_shift);
         return false;
     case GLFW_KEY_DELETE:
         if (!types) delete_shown(viewer);

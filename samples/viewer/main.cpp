@@ -229,6 +229,7 @@ static int show(GLFWwindow* window, const Arguments& arguments, const char* prog
         snprintf(viewer.output_folder, sizeof viewer.output_folder, "%s", output.c_str());
         if (!arguments.report.empty()) {
             viewer.frames.keep_all();
+            ImGui::GetIO().KeyRepeatDelay = 1e6f; // a test holds keys for some frames, which may take long
             if (!viewer.report.open(arguments.report.c_str()))
                 fprintf(stderr, "viewer: cannot write %s\n", arguments.report.c_str()), code = EXIT_FAILURE;
         }

@@ -72,7 +72,7 @@ static const char* draw_line(const char* text, ImVec2 at, float width)
     return end;
 }
 
-static bool draw_cross(const Viewer& viewer, ImVec2 corner, float side)
+static void draw_cross(const Viewer& viewer, ImVec2 corner, float side)
 {
     ImDrawList* list = ImGui::GetWindowDrawList();
     const bool is_hot = ImGui::IsItemHovered();
@@ -83,7 +83,6 @@ static bool draw_cross(const Viewer& viewer, ImVec2 corner, float side)
                   viewer.theme(1.3f));
     list->AddLine(ImVec2(corner.x + b, corner.y + a), ImVec2(corner.x + a, corner.y + b), colour::TEXT,
                   viewer.theme(1.3f));
-    return is_hot;
 }
 
 // Returns whether it is to be removed.
@@ -97,7 +96,6 @@ static bool draw_tile(Viewer& viewer, size_t index, float side)
     char name[48], text[4400];
     if (ImGui::InvisibleButton("tile", ImVec2(side, side)) && runs) viewer.watches = true;
     ImGui::SetItemAllowOverlap();
-    bool removes = ImGui::IsItemFocused() && ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Delete));
     const bool is_over = ImGui::IsMouseHoveringRect(corner, end) && ImGui::IsWindowHovered();
     snprintf(name, sizeof name, "queued-%zu", index);
     mark(viewer, name);
@@ -139,11 +137,11 @@ static bool draw_tile(Viewer& viewer, size_t index, float side)
     const float cross = viewer.theme(20), inset = viewer.theme(3);
     const ImVec2 back = ImGui::GetCursorScreenPos(), at(end.x - cross - inset, corner.y + inset);
     ImGui::SetCursorScreenPos(at);
-    removes |= ImGui::InvisibleButton("remove", ImVec2(cross, cross));
+    const bool removes = ImGui::InvisibleButton("remove", ImVec2(cross, cross));
     snprintf(name, sizeof name, "queued-%zu-remove", index);
     mark(viewer, name);
-    hint(runs ? "Cancel it (Esc)" : "Take it out of the queue");
-    if (is_over || ImGui::IsItemFocused()) draw_cross(viewer, at, cross);
+    hint(runs ? "Cancel it (Esc)" : "Take it out of the queue (Shift+Esc: all of them)");
+    if (is_over) draw_cross(viewer, at, cross);
     ImGui::SetCursorScreenPos(back);
     return removes;
 }

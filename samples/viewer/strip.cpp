@@ -83,8 +83,11 @@ void draw_strip(Viewer& viewer)
     if (viewer.focuses_strip) ImGui::SetWindowFocus();
     viewer.focuses_strip = false;
     if (ImGui::IsWindowFocused()) {
-        const ImVec2 low = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
-        ImGui::GetWindowDrawList()->AddRect(low, ImVec2(low.x + size.x, low.y + size.y), colour::SEAL);
+        const ImVec2 low = ImGui::GetWindowPos(), size = ImGui::GetWindowSize(); // a line above says where the keys go
+        ImDrawList* list = ImGui::GetWindowDrawList();
+        list->PushClipRectFullScreen();
+        list->AddRectFilled(low, ImVec2(low.x + size.x, low.y + viewer.theme(2)), colour::SEAL_DOWN);
+        list->PopClipRect();
         use_keys(viewer);
     }
     if (viewer.history.empty() && viewer.queue.jobs.empty()) return draw_nothing(viewer, side);
@@ -94,7 +97,7 @@ void draw_strip(Viewer& viewer)
         ImGui::PushID(viewer.history[i]->product.get());
         const bool was_shown = viewer.history[i]->product == viewer.shown;
         draw_entry(viewer, i, side);
-        if (was_shown && ImGui::IsWindowFocused() && !ImGui::IsMouseDown(0)) ImGui::SetScrollHereX();
+        if (was_shown && viewer.scrolls_strip) ImGui::SetScrollHereX(), viewer.scrolls_strip = false;
         ImGui::PopID();
         if (viewer.history.size() != count) break; // one was deleted: the rest comes with the next frame
         if (i + 1 < count) ImGui::SameLine(0.0f, gap);

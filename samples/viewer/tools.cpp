@@ -56,6 +56,8 @@ static void draw_row(Viewer& viewer, const Area& room, float left, const std::ve
 
 void draw_tools(Viewer& viewer, const Area& room)
 {
+    if (viewer.focuses_tools) ImGui::SetWindowFocus(); // the first arrow key goes to a button
+    viewer.focuses_tools = false;
     float left = room.low.x;
     ImGui::SetCursorScreenPos(room.low);
     if (viewer.start) {
