@@ -77,6 +77,7 @@ bool draw_compare(Viewer& viewer, const Area& area, const Area& room)
     compare.divider = std::clamp(compare.divider, 0.0f, 1.0f);
     if (was_dragged && !compare.is_dragged) viewer.report.event(viewer.now, "divider %.2f", (double)compare.divider);
     if (is_hot) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
+    list->AddLine(ImVec2(x, seen.low.y), ImVec2(x, seen.high.y), IM_COL32(0, 0, 0, 120), viewer.theme(3.5f));
     list->AddLine(ImVec2(x, seen.low.y), ImVec2(x, seen.high.y), IM_COL32(255, 255, 255, 220), viewer.theme(1.5f));
     list->AddCircleFilled(ImVec2(x, y), viewer.theme(is_hot ? 9 : 7), colour::SEAL, 24);
     list->AddCircle(ImVec2(x, y), viewer.theme(is_hot ? 9 : 7), IM_COL32_WHITE, 24, viewer.theme(1.5f));

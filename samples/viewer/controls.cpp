@@ -97,7 +97,7 @@ static void draw_prompt(Viewer& viewer)
         viewer.wants_focus = false;
     }
     if (is_text && wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, height), &changed))
-        viewer.wants_picture = true;
+        viewer.wants_picture = viewer.wants_focus = true; // the next prompt can be typed at once
     else if (!is_text) draw_xml_text(viewer, height);
     viewer.has_focus = is_text && ImGui::IsItemActive();
     mark(viewer, "prompt");

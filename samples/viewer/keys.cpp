@@ -49,7 +49,8 @@ static void press_escape(Viewer& viewer, bool with_shift)
         cancel(viewer);
     } else if (viewer.shows_help) viewer.shows_help = false;
     else if (viewer.compare.with) end_compare(viewer);
-    else cancel(viewer);
+    else if (viewer.generator.is_generating()) cancel(viewer);
+    else viewer.leaves_text = true;
 }
 
 bool press_key(Viewer& viewer, int key, int modifiers)
@@ -69,11 +70,12 @@ bool press_key(Viewer& viewer, int key, int modifiers)
     switch (key) {
     case GLFW_KEY_F1: viewer.shows_help = !viewer.shows_help; return true;
     case GLFW_KEY_F2: viewer.wants_focus = true; return true;
-    case GLFW_KEY_F3: viewer.focuses_strip = true; return true;
-    case GLFW_KEY_F4: viewer.focuses_tools = true; return true;
+    case GLFW_KEY_F3: viewer.focuses_strip = viewer.leaves_text = true; return true;
+    case GLFW_KEY_F4: viewer.focuses_tools = viewer.leaves_text = true; return true;
     case GLFW_KEY_ESCAPE:
-        if (!types) press_escape(viewer, with_shift);
-        return false;
+        if (types && !viewer.has_focus) return false; // takes back what was typed into a number
+        press_escape(viewer, with_shift);
+        return types;
     case GLFW_KEY_DELETE:
         if (!types) delete_shown(viewer);
         return false;

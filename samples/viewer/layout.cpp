@@ -50,6 +50,8 @@ void draw_window(Viewer& viewer)
     size.x = std::max(size.x, theme(MIN_WIDTH));
     size.y = std::max(size.y, theme(MIN_HEIGHT));
     viewer.grounds.clear();
+    if (viewer.leaves_text) ImGui::SetWindowFocus(nullptr); // what was typed stays, unlike with Dear ImGui's Escape
+    viewer.leaves_text = false;
     ImGui::SetNextWindowPos(ImVec2(0, 0));
     ImGui::SetNextWindowSize(size);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(0, 0));
