@@ -257,6 +257,7 @@ static int show(GLFWwindow* window, const Arguments& arguments, const char* prog
 int main(int argc, char** argv)
 {
     Arguments arguments;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(s_usage, stdout), 0;
     if (!read_arguments(argc, argv, arguments)) return fputs(s_usage, stderr), 2;
     GLFWwindow* window = open_window(arguments);
     const int code = window ? show(window, arguments, argv[0]) : EXIT_FAILURE;
