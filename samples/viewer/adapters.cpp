@@ -12,8 +12,10 @@ static AdapterEntry* find(Viewer& viewer, const std::string& path)
     return nullptr;
 }
 
-AdapterEntry& add_adapter(Viewer& viewer, const std::string& path)
+AdapterEntry& add_adapter(Viewer& viewer, const std::string& from)
 {
+    std::error_code ignored;
+    const std::string path = std::filesystem::absolute(from, ignored).lexically_normal().string(); // one entry a file
     if (AdapterEntry* known = find(viewer, path)) return *known;
     std::filesystem::path name = path;
     if (!name.has_filename()) name = name.parent_path(); // "folder/"
