@@ -651,11 +651,22 @@ test_strip() {
     if [ -z "$(where entry-2 | tr -d -c 0-9)" ]; then ok; else fail "the strip has one less" "$(where entry-2)"; fi
     hold ctrl z
     await "Ctrl+Z brings it back" "undeleted 7"
+    point entry-0
+    xdotool mousedown 3
+    frames 3
+    xdotool mouseup 3
+    frames 3
+    click menu-delete
+    await "the menu of a picture takes it out" "deleted 9"
+    hold ctrl z
+    await "it comes back" "undeleted 9"
+    click entry-2
+    await "the oldest one is shown" "shows 7$" 2
     hold F3
     hold Left
     await "arrow keys step through the strip" "shows 8$"
     hold Left
-    await "to its newest picture" "shows 9$" 1
+    await "to its newest picture" "shows 9$" 2
     tool compare
     await "two pictures are compared" "compare 9 8" || finish
     drag divider 60 0
@@ -738,6 +749,16 @@ test_files() {
     click view-1
     click clear-mask
     await "the mask is cleared" "mask 0" 2
+    click remove-start
+    await "the picture to start from is removed" "no start" 2
+    mkdir "$folder/elsewhere"
+    choose choose-output "$folder/elsewhere"
+    await "another folder is listed" "folder $folder/elsewhere"
+    click chooser-open
+    await "and is where pictures go" "output $folder/elsewhere"
+    click saves-all
+    click go
+    await "every picture is saved there" "saved $folder/elsewhere/a-blue-fish-31.png"
     if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
     quit
 }
