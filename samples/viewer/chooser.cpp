@@ -177,9 +177,11 @@ void draw_chooser(Viewer& viewer)
         (is_wanted_file(chooser.purpose, chooser.path) ? chosen : enter) = chooser.path;
     }
     mark(viewer, "path");
+    if (!ImGui::IsItemActive()) hint("A file or a folder; Enter opens it");
     ImGui::SameLine();
-    if (ImGui::Button("Up", ImVec2(up, 0)) && !chooser.folder.empty())
-        enter = std::filesystem::path(chooser.folder).parent_path().string();
+    const bool goes_up = ImGui::Button("Up", ImVec2(up, 0));
+    hint("The folder above");
+    if (goes_up && !chooser.folder.empty()) enter = std::filesystem::path(chooser.folder).parent_path().string();
     const float bottom = ImGui::GetFrameHeight() + 2.0f * ImGui::GetStyle().ItemSpacing.y;
     ImGui::PushStyleColor(ImGuiCol_ChildBg, colour::PANEL);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(viewer.theme(8), viewer.theme(8)));
@@ -201,7 +203,7 @@ void draw_chooser(Viewer& viewer)
     ImGui::SetCursorPosX(ImGui::GetWindowContentRegionMax().x - 2.0f * width - ImGui::GetStyle().ItemSpacing.x);
     bool closes = ImGui::Button("Cancel", ImVec2(width, 0)) || chooser.wants_close;
     mark(viewer, "chooser-cancel");
-    hint("Escape");
+    hint("Change nothing (Esc)");
     ImGui::SameLine();
     const bool can_open = selected || chooser.has_model;
     ImGui::BeginDisabled(!can_open);
@@ -215,6 +217,7 @@ void draw_chooser(Viewer& viewer)
         (selected && !selected->is_wanted ? enter : chosen) = whole;
     }
     mark(viewer, "chooser-open");
+    hint("What is selected, or this folder");
     ImGui::EndDisabled();
     if (!enter.empty()) list_folder(viewer, enter);
     if (!chosen.empty()) {

@@ -160,7 +160,9 @@ static void draw_use(Viewer& viewer)
     const char* const uses[] = {edit, start};
     int use = (int)viewer.use;
     ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
-    if (segments(viewer, "use-as", uses, 2, &use)) viewer.use = (Use)use;
+    static const char* const hints[] = {"Pictures that the prompt speaks of: picture 1, picture 2, ...",
+                                        "A picture that is changed as a whole, or where a mask is painted"};
+    if (segments(viewer, "use-as", uses, 2, &use, hints)) viewer.use = (Use)use;
 }
 
 void draw_inputs(Viewer& viewer)

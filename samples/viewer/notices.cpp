@@ -26,6 +26,7 @@ static float draw_banner(Viewer& viewer, const Area& room)
     const ImVec2 corner = ImGui::GetCursorScreenPos();
     if (ImGui::InvisibleButton("close", ImVec2(close, close))) viewer.banner.clear();
     mark(viewer, "close-banner");
+    hint("Close");
     const ImU32 ink = ImGui::IsItemHovered() ? IM_COL32_WHITE : IM_COL32(255, 255, 255, 160);
     const float a = 0.35f * close, b = 0.65f * close;
     ImGui::GetWindowDrawList()->AddLine(ImVec2(corner.x + a, corner.y + a), ImVec2(corner.x + b, corner.y + b), ink,

@@ -62,11 +62,13 @@ void draw_tools(Viewer& viewer, const Area& room)
     ImGui::SetCursorScreenPos(room.low);
     if (viewer.start) {
         static const char *const views[] = {"Picture", "Start and mask"}, *const short_views[] = {"Picture", "Start"};
+        static const char* const hints[] = {"The pictures that were made",
+                                            "The picture to start from, on which a mask can be painted"};
         const bool is_narrow = room.width() < viewer.theme(480);
         const float width = viewer.theme(is_narrow ? 124 : 250);
         int view = (int)viewer.canvas;
         ImGui::SetNextItemWidth(width);
-        if (segments(viewer, "view", is_narrow ? short_views : views, 2, &view)) viewer.canvas = (Canvas)view;
+        if (segments(viewer, "view", is_narrow ? short_views : views, 2, &view, hints)) viewer.canvas = (Canvas)view;
         left += width + ImGui::GetStyle().ItemSpacing.x;
     }
     if (!viewer.shown || viewer.canvas != Canvas::PICTURE) return;
