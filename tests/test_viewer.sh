@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# samples/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png]
+# samples/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png [SECTION ...]]
 # FORM_SCREENSHOT=form.png keeps what the form for prompts in XML looks like.
 # BACKEND=cuda lets a GPU make the pictures: it must draw the window too, as the pictures are to be left in its textures.
 # What the window did is read from its --report; pictures are compared with those of the command line. The last line is "viewer: N passed, N failed, N skipped".
@@ -9,11 +9,11 @@ build=$(cd "${1:-build/release}" && pwd)
 support=$build/bin/cli_support
 screenshot=${2:-}
 backend=${BACKEND:-cpu}
-# Where on their sliders size and steps are set: what a processor does soon, and what a GPU does not. With the smallest budget a picture takes hundreds of frames, so that there is
-# something to look at, and to cancel; with the largest one it is done soon.
-size_at=-25 steps_at=-30 way="pixel buffer: the processor" least_budget_at=-95 most_budget_at=90
-[ "$backend" = cpu ] || size_at=44 steps_at=45 way="GPU texture"
-passed=0 failed=0 patience=4000 # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
+# Size and steps: what a processor does soon, and what a GPU does not. With the smallest budget a picture takes hundreds of frames, so that there is something to look at, and to
+# cancel; with the largest one it is done soon.
+side=112 steps=6 way="pixel buffer: the processor" least_budget_at=-95 most_budget_at=90
+[ "$backend" = cpu ] || side=1024 steps=40 way="GPU texture"
+passed=0 failed=0 patience=${PATIENCE:-4000} # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
 folder=$(mktemp -d)
 report=$folder/report viewer= screen=
 end() {
@@ -66,12 +66,19 @@ hold() { # a key, or Control and a key; the last one pressed goes up first, or i
     frames 2
 }
 where() { awk -v name="$1" '$1 == "widget" && $2 == name { x = $3; y = $4 } END { print x, y }' "$report"; }
-# To a widget, and so many pixels to its right. It may be drawn a frame after what made it appear.
+# To a widget, and so many pixels to its right. It may be drawn a frame after what made it appear, and the panel may have to be scrolled to it.
 point() {
     local i at
     for i in $(seq $patience); do
         at=$(where "$1")
-        [[ "$at" == *[0-9]* ]] && break
+        case $at in
+            *[0-9]*) break ;;
+            above* | below*)
+                xdotool mousemove 26 120
+                frames 2
+                xdotool click "$([[ $at == above* ]] && echo 4 || echo 5)"
+                frames 2 ;;
+        esac
         kill -0 "$viewer" 2>/dev/null || break
         sleep 0.02
     done
@@ -81,6 +88,29 @@ point() {
     frames 3
 }
 click() { point "$@"; xdotool mousedown 1; frames 3; xdotool mouseup 1; frames 2; }
+tool() { # a button above the picture, which may be in the menu
+    [[ "$(where "$1")" == *[0-9]* ]] || click more
+    click "$1"
+}
+set_to() { # a slider, a number that is typed into it
+    point "$1"
+    xdotool keydown ctrl
+    frames 2
+    xdotool mousedown 1
+    frames 3
+    xdotool mouseup 1 keyup ctrl
+    frames 3
+    xdotool type --delay 20 "$2"
+    frames 2
+    hold Return
+}
+# The widgets in sight that lie over each other: none do in a window without banners, menus and a start picture.
+overlaps() {
+    awk '$1 == "widget" && NF == 6 { x[$2] = $3; y[$2] = $4; w[$2] = $5; h[$2] = $6; seen[$2] = 1 }
+         $1 == "widget" && NF == 3 { seen[$2] = 0 }
+         END { for (a in seen) for (b in seen) if (a < b && seen[a] && seen[b] && 2 * (x[a] - x[b]) < w[a] + w[b] && 2 * (x[b] - x[a]) < w[a] + w[b] &&
+                       2 * (y[a] - y[b]) < h[a] + h[b] && 2 * (y[b] - y[a]) < h[a] + h[b]) print a, "and", b }' "$report"
+}
 look() { "$support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
 await_colours() { # what: a picture fades in
     local i seen colours
@@ -104,77 +134,16 @@ exec 5>&-
 DISPLAY=:$(cat "$folder/display")
 export DISPLAY
 
-# ---- A picture ------------------------------------------------------------------------------------------------------------------------
-echo "no picture" >"$folder/broken.png"
-"$build/bin/viewer" samples/demo_model "$folder/broken.png" --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
-viewer=$!
-for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
-if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
-await "the demo model opens" "ready demo_model" || finish
-await "a file that is no PNG is a sentence in the window" "failure .*broken.png is not a PNG, JPEG or WebP file"
-click close-banner
-xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
-click prompt
-hold ctrl a
-prompt="a red house to the left of a green tree, watercolour"
-xdotool type --delay 15 "$prompt"
-click width $size_at
-click height $size_at
-click steps $steps_at
-click budget $least_budget_at
-await "the budget's slider moves" "budget 0\.[5-9]"
-click prompt
-hold Return
-await "Enter starts the picture" "generate 7 [1-9][0-9]+x[1-9][0-9]+ [1-9][0-9]? $prompt$" || finish
-await "a preview is shown" "preview"
-if [ "$backend" = cpu ]; then
-    click budget $most_budget_at
-    await "the budget's slider moves while a picture is made" "budget [34][0-9]"
-fi
-await "the picture is done" "done 7" || finish
-# What somebody did meanwhile has happened before the picture was done: no frame waits for it.
-happenings=$(sed -n 's/^event [0-9.]* \(generate\|preview\|budget [34]\|done\).*/\1/p' "$report" | tr -d ' 34' | paste -sd ' ')
-wanted="generate preview$([ "$backend" = cpu ] && echo " budget") done"
-if [ "$(tr ' ' '\n' <<<"$happenings" | uniq | paste -sd ' ')" = "$wanted" ]; then ok; else fail "the window goes on while a picture is made" "$happenings"; fi
-await "it comes to the screen by the shortest way" "shown by $way" || grep ' shown by ' "$report"
-await_colours "the picture"
-xdotool key ctrl+s
-await "Ctrl+S saves" "saved"
-first=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
-
-read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
-same() { # what, saved file, arguments of sumi generate
-    local what=$1 saved=$2 text; shift 2
-    if text=$("$build/bin/sumi" generate --model samples/demo_model --prompt "$prompt" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" "$@" 2>&1 \
-              && "$support" pictures "$saved" "$folder/same.png" 0 2>&1); then ok; else fail "$what" "$text"; fi
+# ---- One viewer after the other -------------------------------------------------------------------------------------------------------
+begin() { # name of the report, size of the window, arguments
+    local i
+    report=$folder/$1
+    : >"$report"
+    "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --seed 7 --report "$report" "${@:3}" >"$folder/log" 2>&1 &
+    viewer=$!
+    for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
+    if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
 }
-same "the saved picture is that of the command line" "$first"
-if [ "$("$support" parameters "$first" | head -n 1)" = "$prompt" ]; then ok; else fail "the saved picture tells its prompt" "$("$support" parameters "$first")"; fi
-
-# ---- From a picture, with a mask --------------------------------------------------------------------------------------------------------
-click use
-await "the picture is taken to start from" "start $size"
-click go
-await "a picture from a picture is done" "done 7" 2
-click save
-await "Save saves" "saved" 2
-strength=$("$support" parameters "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" | sed -n 's/.*Denoising strength: \([0-9.]*\).*/\1/p')
-same "a picture from a picture is that of the command line" "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" --image "$first" --strength "${strength:-0}"
-click start
-point brush
-xdotool mousedown 1; frames 3; xdotool mousemove_relative -- 120 40; frames 3; xdotool mouseup 1
-await "the brush paints a mask" "mask [1-9]"
-[ -z "$screenshot" ] || look "$screenshot" >/dev/null
-click budget $least_budget_at
-click go
-await "a mask starts a picture" "generate 7" 3
-hold Escape
-await "Escape cancels it" "cancelled"
-
-# ---- The history, and the end -----------------------------------------------------------------------------------------------------------
-click entry-1
-await "a click in the history brings back its seed" "restored 7"
-if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
 quit() {
     local i code
     hold ctrl q
@@ -184,171 +153,664 @@ quit() {
     viewer=
     if [ "$code" -eq 0 ] && [ ! -s "$folder/log" ]; then ok; else fail "it ends with exit code 0 and has printed nothing: $code" "$(cat "$folder/log")"; fi
 }
-quit
-
-# How long they took says something of the machine too, so it is told and not judged: that an update keeps its budget is in test_engine_time, on a clock that nobody else turns.
-number() { awk -v name="$1" '$1 == name { print $2 }' "$report"; }
-if [ "$(number frames)" = "$(grep -c '^frame$' "$report")" ] && [ "$(number updates)" -gt 0 ] && [ "$(number updates)" -lt "$(number frames)" ]; then ok
-else fail "the report's sums: $(number frames) frames, $(number updates) updates"; fi
-grep -E '^[a-z0-9_]+(_ms|s) [0-9.]+$' "$report" | paste -sd ' '
-
-# ---- A prompt in XML ------------------------------------------------------------------------------------------------------------------------
-report=$folder/xml_report
-: >"$report"
-"$build/bin/viewer" samples/demo_model --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
-viewer=$!
-await "the demo model opens" "ready demo_model" || finish
-xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
-click prompt
-click width $size_at
-click height $size_at
-click budget $most_budget_at
-click prompt-as-1
-await "the prompt becomes a form" "prompt is a form" || finish
-click xml-0-gender
-xdotool type --delay 15 "1girl"
-click xml-add
-await "a character is added" "characters 2"
-click xml-1-gender
-xdotool type --delay 15 "1boy"
-click xml-1-appearance
-xdotool type --delay 15 "red_hair, <3"
-click xml-0-remove
-await "one is removed" "characters 1"
-click xml-style
-xdotool type --delay 15 "watercolour"
-xdotool click --repeat 30 --delay 20 5 # the wheel: to the end of the form
-frames 3
-click xml-caption
-xdotool type --delay 15 "A red house."
-[ -z "${FORM_SCREENSHOT:-}" ] || look "$FORM_SCREENSHOT" >/dev/null
-hold Return
-written=(--character "gender=1boy; appearance=red_hair, <3" --tags "style=watercolour" --caption "A red house.")
-"$build/bin/sumi" xml "${written[@]}" >"$folder/wanted.xml"
-line=$(paste -sd ' ' "$folder/wanted.xml")
-await "Enter sends what the form says" "generate 7 [1-9][0-9]*x[1-9][0-9]* [1-9][0-9]* ${line//\$/\\$}$" || finish
-await "the picture is done" "done 7" || finish
-xdotool key ctrl+s
-await "it is saved" "saved"
-described=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
-read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
-if text=$("$build/bin/sumi" generate --model samples/demo_model "${written[@]}" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" 2>&1 \
-          && "$support" pictures "$described" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
-"$support" parameters "$described" | head -n "$(wc -l <"$folder/wanted.xml")" >"$folder/tells"
-if cmp -s "$folder/wanted.xml" "$folder/tells"; then ok; else fail "it tells the text that was sent" "$(cat "$folder/tells")"; fi
-click prompt-as-0
-await "the prompt is a text again" "prompt is a text"
-click go
-await "the typed text has stayed" "generate 7 .* a yellow moon above a purple cat at night, watercolour$"
-await "its picture is done" "done 7" 2
-click entry-1
-await "a click in the history brings back the form" "restored 7"
-click go
-await "with what was in it" "generate 7 .* ${line//\$/\\$}$" 2
-await "and its picture is done" "done 7" 3
-if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
-quit
-
-# ---- Pictures to edit -----------------------------------------------------------------------------------------------------------------------
-# The tiny edit model lies in layers. Pictures of the command line come in as those that are dropped.
-qwen=tests/golden/qwen-image
-mkdir "$folder/edit"
-cp -r $qwen/model/. $qwen/model-edit/processor $qwen/model-edit-2509/model_index.json "$folder/edit"
-report=$folder/edit_report
-: >"$report"
-"$build/bin/viewer" "$folder/edit" tests/pictures/cat.png tests/pictures/house.png --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
-viewer=$!
-await "the edit model opens" "ready edit" || finish
-await "two pictures are to be edited" "references 2" || finish
-if [ "$(happened 'start ')" -eq 0 ]; then ok; else fail "none of them is one to start from" "$(cat "$report")"; fi
-xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
-click prompt
-hold ctrl a
-xdotool type --delay 15 "the hat"
-click preset-4 # Fast
-click follows
-click width $size_at
-click height $size_at
-click budget $most_budget_at
-click prompt
-hold Return
-await "a picture is made of two" "generate 7 [1-9][0-9]*x[1-9][0-9]* 4 the hat$" || finish
-await "it is done" "done 7" || finish
-xdotool key ctrl+s
-await "it is saved" "saved"
-edited=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
-size=$(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) .*/\1/p' "$report" | tail -n 1)
-if text=$("$build/bin/sumi" generate --model "$folder/edit" --prompt "the hat" --preset fast --size "$size" --seed 7 --backend "$backend" --reference tests/pictures/cat.png --reference tests/pictures/house.png -o "$folder/same.png" 2>&1 \
-          && "$support" pictures "$edited" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
-if "$support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$support" parameters "$edited")"; fi
-click reference-0
-await "a click removes one" "references 1"
-click use
-await "a picture that was made is edited" "references 2" 2
-click use-as-1
-click use
-await "or started from" "start $size"
-click use-as-0
-click reference-1
-await "the pictures to edit are still there" "references 1" 2
-click follows
-click go
-await "the next one is as large as what it edits" "done 7" 2
-[ "$(happened 'generate')" -eq 2 ] && ok || fail "two pictures were made" "$(cat "$report")"
-xdotool key ctrl+s
-await "it is saved" "saved" 2
-last=$("$support" size "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)")
-if [ "$last" = 1024x1024 ]; then ok; else fail "a square's size is a square's: $last"; fi
-if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
-quit
-
-# ---- Straight into textures -----------------------------------------------------------------------------------------------------------------
-# What a GPU does is played by tests/fake_cuda, whose pictures are a pattern (tests/viewer_gl.c).
-fake=$build/fake
-[ "$backend" = cpu ] && [ -e "$fake/libcuda.so.1" ] || finish
-if ! cc -std=c11 -shared -fPIC -I. -Itests/fake_cuda tests/viewer_gl.c -L"$fake" -lfake_cuda -o "$folder/viewer_gl.so" 2>"$folder/log"; then
-    fail "tests/viewer_gl.c compiles" "$(cat "$folder/log")"
-    finish
-fi
-begin_direct() { # name, a variable for it
-    report=$folder/$1
-    : >"$report"
-    env LD_PRELOAD="$folder/viewer_gl.so" LD_LIBRARY_PATH="$fake" ${2:-} \
-        "$build/bin/viewer" samples/demo_model --size 1180x760 --backend cuda --output "$folder/$1.out" --report "$report" >"$folder/log" 2>&1 &
-    viewer=$!
-    await "$1: the demo model opens" "ready demo_model" || finish
-    xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
+focus() { xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"; }
+open_model() { # the chooser, with a path typed into it
+    hold ctrl o
+    click path
+    hold ctrl a
+    xdotool type --delay 15 "$1"
+    frames 3
+    hold Return
+}
+# ---- The form ------------------------------------------------------------------------------------------------------------------------
+test_form() {
+    begin form 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
     click prompt
-}
-saves() { # what, times, number of the picture
-    local text
-    hold ctrl s
-    await "$1 is saved" "saved" "$2" || return
-    if text=$("$support" pattern "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" "$3" 2>&1); then ok; else fail "$1 is what the GPU left in its texture" "$text"; fi
-}
-begin_direct textures
-click width 44
-click height 44
-for i in 1 2 3; do # in turns: one texture is shown while the other one is written
+    set_to width 320
+    await "a typed size counts pixels" "size 320x[0-9]*$"
+    set_to height 107
+    await "and is rounded to what the model can do" "size 320x112$"
+    open_model "$folder/none.gguf"
+    await "a model that does not exist is a sentence in the window" "failure .*none.gguf" || finish
+    await "the model from before opens again" "ready demo_model" 2 || finish
+    hold ctrl o
+    await "the chooser lists a folder" "folder .*/samples" 2
+    click path
+    hold ctrl a
+    xdotool type --delay 15 "/no/such/folder"
+    hold Return
+    await "a folder that does not exist is not listed" "no folder /no/such/folder"
+    click chooser-cancel
+    hold ctrl o
+    await "and is not where the chooser begins the next time" "folder .*/samples" 3
+    click chooser-cancel
     click prompt
     hold Return
-    await "picture $i is left in a texture" "shown by GPU texture" $i || finish
-    saves "picture $i" $i $i
-    await_colours "picture $i"
-    [ $i -eq 2 ] && click width -40 # the next one needs another texture
-done
-click entry-2
-await "a picture of the history is brought back" "restored"
-saves "a picture of the history" 4 1
-click use
-await "a picture is started from" "start "
-if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
-quit
+    await "the form has stayed as it was" "generate [0-9]* 320x112 "
+    hold Escape
+    quit
+}
 
-begin_direct other_gpu NO_TEXTURES=1
-hold Return
-await "a picture that cannot be left in a texture comes through host memory" "shown by pixel buffer: importing an OpenGL texture"
-hold ctrl s
-await "and is saved" saved
-quit
+
+# ---- The smallest window, with a picture and the form for prompts in XML ---------------------------------------------------------------
+test_small() {
+    begin small 320x240 samples/demo_model
+    await "a window has a least size" "window 640x420"
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    set_to width 64
+    set_to height 64
+    hold Return
+    await "a picture is done in the smallest window" "done"
+    click save
+    await "and is saved" "saved"
+    if [ -z "$(overlaps)" ]; then ok; else fail "nothing lies over anything else in the smallest window" "$(overlaps)"; fi
+    tool use
+    await "it is started from" "start "
+    click view-0
+    frames 3
+    if [ -z "$(overlaps)" ]; then ok; else fail "nor with a picture to start from" "$(overlaps)"; fi
+    [ -z "${SMALL_SCREENSHOT:-}" ] || look "$SMALL_SCREENSHOT" >/dev/null
+    click prompt-as-1
+    await "the prompt is a form" "prompt is a form"
+    frames 3
+    if [ -z "$(overlaps)" ]; then ok; else fail "nor in the form for prompts in XML" "$(overlaps)"; fi
+    click xml-0-gender
+    xdotool type --delay 15 "1girl"
+    hold Return
+    await "its fields can be typed into" "generate .*1girl"
+    quit
+}
+
+# ---- A picture ------------------------------------------------------------------------------------------------------------------------
+test_picture() {
+    echo "no picture" >"$folder/broken.png"
+    begin report 1180x760 samples/demo_model "$folder/broken.png"
+    await "the demo model opens" "ready demo_model" || finish
+    await "a file that is no PNG is a sentence in the window" "failure .*broken.png is not a PNG, JPEG or WebP file"
+    click close-banner
+    focus
+    click prompt
+    hold ctrl a
+    prompt="a red house to the left of a green tree, watercolour"
+    xdotool type --delay 15 "$prompt"
+    set_to width $side
+    set_to height $side
+    set_to steps $steps
+    click budget $least_budget_at
+    await "the budget's slider moves" "budget 0\.[5-9]"
+    click prompt
+    hold Return
+    await "Enter starts the picture" "generate 7 [1-9][0-9]+x[1-9][0-9]+ [1-9][0-9]? $prompt$" || finish
+    await "a preview is shown" "preview"
+    if [ "$backend" = cpu ]; then
+        click budget $most_budget_at
+        await "the budget's slider moves while a picture is made" "budget [34][0-9]"
+    fi
+    await "the picture is done" "done 7" || finish
+    # What somebody did meanwhile has happened before the picture was done: no frame waits for it.
+    happenings=$(sed -n 's/^event [0-9.]* \(generate\|preview\|budget [34]\|done\).*/\1/p' "$report" | tr -d ' 34' | paste -sd ' ')
+    wanted="generate preview$([ "$backend" = cpu ] && echo " budget") done"
+    if [ "$(tr ' ' '\n' <<<"$happenings" | uniq | paste -sd ' ')" = "$wanted" ]; then ok; else fail "the window goes on while a picture is made" "$happenings"; fi
+    await "it comes to the screen by the shortest way" "shown by $way" || grep ' shown by ' "$report"
+    await_colours "the picture"
+    xdotool key ctrl+s
+    await "Ctrl+S saves" "saved"
+    first=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+
+    read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
+    same() { # what, saved file, arguments of sumi generate
+        local what=$1 saved=$2 text; shift 2
+        if text=$("$build/bin/sumi" generate --model samples/demo_model --prompt "$prompt" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" "$@" 2>&1 \
+                  && "$support" pictures "$saved" "$folder/same.png" 0 2>&1); then ok; else fail "$what" "$text"; fi
+    }
+    same "the saved picture is that of the command line" "$first"
+    if [ "$("$support" parameters "$first" | head -n 1)" = "$prompt" ]; then ok; else fail "the saved picture tells its prompt" "$("$support" parameters "$first")"; fi
+
+    # ---- From a picture, with a mask --------------------------------------------------------------------------------------------------------
+    tool use
+    await "the picture is taken to start from" "start $size"
+    click go
+    await "a picture from a picture is done" "done 7" 2
+    click save
+    await "Save saves" "saved" 2
+    strength=$("$support" parameters "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" | sed -n 's/.*Denoising strength: \([0-9.]*\).*/\1/p')
+    same "a picture from a picture is that of the command line" "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" --image "$first" --strength "${strength:-0}"
+    click start
+    point brush
+    xdotool mousedown 1; frames 3; xdotool mousemove_relative -- 120 40; frames 3; xdotool mouseup 1
+    await "the brush paints a mask" "mask [1-9]"
+    [ -z "$screenshot" ] || look "$screenshot" >/dev/null
+    click budget $least_budget_at
+    click go
+    await "a mask starts a picture" "generate 7" 3
+    hold Escape
+    await "Escape cancels it" "cancelled"
+
+    # ---- The history, and the end -----------------------------------------------------------------------------------------------------------
+    click entry-1
+    tool use-settings
+    await "a picture of the history brings back its seed" "restored 7"
+    if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
+    quit
+
+    # How long they took says something of the machine too, so it is told and not judged: that an update keeps its budget is in test_engine_time, on a clock that nobody else turns.
+    number() { awk -v name="$1" '$1 == name { print $2 }' "$report"; }
+    if [ "$(number frames)" = "$(grep -c '^frame$' "$report")" ] && [ "$(number updates)" -gt 0 ] && [ "$(number updates)" -lt "$(number frames)" ]; then ok
+    else fail "the report's sums: $(number frames) frames, $(number updates) updates"; fi
+    grep -E '^[a-z0-9_]+(_ms|s) [0-9.]+$' "$report" | paste -sd ' '
+}
+
+# ---- A prompt in XML ------------------------------------------------------------------------------------------------------------------------
+test_xml() {
+    begin xml_report 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    set_to width $side
+    set_to height $side
+    click budget $most_budget_at
+    click prompt-as-1
+    await "the prompt becomes a form" "prompt is a form" || finish
+    click xml-0-gender
+    xdotool type --delay 15 "1girl"
+    click xml-add
+    await "a character is added" "characters 2"
+    click xml-1-gender
+    xdotool type --delay 15 "1boy"
+    click xml-1-appearance
+    xdotool type --delay 15 "red_hair, <3"
+    click xml-0-remove
+    await "one is removed" "characters 1"
+    click xml-style
+    xdotool type --delay 15 "watercolour"
+    xdotool click --repeat 30 --delay 20 5 # the wheel: to the end of the form
+    frames 3
+    click xml-caption
+    xdotool type --delay 15 "A red house."
+    [ -z "${FORM_SCREENSHOT:-}" ] || look "$FORM_SCREENSHOT" >/dev/null
+    hold Return
+    written=(--character "gender=1boy; appearance=red_hair, <3" --tags "style=watercolour" --caption "A red house.")
+    "$build/bin/sumi" xml "${written[@]}" >"$folder/wanted.xml"
+    line=$(paste -sd ' ' "$folder/wanted.xml")
+    await "Enter sends what the form says" "generate 7 [1-9][0-9]*x[1-9][0-9]* [1-9][0-9]* ${line//\$/\\$}$" || finish
+    await "the picture is done" "done 7" || finish
+    xdotool key ctrl+s
+    await "it is saved" "saved"
+    described=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+    read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
+    if text=$("$build/bin/sumi" generate --model samples/demo_model "${written[@]}" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" 2>&1 \
+              && "$support" pictures "$described" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+    "$support" parameters "$described" | head -n "$(wc -l <"$folder/wanted.xml")" >"$folder/tells"
+    if cmp -s "$folder/wanted.xml" "$folder/tells"; then ok; else fail "it tells the text that was sent" "$(cat "$folder/tells")"; fi
+    click prompt-as-0
+    await "the prompt is a text again" "prompt is a text"
+    click go
+    await "the typed text has stayed" "generate 7 .* a yellow moon above a purple cat at night, watercolour$"
+    await "its picture is done" "done 7" 2
+    click entry-1
+    tool use-settings
+    await "a picture of the history brings back the form" "restored 7"
+    click go
+    await "with what was in it" "generate 7 .* ${line//\$/\\$}$" 2
+    await "and its picture is done" "done 7" 3
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Pictures to edit -----------------------------------------------------------------------------------------------------------------------
+test_edit() {
+    # The tiny edit model lies in layers. Pictures of the command line come in as those that are dropped.
+    qwen=tests/golden/qwen-image
+    mkdir "$folder/edit"
+    cp -r $qwen/model/. $qwen/model-edit/processor $qwen/model-edit-2509/model_index.json "$folder/edit"
+    begin edit_report 1180x760 "$folder/edit" tests/pictures/cat.png tests/pictures/house.png
+    await "the edit model opens" "ready edit" || finish
+    await "two pictures are to be edited" "references 2" || finish
+    if [ "$(happened 'start ')" -eq 0 ]; then ok; else fail "none of them is one to start from" "$(cat "$report")"; fi
+    focus
+    click prompt
+    hold ctrl a
+    xdotool type --delay 15 "the hat"
+    click preset-4 # Fast
+    click follows
+    set_to width $side
+    set_to height $side
+    click budget $most_budget_at
+    click prompt
+    hold Return
+    await "a picture is made of two" "generate 7 [1-9][0-9]*x[1-9][0-9]* 4 the hat$" || finish
+    await "it is done" "done 7" || finish
+    xdotool key ctrl+s
+    await "it is saved" "saved"
+    edited=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+    size=$(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) .*/\1/p' "$report" | tail -n 1)
+    if text=$("$build/bin/sumi" generate --model "$folder/edit" --prompt "the hat" --preset fast --size "$size" --seed 7 --backend "$backend" --reference tests/pictures/cat.png --reference tests/pictures/house.png -o "$folder/same.png" 2>&1 \
+              && "$support" pictures "$edited" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+    if "$support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$support" parameters "$edited")"; fi
+    click reference-0
+    await "a click removes one" "references 1"
+    tool use
+    await "a picture that was made is edited" "references 2" 2
+    click use-as-1
+    tool use
+    await "or started from" "start $size"
+    click use-as-0
+    click reference-1
+    await "the pictures to edit are still there" "references 1" 2
+    click follows
+    click go
+    await "the next one is as large as what it edits" "done 7" 2
+    [ "$(happened 'generate')" -eq 2 ] && ok || fail "two pictures were made" "$(cat "$report")"
+    xdotool key ctrl+s
+    await "it is saved" "saved" 2
+    last=$("$support" size "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)")
+    if [ "$last" = 1024x1024 ]; then ok; else fail "a square's size is a square's: $last"; fi
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Straight into textures -----------------------------------------------------------------------------------------------------------------
+test_textures() {
+    # What a GPU does is played by tests/fake_cuda, whose pictures are a pattern (tests/viewer_gl.c).
+    fake=$build/fake
+    [ "$backend" = cpu ] && [ -e "$fake/libcuda.so.1" ] || return 0
+    if ! cc -std=c11 -shared -fPIC -I. -Itests/fake_cuda tests/viewer_gl.c -L"$fake" -lfake_cuda -o "$folder/viewer_gl.so" 2>"$folder/log"; then
+        fail "tests/viewer_gl.c compiles" "$(cat "$folder/log")"
+        finish
+    fi
+    begin_direct() { # name, a variable for it
+        report=$folder/$1
+        : >"$report"
+        env LD_PRELOAD="$folder/viewer_gl.so" LD_LIBRARY_PATH="$fake" ${2:-} \
+            "$build/bin/viewer" samples/demo_model --size 1180x760 --backend cuda --output "$folder/$1.out" --seed 7 --report "$report" >"$folder/log" 2>&1 &
+        viewer=$!
+        await "$1: the demo model opens" "ready demo_model" || finish
+        focus
+        click prompt
+    }
+    saves() { # what, times, number of the picture
+        local text
+        hold ctrl s
+        await "$1 is saved" "saved" "$2" || return
+        if text=$("$support" pattern "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" "$3" 2>&1); then ok; else fail "$1 is what the GPU left in its texture" "$text"; fi
+    }
+    begin_direct textures
+    set_to width 512
+    set_to height 512
+    for i in 1 2 3; do # in turns: one texture is shown while the other one is written
+        click prompt
+        hold Return
+        await "picture $i is left in a texture" "shown by GPU texture" $i || finish
+        saves "picture $i" $i $i
+        await_colours "picture $i"
+        [ $i -eq 2 ] && set_to width 320 # the next one needs another texture
+    done
+    click entry-2
+    await "a picture of the history is shown" "shows"
+    saves "a picture of the history" 4 1
+    tool use
+    await "a picture is started from" "start "
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+
+    begin_direct other_gpu NO_TEXTURES=1
+    hold Return
+    await "a picture that cannot be left in a texture comes through host memory" "shown by pixel buffer: importing an OpenGL texture"
+    hold ctrl s
+    await "and is saved" saved
+    quit
+}
+
+# ---- LoRAs, solver, shift, shapes, seeds ----------------------------------------------------------------------------------------------
+last_saved() { sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1; }
+equals_command_line() { # what, arguments of sumi generate
+    local text
+    if text=$("$build/bin/sumi" generate --model samples/demo_model --backend "$backend" -o "$folder/same.png" "${@:2}" 2>&1 && "$support" pictures "$(last_saved)" "$folder/same.png" 0 2>&1); then ok
+    else fail "$1" "$text"; fi
+}
+test_numbers() {
+    local lora=samples/demo_model/lora/blueprint.safetensors seeds
+    begin numbers 1180x760 samples/demo_model $lora
+    await "the demo model opens" "ready demo_model" || finish
+    await "a LoRA that is dropped is in the list" "adapters 1" || finish
+    focus
+    click budget $most_budget_at
+    click prompt
+    hold ctrl a
+    prompt="a yellow moon"
+    xdotool type --delay 15 "$prompt"
+    set_to width 128
+    set_to height 128
+    await "the size is typed" "size 128x128"
+    click aspect
+    click aspect-3
+    await "a shape keeps the number of pixels" "size 176x96$"
+    set_to steps 4
+    click solver
+    click solver-3
+    set_to shift 2.5
+    set_to adapter-0-strength 0.75
+    click prompt
+    hold Return
+    await "a picture with a LoRA is done" "done 7" || finish
+    hold ctrl s
+    await "it is saved" "saved"
+    equals_command_line "LoRA, solver and shift are those of the command line" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
+    if "$support" parameters "$(last_saved)" | grep -q "Sampler: DPM++ 2M.*Shift: 2.5.*Lora: .*blueprint:0.75"; then ok; else fail "the file tells them" "$("$support" parameters "$(last_saved)")"; fi
+    click adapter-0-enabled
+    click go
+    await "a picture without it is done" "done 7" 2
+    hold ctrl s
+    await "it is saved" "saved" 2
+    equals_command_line "a LoRA that is switched off is not used" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5
+    click adapter-0-remove
+    await "a LoRA is taken out" "adapters 0"
+    click add-adapter
+    click path
+    hold ctrl a
+    xdotool type --delay 15 "$PWD/$lora"
+    frames 3
+    hold Return
+    await "and added by the chooser" "adapters 1" 2
+    click entry-1
+    tool use-settings
+    click go
+    await "the settings of a picture have its LoRA" "done 7" 3
+    hold ctrl s
+    await "it is saved" "saved" 3
+    equals_command_line "with its strength" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
+    open_model "$folder/none.gguf"
+    await "another model cannot be opened" "failure .*none.gguf"
+    await "the LoRA is read again for the model from before" "adapters 1" 3
+    click go
+    await "and is used" "done 7" 4
+    hold ctrl s
+    await "the picture is saved" "saved" 4
+    equals_command_line "with the same bits" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
+    click lock
+    for i in 1 2 3; do click go; await "picture $i with another seed" "done" $((4 + i)); done
+    seeds=$(sed -n 's/^event [0-9.]* generate \([0-9]*\) .*/\1/p' "$report" | tail -n 3 | sort -u | wc -l)
+    if [ "$seeds" -eq 3 ]; then ok; else fail "every picture has another seed when none is kept" "$(grep generate "$report")"; fi
+    if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- The queue ------------------------------------------------------------------------------------------------------------------------
+test_queue() {
+    begin queue 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    set_to width 96
+    set_to height 96
+    set_to count 3
+    click budget $least_budget_at
+    click go
+    await "a batch begins" "generate 7 " || finish
+    set_to count 1
+    click prompt
+    hold ctrl a
+    xdotool type --delay 15 "a boat"
+    hold Return
+    await "Generate adds to the queue" "queued 1"
+    xdotool type --delay 15 "s"
+    click go
+    await "and once more" "queued 2"
+    click queued-2-remove
+    await "one that waits is taken out" "queued 1" 2
+    click budget $most_budget_at
+    await "the batch has the next seeds" "done 9" || finish
+    await "the queued picture is made" "generate 7 96x96 [0-9]* a boat$" || finish
+    await "and done" "done" 4 || finish
+    if [ "$(happened 'generate')" -eq 4 ] && [ "$(happened 'generate 8')" -eq 1 ]; then ok; else fail "what was taken out is not made" "$(grep generate "$report")"; fi
+    click budget $least_budget_at
+    set_to count 2
+    click go
+    await "another batch begins" "generate" 5
+    click go
+    await "and one waits" "queued 1" 3
+    hold Escape
+    await "Escape ends a batch" "cancelled"
+    await "the next one begins" "generate" 6
+    hold Escape
+    await "it is cancelled too" "cancelled" 2
+    frames 5
+    if [ "$(happened 'generate')" -eq 6 ]; then ok; else fail "no picture of a cancelled batch follows" "$(grep generate "$report")"; fi
+    click go
+    await "one begins" "generate" 7
+    click go
+    await "and one waits" "queued 1" 4
+    hold Shift_L Escape
+    await "Shift and Escape empty the queue" "cancelled" 3
+    frames 5
+    if [ "$(happened 'generate')" -eq 7 ]; then ok; else fail "no picture follows" "$(grep generate "$report")"; fi
+    # A picture that was made can be looked at while another one is made.
+    click budget $least_budget_at
+    set_to count 1
+    click go
+    await "one more begins" "generate" 8
+    click entry-1
+    await "an earlier one is shown" "shows [0-9]"
+    click budget $most_budget_at
+    await "the other one is done meanwhile" "done" 5
+    if [ "$(happened 'shown by')" -eq 4 ]; then ok; else fail "it does not take the place of what is looked at" "$(grep shown "$report")"; fi
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- The strip, comparing, zoom, the clipboard ----------------------------------------------------------------------------------------
+drag() { # from a widget, pixels to the right, pixels down
+    point "$1"
+    xdotool mousedown 1
+    frames 3
+    xdotool mousemove_relative -- "$2" "$3"
+    frames 3
+    xdotool mouseup 1
+    frames 2
+}
+test_strip() {
+    local old_path=$PATH copied
+    mkdir -p "$folder/programs" "$folder/home"
+    printf '#!/bin/sh\nexec cat >"%s/copied.png"\n' "$folder" >"$folder/programs/xclip"
+    printf '#!/bin/sh\necho "$1" >"%s/opened"\n' "$folder" >"$folder/programs/xdg-open"
+    chmod +x "$folder/programs/xclip" "$folder/programs/xdg-open"
+    export PATH=$folder/programs:$PATH
+    unset WAYLAND_DISPLAY
+    report=$folder/strip
+    : >"$report"
+    env -u XDG_PICTURES_DIR -u XDG_CONFIG_HOME HOME="$folder/home" "$build/bin/viewer" samples/demo_model --size 1180x760 --backend "$backend" --seed 7 --report "$report" >"$folder/log" 2>&1 &
+    viewer=$!
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    click prompt
+    set_to width 96
+    set_to height 96
+    click budget $most_budget_at
+    set_to count 3
+    click go
+    await "three pictures are done" "done" 3 || finish
+    point entry-2
+    hold ctrl s
+    await "a picture is saved in the user's folder for pictures" "saved $folder/home/Pictures/sumi/"
+    tool copy
+    await "it is copied" "copied picture"
+    if text=$("$support" pictures "$(last_saved)" "$folder/copied.png" 0 2>&1); then ok; else fail "as a PNG" "$text"; fi
+    tool folder
+    await "its folder is opened" "folder is opened"
+    for i in $(seq $patience); do [ -s "$folder/opened" ] && break; sleep 0.05; done
+    if [ "$(cat "$folder/opened")" = "$folder/home/Pictures/sumi" ]; then ok; else fail "in the file manager" "$(cat "$folder/opened")"; fi
+    click entry-2
+    await "a click shows a picture" "shows 7$"
+    hold Delete
+    await "Delete takes it out" "deleted 7"
+    frames 3
+    if [ -z "$(where entry-2 | tr -d -c 0-9)" ]; then ok; else fail "the strip has one less" "$(where entry-2)"; fi
+    hold ctrl z
+    await "Ctrl+Z brings it back" "undeleted 7"
+    point entry-0
+    xdotool mousedown 3
+    frames 3
+    xdotool mouseup 3
+    frames 3
+    click menu-delete
+    await "the menu of a picture takes it out" "deleted 9"
+    hold ctrl z
+    await "it comes back" "undeleted 9"
+    click entry-2
+    await "the oldest one is shown" "shows 7$" 2
+    hold F3
+    hold Left
+    await "arrow keys step through the strip" "shows 8$"
+    hold Left
+    await "to its newest picture" "shows 9$" 2
+    tool compare
+    await "two pictures are compared" "compare 9 8" || finish
+    drag divider 60 0
+    await "the divider is dragged" "divider 0\.[6-9]"
+    click entry-2
+    await "a click compares with another one" "compare 9 7"
+    hold Escape
+    await "Escape ends comparing" "compare ends"
+    point canvas
+    xdotool click --repeat 3 --delay 60 4
+    await "the wheel zooms" "zoom 1.[2-9]"
+    drag canvas 40 30
+    point canvas
+    for i in $(seq $patience); do # two clicks are a double click when they are near in time, which a busy machine may miss
+        [ "$(happened 'zoom 1.00')" -eq 0 ] || break
+        xdotool click --repeat 2 --delay 60 1
+        frames 3
+    done
+    await "a double click fits" "zoom 1.00"
+    # Without a program for pictures the path is copied, which Ctrl+V puts into the prompt.
+    mv "$folder/programs/xclip" "$folder/programs/none"
+    if command -v xclip >/dev/null || command -v wl-copy >/dev/null; then :
+    else
+        tool copy
+        await "without xclip a picture is saved and its path copied" "copied path $folder/home/Pictures/sumi/"
+    fi
+    export PATH=$old_path
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Picture files that come in -------------------------------------------------------------------------------------------------------
+choose() { # a button, a path
+    click "$1"
+    click path
+    hold ctrl a
+    xdotool type --delay 10 "$2"
+    frames 3
+    hold Return
+}
+test_files() {
+    local from=(--model samples/demo_model --backend "$backend" --size 96x80 --steps 4) text
+    "$build/bin/sumi" generate "${from[@]}" --prompt "a blue fish" --seed 31 --solver heun --shift 2 -o "$folder/fish.webp" >/dev/null 2>&1
+    "$build/bin/sumi" generate "${from[@]}" --prompt "a tree" --seed 5 -o "$folder/tree.jpg" >/dev/null 2>&1
+    begin files 1180x760 samples/demo_model "$folder/fish.webp"
+    await "the demo model opens" "ready demo_model" || finish
+    await "a WebP file is read" "read .*fish.webp" || finish
+    await "its settings are offered" "offers settings" || finish
+    focus
+    click prompt
+    click offer-use
+    await "they are used" "restored 31"
+    await "and it is no picture to start from" "no start"
+    click budget $most_budget_at
+    click go
+    await "the picture is made again" "done 31" || finish
+    hold ctrl s
+    await "it is saved" "saved"
+    equals_command_line "it is the same" --prompt "a blue fish" --size 96x80 --steps 4 --seed 31 --solver heun --shift 2
+    choose choose-start "$folder/tree.jpg"
+    await "a JPEG is chosen to start from" "start [0-9]" 2 || finish
+    click offer-close
+    set_to width 96
+    set_to height 80
+    choose choose-mask "$PWD/tests/pictures/cat.png"
+    await "a file is the mask" "mask [1-9]" || finish
+    hold ctrl z
+    await "Ctrl+Z takes the mask away" "mask 0"
+    hold ctrl y
+    await "and Ctrl+Y brings it back" "mask [1-9]" 2
+    drag brush 30 10
+    await "the brush paints" "mask [1-9]" 3
+    hold ctrl z
+    await "a stroke is undone" "mask [1-9]" 4
+    text=$(sed -n 's/^event [0-9.]* mask //p' "$report" | paste -sd ' ')
+    set -- $text
+    if [ "$1" = "$3" ] && [ "$5" = "$1" ] && [ "$4" != "$1" ]; then ok; else fail "masks are those from before" "$text"; fi
+    click go
+    await "a picture with the mask is done" "done 31" 2
+    click view-1
+    click clear-mask
+    await "the mask is cleared" "mask 0" 2
+    click remove-start
+    await "the picture to start from is removed" "no start" 2
+    mkdir "$folder/elsewhere"
+    choose choose-output "$folder/elsewhere"
+    await "another folder is listed" "folder $folder/elsewhere"
+    click chooser-open
+    await "and is where pictures go" "output $folder/elsewhere"
+    click saves-all
+    click go
+    await "every picture is saved there" "saved $folder/elsewhere/a-blue-fish-31.png"
+    if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+    quit
+}
+
+# ---- Without a mouse ------------------------------------------------------------------------------------------------------------------
+test_keys() {
+    begin keys 1180x760 samples/demo_model
+    await "the demo model opens" "ready demo_model" || finish
+    focus
+    frames 5
+    hold ctrl a
+    xdotool type --delay 15 "a kite"
+    hold Tab # to the width: the negative prompt is off
+    hold ctrl a
+    xdotool type --delay 15 "80"
+    hold Tab
+    await "Tab goes to the width, where a number is typed" "size 80x"
+    hold ctrl a
+    xdotool type --delay 15 "64"
+    hold Tab
+    await "and to the height" "size 80x64"
+    hold F2
+    hold Return
+    await "F2 goes to the prompt, Enter generates" "generate 7 80x64 [0-9]* a kite$"
+    await "the picture is done" "done 7"
+    hold F1
+    frames 3
+    if [[ "$(where help)" == *[0-9]* ]]; then ok; else fail "F1 shows the keys" "$(where help)"; fi
+    hold Escape
+    frames 3
+    if [[ "$(where help)" != *[0-9]* ]]; then ok; else fail "Escape closes them" "$(where help)"; fi
+    hold F3
+    hold Return
+    await "Enter generates from the strip" "done 7" 2
+    hold F3
+    hold Right
+    await "an arrow key shows a picture" "shows 7"
+    hold ctrl s
+    await "Ctrl+S saves it" "saved"
+    hold ctrl u
+    await "Ctrl+U uses its settings" "restored 7"
+    hold F4
+    for i in 1 2 3 4 5 6 7; do hold Right; done
+    hold space
+    await "F4 goes to the buttons above the picture, arrows to the last one, Space presses it" "saved" 2
+    hold ctrl o
+    await "Ctrl+O lists folders" "folder .*/samples"
+    hold Escape
+    quit
+}
+
+sections=("${@:3}")
+[ ${#sections[@]} -gt 0 ] || sections=(form small picture numbers queue strip files keys xml edit textures)
+for section in "${sections[@]}"; do "test_$section"; done
 finish

@@ -35,8 +35,9 @@ static void draw_model(Viewer& viewer)
     if (is_ready) hint(generator.model_path().c_str());
     ImGui::SameLine();
     ImGui::BeginDisabled(generator.is_opening());
-    if (ImGui::Button("Open...", ImVec2(button, 0))) open_chooser(viewer);
+    if (ImGui::Button("Open...", ImVec2(button, 0))) open_chooser(viewer, Purpose::MODEL);
     mark(viewer, "open");
+    hint("A diffusers folder, a .safetensors or .gguf file (Ctrl+O)");
     ImGui::EndDisabled();
 }
 
@@ -87,9 +88,7 @@ static void draw_xml_text(const Viewer& viewer, float height)
 static void draw_prompt(Viewer& viewer)
 {
     bool changed = false;
-    // gives way before the form scrolls
-    const float rest = takes_references(viewer) ? viewer.theme(600) : viewer.theme(520);
-    const float height = std::clamp(ImGui::GetWindowHeight() - rest, viewer.theme(40), viewer.theme(104));
+    const float height = std::clamp(0.13f * ImGui::GetWindowHeight(), viewer.theme(46), viewer.theme(120));
     heading(viewer, "PROMPT");
     draw_prompt_kind(viewer);
     const bool is_text = viewer.prompt_kind == PromptKind::TEXT;
@@ -98,218 +97,23 @@ static void draw_prompt(Viewer& viewer)
         viewer.wants_focus = false;
     }
     if (is_text && wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, height), &changed))
-        viewer.wants_picture = true;
+        viewer.wants_picture = viewer.wants_focus = true; // the next prompt can be typed at once
     else if (!is_text) draw_xml_text(viewer, height);
     viewer.has_focus = is_text && ImGui::IsItemActive();
     mark(viewer, "prompt");
+    if (!viewer.has_focus) hint("What is to be seen (F2). Enter makes the picture.");
     const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);
     if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative,
-                     ImVec2(-1, std::min(height, viewer.theme(48))), &changed))
+                     ImVec2(-1, std::min(height, viewer.theme(46))), &changed))
         viewer.wants_picture = true;
     viewer.has_focus |= ImGui::IsItemActive();
     mark(viewer, "negative");
+    if (!ImGui::IsItemActive()) hint("What is not to be seen; used with guidance");
     if (is_used && !viewer.negative[0] && !ImGui::IsItemActive()) draw_own_negative(viewer);
     ImGui::EndDisabled();
     if (changed) form_changed(viewer);
-}
-
-static bool slide_size(const char* name, int* side, const sumi_model_info& info, float width)
-{
-    const int multiple = std::max(1, info.size_multiple), low = std::max(1, 64 / multiple),
-              high = std::max(low, std::min(info.max_size, 2 * info.native_size) / multiple);
-    int count = *side / multiple;
-    char text[32];
-    snprintf(text, sizeof text, "%d", *side);
-    ImGui::SetNextItemWidth(width);
-    const bool changed = slider(name, &count, low, high, text); // counts multiples, and says pixels
-    if (changed) *side = count * multiple;
-    return changed;
-}
-
-static void draw_numbers(Viewer& viewer)
-{
-    static const char* const presets[] = {"Default", "Preview", "Standard", "Quality", "Fast"};
-    const sumi_model_info& info = viewer.generator.model_info();
-    Settings& form = viewer.form;
-    heading(viewer, "PICTURE");
-    int preset = form.preset;
-    ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
-    if (segments(viewer, "preset", presets, PRESET_COUNT, &preset)) apply_preset(viewer, (sumi_preset)preset);
-    bool changed = false;
-    if (takes_references(viewer)) {
-        label(viewer, "");
-        ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(viewer.theme(3), viewer.theme(3)));
-        changed |= ImGui::Checkbox("by the pictures to edit", &form.follows_references);
-        ImGui::PopStyleVar();
-        mark(viewer, "follows");
-    }
-    const bool follows = form.follows_references && takes_references(viewer) && !viewer.references.empty();
-    label(viewer, "Size");
-    ImGui::BeginDisabled(follows);
-    const float cross = ImGui::CalcTextSize("\u00d7").x, gap = ImGui::GetStyle().ItemSpacing.x;
-    const float half = 0.5f * (ImGui::GetContentRegionAvail().x - cross - 2.0f * gap);
-    changed |= slide_size("##width", &form.width, info, half);
-    mark(viewer, "width");
-    ImGui::SameLine();
-    ImGui::TextDisabled("\u00d7");
-    ImGui::SameLine();
-    changed |= slide_size("##height", &form.height, info, half);
-    mark(viewer, "height");
-    ImGui::EndDisabled();
-    label(viewer, "Steps");
-    changed |= slider("##steps", &form.step_count, 1, 100, "%d", true);
-    mark(viewer, "steps");
-    label(viewer, "Guidance");
-    changed |= slider("##guidance", &form.guidance, form.guidance_off, 10.0f,
-                      form.guidance > form.guidance_off ? "%.1f" : "off");
-    mark(viewer, "guidance");
-    hint("How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the network in each "
-         "step; models like Turbo are made to run "
-         "without.");
-    label(viewer, "Seed");
-    const float side = ImGui::GetFrameHeight();
-    ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x - side - gap);
-    ImGui::InputScalar("##seed", ImGuiDataType_U64, &viewer.seed);
-    mark(viewer, "seed");
-    ImGui::SameLine();
-    if (dice_button(viewer, "##roll", side, 1 + (int)(viewer.seed % 6u))) roll_seed(viewer);
-    mark(viewer, "dice");
-    hint("Another seed (Ctrl+R)");
-    label(viewer, "");
-    ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(viewer.theme(3), viewer.theme(3)));
-    ImGui::Checkbox("new seed for every picture", &viewer.rolls_seed);
-    ImGui::PopStyleVar();
-    mark(viewer, "rolls");
-    if (changed) form_changed(viewer);
-}
-
-// A frame with a sentence in it, where a picture would be.
-static void draw_place(const Viewer& viewer, float width, float height, const char* text)
-{
-    const ImVec2 corner = ImGui::GetCursorScreenPos(), size = ImGui::CalcTextSize(text);
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    list->AddRect(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(colour::LINE),
-                  viewer.theme(5), 0, viewer.theme(1));
-    list->AddText(ImVec2(corner.x + 0.5f * (width - size.x), corner.y + 0.5f * (height - size.y)),
-                  ImGui::GetColorU32(colour::FAINT), text);
-    ImGui::Dummy(ImVec2(width, height));
-}
-
-// The middle square of a picture, at a corner.
-static void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of, ImVec2 corner, float side)
-{
-    const float width = (float)of.width, height = (float)of.height, shorter = std::min(width, height);
-    const ImVec2 low(0.5f - 0.5f * shorter / width, 0.5f - 0.5f * shorter / height);
-    ImGui::GetWindowDrawList()->AddImageRounded(texture.id(), corner, ImVec2(corner.x + side, corner.y + side), low,
-                                                ImVec2(1.0f - low.x, 1.0f - low.y), IM_COL32_WHITE, viewer.theme(4));
-}
-
-// In the order in which the prompt counts them. A click removes one.
-static void draw_references(Viewer& viewer)
-{
-    const sumi_model_info& info = viewer.generator.model_info();
-    const float side = viewer.theme(62), gap = ImGui::GetStyle().ItemSpacing.x;
-    size_t removed = viewer.references.size();
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    for (size_t i = 0; i < viewer.references.size(); i++) {
-        const Reference& reference = *viewer.references[i];
-        const ImVec2 corner = ImGui::GetCursorScreenPos(), end(corner.x + side, corner.y + side);
-        ImGui::PushID((int)i);
-        if (ImGui::InvisibleButton("reference", ImVec2(side, side))) removed = i;
-        char name[32], number[24];
-        snprintf(name, sizeof name, "reference-%zu", i);
-        snprintf(number, sizeof number, "%zu", i + 1);
-        mark(viewer, name);
-        const bool is_hot = ImGui::IsItemHovered();
-        hint("Remove it");
-        draw_square(viewer, reference.texture, *reference.pixels, corner, side);
-        if (is_hot) list->AddRectFilled(corner, end, IM_COL32(10, 11, 14, 150), viewer.theme(4));
-        const float a = viewer.theme(4), badge = viewer.theme(18);
-        const char* text = is_hot ? "\u00d7" : number;
-        const ImVec2 size = ImGui::CalcTextSize(text);
-        list->AddRectFilled(ImVec2(corner.x + a, corner.y + a), ImVec2(corner.x + a + badge, corner.y + a + badge),
-                            is_hot ? colour::SEAL : IM_COL32(10, 11, 14, 190), viewer.theme(4));
-        list->AddText(ImVec2(corner.x + a + 0.5f * (badge - size.x), corner.y + a + 0.5f * (badge - size.y)),
-                      colour::TEXT, text);
-        ImGui::PopID();
-        ImGui::SameLine(0.0f, gap);
-    }
-    const int room = info.max_references - (int)viewer.references.size();
-    if (room > 0) {
-        char text[64];
-        if (viewer.references.empty() && info.max_references == 1)
-            snprintf(text, sizeof text, "Drop a PNG on the window");
-        else if (viewer.references.empty())
-            snprintf(text, sizeof text, "Drop up to %d PNGs on the window", info.max_references);
-        else snprintf(text, sizeof text, "%d more", room);
-        draw_place(viewer, ImGui::GetContentRegionAvail().x, side, text);
-    } else {
-        ImGui::NewLine();
-    }
-    if (removed < viewer.references.size()) drop_reference(viewer, removed);
-}
-
-// What pictures are for that come in: a model may take some to edit and one to start from.
-static void draw_use(Viewer& viewer)
-{
-    char edit[32] = "Edit", start[32] = "Start from";
-    if (!viewer.references.empty()) snprintf(edit, sizeof edit, "Edit (%zu)", viewer.references.size());
-    if (viewer.start) snprintf(start, sizeof start, "Start from (1)");
-    const char* const uses[] = {edit, start};
-    int use = (int)viewer.use;
-    ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
-    if (segments(viewer, "use-as", uses, 2, &use)) viewer.use = (Use)use;
-}
-
-static void draw_start(Viewer& viewer)
-{
-    const bool both = takes_references(viewer);
-    heading(viewer, both ? "PICTURES THAT COME IN" : "PICTURE TO START FROM");
-    if (both) draw_use(viewer);
-    if (both && viewer.use == Use::EDIT) return draw_references(viewer);
-    if (!viewer.start) {
-        draw_place(viewer, ImGui::GetContentRegionAvail().x, viewer.theme(both ? 62 : 46),
-                   viewer.generator.is_ready() && !viewer.generator.model_info().has_vae_encoder
-                       ? "This model takes none: it has no VAE encoder"
-                       : "Drop a PNG on the window");
-        return;
-    }
-    const float side = viewer.theme(62);
-    const ImVec2 corner = ImGui::GetCursorScreenPos();
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    if (ImGui::InvisibleButton("start", ImVec2(side, side)))
-        viewer.canvas = viewer.canvas == Canvas::START ? Canvas::PICTURE : Canvas::START;
-    mark(viewer, "start");
-    hint("Show it, to paint a mask");
-    draw_square(viewer, viewer.start_texture, *viewer.start, corner, side);
-    if (viewer.canvas == Canvas::START)
-        list->AddRect(corner, ImVec2(corner.x + side, corner.y + side), colour::SEAL, viewer.theme(4), 0,
-                      viewer.theme(2));
-    ImGui::SameLine();
-    ImGui::BeginGroup();
-    const bool has_mask = viewer.mask_has_paint;
-    ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
-    ImGui::BeginDisabled(has_mask);
-    float strength = has_mask ? 1.0f : viewer.form.strength;
-    if (slider("##strength", &strength, 0.0f, 1.0f, has_mask ? "repaints the mask" : "strength %.2f"))
-        viewer.form.strength = strength;
-    ImGui::EndDisabled();
-    mark(viewer, "strength");
-    const float part = 0.5f * (ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ItemSpacing.x);
-    ImGui::BeginDisabled(!has_mask);
-    if (ImGui::Button("Clear mask", ImVec2(part, 0))) {
-        viewer.mask = {};
-        viewer.mask_has_paint = false;
-        form_changed(viewer);
-    }
-    ImGui::EndDisabled();
-    mark(viewer, "clear-mask");
-    ImGui::SameLine();
-    if (ImGui::Button("Remove", ImVec2(part, 0))) drop_start(viewer);
-    mark(viewer, "remove-start");
-    ImGui::EndGroup();
 }
 
 static const char* stage_name(sumi_stage stage, bool reads_references)
@@ -321,23 +125,16 @@ static const char* stage_name(sumi_stage stage, bool reads_references)
     return names[stage];
 }
 
-// One place for what starts and what stops, so that the hand stays where it is; the progress is in it.
-static void draw_go(Viewer& viewer)
+// The progress of the picture at hand; a click cancels it.
+static void draw_progress(Viewer& viewer)
 {
     const Generator& generator = viewer.generator;
-    const ImVec2 size(ImGui::GetContentRegionAvail().x, viewer.theme(44));
+    const ImVec2 size(ImGui::GetContentRegionAvail().x, viewer.theme(26));
     const ImVec2 corner = ImGui::GetCursorScreenPos();
-    if (!generator.is_generating()) {
-        ImGui::BeginDisabled(!generator.is_ready());
-        if (primary_button(viewer, "Generate", size)) generate(viewer);
-        ImGui::EndDisabled();
-        mark(viewer, "go");
-        return;
-    }
     const sumi_job_status status = generator.status();
     if (ImGui::InvisibleButton("cancel", size)) cancel(viewer);
     const bool is_hot = ImGui::IsItemHovered();
-    mark(viewer, "go");
+    mark(viewer, "cancel");
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 end(corner.x + size.x, corner.y + size.y);
     const float rounding = ImGui::GetStyle().FrameRounding;
@@ -352,9 +149,28 @@ static void draw_go(Viewer& viewer)
     else snprintf(text, sizeof text, "%s", stage_name(status.stage, !generator.running().references.empty()));
     if (seconds >= 60.0) snprintf(left, sizeof left, "%.0f min left", seconds / 60.0);
     else if (seconds >= 0.0) snprintf(left, sizeof left, seconds < 10.0 ? "%.1f s left" : "%.0f s left", seconds);
-    const float pad = viewer.theme(14), y = corner.y + 0.5f * (size.y - ImGui::GetTextLineHeight());
-    list->AddText(ImVec2(corner.x + pad, y), colour::TEXT, is_hot ? "Cancel" : text);
+    const float pad = viewer.theme(10), y = corner.y + 0.5f * (size.y - ImGui::GetTextLineHeight());
+    list->AddText(ImVec2(corner.x + pad, y), colour::TEXT, is_hot ? "Cancel  (Esc)" : text);
     list->AddText(ImVec2(end.x - pad - ImGui::CalcTextSize(left).x, y), colour::TEXT, left);
+}
+
+// The button stays where it is, so that a second click adds another picture and cancels none.
+static void draw_go(Viewer& viewer)
+{
+    const bool is_busy = viewer.generator.is_generating() || !viewer.queue.jobs.empty();
+    if (viewer.generator.is_generating()) draw_progress(viewer);
+    ImGui::BeginDisabled(!viewer.generator.is_ready());
+    char text[48] = "Generate";
+    if (viewer.picture_count > 1)
+        snprintf(text, sizeof text, is_busy ? "Add %d to the queue" : "Generate %d pictures", viewer.picture_count);
+    else if (is_busy) snprintf(text, sizeof text, "Add to the queue");
+    if (primary_button(viewer, (std::string(text) + "###go").c_str(),
+                       ImVec2(ImGui::GetContentRegionAvail().x, viewer.theme(44))))
+        generate(viewer);
+    ImGui::EndDisabled();
+    mark(viewer, "go");
+    hint(is_busy ? "It is made when those before it are done; they line up below the picture (Enter)"
+                 : "Make the picture (Enter)");
 }
 
 static void draw_name(Viewer& viewer)
@@ -388,17 +204,42 @@ static void draw_name(Viewer& viewer)
     ImGui::Dummy(ImVec2(width, side));
 }
 
+// Where saved pictures go.
+static void draw_output(Viewer& viewer)
+{
+    heading(viewer, "SAVED PICTURES");
+    const float button = viewer.theme(74), gap = ImGui::GetStyle().ItemSpacing.x;
+    ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x - button - gap);
+    ImGui::InputText("##output", viewer.output_folder, sizeof viewer.output_folder);
+    mark(viewer, "output");
+    hint("The folder that pictures are saved in. It is made when the first one is saved.");
+    ImGui::SameLine();
+    if (ImGui::Button("Choose...##output", ImVec2(button, 0))) open_chooser(viewer, Purpose::OUTPUT);
+    mark(viewer, "choose-output");
+    hint("Another folder");
+    ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(viewer.theme(3), viewer.theme(3)));
+    ImGui::Checkbox("save every picture", &viewer.saves_all);
+    ImGui::PopStyleVar();
+    mark(viewer, "saves-all");
+    hint("As soon as it is done, as a PNG file with its settings in it");
+}
+
 void draw_controls(Viewer& viewer)
 {
     draw_name(viewer);
-    const float go = viewer.theme(44) + ImGui::GetStyle().ItemSpacing.y;
-    ImGui::BeginChild("form", ImVec2(0, -go)); // scrolls in a low window; the button stays
+    const float gap = ImGui::GetStyle().ItemSpacing.y;
+    float go = viewer.theme(44) + gap;
+    if (viewer.generator.is_generating()) go += viewer.theme(26) + gap;
+    // scrolls in a low window; the button stays
+    ImGui::BeginChild("form", ImVec2(0, -go));
     draw_model(viewer);
     draw_prompt(viewer);
     ImGui::BeginDisabled(!viewer.generator.is_ready());
     draw_numbers(viewer);
-    draw_start(viewer);
+    draw_adapters(viewer);
+    draw_inputs(viewer);
     ImGui::EndDisabled();
+    draw_output(viewer);
     ImGui::EndChild();
     draw_go(viewer);
 }

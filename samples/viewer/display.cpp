@@ -21,10 +21,11 @@ sumi_external* Display::find_texture(Generator& generator, int width, int height
     return next.external;
 }
 
-void Display::show_found()
+const Texture& Display::take_found(bool shows)
 {
     found_->texture.was_written();
-    shown_ = &found_->texture;
+    if (shows) shown_ = &found_->texture;
+    return found_->texture;
 }
 
 void Display::show(const Pixels& pixels)

@@ -11,7 +11,8 @@ class Display {
   public:
     // For Generator: where the next picture goes. nullptr: to host memory; why_not() says why.
     sumi_external* find_texture(Generator& generator, int width, int height);
-    void show_found();               // the picture is in the texture that was found last
+    // The picture is in the texture that was found last, which is shown or, unless `shows`, only returned.
+    const Texture& take_found(bool shows);
     void show(const Pixels& pixels); // RGBA
 
     const Texture& texture() const { return *shown_; }

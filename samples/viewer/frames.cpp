@@ -32,20 +32,31 @@ void Report::event(double seconds, const char* format, ...)
     va_end(arguments);
 }
 
-void Report::widget(const char* name, float x, float y)
+void Report::widget(const char* name, const Rectangle& at, const char* hidden)
 {
     if (!file_) return;
-    const std::pair<int, int> place = {(int)x, (int)y};
-    auto known = widgets_.find(name);
-    if (known != widgets_.end() && known->second == place) return;
-    widgets_[name] = place;
-    fprintf(file_, "widget %s %d %d\n", name, place.first, place.second);
+    char place[64];
+    snprintf(place, sizeof place, "%d %d %d %d", (int)(0.5f * (at.left + at.right)), (int)(0.5f * (at.top + at.bottom)),
+             (int)(at.right - at.left), (int)(at.bottom - at.top));
+    Widget& widget = widgets_[name];
+    widget.is_drawn = true;
+    const std::string now = *hidden ? hidden : place;
+    if (widget.place == now) return;
+    widget.place = now;
+    fprintf(file_, "widget %s %s\n", name, now.c_str());
     fflush(file_);
 }
 
 void Report::frame()
 {
     if (!file_) return;
+    for (auto& [name, widget] : widgets_) {
+        if (!widget.is_drawn && widget.place != "gone") {
+            widget.place = "gone";
+            fprintf(file_, "widget %s gone\n", name.c_str());
+        }
+        widget.is_drawn = false;
+    }
     fputs("frame\n", file_);
     fflush(file_);
 }

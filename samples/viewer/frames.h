@@ -27,20 +27,30 @@ class FrameLog {
     std::vector<FrameTime> all_;
 };
 
-// Lines of text, written at once: "event 1.234 done 7", "widget save 900 40", "frame" behind each of them, and at the
-// end what frames took. Without a file nothing is kept.
+struct Rectangle {
+    float left, top, right, bottom;
+};
+
+// Lines of text, written at once: "event 1.234 done 7", "widget save 900 40 78 26" (the middle and the size), "widget
+// save below" when it has to be scrolled to, "widget save gone", "frame" behind each of them, and at the end what frames
+// took. Without a file nothing is kept.
 class Report {
   public:
     ~Report();
     bool open(const char* path);
     bool is_on() const { return file_ != nullptr; }
     void event(double seconds, const char* format, ...) __attribute__((format(printf, 3, 4)));
-    void widget(const char* name, float x, float y); // where to click, when that has changed
-    void frame();                                    // one was drawn
+    // Where to click, when that has changed. `hidden`: "", or the side of its panel at which it is out of sight.
+    void widget(const char* name, const Rectangle& place, const char* hidden);
+    void frame(); // one was drawn
     void sum(const FrameLog& frames);
 
   private:
     std::FILE* file_ = nullptr;
-    std::map<std::string, std::pair<int, int>> widgets_;
+    struct Widget {
+        std::string place;
+        bool is_drawn; // in this frame
+    };
+    std::map<std::string, Widget> widgets_;
 };
 #endif

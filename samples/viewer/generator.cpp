@@ -2,6 +2,13 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+extern "C" {
+#include "parameters.h"
+}
+
+struct Adapter {
+    sumi_lora* lora;
+};
 
 static int default_thread_count()
 {
@@ -36,7 +43,7 @@ Generator::~Generator()
         worker_.deliver();
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    sumi_engine_destroy(engine_);
+    sumi_engine_destroy(engine_); // frees adapters too
 }
 
 void Generator::write_log(sumi_log_level level, sumi_result, const char* text, void* user_data)
@@ -75,9 +82,8 @@ void Generator::lend(std::function<void()> task, std::function<void()> then)
 
 void Generator::open(const std::string& path)
 {
-    cancel();
-    wanted_.reset();
     wanted_path_ = path;
+    cancel();
 }
 
 void Generator::begin_open()
@@ -89,6 +95,7 @@ void Generator::begin_open()
     model_ = nullptr;
     model_info_ = {};
     memory_ = {};
+    wanted_adapters_.clear();
     struct Answer {
         sumi_result result = SUMI_OK;
         sumi_model* model = nullptr;
@@ -141,6 +148,8 @@ Settings Generator::defaults(sumi_preset preset) const
     settings.guidance = desc.guidance;
     settings.guidance_off = model_info_.guidance_off;
     settings.strength = desc.strength;
+    settings.solver = desc.solver;
+    settings.shift = desc.shift;
     return settings;
 }
 
@@ -175,7 +184,13 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     desc.height = s.height;
     desc.step_count = s.step_count;
     desc.guidance = s.guidance;
+    desc.solver = s.solver;
+    desc.shift = s.shift;
     desc.preview_every = 1;
+    for (const AdapterUse& each : s.adapters)
+        if (each.adapter) request->loras.push_back({each.adapter->lora, each.strength});
+    desc.loras = request->loras.empty() ? nullptr : request->loras.data();
+    desc.lora_count = (int32_t)request->loras.size();
     for (const SharedPixels& each : s.references) request->references.push_back(pixels_of(*each));
     desc.references = s.references.empty() ? nullptr : request->references.data();
     desc.reference_count = (int32_t)s.references.size();
@@ -238,8 +253,57 @@ void Generator::cancel()
     wanted_.reset();
     if (engine_ && job_.id) sumi_job_cancel(engine_, job_);
     const sumi_job load = {load_};
+    if (engine_ && adapter_job_.id && !wanted_path_.empty()) sumi_job_cancel(engine_, adapter_job_);
     if (engine_ && load.id) sumi_job_cancel(engine_, load);
 }
+
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+void Generator::read_adapter(const std::string& path) { wanted_adapters_.push_back(path); }
+
+void Generator::begin_adapter()
+{
+    sumi_lora_desc desc = sumi_lora_defaults(model_);
+    desc.path = wanted_adapters_.front().c_str();
+    desc.priority = 1; // before pictures, of which some may wait for it
+    const sumi_result result = sumi_submit_lora(engine_, &desc, &adapter_job_);
+    if (result == SUMI_OK) return;
+    adapter_job_ = {};
+    fail("Reading " + wanted_adapters_.front(), result, "");
+    adapter_news_.push_back({wanted_adapters_.front(), nullptr});
+    wanted_adapters_.pop_front();
+}
+
+void Generator::look_at_adapter()
+{
+    const sumi_job_status status = sumi_job_poll(engine_, adapter_job_);
+    if (status.state < SUMI_JOB_DONE && status.state != SUMI_JOB_NONE) return;
+    const std::string message = status.message, path = wanted_adapters_.front();
+    sumi_lora* lora = nullptr;
+    const sumi_result result = sumi_fetch_lora(engine_, adapter_job_, &lora);
+    adapter_job_ = {};
+    wanted_adapters_.pop_front();
+    AdapterNews news = {path, nullptr};
+    // It is released where the engine is at hand.
+    if (result == SUMI_OK)
+        news.adapter = SharedAdapter(new Adapter{lora}, [unused = unused_adapters_](const Adapter* adapter) {
+            std::lock_guard<std::mutex> lock(unused->mutex);
+            unused->loras.push_back(adapter->lora);
+            delete adapter;
+        });
+    else if (result != SUMI_CANCELLED) fail("Reading " + path, result, message.c_str());
+    if (result == SUMI_CANCELLED) return; // another model is opened, for which it is read again
+    adapter_news_.push_back(std::move(news));
+}
+
+void Generator::release_adapters()
+{
+    std::lock_guard<std::mutex> lock(unused_adapters_->mutex);
+    for (sumi_lora* each : unused_adapters_->loras) sumi_lora_release(each);
+    unused_adapters_->loras.clear();
+}
+
+// ---- The job at hand ------------------------------------------------------------------------------------------------
 
 void Generator::ask_memory(const Settings& settings) { wanted_memory_ = std::make_shared<Settings>(settings); }
 
@@ -271,11 +335,14 @@ void Generator::end_job(const sumi_job_status& status, double now)
     if (result == SUMI_OK) {
         product_ = std::make_shared<Product>();
         product_->settings = running_->settings;
-        product_->settings.step_count = image.step_count;
+        for (AdapterUse& each : product_->settings.adapters) each.adapter.reset(); // the history keeps none in memory
         product_->pixels = running_->picture;
         product_->model_name = model_name_;
         const Settings& s = running_->settings;
         if (s.guidance > s.guidance_off) product_->negative = s.negative.empty() ? negative_text() : s.negative;
+        product_->noise = (int)running_->desc.noise;
+        product_->guidance_rule = (int)running_->desc.guidance_rule;
+        product_->cfg_scale = parameters_cfg_scale(&model_info_, s.guidance);
         product_->seconds = now - began_;
         std::copy(std::begin(status.stage_seconds), std::end(status.stage_seconds), product_->stage_seconds);
     } else if (result == SUMI_CANCELLED) {
@@ -322,14 +389,18 @@ void Generator::frame(uint32_t budget_us, double now)
     worker_.deliver();
     update_seconds_ = 0.0;
     if (!engine_ || is_lent_) return;
-    if (!wanted_path_.empty() && !job_.id) return begin_open();
+    if (!job_.id) release_adapters(); // for which the engine would wait
+    if (!wanted_path_.empty() && !job_.id && !adapter_job_.id) return begin_open();
+    if (!wanted_adapters_.empty() && model_ && !adapter_job_.id && wanted_path_.empty()) begin_adapter();
     if (wanted_ && !job_.id) begin_generate();
-    if (job_.id) {
-        if (began_ < 0.0) began_ = now;
+    if (job_.id || adapter_job_.id) {
+        if (job_.id && began_ < 0.0) began_ = now;
         const auto begin = std::chrono::steady_clock::now();
         sumi_engine_update(engine_, budget_us);
         update_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        return look_at_job(now + update_seconds_);
+        if (adapter_job_.id) look_at_adapter();
+        if (job_.id) look_at_job(now + update_seconds_);
+        return;
     }
     if (wanted_memory_ && model_) {
         auto request = make_request(*wanted_memory_);

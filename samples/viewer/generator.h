@@ -7,6 +7,7 @@
 #include "xml_form.h"
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,13 +22,30 @@ struct Pixels {
 };
 using SharedPixels = std::shared_ptr<const Pixels>;
 
+struct Adapter; // a LoRA or LoKr that was read for the model that is open
+using SharedAdapter = std::shared_ptr<const Adapter>;
+
+struct AdapterUse {
+    std::string path, name;
+    float strength = 1.0f;
+    SharedAdapter adapter; // nullptr: it is not read yet
+};
+
+struct AdapterNews {
+    std::string path;
+    SharedAdapter adapter; // nullptr: it cannot be used, and take_failure() says why
+};
+
 struct Settings {
     std::string prompt, negative;
     std::shared_ptr<const XmlForm> xml; // that `prompt` was written from; nullptr: it was typed
     sumi_preset preset = SUMI_PRESET_MODEL;
     int width = 0, height = 0, step_count = 0;
     float guidance = 0.0f, guidance_off = 0.0f, strength = 0.0f; // guidance_off: the model's number for none
+    sumi_solver solver = SUMI_SOLVER_EULER;
+    float shift = 0.0f; // 0: the model's own schedule
     uint64_t seed = 0;
+    std::vector<AdapterUse> adapters;
     SharedPixels start, mask;             // image to image, inpainting
     std::vector<SharedPixels> references; // of edit models: what the prompt speaks of
     bool follows_references = false;      // where there are some, the size is not width x height but follows from them
@@ -38,7 +56,10 @@ struct Product {
     SharedPixels pixels; // nullptr at first when the GPU wrote it into a texture
     std::string model_name;
     std::string negative; // the one that was used, the model's own too; "" without guidance
-    double seconds = 0.0; // on the clock
+    int noise = 0, guidance_rule = 0;
+    float cfg_scale = 0.0f; // the guidance in the scale of other tools
+    double seconds = 0.0;   // on the clock
+    std::string saved_path; // "": it was not saved
     float stage_seconds[8] = {};
 };
 
@@ -59,7 +80,9 @@ class Generator {
     Generator(const GeneratorOptions& options, FindTexture find_texture, void (*wake)());
     ~Generator(); // cancels; ends when the engine's slice does
 
-    void open(const std::string& path); // cancels the job, closes the model there is
+    // Cancels the job, closes the model there is, and with it the adapters, which are to be read again.
+    void open(const std::string& path);
+    void read_adapter(const std::string& path); // as soon as a model is open; the answer is in take_adapters()
     void generate(const Settings& settings);
     void cancel();
     void ask_memory(const Settings& settings); // the answer is memory(), some frames later
@@ -69,6 +92,7 @@ class Generator {
     bool has_engine() const { return engine_ && !is_starting_; }
     bool is_opening() const { return is_opening_ || !wanted_path_.empty() || is_starting_; }
     bool is_generating() const { return job_.id != 0 || wanted_ != nullptr; }
+    bool is_reading_adapters() const { return adapter_job_.id != 0 || (model_ && !wanted_adapters_.empty()); }
     bool is_ready() const { return model_ != nullptr && !is_opening(); }
     const sumi_model_info& model_info() const { return model_info_; }
     const char* negative_text() const { return model_info_.negative_text ? model_info_.negative_text : ""; } // its own
@@ -93,6 +117,7 @@ class Generator {
     std::shared_ptr<Product> take_product() { return std::move(product_); }
     SharedPixels take_preview() { return std::move(preview_); }
     std::string take_failure() { return std::exchange(failure_, std::string()); }
+    std::vector<AdapterNews> take_adapters() { return std::exchange(adapter_news_, {}); }
     bool take_opened() { return std::exchange(was_opened_, false); }
     bool take_cancelled() { return std::exchange(was_cancelled_, false); }
 
@@ -102,6 +127,7 @@ class Generator {
         sumi_image_item item;
         sumi_pixels start, mask;
         std::vector<sumi_pixels> references;
+        std::vector<sumi_lora_use> loras;
         sumi_target target;
         sumi_image_desc desc;
         std::shared_ptr<Pixels> picture;
@@ -111,6 +137,9 @@ class Generator {
     void begin_open();
     void begin_generate();
     void look_at_job(double now);
+    void begin_adapter();
+    void look_at_adapter();
+    void release_adapters();
     void end_job(const sumi_job_status& status, double now);
     void fail(const std::string& doing, sumi_result result, const char* message);
     std::string take_log();
@@ -130,6 +159,14 @@ class Generator {
     std::shared_ptr<Request> running_, wanted_;
     std::shared_ptr<Settings> wanted_memory_;
     sumi_memory memory_ = {};
+    sumi_job adapter_job_ = {};
+    std::deque<std::string> wanted_adapters_; // the first one is being read when there is a job
+    std::vector<AdapterNews> adapter_news_;
+    struct UnusedAdapters {
+        std::mutex mutex; // the last user of an adapter may be on any thread
+        std::vector<sumi_lora*> loras;
+    };
+    std::shared_ptr<UnusedAdapters> unused_adapters_ = std::make_shared<UnusedAdapters>();
     std::shared_ptr<Product> product_;
     SharedPixels preview_;
     std::string failure_;

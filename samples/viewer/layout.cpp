@@ -25,11 +25,19 @@ static void draw_status(Viewer& viewer)
     if (viewer.generator.is_opening())
         snprintf(text, sizeof text, "Opening the model  %.0f %%", 100.0 * (double)status.progress);
     const std::string left = viewer.generator.is_opening() ? text : viewer.status;
-    ImGui::TextUnformatted(elided(left, 0.6f * ImGui::GetContentRegionAvail().x).c_str());
-    const char* keys = "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+O  model";
-    ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(keys).x);
+    // As many of the keys as leave half of the line to what has happened.
+    static const char* const keys[] = {
+        "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+O  model      F1  all keys",
+        "F1  all keys"};
+    const float whole = ImGui::GetContentRegionAvail().x;
+    const char* shown = ImGui::CalcTextSize(keys[0]).x < 0.5f * whole ? keys[0] : keys[1];
+    const float width = ImGui::CalcTextSize(shown).x;
+    ImGui::TextUnformatted(elided(left, whole - width - viewer.theme(20)).c_str());
+    ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - width);
     ImGui::PushStyleColor(ImGuiCol_Text, colour::FAINT);
-    ImGui::TextUnformatted(keys);
+    ImGui::TextUnformatted(shown);
+    if (ImGui::IsItemClicked()) viewer.shows_help = true;
+    mark(viewer, "keys");
     ImGui::PopStyleColor(2);
     ImGui::PopFont();
 }
@@ -37,8 +45,13 @@ static void draw_status(Viewer& viewer)
 void draw_window(Viewer& viewer)
 {
     const Theme& theme = viewer.theme;
-    const ImVec2 size = ImGui::GetIO().DisplaySize;
+    ImVec2 size = ImGui::GetIO().DisplaySize;
+    // A window manager may make the window smaller all the same: then a part of it is not seen.
+    size.x = std::max(size.x, theme(MIN_WIDTH));
+    size.y = std::max(size.y, theme(MIN_HEIGHT));
     viewer.grounds.clear();
+    if (viewer.leaves_text) ImGui::SetWindowFocus(nullptr); // what was typed stays, unlike with Dear ImGui's Escape
+    viewer.leaves_text = false;
     ImGui::SetNextWindowPos(ImVec2(0, 0));
     ImGui::SetNextWindowSize(size);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(0, 0));
@@ -50,23 +63,28 @@ void draw_window(Viewer& viewer)
     const float right = size.x - form >= theme(NARROW) ? theme(RIGHT) : 0.0f, strip = theme(STRIP),
                 status = theme(STATUS);
     const float middle = size.x - left - right, high = size.y - status;
+    const bool has_middle = middle >= theme(220); // the form for prompts in XML takes its place in a narrow window
     const ImVec2 padding(theme(20), theme(16));
     begin_part(viewer, "controls", 0, 0, theme(LEFT), high, colour::PANEL, padding);
     draw_controls(viewer);
     ImGui::EndChild();
     if (form > 0.0f) {
-        begin_part(viewer, "xml", theme(LEFT), 0, form, high, IM_COL32(20, 22, 26, 255), padding);
+        begin_part(viewer, "xml", theme(LEFT), 0, has_middle ? form : size.x - theme(LEFT), high,
+                   IM_COL32(20, 22, 26, 255), padding);
         draw_xml_form(viewer);
         ImGui::EndChild();
     }
-    begin_part(viewer, "strip", left, high - strip, middle, strip, IM_COL32(20, 22, 26, 255),
-               ImVec2(theme(20), theme(12)), ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
-    draw_strip(viewer);
-    ImGui::EndChild();
-    begin_part(viewer, "canvas", left, 0, middle, high - strip, colour::GROUND, padding,
-               ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
-    draw_canvas(viewer);
-    ImGui::EndChild();
+    if (has_middle) {
+        begin_part(
+            viewer, "strip", left, high - strip, middle, strip, IM_COL32(20, 22, 26, 255), ImVec2(theme(20), theme(12)),
+            ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNavInputs);
+        draw_strip(viewer);
+        ImGui::EndChild();
+        begin_part(viewer, "canvas", left, 0, middle, high - strip, colour::GROUND, padding,
+                   ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+        draw_canvas(viewer);
+        ImGui::EndChild();
+    }
     if (right > 0.0f) {
         begin_part(viewer, "monitor", size.x - right, 0, right, high, colour::PANEL, padding);
         draw_monitor(viewer);
@@ -78,4 +96,5 @@ void draw_window(Viewer& viewer)
     ImGui::EndChild();
     draw_chooser(viewer);
     ImGui::End();
+    draw_help(viewer);
 }

@@ -1,5 +1,6 @@
 // A window on sumi: prompts in, pictures growing on the screen, while the window keeps its frames.
-//     viewer [MODEL] [PICTURE.png ...] [--output FOLDER] ...        without a model: the demo model beside the sources or in the folder one is in
+//     viewer [MODEL] [PICTURE ...] [LORA ...] [--output FOLDER] ...        without a model: the demo model beside the sources or in the folder one is in
+#include "desktop.h"
 #include "viewer.h"
 #define GLFW_INCLUDE_GLEXT
 #include <GLFW/glfw3.h>
@@ -11,12 +12,18 @@
 #include <imgui_impl_glfw.h>
 #include <imgui_impl_opengl3.h>
 #include <random>
+extern "C" {
+#include "picture.h"
+}
 
 static const char* const s_usage =
-    "usage: viewer [MODEL] [PICTURE.png ...]\n"
+    "usage: viewer [MODEL] [PICTURE ...] [LORA ...]\n"
     "  MODEL            a diffusers folder, a .safetensors or .gguf file; without it the demo model\n"
-    "  PICTURE.png      a picture to start from, with edit models one to edit, as if it were dropped on the window\n"
-    "  --output FOLDER  where pictures are saved (the current folder)\n"
+    "  PICTURE          a PNG, JPEG or WebP file to start from, with edit models one to edit, as if it were dropped on "
+    "the window\n"
+    "  LORA             a .safetensors file with an adapter, behind the model\n"
+    "  --output FOLDER  where pictures are saved (the folder sumi in the user's folder for pictures)\n"
+    "  --seed N         of the first picture and all others, until it is unlocked (another one for each picture)\n"
     "  --backend NAME   cpu or cuda; by default a GPU when there is one\n"
     "  --threads N      of the processor's cores for the pictures (all but one)\n"
     "  --size WxH       of the window (1440x900)\n"
@@ -24,31 +31,28 @@ static const char* const s_usage =
     "  --report FILE    writes what happened and how long frames took\n";
 
 struct Arguments {
-    std::string model, output = ".", report;
-    std::vector<std::string> pictures;
+    std::string model, output, report;
+    std::vector<std::string> others; // pictures and adapters
+    uint64_t seed = 0;
+    bool has_seed = false;
     GeneratorOptions options;
     int width = 1440, height = 900;
     float scale = 0.0f;
 };
-
-static bool ends_with(const std::string& text, const char* ending)
-{
-    const size_t length = strlen(ending);
-    return text.size() >= length && text.compare(text.size() - length, length, ending) == 0;
-}
 
 static bool read_arguments(int argc, char** argv, Arguments& out)
 {
     for (int i = 1; i < argc; i++) {
         const std::string name = argv[i];
         if (name.empty() || name[0] != '-') {
-            if (ends_with(name, ".png")) out.pictures.push_back(name);
-            else out.model = name;
+            if (out.model.empty() && picture_format_of_path(name.c_str()) == PICTURE_UNKNOWN) out.model = name;
+            else out.others.push_back(name);
             continue;
         }
         if (i + 1 == argc) return false;
         const char* value = argv[++i];
         if (name == "--output") out.output = value;
+        else if (name == "--seed") out.seed = strtoull(value, nullptr, 10), out.has_seed = true;
         else if (name == "--report") out.report = value;
         else if (name == "--backend" && strcmp(value, "cpu") == 0) out.options.backend = SUMI_BACKEND_CPU;
         else if (name == "--backend" && strcmp(value, "cuda") == 0) out.options.backend = SUMI_BACKEND_CUDA;
@@ -77,20 +81,14 @@ static std::string find_demo_model(const char* program)
 
 static Viewer& viewer_of(GLFWwindow* window) { return *static_cast<Viewer*>(glfwGetWindowUserPointer(window)); }
 
-// Shortcuts are taken from the window and not from Dear ImGui, which sees the state of the keyboard once in a frame.
-static void on_key(GLFWwindow* window, int key, int, int action, int modifiers)
+static void on_key(GLFWwindow* window, int key, int code, int action, int modifiers)
 {
-    if (action != GLFW_PRESS) return;
-    Viewer& viewer = viewer_of(window);
-    const bool with_control = (modifiers & (GLFW_MOD_CONTROL | GLFW_MOD_SUPER)) != 0,
-               types = ImGui::GetIO().WantTextInput;
-    if (with_control && key == GLFW_KEY_S) save_picture(viewer);
-    else if (with_control && key == GLFW_KEY_R) roll_seed(viewer);
-    else if (with_control && key == GLFW_KEY_O && !viewer.generator.is_opening()) open_chooser(viewer);
-    else if (with_control && key == GLFW_KEY_Q) glfwSetWindowShouldClose(window, GLFW_TRUE);
-    else if (viewer.choice.is_shown) viewer.choice.wants_close = key == GLFW_KEY_ESCAPE;
-    else if (key == GLFW_KEY_ESCAPE && !types) cancel(viewer);
-    else if (key == GLFW_KEY_ENTER || key == GLFW_KEY_KP_ENTER) viewer.wants_picture = !types || viewer.has_focus;
+    if (action == GLFW_PRESS) {
+        if ((modifiers & (GLFW_MOD_CONTROL | GLFW_MOD_SUPER)) != 0 && key == GLFW_KEY_Q)
+            return glfwSetWindowShouldClose(window, GLFW_TRUE);
+        if (press_key(viewer_of(window), key, modifiers)) return;
+    }
+    ImGui_ImplGlfw_KeyCallback(window, key, code, action, modifiers);
 }
 
 static void on_drop(GLFWwindow* window, int count, const char** paths)
@@ -149,8 +147,9 @@ static void run(GLFWwindow* window, Viewer& viewer)
     const double interval = 1.0 / (mode && mode->refreshRate > 0 ? mode->refreshRate : 60);
     double awake_until = glfwGetTime() + 0.5, next = 0.0;
     while (!glfwWindowShouldClose(window)) {
-        const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening() || !viewer.arrivals.empty()
-                        || glfwGetTime() < awake_until;
+        const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening()
+                        || viewer.generator.is_reading_adapters() || !viewer.arrivals.empty()
+                        || !viewer.queue.jobs.empty() || glfwGetTime() < awake_until;
         const double until = moves ? next : glfwGetTime() + 0.1; // a cursor in a text blinks
         const double wait = until - glfwGetTime();
         if (wait > 0.0005) {
@@ -200,30 +199,50 @@ static GLFWwindow* open_window(const Arguments& arguments)
     return nullptr;
 }
 
+// Where the screen's units are not pixels the scale is 1.
+static void limit_size(GLFWwindow* window, Viewer& viewer)
+{
+    const int least_width = (int)viewer.theme(MIN_WIDTH), least_height = (int)viewer.theme(MIN_HEIGHT);
+    glfwSetWindowSizeLimits(window, least_width, least_height, GLFW_DONT_CARE, GLFW_DONT_CARE);
+    int width, height;
+    glfwGetWindowSize(window, &width, &height);
+    width = std::max(width, least_width);
+    height = std::max(height, least_height);
+    glfwSetWindowSize(window, width, height);
+    viewer.report.event(glfwGetTime(), "window %dx%d", width, height);
+}
+
 static int show(GLFWwindow* window, const Arguments& arguments, const char* program)
 {
     IMGUI_CHECKVERSION();
     ImGui::CreateContext();
     ImGui::GetIO().IniFilename = nullptr; // the window's layout is fixed
+    ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
     int code = EXIT_SUCCESS;
     {
         Viewer viewer(arguments.options, wake);
         viewer.random_state = std::random_device{}();
-        viewer.output_folder = arguments.output;
+        roll_seed(viewer);
+        if (arguments.has_seed) viewer.seed = arguments.seed, viewer.keeps_seed = true;
+        const std::string output =
+            arguments.output.empty() ? (std::filesystem::path(pictures_folder()) / "sumi").string() : arguments.output;
+        snprintf(viewer.output_folder, sizeof viewer.output_folder, "%s", output.c_str());
         if (!arguments.report.empty()) {
             viewer.frames.keep_all();
+            ImGui::GetIO().KeyRepeatDelay = 1e6f; // a test holds keys for some frames, which may take long
             if (!viewer.report.open(arguments.report.c_str()))
                 fprintf(stderr, "viewer: cannot write %s\n", arguments.report.c_str()), code = EXIT_FAILURE;
         }
         glfwSetWindowUserPointer(window, &viewer);
-        glfwSetKeyCallback(window, on_key); // ImGui's backend calls what was there before it
         glfwSetDropCallback(window, on_drop);
         ImGui_ImplGlfw_InitForOpenGL(window, true);
+        glfwSetKeyCallback(window, on_key); // which passes on what Dear ImGui is to see
         ImGui_ImplOpenGL3_Init("#version 330 core");
         theme_load(viewer.theme, wanted_scale(window, arguments));
+        limit_size(window, viewer);
         const std::string model = arguments.model.empty() ? find_demo_model(program) : arguments.model;
         if (!model.empty()) open_path(viewer, model);
-        for (const std::string& picture : arguments.pictures) open_path(viewer, picture);
+        for (const std::string& path : arguments.others) open_path(viewer, path);
         run(window, viewer);
         glfwHideWindow(window); // the running slice may take a moment
         viewer.report.sum(viewer.frames);
@@ -238,6 +257,7 @@ static int show(GLFWwindow* window, const Arguments& arguments, const char* prog
 int main(int argc, char** argv)
 {
     Arguments arguments;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(s_usage, stdout), 0;
     if (!read_arguments(argc, argv, arguments)) return fputs(s_usage, stderr), 2;
     GLFWwindow* window = open_window(arguments);
     const int code = window ? show(window, arguments, argv[0]) : EXIT_FAILURE;

@@ -140,7 +140,8 @@ bool primary_button(const Viewer&, const char* text, ImVec2 size)
     return pressed;
 }
 
-bool segments(Viewer& viewer, const char* name, const char* const* texts, int count, int* chosen)
+bool segments(Viewer& viewer, const char* name, const char* const* texts, int count, int* chosen,
+              const char* const* hints)
 {
     const float width = ImGui::CalcItemWidth(), height = ImGui::GetFrameHeight(), part = width / (float)count;
     const ImVec2 corner = ImGui::GetCursorScreenPos();
@@ -169,6 +170,7 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
         char part_name[64];
         snprintf(part_name, sizeof part_name, "%s-%d", name, i);
         mark(viewer, part_name);
+        if (hints) hint(hints[i]);
         ImGui::PopID();
     }
     ImGui::PopID();
@@ -216,6 +218,27 @@ bool slider(const char* name, float* value, float low, float high, const char* f
     return changed;
 }
 
+bool lock_button(const Viewer& viewer, const char* name, float side, bool is_locked)
+{
+    if (is_locked) ImGui::PushStyleColor(ImGuiCol_Button, colour::SEAL_DOWN);
+    const bool pressed = ImGui::Button(name, ImVec2(side, side));
+    if (is_locked) ImGui::PopStyleColor();
+    const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
+    const float x = std::floor(0.5f * (low.x + high.x)), y = std::floor(0.5f * (low.y + high.y)),
+                unit = viewer.theme(1);
+    const ImU32 ink = ImGui::GetColorU32(is_locked ? colour::TEXT : colour::DIM);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    list->AddRectFilled(ImVec2(x - 5.0f * unit, y - 1.0f * unit), ImVec2(x + 5.0f * unit, y + 6.0f * unit), ink,
+                        1.5f * unit);
+    // The shackle, lifted when it is open
+    const float top = y - (is_locked ? 2.0f : 4.0f) * unit, radius = 3.2f * unit;
+    list->PathArcTo(ImVec2(x, top), radius, 3.14159f, 2.0f * 3.14159f, 12);
+    if (is_locked) list->PathLineTo(ImVec2(x + radius, y));
+    list->PathStroke(ink, 0, 1.6f * unit);
+    list->AddLine(ImVec2(x - radius, top), ImVec2(x - radius, y), ink, 1.6f * unit);
+    return pressed;
+}
+
 bool dice_button(const Viewer& viewer, const char* name, float side, int pips)
 {
     static const float places[7][7][2] = {{},
@@ -240,9 +263,17 @@ bool dice_button(const Viewer& viewer, const char* name, float side, int pips)
     return pressed;
 }
 
+// Shown when the mouse has rested on one item for a moment, so that a way across the panel raises none.
 void hint(const char* text)
 {
+    static constexpr double DELAY = 0.4;
+    static ImVec2 s_corner;
+    static double s_since;
     if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+    const ImVec2 corner = ImGui::GetItemRectMin();
+    if (corner.x != s_corner.x || corner.y != s_corner.y) s_since = ImGui::GetTime();
+    s_corner = corner;
+    if (ImGui::GetTime() - s_since < DELAY) return;
     const ImGuiStyle& style = ImGui::GetStyle();
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(1.2f * style.FramePadding.x, 1.2f * style.FramePadding.y));
     ImGui::BeginTooltip();
@@ -257,7 +288,20 @@ void mark(Viewer& viewer, const char* name)
 {
     if (!viewer.report.is_on()) return;
     const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
-    viewer.report.widget(name, 0.5f * (low.x + high.x), 0.5f * (low.y + high.y));
+    const ImVec2 middle(0.5f * (low.x + high.x), 0.5f * (low.y + high.y));
+    const ImVec2 first = ImGui::GetWindowDrawList()->GetClipRectMin(),
+                 last = ImGui::GetWindowDrawList()->GetClipRectMax();
+    const char* where = middle.y < first.y ? "above"
+                      : middle.y >= last.y ? "below"
+                      : middle.x < first.x ? "left"
+                      : middle.x >= last.x ? "right"
+                                           : "";
+    viewer.report.widget(name, {low.x, low.y, high.x, high.y}, where);
+}
+
+void mark_area(Viewer& viewer, const char* name, const Area& area)
+{
+    viewer.report.widget(name, {area.low.x, area.low.y, area.high.x, area.high.y}, "");
 }
 
 std::string bytes_text(double bytes)

@@ -1,7 +1,7 @@
 // Colours, fonts and the few widgets that Dear ImGui has not.
 #ifndef THEME_H
 #define THEME_H
-#include <imgui.h>
+#include "area.h"
 #include <string>
 
 struct Viewer;
@@ -34,13 +34,16 @@ void heading(const Viewer& viewer, const char* text); // of a section
 void label(const Viewer& viewer, const char* text);
 bool primary_button(const Viewer& viewer, const char* text, ImVec2 size); // the one that matters
 // one of a few, side by side
-bool segments(Viewer& viewer, const char* name, const char* const* texts, int count, int* chosen);
+bool segments(Viewer& viewer, const char* name, const char* const* texts, int count, int* chosen,
+              const char* const* hints = nullptr);
 // Filled as far as their value is.
 bool slider(const char* name, int* value, int low, int high, const char* format, bool logarithmic = false);
 bool slider(const char* name, float* value, float low, float high, const char* format, bool logarithmic = false);
+bool lock_button(const Viewer& viewer, const char* name, float side, bool is_locked);
 bool dice_button(const Viewer& viewer, const char* name, float side, int pips);
-void hint(const char* text);                 // a tooltip for the last item
-void mark(Viewer& viewer, const char* name); // tells the report where the last item is
+void hint(const char* text);                                        // a tooltip for the last item
+void mark(Viewer& viewer, const char* name);                        // tells the report where the last item is
+void mark_area(Viewer& viewer, const char* name, const Area& area); // likewise of what is no item
 std::string bytes_text(double bytes);
 std::string elided(const std::string& text, float width); // its end gives way to "..."
 

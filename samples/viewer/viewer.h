@@ -1,19 +1,32 @@
 // What the parts of the window share.
 #ifndef VIEWER_H
 #define VIEWER_H
+#include "chooser.h"
+#include "compare.h"
 #include "display.h"
 #include "frames.h"
 #include "generator.h"
+#include "mask.h"
+#include "queue.h"
 #include "texture.h"
 #include "theme.h"
+#include "zoom.h"
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+constexpr float MIN_WIDTH = 640.0f, MIN_HEIGHT = 420.0f; // of the window, in units of the layout
+
 struct Entry { // of the history
     std::shared_ptr<Product> product;
     Texture thumbnail;
+};
+
+struct DeletedEntry {
+    std::unique_ptr<Entry> entry;
+    size_t index; // in the history, where it was
 };
 
 struct Arrival { // a picture whose pixels come from its texture
@@ -34,20 +47,20 @@ struct Reference { // a picture that an edit model's prompt speaks of
     Texture texture;
 };
 
+struct ArrivedPicture { // from a file
+    SharedPixels pixels;
+    std::string name, parameters; // "": the file tells nothing about how it was made
+    Purpose purpose;              // MODEL: it was dropped on the window
+};
+
+struct AdapterEntry {
+    AdapterUse use;
+    bool is_enabled = true;
+};
+
 struct Ground { // a part of the window that is filled before Dear ImGui draws on it
     ImVec2 corner, size;
     ImU32 shade;
-};
-
-struct PathChoice { // the window that picks a model
-    bool wants_open = false, wants_close = false, is_shown = false, is_listing = false, has_model = false;
-    char path[1024] = "";
-    std::string folder, selected, message; // `selected`: a file in the folder; ""
-    struct Item {
-        std::string name;
-        bool is_folder, is_model;
-    };
-    std::vector<Item> items;
 };
 
 struct Viewer {
@@ -64,72 +77,118 @@ struct Viewer {
     Display display; // before the generator, whose engine writes into its textures to the end
     Generator generator;
 
-    // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in widgets.h.
+    // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in theme.h.
     char prompt[4096] = "a yellow moon above a purple cat at night, watercolour", negative[4096] = "";
     PromptKind prompt_kind = PromptKind::TEXT;
     XmlForm xml;
     Settings form;
-    uint64_t seed = 7;
-    bool rolls_seed = false; // a new seed for every picture
+    std::string form_model;  // the path of the model that the form's numbers are for
+    uint64_t seed = 0;       // of the next picture
+    bool keeps_seed = false; // otherwise every picture has another one
+    int picture_count = 1;   // that Generate makes
+    std::vector<AdapterEntry> adapters;
     float budget_ms = 8.0f;
     bool wants_focus = true, has_focus = false; // of the prompts
     bool wants_picture = false;                 // Enter was pressed in them: taken when their last letters are in
 
     // The middle
     Canvas canvas = Canvas::PICTURE;
+    bool watches = true;            // the picture that is being made is shown, and those that are done
     std::shared_ptr<Product> shown; // on the display
     Texture preview;
     bool has_preview = false; // of the job at hand
     double fade_begin = -10.0;
+    Zoom zoom;
+    Compare compare;
     Use use = Use::START; // EDIT is for models that take references
     std::vector<std::unique_ptr<Reference>> references;
-    std::deque<SharedPixels> dropped; // wait for the model that is being opened: it may be one for editing
+    std::deque<ArrivedPicture> arrived; // wait for the model that is being opened: it may be one for editing
     SharedPixels start;
-    Texture start_texture, mask_texture;
-    Pixels mask; // of the form's size; empty: none was drawn
-    bool mask_changed = false, mask_has_paint = false, paints = false;
-    float brush = 0.08f;                // radius, as part of the picture's shorter side
-    float last_x = 0.0f, last_y = 0.0f; // of the stroke
+    Texture start_texture;
+    Mask mask;
+    SharedPixels offered;
+    std::string offer_name, offer; // a picture that came in, and what its file tells; "": nothing is offered
 
+    Queue queue;
     std::deque<std::unique_ptr<Entry>> history; // newest first
+    std::vector<DeletedEntry> deleted;          // the last one comes back first
     std::deque<Arrival> arrivals;               // oldest first
-    PathChoice choice;
+    Chooser chooser;
     std::vector<Ground> grounds; // of this frame
 
     std::string banner, status;
-    std::string output_folder = ".";
+    char output_folder[1024] = "";
+    bool saves_all = false, shows_help = false, focuses_strip = false, scrolls_strip = false, leaves_text = false,
+         focuses_tools = false;
     double now = 0.0, settings_changed = 0.0;
-    bool wants_memory = false, ends = false;
+    bool wants_memory = false;
     uint64_t random_state;
 
     Worker files; // last, so that it ends first: its tasks use the members above
 };
 
 // ---- actions.cpp: what keys and buttons do --------------------------------------------------------------------------
+void complain(Viewer& viewer, const std::string& text); // in the banner
+void generate(Viewer& viewer);                          // adds to the queue
+void cancel(Viewer& viewer);                            // the picture that is being made, and the rest of its batch
+void open_model(Viewer& viewer, const std::string& path);
+void take_news(Viewer& viewer); // from the generator and the thread for files; once per frame
+
+// ---- form.cpp: what the left panel says -----------------------------------------------------------------------------
 Settings current_settings(const Viewer& viewer);
-void generate(Viewer& viewer);
-void cancel(Viewer& viewer);
+void apply_preset(Viewer& viewer, sumi_preset preset);
+void apply_settings(Viewer& viewer, const Product& product);    // of a picture that was made here
+void apply_parameters(Viewer& viewer, const std::string& text); // of a picture's file
+void apply_aspect(Viewer& viewer, int across, int up);          // keeps the number of pixels, about
+void fit_size(Viewer& viewer, int width, int height);           // in these proportions, as the model likes it
+void form_changed(Viewer& viewer);
+void choose_prompt(Viewer& viewer, PromptKind kind);
 void roll_seed(Viewer& viewer);
-void save_picture(Viewer& viewer);
-void open_path(Viewer& viewer, const std::string& path);                 // a model, or a PNG to edit or to start from
+
+// ---- adapters.cpp ---------------------------------------------------------------------------------------------------
+AdapterEntry& add_adapter(Viewer& viewer, const std::string& path);
+void reread_adapters(Viewer& viewer); // after a model was opened
+void take_adapters(Viewer& viewer);   // that were read; once per frame
+void restore_adapters(Viewer& viewer, const std::vector<AdapterUse>& uses);
+std::vector<AdapterUse> adapters_in_use(const Viewer& viewer);
+bool find_adapters(Viewer& viewer, Settings& settings); // false: some are being read still
+
+// ---- inputs.cpp: pictures that come in ------------------------------------------------------------------------------
 void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size); // its size, or one that the model likes
 void drop_start(Viewer& viewer);
 bool takes_references(const Viewer& viewer);                // the model that is open
 void use_as_reference(Viewer& viewer, SharedPixels pixels); // takes the place of the last one where only one is taken
-void drop_reference(Viewer& viewer, size_t index);
-void show_entry(Viewer& viewer, const Entry& entry); // with its prompt, seed and numbers
-void apply_preset(Viewer& viewer, sumi_preset preset);
-void form_changed(Viewer& viewer);
-void choose_prompt(Viewer& viewer, PromptKind kind);
-void take_news(Viewer& viewer); // from the generator and the thread for files; once per frame
+void take_arrived(Viewer& viewer);                          // once per frame
+void draw_inputs(Viewer& viewer);
+
+// ---- files.cpp ------------------------------------------------------------------------------------------------------
+void save(Viewer& viewer, std::shared_ptr<Product> product, std::function<void()> then = nullptr);
+void save_picture(Viewer& viewer);
+void copy_picture(Viewer& viewer); // to the clipboard
+void show_in_folder(Viewer& viewer);
+void open_path(Viewer& viewer, const std::string& path); // a model, an adapter, or a picture
+void read_picture(Viewer& viewer, const std::string& path, Purpose purpose);
+
+// ---- history.cpp: pictures that were made ---------------------------------------------------------------------------
+void take_product(Viewer& viewer, std::shared_ptr<Product> product);
+void take_arrival(Viewer& viewer); // once per frame
+void show_entry(Viewer& viewer, const Entry& entry);
+void show_neighbour(Viewer& viewer, int step); // 1: the next older one
+void delete_entry(Viewer& viewer, size_t index);
+void delete_shown(Viewer& viewer);
+bool undelete(Viewer& viewer); // false: there is none
 
 // ---- One file each --------------------------------------------------------------------------------------------------
-void draw_window(Viewer& viewer);   // layout.cpp: all of it
-void draw_controls(Viewer& viewer); // controls.cpp: the left panel
-void draw_xml_form(Viewer& viewer); // xml_form.cpp: the panel beside it, for prompts in XML
-void draw_canvas(Viewer& viewer);   // canvas.cpp: the picture, the brush
-void draw_strip(Viewer& viewer);    // strip.cpp: the history
-void draw_monitor(Viewer& viewer);  // monitor.cpp: frame times, memory
-void draw_chooser(Viewer& viewer);  // chooser.cpp: the window that picks a model
-void open_chooser(Viewer& viewer);
+void draw_window(Viewer& viewer);                       // layout.cpp: all of it
+void draw_controls(Viewer& viewer);                     // controls.cpp: the left panel
+void draw_numbers(Viewer& viewer);                      // numbers.cpp: its numbers
+void draw_adapters(Viewer& viewer);                     // adapters.cpp: its list of LoRAs
+void draw_xml_form(Viewer& viewer);                     // xml_form.cpp: the panel beside it, for prompts in XML
+void draw_canvas(Viewer& viewer);                       // canvas.cpp: the picture, the brush
+void draw_tools(Viewer& viewer, const Area& room);      // tools.cpp: the row above the picture
+void draw_notices(Viewer& viewer, const Area& room);    // notices.cpp: failures and offers
+void draw_strip(Viewer& viewer);                        // strip.cpp: the queue and the history
+void draw_monitor(Viewer& viewer);                      // monitor.cpp: frame times, memory
+void draw_help(Viewer& viewer);                         // help.cpp: the keys
+bool press_key(Viewer& viewer, int key, int modifiers); // keys.cpp; true: Dear ImGui is not to see it
 #endif

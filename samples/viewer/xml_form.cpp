@@ -80,6 +80,7 @@ static bool field(Viewer& viewer, const char* name, const char* mark_name, const
     viewer.has_focus |= ImGui::IsItemActive();
     ImGui::PopID();
     mark(viewer, mark_name);
+    if (!ImGui::IsItemActive()) hint("Tags, with commas between them");
     return changed;
 }
 
@@ -106,6 +107,7 @@ static bool draw_character(Viewer& viewer, size_t index, bool* removes)
     ImGui::PopStyleVar();
     ImGui::PopFont();
     mark(viewer, (marks + "remove").c_str());
+    hint("Take this character out of the prompt");
     const std::string placeholder = "$character_" + number + "$";
     for (int i = 0; i < XmlForm::CHARACTER_FIELDS; i++)
         changed |=
@@ -130,6 +132,7 @@ void draw_xml_form(Viewer& viewer)
     const bool adds = ImGui::Button("Add a character", ImVec2(-1, 0));
     ImGui::EndDisabled();
     mark(viewer, "xml-add");
+    hint("One more character, with fields of its own");
     heading(viewer, "WHOLE PICTURE");
     for (int i = 0; i < XmlForm::TAG_FIELDS; i++)
         changed |= field(viewer, s_tag_names[i], mark_of("xml-", s_tag_names[i]).c_str(), s_tag_hints[i], form.tags[i],
@@ -139,6 +142,7 @@ void draw_xml_form(Viewer& viewer)
         viewer.wants_picture = true;
     viewer.has_focus |= ImGui::IsItemActive();
     mark(viewer, "xml-caption");
+    if (!ImGui::IsItemActive()) hint("The picture in sentences");
 
     // Behind the fields: what follows a character that is removed moves up.
     if (removed < count) form.characters.erase(form.characters.begin() + (std::ptrdiff_t)removed);

@@ -1,0 +1,150 @@
+// What the left panel says, and where its numbers come from.
+#include "viewer.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+extern "C" {
+#include "parameters.h"
+}
+
+static void put_text(char* into, size_t capacity, const std::string& text)
+{
+    snprintf(into, capacity, "%s", text.c_str());
+}
+
+void form_changed(Viewer& viewer)
+{
+    viewer.settings_changed = viewer.now;
+    viewer.wants_memory = true;
+}
+
+void apply_preset(Viewer& viewer, sumi_preset preset)
+{
+    const Settings defaults = viewer.generator.defaults(preset);
+    const Settings before = viewer.form;
+    viewer.form = defaults;
+    if (viewer.start) {
+        viewer.form.width = before.width;
+        viewer.form.height = before.height;
+    }
+    form_changed(viewer);
+}
+
+void roll_seed(Viewer& viewer)
+{
+    // splitmix64; short numbers, for one reads them aloud
+    uint64_t value = viewer.random_state += 0x9E3779B97F4A7C15u;
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
+    viewer.seed = (value ^ (value >> 31)) % 1000000u;
+}
+
+void choose_prompt(Viewer& viewer, PromptKind kind)
+{
+    if (viewer.prompt_kind == kind) return;
+    viewer.prompt_kind = kind;
+    form_changed(viewer);
+    viewer.report.event(viewer.now, "prompt is a %s", kind == PromptKind::FORM ? "form" : "text");
+}
+
+// Complete for a job.
+Settings current_settings(const Viewer& viewer)
+{
+    Settings settings = viewer.form;
+    if (viewer.prompt_kind == PromptKind::FORM) {
+        std::string trouble; // the panel shows it
+        viewer.xml.write(settings.prompt, trouble);
+        settings.xml = std::make_shared<XmlForm>(viewer.xml);
+    } else {
+        settings.prompt = unwrapped(viewer.prompt);
+        settings.xml.reset();
+    }
+    settings.negative = unwrapped(viewer.negative);
+    settings.seed = viewer.seed;
+    settings.adapters = adapters_in_use(viewer);
+    settings.start = viewer.start;
+    if (takes_references(viewer))
+        for (const auto& each : viewer.references) settings.references.push_back(each->pixels);
+    if (viewer.start && viewer.mask.has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask.pixels);
+    if (settings.mask) settings.strength = 1.0f; // what is painted over is to be forgotten
+    return settings;
+}
+
+// ---- Sizes ----------------------------------------------------------------------------------------------------------
+
+static int fitting(const Viewer& viewer, double side)
+{
+    const sumi_model_info& info = viewer.generator.model_info();
+    const int multiple = std::max(1, info.size_multiple), most = info.max_size > 0 ? info.max_size : 2048;
+    return std::clamp((int)std::lround(side / multiple) * multiple, multiple, most / multiple * multiple);
+}
+
+void fit_size(Viewer& viewer, int width, int height)
+{
+    const sumi_model_info& info = viewer.generator.model_info();
+    double factor = 1.0;
+    if (info.native_size > 0) {
+        const double area = (double)width * height, liked = (double)info.native_size * info.native_size;
+        if (area > 2.0 * liked || area < 0.5 * liked) factor = std::sqrt(liked / area);
+    }
+    viewer.form.width = fitting(viewer, factor * width);
+    viewer.form.height = fitting(viewer, factor * height);
+}
+
+void apply_aspect(Viewer& viewer, int across, int up)
+{
+    const double area = (double)viewer.form.width * viewer.form.height;
+    viewer.form.width = fitting(viewer, std::sqrt(area * across / up));
+    viewer.form.height = fitting(viewer, std::sqrt(area * up / across));
+    form_changed(viewer);
+}
+
+// ---- From pictures --------------------------------------------------------------------------------------------------
+
+void apply_settings(Viewer& viewer, const Product& product)
+{
+    const Settings& s = product.settings;
+    viewer.prompt_kind = s.xml ? PromptKind::FORM : PromptKind::TEXT;
+    if (s.xml) viewer.xml = *s.xml;
+    else put_text(viewer.prompt, sizeof viewer.prompt, s.prompt);
+    put_text(viewer.negative, sizeof viewer.negative, s.negative);
+    viewer.seed = s.seed;
+    viewer.form = s;
+    viewer.form.start.reset(); // the pictures that come in stay as they are
+    viewer.form.mask.reset();
+    viewer.form.references.clear();
+    viewer.form.adapters.clear();
+    restore_adapters(viewer, s.adapters);
+    form_changed(viewer);
+    viewer.report.event(viewer.now, "restored %llu", (unsigned long long)s.seed);
+}
+
+void apply_parameters(Viewer& viewer, const std::string& text)
+{
+    const sumi_model_info& info = viewer.generator.model_info();
+    Settings& form = viewer.form;
+    parameters read;
+    char* strings = parameters_read(text.c_str(), &read);
+    if (!strings) return;
+    viewer.prompt_kind = PromptKind::TEXT;
+    put_text(viewer.prompt, sizeof viewer.prompt, unwrapped(read.prompt ? read.prompt : ""));
+    put_text(viewer.negative, sizeof viewer.negative, unwrapped(read.negative ? read.negative : ""));
+    if (read.has_seed) viewer.seed = read.seed;
+    if (read.step_count > 0) form.step_count = std::min(read.step_count, 1000);
+    if (read.width > 0 && read.height > 0) {
+        form.width = fitting(viewer, read.width);
+        form.height = fitting(viewer, read.height);
+        form.follows_references = false;
+    }
+    if (read.cfg_scale >= 0.0f) form.guidance = std::max(form.guidance_off, parameters_guidance(&info, read.cfg_scale));
+    if (read.solver >= 0) form.solver = (sumi_solver)read.solver;
+    form.shift = read.shift;
+    if (read.strength > 0.0f) form.strength = std::min(read.strength, 1.0f);
+    viewer.status = "Took the settings";
+    if (read.loras) viewer.status += std::string("; it was made with the LoRA ") + read.loras;
+    // Made from a text alone: it is not what the next picture starts from.
+    if (read.strength < 0.0f && viewer.start && viewer.start == viewer.offered) drop_start(viewer);
+    form_changed(viewer);
+    viewer.report.event(viewer.now, "restored %llu", (unsigned long long)viewer.seed);
+    free(strings);
+}
