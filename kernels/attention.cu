@@ -3,23 +3,27 @@
 // of one or two spans whose queries may begin later than their keys. attention.h has the shapes and launches. There is
 // no e4m3 attention yet.
 //
-// A block computes NW * MT * 16 queries of one head. It goes through the keys from the last tile of BN keys to the
-// first, so only its first iterations need masks. K and V have two buffers each, filled by cp.async, and an iteration
-// has one barrier. Every fragment of K and V is used for MT = 2 blocks of 16 queries per warp, which was the main gain.
-// Of the HD / 16 fragments of q, QR stay in registers and the others in shared memory. Sums and output share one row
-// maximum. It is updated only when a score exceeds it by a factor of 2^8 or more (lazy rescaling). This approximates
-// nothing, and an iteration without an update exchanges nothing between lanes. The row of a token is looked up
-// (row_of), so a tile may span both ranges of a sequence, and only the end of the sequence is masked. Rows past the end
-// are written to shared memory as zeros and never read from global memory: the memory there may hold NaN, and 0 * NaN
-// is NaN.
+// A block computes QUERY_WARPS * QUERY_BLOCKS * 16 queries of one head. It goes through the keys from the last tile of
+// TILE_KEYS keys to the first, so only its first iterations need masks. K and V have two buffers each, filled by
+// cp.async, and an iteration has one barrier. Every fragment of K and V is used for QUERY_BLOCKS = 2 blocks of 16
+// queries per warp, which was the main gain. Of the HEAD_DIM / 16 fragments of q, Q_FRAGMENTS_IN_REGISTERS stay in
+// registers and the others in shared memory. Sums and output share one row maximum. It is updated only when a score
+// exceeds it by a factor of 2^8 or more (lazy rescaling). This approximates nothing, and an iteration without an update
+// exchanges nothing between lanes. The row of a token is looked up (row_of), so a tile may span both ranges of a
+// sequence, and only the end of the sequence is masked. Rows past the end are written to shared memory as zeros and
+// never read from global memory: the memory there may hold NaN, and 0 * NaN is NaN.
 //
-// Lanes and fragments (r = lane >> 2, u = lane & 3; the fragments are drawn in portable_sm80.cuh, where u is q):
+// Lanes and fragments (r = lane >> 2, u = lane & 3; the fragments are drawn in portable_sm80.cuh, where u is q).
+// i: block of 16 queries; n: group of 8 keys; d: group of 8 channels; e: element of an accumulator.
 //
-//     S = q k^T     accumulator sums[i][n], 16 queries x 8 keys:      row r       keys 8 n + 2 u, + 1:   e = 0, 1
-//                                                                     row r + 8                          e = 2, 3
-//     P = exp2(S)   A fragment p[i][n / 2], 16 queries x 16 keys:     n even      rows r, r + 8:         a0, a1
-//                                                                     n odd       rows r, r + 8:         a2, a3
-//     O = P v       accumulator acc[i][d], 16 queries x 8 channels:   as S, with channels 8 d + 2 u, + 1
+//     S = q k^T     accumulator scores[i][n][e]          16 queries x 8 keys
+//                       row r        keys 8 n + 2 u, + 1         e = 0, 1
+//                       row r + 8                                e = 2, 3
+//     P = exp2(S)   A fragment probabilities[i][n / 2]   16 queries x 16 keys
+//                       n even       rows r, r + 8               a0, a1
+//                       n odd        rows r, r + 8               a2, a3
+//     O = P v       accumulator acc[i][d][e]             16 queries x 8 channels
+//                       as S, with channels 8 d + 2 u, + 1
 //
 // The accumulator layout of S is thus the A layout of P, and P never leaves the registers of its lane. One ldmatrix.x4
 // loads these four 8x8 matrices (the lanes 8 i .. 8 i + 7 address matrix i):
@@ -30,324 +34,374 @@
 //     v (transposed)    keys 0-7, ch 0-7      keys 8-15, ch 0-7     keys 0-7, ch 8-15      keys 8-15, ch 8-15
 //
 // Head dim 256 has few tiles: a prompt of 512 tokens and 8 heads has only 64 tiles of 64 queries. So a tile has 32
-// queries there, and its keys are divided: KW warps compute the same queries, each with BN / KW keys of every tile and
-// with its own maxima, sums and outputs. At the end these partial results are combined through shared memory, always in
-// the same order.
+// queries there, and its keys are divided: KEY_WARPS warps compute the same queries, each with TILE_KEYS / KEY_WARPS
+// keys of every tile and with its own maxima, sums and outputs. At the end these partial results are combined through
+// shared memory, always in the same order.
 //
 // When each kernel is used: d128_40k where two blocks share 100 KiB of shared memory (compute capability 8.6, 8.9,
 // 12.0), the _m1 kernels where there are few tiles; d128 and d128_w8 where there is more shared memory (8.0, and 9.0
 // without wgmma). d80_m1 is for windows of up to 64 rows, whose keys are one tile. d256_k4 is for devices whose blocks
 // may have 144 KiB of shared memory.
 //
-// A masked score is -inf, and the initial maximum is -1e30. If both were -1e30, fma(s, c, -m c) would be inf in rows of
-// a causal tile that see no key yet, because 1e30 c is rounded. Tried and slower: 16 queries per warp with
-// double-buffered fragments, 16 keys at a time, single buffers, q as two register fragments with 64 keys (register
-// spills).
+// A masked score is -inf, and the initial maximum is -1e30. If both were -1e30, fma(s, c, -m c) of a score s, a maximum
+// m and c = scale_log2 would be inf in rows of a causal tile that see no key yet, because 1e30 c is rounded. Tried and
+// slower: 16 queries per warp with double-buffered fragments, 16 keys at a time, single buffers, q as two register
+// fragments with 64 keys (register spills).
 #include "attention_sequences.cuh"
 #include "common.cuh"
 #include "portable_sm80.cuh"
 
-enum { WHOLE, CAUSAL, EITHER }; // which keys a query sees: all; those up to its own position; or as args.is_causal says
+// Which keys a query sees: all; those up to its own position; or one of the two, as args.is_causal says.
+enum { NOT_CAUSAL, CAUSAL, EITHER };
 
-// HD: head dim. BN: keys per tile. NW: warps along the queries. KW: warps along the keys. MT: blocks of 16 queries per
-// warp. QR: fragments of q in registers.
-template <int HD, int BN, int NW, int KW, int MT, int QR, int SEES>
-SUMI_DEVICE void attention(const sumi_attention_args& a)
+// QUERY_WARPS: warps along the queries. KEY_WARPS: warps along the keys. QUERY_BLOCKS: blocks of 16 queries per warp.
+template <int HEAD_DIM, int TILE_KEYS, int QUERY_WARPS, int KEY_WARPS, int QUERY_BLOCKS, int Q_FRAGMENTS_IN_REGISTERS,
+          int CAUSALITY>
+SUMI_DEVICE void attention(const sumi_attention_args& args)
 {
-    constexpr int ROW_BYTES = HD * 2, CHUNKS = ROW_BYTES / 16, ROWS = NW * MT * 16, THREADS = NW * KW * 32;
-    constexpr int WN = BN / KW; // keys of a tile that one warp computes
-    // KT: k-steps of 16 channels. NT, DT: 8-column groups of S and of O. TILE: bytes of a tile of K or V.
-    constexpr int KT = HD / 16, NT = WN / 8, DT = HD / 8, TILE = BN * ROW_BYTES;
-    constexpr bool SHARES_Q = QR < KT;
-    constexpr int Q_BYTES = SHARES_Q ? (KT - QR) * 32 : ROW_BYTES; // bytes per row of q in shared memory
+    constexpr int TILE_QUERIES = QUERY_WARPS * QUERY_BLOCKS * 16, THREADS = QUERY_WARPS * KEY_WARPS * 32;
+    constexpr int ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;     // of q, K and V; chunks of 16 bytes
+    constexpr int KV_TILE_BYTES = TILE_KEYS * ROW_BYTES;                     // of K or of V
+    constexpr int WARP_KEYS = TILE_KEYS / KEY_WARPS;                         // keys of a tile that one warp computes
+    constexpr int K_STEPS = HEAD_DIM / 16;                                   // of 16 channels, for S
+    constexpr int KEY_GROUPS = WARP_KEYS / 8, CHANNEL_GROUPS = HEAD_DIM / 8; // 8-column groups of S and of O
+    constexpr bool Q_IN_SHARED = Q_FRAGMENTS_IN_REGISTERS < K_STEPS;         // some or all of its fragments
+    // bytes per row of q in shared memory
+    constexpr int Q_ROW_BYTES = Q_IN_SHARED ? (K_STEPS - Q_FRAGMENTS_IN_REGISTERS) * 32 : ROW_BYTES;
     // q is copied through the second buffers of K and V while the first ones fill
-    constexpr bool STAGES_BESIDE = ROWS <= 2 * BN;
+    constexpr bool Q_IN_SECOND_BUFFERS = TILE_QUERIES <= 2 * TILE_KEYS;
     // with so few products per k-step, two alternating accumulators avoid waiting for the previous product
-    constexpr int CHAINS = MT * NT <= 2 ? 2 : 1;
-    static_assert(KW == 1 || (MT == 1 && !QR), "joining the parts");
+    constexpr int SCORE_SETS = QUERY_BLOCKS * KEY_GROUPS <= 2 ? 2 : 1;
+    static_assert(KEY_WARPS == 1 || (QUERY_BLOCKS == 1 && !Q_FRAGMENTS_IN_REGISTERS), "combining the key warps");
     extern __shared__ __align__(1024) u8 shared[];
     // Shared memory: the fragments of q that are not in registers, then two buffers, each with a tile of K and a tile
     // of V.
-    const u32 sq = (u32)__cvta_generic_to_shared(shared), sk = sq + (SHARES_Q ? ROWS * Q_BYTES : 0), sv = sk + TILE;
-    const int warp = KW == 1 ? threadIdx.x >> 5 : (threadIdx.x >> 5) % NW, part = KW == 1 ? 0 : threadIdx.x / (32 * NW),
-              l = threadIdx.x & 31;
-    const bool causal = SEES == EITHER ? a.is_causal != 0 : SEES == CAUSAL;
-    const int tile = a.tile_begin + blockIdx.x;
-    const sumi_attention_sequence& s_ = a.sequences[sequence_of(a, tile)];
-    const int inside = tile - s_.tile_end + s_.row_tiles * a.heads, head = inside / s_.row_tiles,
-              row_tile = inside - head * s_.row_tiles;
-    // Causal: the rows with the most keys come first, so that the longest tiles start early.
-    const int q0 = s_.first_query + (causal ? s_.row_tiles - 1 - row_tile : row_tile) * ROWS, kv_head = head / a.group;
-    const u16* qkv = (const u16*)a.qkv + (int64_t)s_.begin * a.pitch;
-    const u16* q = qkv + a.q_column + head * HD;
-    const u16* k = qkv + a.k_column + kv_head * HD;
-    const u16* v = qkv + a.v_column + kv_head * HD;
-    // Copies `rows` tokens from token row0 on to the tile at `to`; tokens from `count` on become zeros.
-    auto copy = [&](u32 to, const u16* from, int row0, int count, int rows) {
+    const u32 shared_q = (u32)__cvta_generic_to_shared(shared),
+              shared_k = shared_q + (Q_IN_SHARED ? TILE_QUERIES * Q_ROW_BYTES : 0), shared_v = shared_k + KV_TILE_BYTES;
+    const int query_warp = KEY_WARPS == 1 ? threadIdx.x >> 5 : (threadIdx.x >> 5) % QUERY_WARPS,
+              key_warp = KEY_WARPS == 1 ? 0 : threadIdx.x / (32 * QUERY_WARPS), lane = threadIdx.x & 31;
+    const bool is_causal = CAUSALITY == EITHER ? args.is_causal != 0 : CAUSALITY == CAUSAL;
+    const int tile = args.tile_begin + blockIdx.x;
+    const sumi_attention_sequence& sequence = args.sequences[sequence_of(args, tile)];
+    const int tile_in_sequence = tile - sequence.tile_end + sequence.row_tiles * args.heads,
+              head = tile_in_sequence / sequence.row_tiles, row_tile = tile_in_sequence - head * sequence.row_tiles;
+    // The tile's first query. Causal: the rows with the most keys come first, so that the longest tiles start early.
+    const int query0 = sequence.first_query + (is_causal ? sequence.row_tiles - 1 - row_tile : row_tile) * TILE_QUERIES,
+              kv_head = head / args.group;
+    const u16* qkv = (const u16*)args.qkv + (int64_t)sequence.begin * args.pitch;
+    const u16* q = qkv + args.q_column + head * HEAD_DIM;
+    const u16* k = qkv + args.k_column + kv_head * HEAD_DIM;
+    const u16* v = qkv + args.v_column + kv_head * HEAD_DIM;
+    // Copies `tokens` tokens from token0 on to the tile at `to`; tokens from `token_end` on become zeros.
+    auto copy = [&](u32 to, const u16* from, int token0, int token_end, int tokens) {
 #pragma unroll
-        for (int i = 0; i < (rows * CHUNKS + THREADS - 1) / THREADS; i++) {
-            const int c = i * THREADS + threadIdx.x, r = c / CHUNKS, x = c - r * CHUNKS;
-            if (rows * CHUNKS % THREADS == 0 || c < rows * CHUNKS)
-                copy_async_16(to + at<ROW_BYTES>(r, x),
-                              from + (int64_t)row_of(s_, min(row0 + r, count - 1)) * a.pitch + x * 8,
-                              row0 + r < count ? 16 : 0);
+        for (int i = 0; i < (tokens * ROW_CHUNKS + THREADS - 1) / THREADS; i++) {
+            const int chunk_of_tile = i * THREADS + threadIdx.x, row = chunk_of_tile / ROW_CHUNKS,
+                      chunk = chunk_of_tile - row * ROW_CHUNKS;
+            if (tokens * ROW_CHUNKS % THREADS == 0 || chunk_of_tile < tokens * ROW_CHUNKS)
+                copy_async_16(to + swizzled_offset<ROW_BYTES>(row, chunk),
+                              from + (int64_t)row_of(sequence, min(token0 + row, token_end - 1)) * args.pitch
+                                  + chunk * 8,
+                              token0 + row < token_end ? 16 : 0);
         }
     };
-    const int keys = causal ? min(s_.keys, q0 + ROWS) : s_.keys, last = (keys - 1) / BN;
-    // Copies tile j of K and V into buffer b.
-    auto load_keys = [&](int b, int j) {
-        copy(sk + b * 2 * TILE, k, j * BN, s_.keys, BN);
-        copy(sv + b * 2 * TILE, v, j * BN, s_.keys, BN);
+    // The end of the keys that any query of the tile sees.
+    const int key_end = is_causal ? min(sequence.keys, query0 + TILE_QUERIES) : sequence.keys,
+              last_key_tile = (key_end - 1) / TILE_KEYS;
+    // Copies a tile of K and V into a buffer, 0 or 1.
+    auto load_key_tile = [&](int buffer, int key_tile) {
+        copy(shared_k + buffer * 2 * KV_TILE_BYTES, k, key_tile * TILE_KEYS, sequence.keys, TILE_KEYS);
+        copy(shared_v + buffer * 2 * KV_TILE_BYTES, v, key_tile * TILE_KEYS, sequence.keys, TILE_KEYS);
         copy_async_commit();
     };
-    u32 qf[MT][QR ? QR : 1][4];
-    if (SHARES_Q && QR) // the channels of q that stay in shared memory
-        for (int c = threadIdx.x; c < ROWS * Q_BYTES / 16; c += THREADS) {
-            const int r = c / (Q_BYTES / 16), x = c - r * (Q_BYTES / 16);
-            copy_async_16(sq + at<Q_BYTES>(r, x),
-                          q + (int64_t)row_of(s_, min(q0 + r, s_.queries - 1)) * a.pitch + QR * 16 + x * 8,
-                          q0 + r < s_.queries ? 16 : 0);
+    u32 q_fragments[QUERY_BLOCKS][Q_FRAGMENTS_IN_REGISTERS ? Q_FRAGMENTS_IN_REGISTERS : 1][4];
+    if (Q_IN_SHARED && Q_FRAGMENTS_IN_REGISTERS) // the channels of q that stay in shared memory
+        for (int i = threadIdx.x; i < TILE_QUERIES * Q_ROW_BYTES / 16; i += THREADS) {
+            const int row = i / (Q_ROW_BYTES / 16), chunk = i - row * (Q_ROW_BYTES / 16);
+            copy_async_16(shared_q + swizzled_offset<Q_ROW_BYTES>(row, chunk),
+                          q + (int64_t)row_of(sequence, min(query0 + row, sequence.queries - 1)) * args.pitch
+                              + Q_FRAGMENTS_IN_REGISTERS * 16 + chunk * 8,
+                          query0 + row < sequence.queries ? 16 : 0);
         }
-    if (QR) { // the other channels of q pass through the buffers of K and V into registers
-        static_assert(!QR || ROWS <= 4 * BN, "staging q");
-        const u32 stage = sk + (STAGES_BESIDE ? 2 * TILE : 0);
-        copy(stage, q, q0, s_.queries, ROWS);
+    if (Q_FRAGMENTS_IN_REGISTERS) { // the other channels of q pass through the buffers of K and V into registers
+        static_assert(!Q_FRAGMENTS_IN_REGISTERS || TILE_QUERIES <= 4 * TILE_KEYS, "q fits in the buffers");
+        const u32 q_buffer = shared_k + (Q_IN_SECOND_BUFFERS ? 2 * KV_TILE_BYTES : 0);
+        copy(q_buffer, q, query0, sequence.queries, TILE_QUERIES);
         copy_async_commit();
-        if (STAGES_BESIDE) {
-            load_keys(0, last);
+        if (Q_IN_SECOND_BUFFERS) {
+            load_key_tile(0, last_key_tile);
             copy_async_wait<1>();
         } else {
             copy_async_wait<0>();
         }
         __syncthreads();
-        const u32 p = stage + at<ROW_BYTES>(warp * MT * 16 + (l & 15), l >> 4);
+        const u32 q_address =
+            q_buffer + swizzled_offset<ROW_BYTES>(query_warp * QUERY_BLOCKS * 16 + (lane & 15), lane >> 4);
 #pragma unroll
-        for (int i = 0; i < MT; i++)
+        for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-            for (int t = 0; t < QR; t++) load_matrix_x4(qf[i][t], step<ROW_BYTES>(p, t) + i * 16 * ROW_BYTES);
-        // All warps have read q before K and V overwrite it. With STAGES_BESIDE the barrier of the first iteration
-        // ensures it.
-        if (!STAGES_BESIDE) __syncthreads();
+            for (int k_step = 0; k_step < Q_FRAGMENTS_IN_REGISTERS; k_step++)
+                load_matrix_x4(q_fragments[i][k_step],
+                               swizzled_step<ROW_BYTES>(q_address, k_step) + i * 16 * ROW_BYTES);
+        // All warps have read q before K and V overwrite it. With Q_IN_SECOND_BUFFERS the barrier of the first
+        // iteration ensures it.
+        if (!Q_IN_SECOND_BUFFERS) __syncthreads();
     } else {
-        copy(sq, q, q0, s_.queries, ROWS);
+        copy(shared_q, q, query0, sequence.queries, TILE_QUERIES);
     }
-    if (!QR || !STAGES_BESIDE) load_keys(0, last);
-    const u32 pq = sq + at<Q_BYTES>(warp * MT * 16 + (l & 15), l >> 4);
-    float acc[MT][DT][4], mx[MT][2], sum[MT][2];
+    if (!Q_FRAGMENTS_IN_REGISTERS || !Q_IN_SECOND_BUFFERS) load_key_tile(0, last_key_tile);
+    // The address that this lane gives ldmatrix for q (the matrices are drawn at the top).
+    const u32 shared_q_address =
+        shared_q + swizzled_offset<Q_ROW_BYTES>(query_warp * QUERY_BLOCKS * 16 + (lane & 15), lane >> 4);
+    float acc[QUERY_BLOCKS][CHANNEL_GROUPS][4], row_max[QUERY_BLOCKS][2], row_sum[QUERY_BLOCKS][2];
 #pragma unroll
-    for (int i = 0; i < MT; i++) {
-        mx[i][0] = mx[i][1] = -1e30f;
-        sum[i][0] = sum[i][1] = 0.f;
+    for (int i = 0; i < QUERY_BLOCKS; i++) {
+        row_max[i][0] = row_max[i][1] = -1e30f;
+        row_sum[i][0] = row_sum[i][1] = 0.f;
 #pragma unroll
-        for (int d = 0; d < DT; d++) acc[i][d][0] = acc[i][d][1] = acc[i][d][2] = acc[i][d][3] = 0.f;
+        for (int d = 0; d < CHANNEL_GROUPS; d++) acc[i][d][0] = acc[i][d][1] = acc[i][d][2] = acc[i][d][3] = 0.f;
     }
-    // Shared-memory offsets of this lane for ldmatrix (drawn at the top): q, then K and V relative to their buffers.
-    const u32 pk = part * WN * ROW_BYTES + at<ROW_BYTES>((l & 7) + ((l >> 4) << 3), (l >> 3) & 1),
-              pv = part * WN * ROW_BYTES + at<ROW_BYTES>(l & 15, l >> 4);
-    // c converts a score to a power of 2; a maximum is updated when it grows by more than `jump`, which is 8 as an
-    // exponent.
-    const float c = a.scale_log2, jump = 8.f / c;
-    for (int j = last; j >= 0; j--) {
-        const int b = (last - j) & 1;
-        const u32 kt = sk + b * 2 * TILE + pk, vt = sv + b * 2 * TILE + pv;
+    // The same for K and V, relative to their buffers.
+    const u32 k_offset = key_warp * WARP_KEYS * ROW_BYTES
+                       + swizzled_offset<ROW_BYTES>((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1),
+              v_offset = key_warp * WARP_KEYS * ROW_BYTES + swizzled_offset<ROW_BYTES>(lane & 15, lane >> 4);
+    // scale_log2 converts a score to a power of 2; a maximum is updated when it grows by more than rescale_threshold,
+    // which is 8 as an exponent.
+    const float scale_log2 = args.scale_log2, rescale_threshold = 8.f / scale_log2;
+    for (int key_tile = last_key_tile; key_tile >= 0; key_tile--) {
+        const int buffer = (last_key_tile - key_tile) & 1;
+        const u32 k_address = shared_k + buffer * 2 * KV_TILE_BYTES + k_offset,
+                  v_address = shared_v + buffer * 2 * KV_TILE_BYTES + v_offset;
         copy_async_wait<0>();
         // this tile has arrived (q too, in the first iteration), and all warps have finished with the other buffer
         __syncthreads();
-        if (j > 0) load_keys(b ^ 1, j - 1);
-        float sums[CHAINS][MT][NT][4];
-        float(&s)[MT][NT][4] = sums[0];
+        if (key_tile > 0) load_key_tile(buffer ^ 1, key_tile - 1);
+        float score_sets[SCORE_SETS][QUERY_BLOCKS][KEY_GROUPS][4];
+        float(&scores)[QUERY_BLOCKS][KEY_GROUPS][4] = score_sets[0];
 #pragma unroll
-        for (int h = 0; h < CHAINS; h++)
+        for (int set = 0; set < SCORE_SETS; set++)
 #pragma unroll
-            for (int i = 0; i < MT; i++)
+            for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-                for (int n = 0; n < NT; n++)
-                    sums[h][i][n][0] = sums[h][i][n][1] = sums[h][i][n][2] = sums[h][i][n][3] = 0.f;
+                for (int n = 0; n < KEY_GROUPS; n++)
 #pragma unroll
-        for (int t = 0; t < KT; t++) {
-            u32 qt[MT][4];
+                    for (int e = 0; e < 4; e++) score_sets[set][i][n][e] = 0.f;
 #pragma unroll
-            for (int i = 0; i < MT; i++)
-                if (t >= QR) load_matrix_x4(qt[i], step<Q_BYTES>(pq, t - QR) + i * 16 * Q_BYTES);
+        for (int k_step = 0; k_step < K_STEPS; k_step++) {
+            u32 loaded_q[QUERY_BLOCKS][4]; // the fragments of this k-step, if they are in shared memory
 #pragma unroll
-            for (int n = 0; n < NT / 2; n++) {
-                u32 f[4];
-                load_matrix_x4(f, step<ROW_BYTES>(kt, t) + n * 16 * ROW_BYTES);
+            for (int i = 0; i < QUERY_BLOCKS; i++)
+                if (k_step >= Q_FRAGMENTS_IN_REGISTERS)
+                    load_matrix_x4(loaded_q[i],
+                                   swizzled_step<Q_ROW_BYTES>(shared_q_address, k_step - Q_FRAGMENTS_IN_REGISTERS)
+                                       + i * 16 * Q_ROW_BYTES);
 #pragma unroll
-                for (int i = 0; i < MT; i++) {
-                    const u32(&x)[4] = t < QR ? qf[i][t < QR ? t : 0] : qt[i];
-                    mma<SUMI_OPERANDS_BF16>(sums[t % CHAINS][i][2 * n], x, f[0], f[1]);
-                    mma<SUMI_OPERANDS_BF16>(sums[t % CHAINS][i][2 * n + 1], x, f[2], f[3]);
+            for (int key_pair = 0; key_pair < KEY_GROUPS / 2; key_pair++) {
+                u32 k_fragments[4]; // b0, b1 of key group 2 * key_pair, then of the next one
+                load_matrix_x4(k_fragments, swizzled_step<ROW_BYTES>(k_address, k_step) + key_pair * 16 * ROW_BYTES);
+#pragma unroll
+                for (int i = 0; i < QUERY_BLOCKS; i++) {
+                    const bool is_in_registers = k_step < Q_FRAGMENTS_IN_REGISTERS;
+                    const u32(&q_fragment)[4] =
+                        is_in_registers ? q_fragments[i][is_in_registers ? k_step : 0] : loaded_q[i];
+                    float(&sums)[KEY_GROUPS][4] = score_sets[k_step % SCORE_SETS][i];
+                    mma<SUMI_OPERANDS_BF16>(sums[2 * key_pair], q_fragment, k_fragments[0], k_fragments[1]);
+                    mma<SUMI_OPERANDS_BF16>(sums[2 * key_pair + 1], q_fragment, k_fragments[2], k_fragments[3]);
                 }
             }
         }
-        if (CHAINS == 2)
+        if (SCORE_SETS == 2)
 #pragma unroll
-            for (int i = 0; i < MT; i++)
+            for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-                for (int n = 0; n < NT; n++)
+                for (int n = 0; n < KEY_GROUPS; n++)
 #pragma unroll
-                    for (int e = 0; e < 4; e++) s[i][n][e] += sums[CHAINS - 1][i][n][e];
-        if ((j + 1) * BN > s_.keys || (causal && (j + 1) * BN > q0 + 1)) {
+                    for (int e = 0; e < 4; e++) scores[i][n][e] += score_sets[SCORE_SETS - 1][i][n][e];
+        if ((key_tile + 1) * TILE_KEYS > sequence.keys || (is_causal && (key_tile + 1) * TILE_KEYS > query0 + 1)) {
 #pragma unroll
-            for (int i = 0; i < MT; i++)
+            for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-                for (int n = 0; n < NT; n++)
+                for (int n = 0; n < KEY_GROUPS; n++)
 #pragma unroll
                     for (int e = 0; e < 4; e++) {
-                        const int key = j * BN + part * WN + n * 8 + (l & 3) * 2 + (e & 1),
-                                  row = q0 + (warp * MT + i) * 16 + (l >> 2) + (e >> 1) * 8;
-                        if (key >= s_.keys || (causal && key > row)) s[i][n][e] = __int_as_float(0xff800000);
+                        const int key = key_tile * TILE_KEYS + key_warp * WARP_KEYS + n * 8 + (lane & 3) * 2 + (e & 1),
+                                  query = query0 + (query_warp * QUERY_BLOCKS + i) * 16 + (lane >> 2) + (e >> 1) * 8;
+                        if (key >= sequence.keys || (is_causal && key > query))
+                            scores[i][n][e] = __int_as_float(0xff800000); // -inf
                     }
         }
-        float top[MT][2];
-        bool grow = false;
+        float lane_max[QUERY_BLOCKS][2]; // the maxima of this lane's scores in rows r and r + 8
+        bool exceeds_threshold = false;
 #pragma unroll
-        for (int i = 0; i < MT; i++)
+        for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float x = s[i][0][h * 2];
+            for (int half = 0; half < 2; half++) { // of the 16 rows: r or r + 8
+                float score_max = scores[i][0][half * 2];
 #pragma unroll
-                for (int n = 0; n < NT; n++) x = fmaxf(x, fmaxf(s[i][n][h * 2], s[i][n][h * 2 + 1]));
-                top[i][h] = x;
-                grow |= x > mx[i][h] + jump;
+                for (int n = 0; n < KEY_GROUPS; n++)
+                    score_max = fmaxf(score_max, fmaxf(scores[i][n][half * 2], scores[i][n][half * 2 + 1]));
+                lane_max[i][half] = score_max;
+                exceeds_threshold |= score_max > row_max[i][half] + rescale_threshold;
             }
-        if (__any_sync(~0u, grow)) {
+        if (__any_sync(~0u, exceeds_threshold)) {
 #pragma unroll
-            for (int i = 0; i < MT; i++)
+            for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    float x = top[i][h];
-                    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-                    x = fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-                    x = fmaxf(x, mx[i][h]);
-                    const float f = ex2((mx[i][h] - x) * c);
-                    mx[i][h] = x;
-                    sum[i][h] *= f;
+                for (int half = 0; half < 2; half++) {
+                    float new_max = lane_max[i][half];
+                    new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 1));
+                    new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 2));
+                    new_max = fmaxf(new_max, row_max[i][half]);
+                    const float factor = exp2_fast((row_max[i][half] - new_max) * scale_log2);
+                    row_max[i][half] = new_max;
+                    row_sum[i][half] *= factor;
 #pragma unroll
-                    for (int d = 0; d < DT; d++) acc[i][d][h * 2] *= f, acc[i][d][h * 2 + 1] *= f;
+                    for (int d = 0; d < CHANNEL_GROUPS; d++)
+                        acc[i][d][half * 2] *= factor, acc[i][d][half * 2 + 1] *= factor;
                 }
         }
-        u32 p[MT][NT / 2][4];
+        u32 probabilities[QUERY_BLOCKS][KEY_GROUPS / 2][4];
 #pragma unroll
-        for (int i = 0; i < MT; i++) {
-            const float z0 = mx[i][0] * c, z1 = mx[i][1] * c;
+        for (int i = 0; i < QUERY_BLOCKS; i++) {
+            const float max0 = row_max[i][0] * scale_log2, max1 = row_max[i][1] * scale_log2;
 #pragma unroll
-            for (int n = 0; n < NT; n++) {
-                const float e0 = ex2(fmaf(s[i][n][0], c, -z0)), e1 = ex2(fmaf(s[i][n][1], c, -z0)),
-                            e2 = ex2(fmaf(s[i][n][2], c, -z1)), e3 = ex2(fmaf(s[i][n][3], c, -z1));
-                sum[i][0] += e0 + e1;
-                sum[i][1] += e2 + e3;
-                p[i][n / 2][n % 2 * 2] = pack_bf16(e0, e1);
-                p[i][n / 2][n % 2 * 2 + 1] = pack_bf16(e2, e3);
+            for (int n = 0; n < KEY_GROUPS; n++) {
+                const float p0 = exp2_fast(fmaf(scores[i][n][0], scale_log2, -max0)),
+                            p1 = exp2_fast(fmaf(scores[i][n][1], scale_log2, -max0)),
+                            p2 = exp2_fast(fmaf(scores[i][n][2], scale_log2, -max1)),
+                            p3 = exp2_fast(fmaf(scores[i][n][3], scale_log2, -max1));
+                row_sum[i][0] += p0 + p1;
+                row_sum[i][1] += p2 + p3;
+                probabilities[i][n / 2][n % 2 * 2] = pack_bf16(p0, p1);
+                probabilities[i][n / 2][n % 2 * 2 + 1] = pack_bf16(p2, p3);
             }
         }
 #pragma unroll
-        for (int n = 0; n < NT / 2; n++)
+        for (int key_pair = 0; key_pair < KEY_GROUPS / 2; key_pair++)
 #pragma unroll
-            for (int d = 0; d < DT / 2; d++) {
-                u32 f[4];
-                load_matrix_x4_transposed(f, step<ROW_BYTES>(vt, d) + n * 16 * ROW_BYTES);
+            for (int channel_pair = 0; channel_pair < CHANNEL_GROUPS / 2; channel_pair++) {
+                u32 v_fragments[4]; // b0, b1 of channel group 2 * channel_pair, then of the next one
+                load_matrix_x4_transposed(v_fragments, swizzled_step<ROW_BYTES>(v_address, channel_pair)
+                                                           + key_pair * 16 * ROW_BYTES);
 #pragma unroll
-                for (int i = 0; i < MT; i++) {
-                    mma<SUMI_OPERANDS_BF16>(acc[i][2 * d], p[i][n], f[0], f[1]);
-                    mma<SUMI_OPERANDS_BF16>(acc[i][2 * d + 1], p[i][n], f[2], f[3]);
+                for (int i = 0; i < QUERY_BLOCKS; i++) {
+                    const u32(&p_fragment)[4] = probabilities[i][key_pair];
+                    mma<SUMI_OPERANDS_BF16>(acc[i][2 * channel_pair], p_fragment, v_fragments[0], v_fragments[1]);
+                    mma<SUMI_OPERANDS_BF16>(acc[i][2 * channel_pair + 1], p_fragment, v_fragments[2], v_fragments[3]);
                 }
             }
     }
-    // Each warp writes 8-channel groups [part * OT, (part + 1) * OT) of its rows. With KW = 1 these are all groups.
-    constexpr int OT = DT / KW;
-    float out[MT][OT][4];
-    if constexpr (KW == 1) {
+    // Each warp writes the WARP_CHANNEL_GROUPS channel groups from key_warp * WARP_CHANNEL_GROUPS on of its rows. With
+    // KEY_WARPS = 1 these are all groups.
+    constexpr int WARP_CHANNEL_GROUPS = CHANNEL_GROUPS / KEY_WARPS;
+    float output[QUERY_BLOCKS][WARP_CHANNEL_GROUPS][4];
+    if constexpr (KEY_WARPS == 1) {
 #pragma unroll
-        for (int i = 0; i < MT; i++)
+        for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-            for (int d = 0; d < OT; d++)
+            for (int d = 0; d < WARP_CHANNEL_GROUPS; d++)
 #pragma unroll
-                for (int e = 0; e < 4; e++) out[i][d][e] = acc[i][d][e];
+                for (int e = 0; e < 4; e++) output[i][d][e] = acc[i][d][e];
     } else {
-        // The partial outputs overwrite K and V in shared memory, as one array of 32 x 16 bytes per warp and 8-channel
+        // The partial outputs overwrite K and V in shared memory, as one array of 32 x 16 bytes per warp and channel
         // group. The partial maxima and sums overwrite q.
-        static_assert(NW * KW * DT * 512 <= 4 * TILE && NW * KW * 512 <= ROWS * Q_BYTES && DT % KW == 0, "parts");
-        const int first = SHARES_Q ? ROWS * Q_BYTES : 0;
-        float4* parts = (float4*)(shared + first) + l;
-        float4* states = (float4*)shared + l;
+        static_assert(QUERY_WARPS * KEY_WARPS * CHANNEL_GROUPS * 512 <= 4 * KV_TILE_BYTES
+                          && QUERY_WARPS * KEY_WARPS * 512 <= TILE_QUERIES * Q_ROW_BYTES
+                          && CHANNEL_GROUPS % KEY_WARPS == 0,
+                      "partial results");
+        const int outputs_offset = Q_IN_SHARED ? TILE_QUERIES * Q_ROW_BYTES : 0;
+        // float4 [key warp][query warp][channel group][lane]
+        float4* partial_outputs = (float4*)(shared + outputs_offset) + lane;
+        // float4 [key warp][query warp][lane]; x, y: the maxima of the lane's rows r and r + 8; z, w: their sums
+        float4* partial_max_sums = (float4*)shared + lane;
         __syncthreads(); // all warps have finished reading q, k and v
-        states[(part * NW + warp) * 32] = make_float4(mx[0][0], mx[0][1], sum[0][0], sum[0][1]);
+        partial_max_sums[(key_warp * QUERY_WARPS + query_warp) * 32] =
+            make_float4(row_max[0][0], row_max[0][1], row_sum[0][0], row_sum[0][1]);
 #pragma unroll
-        for (int d = 0; d < DT; d++)
-            parts[((part * NW + warp) * DT + d) * 32] =
+        for (int d = 0; d < CHANNEL_GROUPS; d++)
+            partial_outputs[((key_warp * QUERY_WARPS + query_warp) * CHANNEL_GROUPS + d) * 32] =
                 make_float4(acc[0][d][0], acc[0][d][1], acc[0][d][2], acc[0][d][3]);
         __syncthreads(); // all partial results are written
-        float4 state[KW];
+        float4 max_sums[KEY_WARPS];
 #pragma unroll
-        for (int p = 0; p < KW; p++) {
-            state[p] = states[(p * NW + warp) * 32];
-            mx[0][0] = fmaxf(mx[0][0], state[p].x);
-            mx[0][1] = fmaxf(mx[0][1], state[p].y);
+        for (int warp = 0; warp < KEY_WARPS; warp++) {
+            max_sums[warp] = partial_max_sums[(warp * QUERY_WARPS + query_warp) * 32];
+            row_max[0][0] = fmaxf(row_max[0][0], max_sums[warp].x);
+            row_max[0][1] = fmaxf(row_max[0][1], max_sums[warp].y);
         }
-        sum[0][0] = sum[0][1] = 0.f;
+        row_sum[0][0] = row_sum[0][1] = 0.f;
 #pragma unroll
-        for (int d = 0; d < OT; d++) out[0][d][0] = out[0][d][1] = out[0][d][2] = out[0][d][3] = 0.f;
+        for (int d = 0; d < WARP_CHANNEL_GROUPS; d++)
+            output[0][d][0] = output[0][d][1] = output[0][d][2] = output[0][d][3] = 0.f;
 #pragma unroll
-        for (int p = 0; p < KW; p++) {
-            const float f0 = ex2((state[p].x - mx[0][0]) * c), f1 = ex2((state[p].y - mx[0][1]) * c);
-            sum[0][0] = fmaf(state[p].z, f0, sum[0][0]);
-            sum[0][1] = fmaf(state[p].w, f1, sum[0][1]);
+        for (int warp = 0; warp < KEY_WARPS; warp++) {
+            const float factor0 = exp2_fast((max_sums[warp].x - row_max[0][0]) * scale_log2),
+                        factor1 = exp2_fast((max_sums[warp].y - row_max[0][1]) * scale_log2);
+            row_sum[0][0] = fmaf(max_sums[warp].z, factor0, row_sum[0][0]);
+            row_sum[0][1] = fmaf(max_sums[warp].w, factor1, row_sum[0][1]);
 #pragma unroll
-            for (int d = 0; d < OT; d++) {
-                const float4 x = parts[((p * NW + warp) * DT + part * OT + d) * 32];
-                out[0][d][0] = fmaf(x.x, f0, out[0][d][0]);
-                out[0][d][1] = fmaf(x.y, f0, out[0][d][1]);
-                out[0][d][2] = fmaf(x.z, f1, out[0][d][2]);
-                out[0][d][3] = fmaf(x.w, f1, out[0][d][3]);
+            for (int d = 0; d < WARP_CHANNEL_GROUPS; d++) {
+                const int group = key_warp * WARP_CHANNEL_GROUPS + d;
+                const float4 partial =
+                    partial_outputs[((warp * QUERY_WARPS + query_warp) * CHANNEL_GROUPS + group) * 32];
+                output[0][d][0] = fmaf(partial.x, factor0, output[0][d][0]);
+                output[0][d][1] = fmaf(partial.y, factor0, output[0][d][1]);
+                output[0][d][2] = fmaf(partial.z, factor1, output[0][d][2]);
+                output[0][d][3] = fmaf(partial.w, factor1, output[0][d][3]);
             }
         }
     }
-    u16* o = (u16*)a.out + (int64_t)s_.begin * a.out_pitch + head * HD + part * OT * 8;
+    u16* out = (u16*)args.out + (int64_t)sequence.begin * args.out_pitch + head * HEAD_DIM
+             + key_warp * WARP_CHANNEL_GROUPS * 8;
 #pragma unroll
-    for (int i = 0; i < MT; i++)
+    for (int i = 0; i < QUERY_BLOCKS; i++)
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float x = sum[i][h];
-            x += __shfl_xor_sync(~0u, x, 1);
-            x += __shfl_xor_sync(~0u, x, 2);
-            x = 1.f / x; // the sum is not 0: every query sees at least one key
-            const int row = q0 + (warp * MT + i) * 16 + h * 8 + (l >> 2);
+        for (int half = 0; half < 2; half++) {
+            float sum = row_sum[i][half];
+            sum += __shfl_xor_sync(~0u, sum, 1);
+            sum += __shfl_xor_sync(~0u, sum, 2);
+            const float inverse_sum = 1.f / sum; // the sum is not 0: every query sees at least one key
+            const int query = query0 + (query_warp * QUERY_BLOCKS + i) * 16 + half * 8 + (lane >> 2);
+            // Four channel groups at a time are transposed within quads (quads.cuh), so a lane stores the 8 channels
+            // of group d + (lane & 3).
 #pragma unroll
-            for (int d = 0; d < OT; d += 4) {
-                u32 w[4];
+            for (int d = 0; d < WARP_CHANNEL_GROUPS; d += 4) {
+                u32 words[4];
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    w[e] = d + e < OT ? pack_bf16(out[i][d + e < OT ? d + e : 0][h * 2] * x,
-                                                  out[i][d + e < OT ? d + e : 0][h * 2 + 1] * x)
-                                      : 0;
-                quad_transpose(w[0], w[1], w[2], w[3], l);
-                if (row < s_.queries && (d + 4 <= OT || d + (l & 3) < OT))
-                    store16(o + (int64_t)row_of(s_, row) * a.out_pitch + (d + (l & 3)) * 8,
-                            make_uint4(w[0], w[1], w[2], w[3]));
+                for (int j = 0; j < 4; j++) {
+                    const bool exists = d + j < WARP_CHANNEL_GROUPS;
+                    const float(&group)[4] = output[i][exists ? d + j : 0];
+                    words[j] = exists ? pack_bf16(group[half * 2] * inverse_sum, group[half * 2 + 1] * inverse_sum) : 0;
+                }
+                quad_transpose(words[0], words[1], words[2], words[3], lane);
+                if (query < sequence.queries && (d + 4 <= WARP_CHANNEL_GROUPS || d + (lane & 3) < WARP_CHANNEL_GROUPS))
+                    store16(out + (int64_t)row_of(sequence, query) * args.out_pitch + (d + (lane & 3)) * 8,
+                            make_uint4(words[0], words[1], words[2], words[3]));
             }
         }
 }
 
-#define ATTENTION_KERNEL(NAME, HD, BN, NW, KW, MT, QR, SEES, BLOCKS)                                                   \
-    extern "C" __global__ void __launch_bounds__(32 * NW * KW, BLOCKS)                                                 \
+#define ATTENTION_KERNEL(NAME, HEAD_DIM, TILE_KEYS, QUERY_WARPS, KEY_WARPS, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS,    \
+                         CAUSALITY, BLOCKS_PER_MULTIPROCESSOR)                                                         \
+    extern "C" __global__ void __launch_bounds__(32 * QUERY_WARPS * KEY_WARPS, BLOCKS_PER_MULTIPROCESSOR)              \
         NAME(const __grid_constant__ sumi_attention_args args)                                                         \
     {                                                                                                                  \
-        attention<HD, BN, NW, KW, MT, QR, SEES>(args);                                                                 \
+        attention<HEAD_DIM, TILE_KEYS, QUERY_WARPS, KEY_WARPS, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, CAUSALITY>(     \
+            args);                                                                                                     \
     }
-//               name                        HD  BN NW KW MT QR sees  blocks per multiprocessor
-ATTENTION_KERNEL(sumi_attention_d128, 128, 64, 4, 1, 2, 0, WHOLE, 2)
-ATTENTION_KERNEL(sumi_attention_d128_w8, 128, 64, 8, 1, 2, 0, WHOLE, 1)
-ATTENTION_KERNEL(sumi_attention_d128_40k, 128, 32, 4, 1, 2, 6, WHOLE, 2)
-ATTENTION_KERNEL(sumi_attention_d128_m1, 128, 32, 4, 1, 1, 8, WHOLE, 3)
+// name, HEAD_DIM, TILE_KEYS, QUERY_WARPS, KEY_WARPS, QUERY_BLOCKS, Q_FRAGMENTS_IN_REGISTERS, CAUSALITY, blocks per
+// multiprocessor
+ATTENTION_KERNEL(sumi_attention_d128, 128, 64, 4, 1, 2, 0, NOT_CAUSAL, 2)
+ATTENTION_KERNEL(sumi_attention_d128_w8, 128, 64, 8, 1, 2, 0, NOT_CAUSAL, 1)
+ATTENTION_KERNEL(sumi_attention_d128_40k, 128, 32, 4, 1, 2, 6, NOT_CAUSAL, 2)
+ATTENTION_KERNEL(sumi_attention_d128_m1, 128, 32, 4, 1, 1, 8, NOT_CAUSAL, 3)
 ATTENTION_KERNEL(sumi_attention_d128_causal, 128, 32, 4, 1, 2, 4, CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d128_m1_causal, 128, 32, 4, 1, 1, 8, CAUSAL, 3)
-ATTENTION_KERNEL(sumi_attention_d96, 96, 32, 4, 1, 2, 6, WHOLE, 2)
+ATTENTION_KERNEL(sumi_attention_d96, 96, 32, 4, 1, 2, 6, NOT_CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d96_causal, 96, 32, 4, 1, 2, 6, CAUSAL, 2)
-ATTENTION_KERNEL(sumi_attention_d80, 80, 32, 4, 1, 2, 5, WHOLE, 2)
-ATTENTION_KERNEL(sumi_attention_d80_m1, 80, 64, 4, 1, 1, 5, WHOLE, 3)
-ATTENTION_KERNEL(sumi_attention_d64, 64, 64, 4, 1, 2, 4, WHOLE, 2)
+ATTENTION_KERNEL(sumi_attention_d80, 80, 32, 4, 1, 2, 5, NOT_CAUSAL, 2)
+ATTENTION_KERNEL(sumi_attention_d80_m1, 80, 64, 4, 1, 1, 5, NOT_CAUSAL, 3)
+ATTENTION_KERNEL(sumi_attention_d64, 64, 64, 4, 1, 2, 4, NOT_CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d64_causal, 64, 64, 4, 1, 2, 4, CAUSAL, 2)
 ATTENTION_KERNEL(sumi_attention_d256, 256, 32, 2, 2, 1, 0, EITHER, 1)
 ATTENTION_KERNEL(sumi_attention_d256_k4, 256, 64, 2, 4, 1, 0, EITHER, 1)
