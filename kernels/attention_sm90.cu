@@ -36,236 +36,247 @@
 #include "attention_sm90.cuh"
 
 // The softmax state of a thread's two rows. With r = lane >> 2, a lane of warp w holds a quarter of the columns of rows
-// 16 w + r (max0, sum0, fix0) and 16 w + r + 8 (max1, sum1, fix1) of the warpgroup's 64 rows. The accumulator is drawn
-// in hopper.cuh. A maximum is the largest score * scale_log2, in all four lanes of the row. A sum covers this lane's
-// columns only, until the end. fix: the factor by which the sums and the output are multiplied when `rescale` is set.
+// 16 w + r (max0, sum0, rescale0) and 16 w + r + 8 (max1, sum1, rescale1) of the warpgroup's 64 rows. The accumulator
+// is drawn in hopper.cuh. A maximum is the largest score * scale_log2, in all four lanes of the row. A sum covers this
+// lane's columns only, until the end. rescale0, rescale1: the factors by which the sums and the output are multiplied
+// when needs_rescale is set.
 struct softmax_state {
-    float max0, max1, sum0, sum1, fix0, fix1;
-    bool rescale;
+    float max0, max1, sum0, sum1, rescale0, rescale1;
+    bool needs_rescale;
 };
 
 // Sequence, row tile, head and groups of a tile. They are computed from the tile's number wherever they are needed.
 // Keeping them during the loop over keys would need registers that the kernel with three consumers does not have. The
 // tile's groups of 64 queries are [first, first + count) of the sequence; count < 1 where there are no queries.
-struct attention_place {
+struct tile_position {
     int sequence, row_tile, head, first, count;
 };
 template <bool CAUSAL, int CONSUMERS>
-ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& shape, int tile)
+ATTENTION_DEVICE tile_position find_position(const sumi_attention_sm90_shape& shape, int tile)
 {
-    attention_place at = {0, 0, 0, 0, CONSUMERS};
+    tile_position position = {0, 0, 0, 0, CONSUMERS};
     if (tile >= shape.cut_begin) { // shape.parts blocks share the groups of one tile
-        const int n = tile - shape.cut_begin, part = n % shape.parts;
-        tile = shape.cut_begin + n / shape.parts;
-        at.first = (part * CONSUMERS + shape.parts - 1) / shape.parts;
-        at.count = ((part + 1) * CONSUMERS + shape.parts - 1) / shape.parts - at.first;
+        const int number = tile - shape.cut_begin, part = number % shape.parts;
+        tile = shape.cut_begin + number / shape.parts;
+        position.first = (part * CONSUMERS + shape.parts - 1) / shape.parts;
+        position.count = ((part + 1) * CONSUMERS + shape.parts - 1) / shape.parts - position.first;
     }
-    while (tile >= shape.sequences[at.sequence].tile_end) at.sequence++;
-    const int row_tiles = shape.sequences[at.sequence].row_tiles,
-              inside = tile - shape.sequences[at.sequence].tile_end + shape.heads * row_tiles;
+    while (tile >= shape.sequences[position.sequence].tile_end) position.sequence++;
+    const int row_tiles = shape.sequences[position.sequence].row_tiles,
+              inside = tile - shape.sequences[position.sequence].tile_end + shape.heads * row_tiles;
     if (CAUSAL) { // the rows with the most keys first
-        at.row_tile = row_tiles - 1 - inside / shape.heads;
-        at.head = inside % shape.heads;
+        position.row_tile = row_tiles - 1 - inside / shape.heads;
+        position.head = inside % shape.heads;
     } else {
-        at.head = inside / row_tiles;
-        at.row_tile = inside % row_tiles;
+        position.head = inside / row_tiles;
+        position.row_tile = inside % row_tiles;
     }
-    at.first += at.row_tile * CONSUMERS;
-    at.count = min(at.count, shape.sequences[at.sequence].groups - at.first);
-    return at;
+    position.first += position.row_tile * CONSUMERS;
+    position.count = min(position.count, shape.sequences[position.sequence].groups - position.first);
+    return position;
 }
 
 template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL, bool CAUSAL> struct attention_sm90 {
-    static constexpr int KEYS = 128;
-    static constexpr int ROWS = CONSUMERS * 64;
+    static constexpr int TILE_KEYS = 128;
+    static constexpr int TILE_QUERIES = CONSUMERS * 64;
     // Channels of a slab, whose rows in shared memory have 128, 64 or 32 bytes.
     static constexpr int SLAB = HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16;
     static constexpr int SLAB_BYTES = SLAB * 2;
     static constexpr int SLABS = HEAD_DIM / SLAB;
     static constexpr int LAYOUT = SLAB_BYTES == 128 ? 1 : SLAB_BYTES == 64 ? 2 : 3;
-    static constexpr int OCTET = 8 * SLAB_BYTES; // bytes of 8 rows of a slab
-    static constexpr int TILE_BYTES = KEYS * HEAD_DIM * 2;
-    static constexpr int GROUP_BYTES = 64 * HEAD_DIM * 2; // the queries of one warpgroup, or its output
-    static constexpr int S_COUNT = KEYS / 2;              // floats of S per thread
-    static constexpr int O_COUNT = HEAD_DIM / 2;          // floats of O per thread
-    static constexpr int P_COUNT = KEYS / 4;              // words of P per thread, two bf16 each
+    static constexpr int EIGHT_ROWS_BYTES = 8 * SLAB_BYTES; // bytes of 8 rows of a slab
+    static constexpr int TILE_BYTES = TILE_KEYS * HEAD_DIM * 2;
+    static constexpr int QUERY_GROUP_BYTES = 64 * HEAD_DIM * 2; // the queries of one warpgroup, or its output
+    static constexpr int SCORE_COUNT = TILE_KEYS / 2;           // floats of S per thread
+    static constexpr int OUTPUT_COUNT = HEAD_DIM / 2;           // floats of O per thread
+    static constexpr int PROBABILITY_WORDS = TILE_KEYS / 4;     // words of P per thread, two bf16 each
     // A row maximum that grows by more than 2^LIMIT (as a factor of the exponentials) causes a rescale.
-    static constexpr float LIMIT = 8.f;
+    static constexpr float RESCALE_LIMIT = 8.f;
 
     // Updates the row maxima and sums for the scores of a new tile. FIRST: the first tile, which sets them.
-    template <bool FIRST> ATTENTION_DEVICE void maxima(const float (&s)[S_COUNT], softmax_state& r, float scale)
+    template <bool FIRST>
+    ATTENTION_DEVICE void maxima(const float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale)
     {
-        float a0 = fmaxf(s[0], s[1]), a1 = fmaxf(s[2], s[3]), b0 = fmaxf(s[4], s[5]), b1 = fmaxf(s[6], s[7]);
+        float largest0 = fmaxf(scores[0], scores[1]), largest1 = fmaxf(scores[2], scores[3]),
+              other_largest0 = fmaxf(scores[4], scores[5]), other_largest1 = fmaxf(scores[6], scores[7]);
 #pragma unroll
-        for (int n = 2; n < S_COUNT / 4; n += 2) {
-            a0 = fmaxf(a0, fmaxf(s[4 * n], s[4 * n + 1]));
-            a1 = fmaxf(a1, fmaxf(s[4 * n + 2], s[4 * n + 3]));
-            b0 = fmaxf(b0, fmaxf(s[4 * n + 4], s[4 * n + 5]));
-            b1 = fmaxf(b1, fmaxf(s[4 * n + 6], s[4 * n + 7]));
+        for (int n = 2; n < SCORE_COUNT / 4; n += 2) {
+            largest0 = fmaxf(largest0, fmaxf(scores[4 * n], scores[4 * n + 1]));
+            largest1 = fmaxf(largest1, fmaxf(scores[4 * n + 2], scores[4 * n + 3]));
+            other_largest0 = fmaxf(other_largest0, fmaxf(scores[4 * n + 4], scores[4 * n + 5]));
+            other_largest1 = fmaxf(other_largest1, fmaxf(scores[4 * n + 6], scores[4 * n + 7]));
         }
-        a0 = fmaxf(a0, b0);
-        a1 = fmaxf(a1, b1);
+        largest0 = fmaxf(largest0, other_largest0);
+        largest1 = fmaxf(largest1, other_largest1);
         // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of the
         // whole row. So the common case exchanges no values between lanes: the tensor cores wait while this code
         // runs.
-        r.rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(a0, scale, -r.max0), fmaf(a1, scale, -r.max1)) > LIMIT);
-        if (!FIRST && !r.rescale) return;
-        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
-        a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
-        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2));
-        a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
+        softmax.needs_rescale =
+            !FIRST
+            && __any_sync(~0u, fmaxf(fmaf(largest0, scale, -softmax.max0), fmaf(largest1, scale, -softmax.max1))
+                                   > RESCALE_LIMIT);
+        if (!FIRST && !softmax.needs_rescale) return;
+        largest0 = fmaxf(largest0, __shfl_xor_sync(~0u, largest0, 1));
+        largest1 = fmaxf(largest1, __shfl_xor_sync(~0u, largest1, 1));
+        largest0 = fmaxf(largest0, __shfl_xor_sync(~0u, largest0, 2));
+        largest1 = fmaxf(largest1, __shfl_xor_sync(~0u, largest1, 2));
         if (FIRST) {
             // A causal row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max)
             // equal 0, where -inf - -inf would be NaN.
-            r.max0 = CAUSAL ? fmaxf(a0 * scale, -1e30f) : a0 * scale;
-            r.max1 = CAUSAL ? fmaxf(a1 * scale, -1e30f) : a1 * scale;
-            r.sum0 = r.sum1 = 0.f;
+            softmax.max0 = CAUSAL ? fmaxf(largest0 * scale, -1e30f) : largest0 * scale;
+            softmax.max1 = CAUSAL ? fmaxf(largest1 * scale, -1e30f) : largest1 * scale;
+            softmax.sum0 = softmax.sum1 = 0.f;
             return;
         }
-        const float n0 = fmaxf(r.max0, a0 * scale), n1 = fmaxf(r.max1, a1 * scale);
-        r.fix0 = exp2_fast(r.max0 - n0);
-        r.fix1 = exp2_fast(r.max1 - n1);
-        r.max0 = n0;
-        r.max1 = n1;
-        r.sum0 *= r.fix0;
-        r.sum1 *= r.fix1;
+        const float new_max0 = fmaxf(softmax.max0, largest0 * scale), new_max1 = fmaxf(softmax.max1, largest1 * scale);
+        softmax.rescale0 = exp2_fast(softmax.max0 - new_max0);
+        softmax.rescale1 = exp2_fast(softmax.max1 - new_max1);
+        softmax.max0 = new_max0;
+        softmax.max1 = new_max1;
+        softmax.sum0 *= softmax.rescale0;
+        softmax.sum1 *= softmax.rescale1;
     }
     // s = exp2(s * scale - max), and adds s to the sums. With POLYNOMIAL n, one of n values is computed on the FMA
     // units, alternately in the thread's first and second row.
-    ATTENTION_DEVICE void exponentials(float (&s)[S_COUNT], softmax_state& r, float scale)
+    ATTENTION_DEVICE void exponentials(float (&scores)[SCORE_COUNT], softmax_state& softmax, float scale)
     {
-        const float z0 = r.max0, z1 = r.max1;
-        float t0 = 0.f, t1 = 0.f;
+        const float max0 = softmax.max0, max1 = softmax.max1;
+        float odd_sum0 = 0.f, odd_sum1 = 0.f;
 #pragma unroll
-        for (int n = 0; n < S_COUNT / 4; n++) {
+        for (int n = 0; n < SCORE_COUNT / 4; n++) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const float x = fmaf(s[4 * n + i], scale, i < 2 ? -z0 : -z1);
-                s[4 * n + i] = POLYNOMIAL && (4 * n + (i ^ (n & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
-                                 ? exp2_polynomial(x)
-                                 : exp2_fast(x);
+                const float x = fmaf(scores[4 * n + i], scale, i < 2 ? -max0 : -max1);
+                scores[4 * n + i] = POLYNOMIAL && (4 * n + (i ^ (n & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
+                                      ? exp2_polynomial(x)
+                                      : exp2_fast(x);
             }
-            r.sum0 += s[4 * n];
-            t0 += s[4 * n + 1];
-            r.sum1 += s[4 * n + 2];
-            t1 += s[4 * n + 3];
+            softmax.sum0 += scores[4 * n];
+            odd_sum0 += scores[4 * n + 1];
+            softmax.sum1 += scores[4 * n + 2];
+            odd_sum1 += scores[4 * n + 3];
         }
-        r.sum0 += t0;
-        r.sum1 += t1;
+        softmax.sum0 += odd_sum0;
+        softmax.sum1 += odd_sum1;
     }
     // P as the A operand of P v. The accumulator layout of S is the A layout (drawn in attention.cu), so no lanes
     // exchange values.
-    ATTENTION_DEVICE void pack_scores(u32 (&p)[P_COUNT], const float (&s)[S_COUNT])
+    ATTENTION_DEVICE void pack_scores(u32 (&probabilities)[PROBABILITY_WORDS], const float (&scores)[SCORE_COUNT])
     {
 #pragma unroll
-        for (int n = 0; n < P_COUNT; n++) p[n] = pack_bf16(s[2 * n], s[2 * n + 1]);
+        for (int n = 0; n < PROBABILITY_WORDS; n++) probabilities[n] = pack_bf16(scores[2 * n], scores[2 * n + 1]);
     }
-    ATTENTION_DEVICE void rescale_output(float (&o)[O_COUNT], const softmax_state& r)
+    ATTENTION_DEVICE void rescale_output(float (&acc)[OUTPUT_COUNT], const softmax_state& softmax)
     {
 #pragma unroll
-        for (int n = 0; n < O_COUNT / 4; n++) {
-            o[4 * n] *= r.fix0;
-            o[4 * n + 1] *= r.fix0;
-            o[4 * n + 2] *= r.fix1;
-            o[4 * n + 3] *= r.fix1;
+        for (int n = 0; n < OUTPUT_COUNT / 4; n++) {
+            acc[4 * n] *= softmax.rescale0;
+            acc[4 * n + 1] *= softmax.rescale0;
+            acc[4 * n + 2] *= softmax.rescale1;
+            acc[4 * n + 3] *= softmax.rescale1;
         }
     }
-    // Sets the scores of columns >= limit0 in the thread's first row, and of columns >= limit1 in its second row, to
-    // -inf.
-    ATTENTION_DEVICE void mask_scores(float (&s)[S_COUNT], int limit0, int limit1)
+    // Sets the scores of columns >= key_limit0 in the thread's first row, and of columns >= key_limit1 in its second
+    // row, to -inf.
+    ATTENTION_DEVICE void mask_scores(float (&scores)[SCORE_COUNT], int key_limit0, int key_limit1)
     {
-        const int lane = (threadIdx.x & 3) * 2;
+        const int first_column = (threadIdx.x & 3) * 2;
         const float masked = __int_as_float(0xff800000); // -inf
 #pragma unroll
-        for (int n = 0; n < S_COUNT / 4; n++) {
-            const int c = n * 8 + lane;
-            if (c >= limit0) s[4 * n] = masked;
-            if (c + 1 >= limit0) s[4 * n + 1] = masked;
-            if (c >= limit1) s[4 * n + 2] = masked;
-            if (c + 1 >= limit1) s[4 * n + 3] = masked;
+        for (int n = 0; n < SCORE_COUNT / 4; n++) {
+            const int c = n * 8 + first_column;
+            if (c >= key_limit0) scores[4 * n] = masked;
+            if (c + 1 >= key_limit0) scores[4 * n + 1] = masked;
+            if (c >= key_limit1) scores[4 * n + 2] = masked;
+            if (c + 1 >= key_limit1) scores[4 * n + 3] = masked;
         }
     }
     // q, k (and v in multiply_pv) are the low 32 bits of matrix descriptors. Here t counts k-steps of 16 channels.
-    ATTENTION_DEVICE void multiply_qk(float (&s)[S_COUNT], u32 q, u32 k)
+    ATTENTION_DEVICE void multiply_qk(float (&scores)[SCORE_COUNT], u32 q, u32 k)
     {
 #pragma unroll
         for (int t = 0; t < HEAD_DIM / 16; t++) {
-            const int slab = t * 32 / SLAB_BYTES, at = t * 32 % SLAB_BYTES;
-            const u64 a = descriptor<LAYOUT, OCTET>(q + (slab * 64 * SLAB_BYTES + at) / 16),
-                      b = descriptor<LAYOUT, OCTET>(k + (slab * KEYS * SLAB_BYTES + at) / 16);
-            attention_wgmma<KEYS>::ss(s, a, b, t);
+            const int slab = t * 32 / SLAB_BYTES, offset = t * 32 % SLAB_BYTES;
+            const u64 a = descriptor<LAYOUT, EIGHT_ROWS_BYTES>(q + (slab * 64 * SLAB_BYTES + offset) / 16),
+                      b = descriptor<LAYOUT, EIGHT_ROWS_BYTES>(k + (slab * TILE_KEYS * SLAB_BYTES + offset) / 16);
+            attention_wgmma<TILE_KEYS>::ss(scores, a, b, t);
         }
     }
     // t counts k-steps of 16 keys.
-    ATTENTION_DEVICE void multiply_pv(float (&o)[O_COUNT], const u32 (&p)[P_COUNT], u32 v)
+    ATTENTION_DEVICE void multiply_pv(float (&acc)[OUTPUT_COUNT], const u32 (&probabilities)[PROBABILITY_WORDS], u32 v)
     {
 #pragma unroll
-        for (int t = 0; t < KEYS / 16; t++)
-            attention_wgmma<HEAD_DIM>::rs(o, p + 4 * t, descriptor<LAYOUT, OCTET>(v + t * SLAB_BYTES), 1);
+        for (int t = 0; t < TILE_KEYS / 16; t++)
+            attention_wgmma<HEAD_DIM>::rs(acc, probabilities + 4 * t,
+                                          descriptor<LAYOUT, EIGHT_ROWS_BYTES>(v + t * SLAB_BYTES), 1);
     }
-    // Waits for the 128 threads of consumer warpgroup w.
-    ATTENTION_DEVICE void warpgroup_sync(int w)
+    // Waits for the 128 threads of a consumer warpgroup.
+    ATTENTION_DEVICE void warpgroup_sync(int consumer)
     {
-        if (w == 0) named_sync<1, 128>();
-        else if (w == 1 || CONSUMERS == 2) named_sync<2, 128>();
+        if (consumer == 0) named_sync<1, 128>();
+        else if (consumer == 1 || CONSUMERS == 2) named_sync<2, 128>();
         else named_sync<3, 128>();
     }
 
-    // Masks the keys of tile j that a row does not see, if there are any. reach (causal only): the number of keys that
-    // this thread's first row sees.
+    // Masks the keys of this tile that a row does not see, if there are any. keys_seen (causal only): the number of
+    // keys that this thread's first row sees.
     template <bool FIRST>
-    ATTENTION_DEVICE void mask(float (&s)[S_COUNT], const sumi_attention_sm90_sequence& sequence, int j, int row,
-                               int reach)
+    ATTENTION_DEVICE void mask(float (&scores)[SCORE_COUNT], const sumi_attention_sm90_sequence& sequence, int key_tile,
+                               int row, int keys_seen)
     {
-        if (CAUSAL) { // keys past the sequence's end are also past every query's reach
-            if (FIRST || (j + 1) * KEYS > row + 1) mask_scores(s, reach - j * KEYS, reach + 8 - j * KEYS);
+        if (CAUSAL) { // keys past the sequence's end are also past what a query sees
+            if (FIRST || (key_tile + 1) * TILE_KEYS > row + 1)
+                mask_scores(scores, keys_seen - key_tile * TILE_KEYS, keys_seen + 8 - key_tile * TILE_KEYS);
         } else if (FIRST) {
-            if (sequence.tail < KEYS) mask_scores(s, sequence.tail, sequence.tail);
+            if (sequence.tail < TILE_KEYS) mask_scores(scores, sequence.tail, sequence.tail);
         } else {
-            if (j == sequence.boundary) mask_scores(s, sequence.boundary_keys, sequence.boundary_keys);
+            if (key_tile == sequence.boundary) mask_scores(scores, sequence.boundary_keys, sequence.boundary_keys);
         }
     }
 
     // The last tile of keys that a row tile sees.
     ATTENTION_DEVICE int last_key_tile(const sumi_attention_sm90_sequence& sequence, int row_tile)
     {
-        return CAUSAL ? min(sequence.key_tiles, ((row_tile + 1) * ROWS + KEYS - 1) / KEYS) - 1 : sequence.key_tiles - 1;
+        return CAUSAL ? min(sequence.key_tiles, ((row_tile + 1) * TILE_QUERIES + TILE_KEYS - 1) / TILE_KEYS) - 1
+                      : sequence.key_tiles - 1;
     }
 
     // Addresses in shared memory: the tiles, the staging buffer of the output, and the barriers of q and of the ring
     // buffers of K and V. The barrier of stage i is 8 * i bytes after the one of stage 0.
-    struct places {
+    struct shared_addresses {
         u32 q, k, v, out, q_full, q_empty, k_full, k_empty, v_full, v_empty;
     };
 
     // The producer: one thread copies q, K and V of all tiles of this block, in the order in which they are used.
     ATTENTION_DEVICE void produce(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
-                                  const places& in)
+                                  const shared_addresses& shared)
     {
         u32 stage = 0, phase = 1, q_phase = 1; // waiting for parity 1 of a new barrier returns at once
         for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
-            const attention_place at = find_place<CAUSAL, CONSUMERS>(shape, tile);
-            const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
-            const int kv_slab = at.head / shape.group * SLABS, last = last_key_tile(sequence, at.row_tile);
-            for (int j = last; j >= 0; j--) {
-                const int span = !CAUSAL && j >= sequence.key_tiles0, row = (span ? j - sequence.key_tiles0 : j) * KEYS;
-                const sumi_attention_map* map = &maps.kv[at.sequence][span];
-                mbarrier_wait(in.k_empty + 8 * stage, phase);
-                mbarrier_expect(in.k_full + 8 * stage, TILE_BYTES);
-                tensor_load(in.k + stage * TILE_BYTES, map, in.k_full + 8 * stage, row, shape.k_slab + kv_slab);
-                if (j == last) { // the tile's groups of q, each to the buffer of the warpgroup that computes it
-                    mbarrier_wait(in.q_empty, q_phase);
+            const tile_position position = find_position<CAUSAL, CONSUMERS>(shape, tile);
+            const sumi_attention_sm90_sequence& sequence = shape.sequences[position.sequence];
+            const int kv_slab = position.head / shape.group * SLABS, last = last_key_tile(sequence, position.row_tile);
+            for (int key_tile = last; key_tile >= 0; key_tile--) {
+                const int span = !CAUSAL && key_tile >= sequence.key_tiles0,
+                          row = (span ? key_tile - sequence.key_tiles0 : key_tile) * TILE_KEYS;
+                const sumi_attention_map* map = &maps.kv[position.sequence][span];
+                mbarrier_wait(shared.k_empty + 8 * stage, phase);
+                mbarrier_expect(shared.k_full + 8 * stage, TILE_BYTES);
+                tensor_load(shared.k + stage * TILE_BYTES, map, shared.k_full + 8 * stage, row, shape.k_slab + kv_slab);
+                if (key_tile == last) { // the tile's groups of q, each to the buffer of the warpgroup that computes it
+                    mbarrier_wait(shared.q_empty, q_phase);
                     q_phase ^= 1;
-                    mbarrier_expect(in.q_full, max(at.count, 0) * GROUP_BYTES);
-                    for (int w = 0; w < at.count; w++) {
-                        const int g = at.first + w, second = g >= sequence.groups0;
-                        tensor_load(in.q + w * GROUP_BYTES, &maps.q[at.sequence][second], in.q_full,
-                                    (second ? g - sequence.groups0 : g) * 64, at.head * SLABS);
+                    mbarrier_expect(shared.q_full, max(position.count, 0) * QUERY_GROUP_BYTES);
+                    for (int consumer = 0; consumer < position.count; consumer++) {
+                        const int group = position.first + consumer, is_second = group >= sequence.groups0;
+                        tensor_load(shared.q + consumer * QUERY_GROUP_BYTES, &maps.q[position.sequence][is_second],
+                                    shared.q_full, (is_second ? group - sequence.groups0 : group) * 64,
+                                    position.head * SLABS);
                     }
                 }
-                mbarrier_wait(in.v_empty + 8 * stage, phase);
-                mbarrier_expect(in.v_full + 8 * stage, TILE_BYTES);
-                tensor_load(in.v + stage * TILE_BYTES, map, in.v_full + 8 * stage, row, shape.v_slab + kv_slab);
+                mbarrier_wait(shared.v_empty + 8 * stage, phase);
+                mbarrier_expect(shared.v_full + 8 * stage, TILE_BYTES);
+                tensor_load(shared.v + stage * TILE_BYTES, map, shared.v_full + 8 * stage, row, shape.v_slab + kv_slab);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;
@@ -276,220 +287,224 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
 
     // A consumer warpgroup: computes one group of 64 queries of each tile of this block.
     ATTENTION_DEVICE void consume(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
-                                  const places& in)
+                                  const shared_addresses& shared)
     {
-        const int w = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
-        const bool leader = (threadIdx.x & 127) == 0;
-        const u32 o_stage = in.out + w * GROUP_BYTES;
-        const u32 q = descriptor_low(in.q + w * GROUP_BYTES, 16), k = descriptor_low(in.k, 16),
-                  v = descriptor_low(in.v, KEYS * SLAB_BYTES);
+        const int consumer = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31,
+                  warp = (threadIdx.x >> 5) & 3;
+        const bool is_leader = (threadIdx.x & 127) == 0;
+        const u32 output_staging = shared.out + consumer * QUERY_GROUP_BYTES;
+        const u32 q = descriptor_low(shared.q + consumer * QUERY_GROUP_BYTES, 16), k = descriptor_low(shared.k, 16),
+                  v = descriptor_low(shared.v, TILE_KEYS * SLAB_BYTES);
         const float scale = shape.scale_log2;
         u32 stage = 0, phase = 0, q_phase = 0;
         for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
-            const attention_place at = find_place<CAUSAL, CONSUMERS>(shape, tile);
-            const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
-            const int group = at.first + w;
-            int j = last_key_tile(sequence, at.row_tile);
-            mbarrier_wait(in.q_full, q_phase);
+            const tile_position position = find_position<CAUSAL, CONSUMERS>(shape, tile);
+            const sumi_attention_sm90_sequence& sequence = shape.sequences[position.sequence];
+            const int group = position.first + consumer;
+            int key_tile = last_key_tile(sequence, position.row_tile);
+            mbarrier_wait(shared.q_full, q_phase);
             q_phase ^= 1;
-            if (w >= at.count) {   // this warpgroup has no queries: only release the stages of the ring buffer
-                warpgroup_sync(w); // all four warps have seen this phase before the barrier is released
-                if (leader) mbarrier_arrive(in.q_empty);
-                for (; j >= 0; j--) {
+            // This warpgroup has no queries: it only releases the stages of the ring buffer.
+            if (consumer >= position.count) {
+                warpgroup_sync(consumer); // all four warps have seen this phase before the barrier is released
+                if (is_leader) mbarrier_arrive(shared.q_empty);
+                for (; key_tile >= 0; key_tile--) {
                     if (warp == 0) {
-                        mbarrier_wait(in.k_full + 8 * stage, phase);
-                        if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
+                        mbarrier_wait(shared.k_full + 8 * stage, phase);
+                        if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     }
                     if (warp == 0) {
-                        mbarrier_wait(in.v_full + 8 * stage, phase);
-                        if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                        mbarrier_wait(shared.v_full + 8 * stage, phase);
+                        if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                     }
                     if (++stage == STAGES) {
                         stage = 0;
                         phase ^= 1;
                     }
                 }
-                warpgroup_sync(w);
+                warpgroup_sync(consumer);
                 continue;
             }
-            // reach is used in causal kernels only, which have one span
-            const int row = group * 64, reach = row + warp * 16 + (lane >> 2) + 1;
-            float o[O_COUNT], s[S_COUNT];
-            u32 p[P_COUNT];
-            softmax_state r;
+            // keys_seen is used in causal kernels only, which have one span
+            const int row = group * 64, keys_seen = row + warp * 16 + (lane >> 2) + 1;
+            float acc[OUTPUT_COUNT], scores[SCORE_COUNT];
+            u32 probabilities[PROBABILITY_WORDS];
+            softmax_state softmax;
             // The first iteration: the last tile of keys, which may be incomplete.
-            mbarrier_wait(in.k_full + 8 * stage, phase);
+            mbarrier_wait(shared.k_full + 8 * stage, phase);
             wgmma_fence();
-            multiply_qk(s, opaque(q), k + stage * (TILE_BYTES / 16));
+            multiply_qk(scores, opaque(q), k + stage * (TILE_BYTES / 16));
             wgmma_commit();
             wgmma_wait<0>();
-            hold(s);
-            if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
-            mask<true>(s, sequence, j, row, reach);
-            maxima<true>(s, r, scale);
-            exponentials(s, r, scale);
-            pack_scores(p, s);
+            hold(scores);
+            if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
+            mask<true>(scores, sequence, key_tile, row, keys_seen);
+            maxima<true>(scores, softmax, scale);
+            exponentials(scores, softmax, scale);
+            pack_scores(probabilities, scores);
             // The output is zeroed, although the first product could overwrite it: only so does ptxas find enough
             // registers (otherwise C7512).
 #pragma unroll
-            for (int n = 0; n < O_COUNT; n++) o[n] = 0.f;
+            for (int n = 0; n < OUTPUT_COUNT; n++) acc[n] = 0.f;
             if (OVERLAP) {
-                for (j--; j >= 0; j--) {
+                for (key_tile--; key_tile >= 0; key_tile--) {
                     u32 next = stage + 1, next_phase = phase;
                     if (next == STAGES) {
                         next = 0;
                         next_phase ^= 1;
                     }
                     // was loaded before the next K, so this wait costs nothing
-                    mbarrier_wait(in.v_full + 8 * stage, phase);
-                    mbarrier_wait(in.k_full + 8 * next, next_phase);
-                    hold(s);
-                    hold(o);
+                    mbarrier_wait(shared.v_full + 8 * stage, phase);
+                    mbarrier_wait(shared.k_full + 8 * next, next_phase);
+                    hold(scores);
+                    hold(acc);
                     wgmma_fence();
-                    multiply_qk(s, opaque(q), k + next * (TILE_BYTES / 16));
+                    multiply_qk(scores, opaque(q), k + next * (TILE_BYTES / 16));
                     wgmma_commit();
-                    multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
+                    multiply_pv(acc, probabilities, v + stage * (TILE_BYTES / 16));
                     wgmma_commit();
                     wgmma_wait<1>();
-                    hold(s);
-                    if (leader) mbarrier_arrive(in.k_empty + 8 * next);
-                    mask<false>(s, sequence, j, row, reach);
-                    maxima<false>(s, r, scale);
-                    exponentials(s, r, scale);
+                    hold(scores);
+                    if (is_leader) mbarrier_arrive(shared.k_empty + 8 * next);
+                    mask<false>(scores, sequence, key_tile, row, keys_seen);
+                    maxima<false>(scores, softmax, scale);
+                    exponentials(scores, softmax, scale);
                     wgmma_wait<0>();
-                    hold(o);
-                    if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
-                    pack_scores(p, s);
-                    if (r.rescale) rescale_output(o, r);
+                    hold(acc);
+                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                    pack_scores(probabilities, scores);
+                    if (softmax.needs_rescale) rescale_output(acc, softmax);
                     stage = next;
                     phase = next_phase;
                 }
-                if (leader) mbarrier_arrive(in.q_empty);
-                mbarrier_wait(in.v_full + 8 * stage, phase);
-                hold(o);
+                if (is_leader) mbarrier_arrive(shared.q_empty);
+                mbarrier_wait(shared.v_full + 8 * stage, phase);
+                hold(acc);
                 wgmma_fence();
-                multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
+                multiply_pv(acc, probabilities, v + stage * (TILE_BYTES / 16));
                 wgmma_commit();
                 wgmma_wait<0>();
-                hold(o);
-                if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                hold(acc);
+                if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;
                 }
             } else {
-                mbarrier_wait(in.v_full + 8 * stage, phase);
-                hold(o);
+                mbarrier_wait(shared.v_full + 8 * stage, phase);
+                hold(acc);
                 wgmma_fence();
-                multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
+                multiply_pv(acc, probabilities, v + stage * (TILE_BYTES / 16));
                 wgmma_commit();
                 wgmma_wait<0>();
-                hold(o);
-                if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                hold(acc);
+                if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;
                 }
-                for (j--; j >= 0; j--) {
-                    mbarrier_wait(in.k_full + 8 * stage, phase);
+                for (key_tile--; key_tile >= 0; key_tile--) {
+                    mbarrier_wait(shared.k_full + 8 * stage, phase);
                     wgmma_fence();
-                    multiply_qk(s, opaque(q), k + stage * (TILE_BYTES / 16));
+                    multiply_qk(scores, opaque(q), k + stage * (TILE_BYTES / 16));
                     wgmma_commit();
                     wgmma_wait<0>();
-                    hold(s);
-                    if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
-                    mask<false>(s, sequence, j, row, reach);
-                    maxima<false>(s, r, scale);
-                    if (r.rescale) rescale_output(o, r);
-                    exponentials(s, r, scale);
-                    pack_scores(p, s);
-                    mbarrier_wait(in.v_full + 8 * stage, phase);
-                    hold(o);
+                    hold(scores);
+                    if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
+                    mask<false>(scores, sequence, key_tile, row, keys_seen);
+                    maxima<false>(scores, softmax, scale);
+                    if (softmax.needs_rescale) rescale_output(acc, softmax);
+                    exponentials(scores, softmax, scale);
+                    pack_scores(probabilities, scores);
+                    mbarrier_wait(shared.v_full + 8 * stage, phase);
+                    hold(acc);
                     wgmma_fence();
-                    multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
+                    multiply_pv(acc, probabilities, v + stage * (TILE_BYTES / 16));
                     wgmma_commit();
                     wgmma_wait<0>();
-                    hold(o);
-                    if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                    hold(acc);
+                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                     if (++stage == STAGES) {
                         stage = 0;
                         phase ^= 1;
                     }
                 }
-                if (leader) mbarrier_arrive(in.q_empty);
+                if (is_leader) mbarrier_arrive(shared.q_empty);
             }
             // The sums of the four lanes of a row are added.
-            r.sum0 += __shfl_xor_sync(~0u, r.sum0, 1);
-            r.sum0 += __shfl_xor_sync(~0u, r.sum0, 2);
-            r.sum1 += __shfl_xor_sync(~0u, r.sum1, 1);
-            r.sum1 += __shfl_xor_sync(~0u, r.sum1, 2);
-            const float inv0 = 1.f / r.sum0, inv1 = 1.f / r.sum1;
-            if (leader) TMA_STORE_WAIT_READ(); // the previous store has read the staging buffer
-            warpgroup_sync(w);
+            softmax.sum0 += __shfl_xor_sync(~0u, softmax.sum0, 1);
+            softmax.sum0 += __shfl_xor_sync(~0u, softmax.sum0, 2);
+            softmax.sum1 += __shfl_xor_sync(~0u, softmax.sum1, 1);
+            softmax.sum1 += __shfl_xor_sync(~0u, softmax.sum1, 2);
+            const float inverse_sum0 = 1.f / softmax.sum0, inverse_sum1 = 1.f / softmax.sum1;
+            if (is_leader) TMA_STORE_WAIT_READ(); // the previous store has read the staging buffer
+            warpgroup_sync(consumer);
             // O as bf16 to the staging buffer. Lanes 8 i .. 8 i + 7 address matrix i of stmatrix.x4: matrix 0 has rows
             // 0-7 and channels 0-7 of the warp's 16 x 16 values, matrix 1 rows 8-15 and channels 0-7, matrices 2 and 3
             // channels 8-15.
 #pragma unroll
             for (int n = 0; n < HEAD_DIM / 16; n++) {
-                const int line = warp * 16 + (lane & 15), c = n * 16 + (lane >> 4) * 8,
-                          swizzle = (SLAB_BYTES == 128  ? line & 7
-                                     : SLAB_BYTES == 64 ? line >> 1 & 3
-                                                        : line >> 2 & 1)
+                const int tile_row = warp * 16 + (lane & 15), c = n * 16 + (lane >> 4) * 8,
+                          swizzle = (SLAB_BYTES == 128  ? tile_row & 7
+                                     : SLAB_BYTES == 64 ? tile_row >> 1 & 3
+                                                        : tile_row >> 2 & 1)
                                  << 4;
-                store_matrix_x4(o_stage + (c / SLAB) * 64 * SLAB_BYTES + line * SLAB_BYTES
+                store_matrix_x4(output_staging + (c / SLAB) * 64 * SLAB_BYTES + tile_row * SLAB_BYTES
                                     + (((c % SLAB) * 2) ^ swizzle),
-                                pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
-                                pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
-                                pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
-                                pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
+                                pack_bf16(acc[8 * n] * inverse_sum0, acc[8 * n + 1] * inverse_sum0),
+                                pack_bf16(acc[8 * n + 2] * inverse_sum1, acc[8 * n + 3] * inverse_sum1),
+                                pack_bf16(acc[8 * n + 4] * inverse_sum0, acc[8 * n + 5] * inverse_sum0),
+                                pack_bf16(acc[8 * n + 6] * inverse_sum1, acc[8 * n + 7] * inverse_sum1));
             }
             FENCE_PROXY_ASYNC();
-            warpgroup_sync(w);
-            if (leader) { // TMA drops rows past the span's queries
-                const attention_place to = find_place<CAUSAL, CONSUMERS>(shape, opaque(tile));
-                const int g = to.first + w, groups0 = shape.sequences[to.sequence].groups0, second = g >= groups0;
-                tensor_store(&maps.out[to.sequence][second], o_stage, (second ? g - groups0 : g) * 64, to.head * SLABS);
+            warpgroup_sync(consumer);
+            if (is_leader) { // TMA drops rows past the span's queries
+                const tile_position to = find_position<CAUSAL, CONSUMERS>(shape, opaque(tile));
+                const int group = to.first + consumer, groups0 = shape.sequences[to.sequence].groups0,
+                          is_second = group >= groups0;
+                tensor_store(&maps.out[to.sequence][is_second], output_staging,
+                             (is_second ? group - groups0 : group) * 64, to.head * SLABS);
                 TMA_STORE_COMMIT();
             }
         }
-        if (leader) TMA_STORE_WAIT();
+        if (is_leader) TMA_STORE_WAIT();
     }
 
     ATTENTION_DEVICE void run(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape)
     {
         extern __shared__ unsigned char dynamic[];
-        places in;
-        in.q = (smem_addr(dynamic) + 1023) & ~1023u;
-        in.k = in.q + CONSUMERS * GROUP_BYTES;
-        in.v = in.k + STAGES * TILE_BYTES;
-        in.out = in.v + STAGES * TILE_BYTES;
+        shared_addresses shared;
+        shared.q = (smem_addr(dynamic) + 1023) & ~1023u;
+        shared.k = shared.q + CONSUMERS * QUERY_GROUP_BYTES;
+        shared.v = shared.k + STAGES * TILE_BYTES;
+        shared.out = shared.v + STAGES * TILE_BYTES;
         __shared__ __align__(8) u64 barriers[2 + 4 * STAGES];
-        in.q_full = smem_addr(barriers);
-        in.q_empty = in.q_full + 8;
-        in.k_full = in.q_empty + 8;
-        in.k_empty = in.k_full + 8 * STAGES;
-        in.v_full = in.k_empty + 8 * STAGES;
-        in.v_empty = in.v_full + 8 * STAGES;
+        shared.q_full = smem_addr(barriers);
+        shared.q_empty = shared.q_full + 8;
+        shared.k_full = shared.q_empty + 8;
+        shared.k_empty = shared.k_full + 8 * STAGES;
+        shared.v_full = shared.k_empty + 8 * STAGES;
+        shared.v_empty = shared.v_full + 8 * STAGES;
         if (threadIdx.x == 0) {
             prefetch_map(&maps.kv[0][0]);
             prefetch_map(&maps.q[0][0]);
-            mbarrier_init(in.q_full, 1);
-            mbarrier_init(in.q_empty, CONSUMERS);
+            mbarrier_init(shared.q_full, 1);
+            mbarrier_init(shared.q_empty, CONSUMERS);
             for (int i = 0; i < STAGES; i++) {
-                mbarrier_init(in.k_full + 8 * i, 1);
-                mbarrier_init(in.v_full + 8 * i, 1);
-                mbarrier_init(in.k_empty + 8 * i, CONSUMERS);
-                mbarrier_init(in.v_empty + 8 * i, CONSUMERS);
+                mbarrier_init(shared.k_full + 8 * i, 1);
+                mbarrier_init(shared.v_full + 8 * i, 1);
+                mbarrier_init(shared.k_empty + 8 * i, CONSUMERS);
+                mbarrier_init(shared.v_empty + 8 * i, CONSUMERS);
             }
             FENCE_MBARRIER_INIT();
         }
         __syncthreads();
         if (threadIdx.x < 128) {
             fewer_registers<CONSUMERS == 3 ? 32 : 24>();
-            if (threadIdx.x < 32 && elect_one()) produce(maps, shape, in);
+            if (threadIdx.x < 32 && elect_one()) produce(maps, shape, shared);
         } else {
             more_registers<CONSUMERS == 3 ? 160 : 240>();
-            consume(maps, shape, in);
+            consume(maps, shape, shared);
         }
     }
 };

@@ -108,10 +108,3 @@ template <int ROW_BYTES> SUMI_DEVICE u32 swizzled_step(u32 address, int steps)
     if (ROW_BYTES % 128) return (address ^ ((steps & 1) << 5)) + (steps >> 1) * 64;
     return address ^ (steps << 5);
 }
-// Other names of three functions, which attention_any.cu uses.
-template <int ROW_BYTES> SUMI_DEVICE u32 at(int row, int chunk) { return swizzled_offset<ROW_BYTES>(row, chunk); }
-template <int ROW_BYTES> SUMI_DEVICE u32 step(u32 address, int steps)
-{
-    return swizzled_step<ROW_BYTES>(address, steps);
-}
-SUMI_DEVICE float ex2(float x) { return exp2_fast(x); }
