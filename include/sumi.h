@@ -737,6 +737,17 @@ typedef enum sumi_weight_format {
     SUMI_WEIGHTS_INT4 = 5
 } sumi_weight_format;
 
+// The format of the operands of attention, softmax(q k^T) v, in the transformer on a GPU. Text encoders and the VAE keep
+// bfloat16. Independent of sumi_weight_format, which is about matrices of weights.
+typedef enum sumi_attention_format {
+    SUMI_ATTENTION_AUTO = 0, // bfloat16 on a GPU, float32 on the CPU
+    SUMI_ATTENTION_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
+    // GPU of compute capability 9.0: q, k, v and the probabilities in the 8-bit float format e4m3, with sums in float
+    // (FlashAttention-3, Shah et al. 2024, without its rotation of q and k), where heads have 128 channels: Z-Image and
+    // Qwen-Image. NewBie-image's heads of 96 channels keep bfloat16. SUMI_NOT_SUPPORTED on the CPU and on other GPUs.
+    SUMI_ATTENTION_FP8 = 2
+} sumi_attention_format;
+
 // Where a checkpoint is. Each path below `path` names one component. It overrides or completes the content of `path`;
 // NULL takes the component from `path`. Components are recognised by their content, not by the names of their files. A
 // component that the model's family does not have is refused with SUMI_NOT_SUPPORTED.
@@ -779,6 +790,7 @@ typedef struct sumi_model_desc {
     // INT8 and INT4 avoid that time and change the features: Z-Image's encoder then takes 4.3 or 2.8 GB instead of 7.8.
     // SUMI_NOT_SUPPORTED where `weights` would be.
     sumi_weight_format text_weights;
+    sumi_attention_format attention;
 } sumi_model_desc;
 
 typedef struct sumi_size {
@@ -830,9 +842,10 @@ typedef struct sumi_model_info {
     int32_t min_references, max_references;
     sumi_weight_format weights;      // as requested; for AUTO on a GPU, the format that was chosen
     sumi_weight_format text_weights; // likewise
+    sumi_attention_format attention; // as requested; for AUTO on a GPU, SUMI_ATTENTION_BF16
 } sumi_model_info;
 
-// Returns SUMI_WEIGHTS_AUTO for both kinds of weights, everything else zero. Any thread. Never blocks.
+// Returns SUMI_WEIGHTS_AUTO for both kinds of weights, SUMI_ATTENTION_AUTO, everything else zero. Any thread. Never blocks.
 SUMI_API sumi_model_desc sumi_model_defaults(void);
 // Opens a checkpoint: a job of stage LOAD. Returns at once. The job reads headers and tokenizers and checks the shape
 // of every tensor; weights stay in their mapped files. On a GPU the job also loads the kernels and copies the weights

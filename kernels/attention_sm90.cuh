@@ -1,4 +1,4 @@
-// PTX instructions that attention_sm90.cu and attention_wide_sm90.cu need besides those of hopper.cuh: 3-D TMA copies,
+// PTX instructions that the attention kernels of Hopper need besides those of hopper.cuh: 3-D TMA copies,
 // named barriers, and wgmma with its first operand in registers. PTX 8.0, sm_90a.
 #pragma once
 #include "attention.h"
@@ -80,6 +80,15 @@ ATTENTION_DEVICE float exp2_polynomial(float x)
     return __int_as_float(__float_as_int(y) + (__float_as_int(t) << 23));
 }
 
+// Converts four floats to e4m3, the first one in the lowest byte. Values saturate at 448, NaN stays NaN.
+ATTENTION_DEVICE u32 pack_e4m3(float a, float b, float c, float d)
+{
+    unsigned short low, high;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+    return (u32)low | (u32)high << 16;
+}
+
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
 // A matrix descriptor: the address, and the leading and stride byte offsets, in units of 16 bytes; layout type 1, 2 or
 // 3: the 128-byte, 64-byte or 32-byte swizzle. The low 32 bits are kept separately, so a step along the operand is one
@@ -117,7 +126,8 @@ template <int N> ATTENTION_DEVICE void hold(float (&d)[N])
 
 // wgmma, by one warpgroup: d[64 x N] = a[64 x 16] b + (add ? d : 0), float sums. The accumulator d is drawn at the top
 // of hopper.cuh. ss: both operands are in shared memory, K-major. rs: `a` is in registers (the A fragment of m16n8k16
-// of each warp's 16 rows, see portable_sm80.cuh), and b is N-major in shared memory.
+// of each warp's 16 rows, see portable_sm80.cuh), and b is N-major in shared memory. _e4m3: the same of e4m3 with 32
+// instead of 16 in k; b is K-major, and a in registers is the A fragment of m16n8k32.
 template <int N> struct attention_wgmma;
 #define ATTENTION_C8(d, i)                                                                                             \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),        \
@@ -145,6 +155,20 @@ template <int N> struct attention_wgmma;
                          "k16.f32.bf16.bf16 {" REGISTERS "}," P0 "," P1 ",p,1,1,0,0;}"                                 \
                          : OUT                                                                                         \
                          : "l"(a), "l"(b), "r"(add));                                                                  \
+        }                                                                                                              \
+        ATTENTION_DEVICE void ss_e4m3(float (&d)[COUNT], u64 a, u64 b, int add)                                        \
+        {                                                                                                              \
+            asm volatile("{.reg .pred p; setp.ne.b32 p," P2 ",0; wgmma.mma_async.sync.aligned.m64n" #N                 \
+                         "k32.f32.e4m3.e4m3 {" REGISTERS "}," P0 "," P1 ",p,1,1;}"                                     \
+                         : OUT                                                                                         \
+                         : "l"(a), "l"(b), "r"(add));                                                                  \
+        }                                                                                                              \
+        ATTENTION_DEVICE void rs_e4m3(float (&d)[COUNT], const u32* a, u64 b, int add)                                 \
+        {                                                                                                              \
+            asm volatile("{.reg .pred p; setp.ne.b32 p," P5 ",0; wgmma.mma_async.sync.aligned.m64n" #N                 \
+                         "k32.f32.e4m3.e4m3 {" REGISTERS "},{" P0 "," P1 "," P2 "," P3 "}," P4 ",p,1,1;}"              \
+                         : OUT                                                                                         \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                              \
         }                                                                                                              \
         ATTENTION_DEVICE void rs(float (&d)[COUNT], const u32* a, u64 b, int add)                                      \
         {                                                                                                              \

@@ -266,7 +266,8 @@ static void check_balances(const sumi_plan* plan, sumi_section_kind kind, bool i
 
 // A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
 // values runs it.
-static void run_picture(bench* b, const sumi_network* network, sumi_weight_format weights, bool watches)
+static void run_picture(bench* b, const sumi_network* network, sumi_weight_format weights,
+                        sumi_attention_format attention, bool watches)
 {
     const sumi_pipeline_prompt prompt = {.token_count = {20}};
     const sumi_pipeline_item item = {0, -1};
@@ -284,6 +285,7 @@ static void run_picture(bench* b, const sumi_network* network, sumi_weight_forma
     const sumi_rates rates = b->runner->functions->rates(b->runner);
     sumi_runner_begin_plan(b->runner, &plan, &b->heap);
     plan.weight_options.weights = weights;
+    plan.weight_options.attention = attention;
     sumi_result result = sumi_pipeline_write(network, &request, &plan, &pipeline, &error);
     for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
     if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);
@@ -335,8 +337,9 @@ TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
         bench b;
         if (open_bench(&b)) {
             sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
-            if (network != NULL) run_picture(&b, network, s_formats[f].weights, false);
-            check_used(&b, "sumi_attention_sm90_d128_c2", true);     // of the picture
+            if (network != NULL) run_picture(&b, network, s_formats[f].weights, SUMI_ATTENTION_AUTO, false);
+            check_used(&b, "sumi_attention_sm90_d128_c2", true); // of the picture
+            check_used(&b, "sumi_attention_sm90_fp8_", false);
             check_used(&b, "sumi_attention_sm90_d128_causal", true); // of the text
             check_used(&b, s_formats[f].products, true);
             check_used(&b, s_formats[f].norm, true);
@@ -350,13 +353,38 @@ TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
     }
 }
 
+// Attention in 8 bits: of the transformer's heads of 128 channels, not of the text encoder, whose attention is causal.
+TEST(attention_in_8_bits_takes_its_kernels)
+{
+    static const struct {
+        const char* model;
+        bool has_heads_of_128, expected;
+        bool watches; // all values are bound, so nothing is stored differently from what the plan says
+    } s_cases[] = {{"tests/golden/z-image-wide/model", true, true, false},
+                   {"tests/golden/z-image-wide/model", true, false, true},
+                   {"tests/golden/z-image/model", false, false, false}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        bench b;
+        if (open_bench(&b)) {
+            sumi_network* network = open_network(&b, NULL, s_cases[i].model);
+            if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_FP8, s_cases[i].watches);
+            check_used(&b, "sumi_attention_sm90_fp8_d128", s_cases[i].expected);
+            check_used(&b, "sumi_attention_pack_values", s_cases[i].expected);
+            check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].expected);
+            check_used(&b, "sumi_attention_sm90_d128_causal", s_cases[i].has_heads_of_128);
+            sumi_network_close(network);
+        }
+        close_bench(&b);
+    }
+}
+
 // Why golden_run runs its plans a first time as the engine does.
 TEST(values_that_are_looked_at_are_not_fused)
 {
     bench b;
     if (open_bench(&b)) {
         sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
-        if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, true);
+        if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_AUTO, true);
         check_used(&b, "sumi_gemm_bf16_plain_", true);
         check_used(&b, "sumi_gemm_bf16_swiglu_", false);
         sumi_network_close(network);
@@ -959,6 +987,7 @@ int main(int argc, char** argv)
     RUN(every_product_has_its_kernel);
     RUN(few_rows_of_int8_share_k);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
+    RUN(attention_in_8_bits_takes_its_kernels);
     RUN(values_that_are_looked_at_are_not_fused);
     RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);

@@ -51,6 +51,7 @@ sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value va
 CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value);
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);    // SUMI_CUDA_VALUE_GATED
 bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value); // SUMI_CUDA_VALUE_BALANCED
+bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value);  // SUMI_CUDA_VALUE_QK_E4M3
 // The form in which this op reads a weight; it is resident. GATED for a LINEAR with a gated output. `weight` is
 // op->weight, op->bias or a member of the op's own struct (qk.k_weight).
 sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight);

@@ -442,6 +442,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
                                              "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
                                             {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8",
                                              "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
+    static const char* const fp8_names[2] = {"sumi_qk_norm_rope_fp8_pairs_16", "sumi_qk_norm_rope_fp8_halves_16"};
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
@@ -460,6 +461,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     args.is_halves = op->u.qk.rotary == SUMI_ROTARY_HALVES;
     args.eps = op->u.qk.eps;
     const int64_t count = rows.end - rows.begin;
+    const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->out); // then heads have 128 channels
     if (args.x.is_float || args.dim % (args.is_halves ? 16 : 8) != 0 || args.dim > 256 || args.pitch % 8 != 0) {
         return sumi_cuda_launch_args(run, "sumi_qk_norm_rope_any", row_grid(run, count, ANY_BLOCKS), &args);
     }
@@ -468,7 +470,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     const int32_t groups = SUMI_ROWS_THREADS / (4 << size), blocks = args.is_halves ? 2 : 3;
     args.heads_log2 = qk_heads_log2(args.q_heads + args.kv_heads, groups, count,
                                     (int64_t)run->device->multiprocessors * blocks * groups);
-    return sumi_cuda_launch_args(run, names[args.is_halves][size],
+    return sumi_cuda_launch_args(run, is_e4m3 ? fp8_names[args.is_halves] : names[args.is_halves][size],
                                  row_grid(run, blocks_of(count, groups >> args.heads_log2), blocks), &args);
 }
 

@@ -94,7 +94,8 @@ TABLE(static, pipeline, PIPELINE);
 
 #define T sumi_weight_options
 #define WEIGHT_OPTIONS(ONE, NESTED, LIST)                                                                              \
-    ONE(NUMBER, weights) ONE(NUMBER, text_weights) ONE(NUMBER, streams_weights) ONE(UNUSED, unused)
+    ONE(NUMBER, weights)                                                                                               \
+    ONE(NUMBER, text_weights) ONE(NUMBER, attention) ONE(NUMBER, streams_weights) ONE(UNUSED, unused)
 TABLE(static, weight_options, WEIGHT_OPTIONS);
 #undef T
 

@@ -113,6 +113,7 @@ typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_pla
 typedef struct sumi_weight_options {
     sumi_weight_format weights;      // format for weights of the denoising sections, except those with keeps_precision
     sumi_weight_format text_weights; // the same for the text and vision sections
+    sumi_attention_format attention; // of the denoising sections
     // The plan uses its weights once, and they should not stay on the device: other plans need the memory.
     bool streams_weights;
     bool unused[3]; // explicit padding, see engine/plan_key.h

@@ -65,6 +65,7 @@ namespace Sumi
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
         public int MinReferences, MaxReferences; // of a picture; both 0: the model takes none
         public WeightFormat Weights, TextWeights; // as asked for; of Auto on a GPU what it stands for there
+        public AttentionFormat Attention; // likewise
         public int SizeMultiple, MaxSize, NativeSize, LatentFactor, MaxPromptTokens;
         public float Guidance, GuidanceOff; // the authors' number, and the one that means none
         public GuidanceFormula GuidanceFormula;
@@ -402,7 +403,7 @@ namespace Sumi
         }
 
         // withTextEncoder false: for games that ship encoded prompts. variant: which model of its family it is ("2512"), for files that do not say so.
-        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null, WeightFormat textWeights = WeightFormat.Auto)
+        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null, WeightFormat textWeights = WeightFormat.Auto, AttentionFormat attention = AttentionFormat.Auto)
         {
             using (var scratch = new Scratch())
                 lock (handle.Gate)
@@ -412,6 +413,7 @@ namespace Sumi
                     desc.path = scratch.Text(path);
                     desc.weights = weights;
                     desc.text_weights = textWeights;
+                    desc.attention = attention;
                     desc.variant = scratch.Text(variant);
                     desc.without_text_encoder = (byte)(withTextEncoder ? 0 : 1);
                     desc.without_vae_encoder = (byte)(withVaeEncoder ? 0 : 1);
@@ -662,7 +664,7 @@ namespace Sumi
                     return new ModelInfo
                     {
                         Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0,
-                        MinReferences = info.min_references, MaxReferences = info.max_references, Weights = info.weights, TextWeights = info.text_weights, UsesGuidance = info.uses_guidance != 0,
+                        MinReferences = info.min_references, MaxReferences = info.max_references, Weights = info.weights, TextWeights = info.text_weights, Attention = info.attention, UsesGuidance = info.uses_guidance != 0,
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
                         NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
                         Guidance = info.guidance, GuidanceOff = info.guidance_off, GuidanceFormula = info.guidance_formula,
