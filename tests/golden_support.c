@@ -258,9 +258,9 @@ double error_of_format(const golden_case* c)
 {
     switch (c->g->weights) {
     case SUMI_WEIGHTS_FP8: return 0.15;
-    case SUMI_WEIGHTS_INT8: return c->g->has_text_weights ? 0.12 : c->g->attention == SUMI_ATTENTION_FP8 ? 0.15 : 0.06;
+    case SUMI_WEIGHTS_INT8: return c->g->has_text_weights ? 0.12 : c->g->attention == SUMI_ATTENTION_8BIT ? 0.15 : 0.06;
     case SUMI_WEIGHTS_INT4: return 0.45;
-    default: return c->g->attention == SUMI_ATTENTION_FP8 ? 0.15 : 0.0;
+    default: return c->g->attention == SUMI_ATTENTION_8BIT ? 0.15 : 0.0;
     }
 }
 

@@ -367,7 +367,7 @@ TEST(attention_in_8_bits_takes_its_kernels)
         bench b;
         if (open_bench(&b)) {
             sumi_network* network = open_network(&b, NULL, s_cases[i].model);
-            if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_FP8, s_cases[i].watches);
+            if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_8BIT, s_cases[i].watches);
             check_used(&b, "sumi_attention_sm90_fp8_d128", s_cases[i].expected);
             check_used(&b, "sumi_attention_pack_values", s_cases[i].expected);
             check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].expected);

@@ -53,7 +53,7 @@ static void make_request(fixture* f, int rest)
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_count = MOST - 1;
     r->budget = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
     r->weight_options.weights = r->weight_options.text_weights = SUMI_WEIGHTS_FP8,
-    r->weight_options.attention = SUMI_ATTENTION_FP8, r->weight_options.streams_weights = false;
+    r->weight_options.attention = SUMI_ATTENTION_8BIT, r->weight_options.streams_weights = false;
 }
 
 typedef struct key {

@@ -977,7 +977,7 @@ static int usage(void)
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
         "             [--write DIR] [--serve [--prompt-file FILE]] [--weights " SYNTHETIC_WEIGHTS
-        "] [--text-weights FORMAT] [--attention bf16|fp8] [--cublaslt] [--slice "
+        "] [--text-weights FORMAT] [--attention bf16|8bit] [--cublaslt] [--slice "
         "US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
@@ -1063,7 +1063,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
             b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
         else if (strcmp(name, "--weights") == 0 && synthetic_weights(value, &b->weights)) continue;
         else if (strcmp(name, "--attention") == 0 && strcmp(value, "bf16") == 0) b->attention = SUMI_ATTENTION_BF16;
-        else if (strcmp(name, "--attention") == 0 && strcmp(value, "fp8") == 0) b->attention = SUMI_ATTENTION_FP8;
+        else if (strcmp(name, "--attention") == 0 && strcmp(value, "8bit") == 0) b->attention = SUMI_ATTENTION_8BIT;
         else if (strcmp(name, "--text-weights") == 0 && synthetic_weights(value, &b->text_weights)) continue;
         else if (strcmp(name, "--sizes") == 0) {
             if (!read_sizes(b, value)) return false;

@@ -1043,8 +1043,8 @@ def compare_accuracy(args, model, folder):
         rows += [("sumi, fp8", ["--fp8"], 1.1 * quarter)]
         rows += [("sumi, fp8, portable kernels", ["--fp8", "--portable"], 1.1 * quarter)]
         if args.synthetic != "newbie": # whose heads of 96 channels stay in bf16
-            rows += [("sumi, fp8 attention", ["--fp8-attention"], 1.1 * quarter)]
-            rows += [("sumi, int8, fp8 attention", ["--int8", "--fp8-attention"], 1.1 * quarter)]
+            rows += [("sumi, attention in 8 bits", ["--8bit-attention"], 1.1 * quarter)]
+            rows += [("sumi, int8, attention in 8 bits", ["--int8", "--8bit-attention"], 1.1 * quarter)]
         rows += [("sumi, int8", ["--int8"], 2.2 * half)]
         rows += [("sumi, int8, portable kernels", ["--int8", "--portable"], 2.2 * half)]
         # 4.5 bits a weight: measured 12 to 13 times, with outliers 11 to 15. What is far above that is a defect.
@@ -1086,7 +1086,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=6.0, help="per measurement on a GPU")
     parser.add_argument("--rounds", type=int, default=2, help="turns on a GPU")
     parser.add_argument("--weights", default="bf16", choices=["bf16", "fp8", "int8", "int4", "as-stored"], help="sumi's on a GPU")
-    parser.add_argument("--attention", default="bf16", choices=["bf16", "fp8"], help="sumi's on a GPU")
+    parser.add_argument("--attention", default="bf16", choices=["bf16", "8bit"], help="sumi's on a GPU")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--features", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -210,19 +210,27 @@ static bool uses_value(const sumi_plan* plan, const sumi_op* op, int32_t id)
     return is_any;
 }
 
-// Whether the kernels in 8 bits can compute this attention.
-static bool is_attention_in_8bit(const sumi_plan* plan, const sumi_op* op)
+// Whether the transformer has this attention, in a form that kernels in 8 bits can compute if they have its head dim.
+static bool is_attention_for_8bit(const sumi_plan* plan, const sumi_op* op)
 {
     const sumi_op_attention* a = &op->u.attention;
-    if (op->kind != SUMI_OP_ATTENTION || plan->sections[op->section].kind != SUMI_SECTION_DENOISE || a->dim != 128
-        || a->causal || a->window != 0 || a->scale <= 0.0f || a->q_column != 0 || a->k_column != a->q_heads * a->dim
-        || a->v_column != (a->q_heads + a->kv_heads) * a->dim)
+    if (op->kind != SUMI_OP_ATTENTION || plan->sections[op->section].kind != SUMI_SECTION_DENOISE || a->causal
+        || a->window != 0 || a->scale <= 0.0f)
         return false;
-    const sumi_value_info* qkv = sumi_plan_info(plan, op->in[0]);
+    const sumi_value_info *qkv = sumi_plan_info(plan, op->in[0]), *out = sumi_plan_info(plan, op->out);
     bool has_first_queries = true;
     for (int32_t i = 0; i < a->sequence_count; i++)
         has_first_queries = has_first_queries && a->sequences[i].query_first == 0;
-    return has_first_queries && qkv->element == SUMI_ELEMENT_ACTIVATION && qkv->base.id == 0 && !qkv->bound;
+    return has_first_queries && qkv->element == SUMI_ELEMENT_ACTIVATION
+        && (a->q_column | a->k_column | a->v_column | qkv->cols | out->cols) % 8 == 0;
+}
+
+static bool takes_e4m3_attention(const sumi_plan* plan, const sumi_op* op)
+{
+    const sumi_op_attention* a = &op->u.attention;
+    const sumi_value_info* qkv = sumi_plan_info(plan, op->in[0]);
+    return a->dim == 128 && a->q_column == 0 && a->k_column == a->q_heads * a->dim
+        && a->v_column == (a->q_heads + a->kv_heads) * a->dim && qkv->base.id == 0 && !qkv->bound;
 }
 
 // Whether QK_NORM_ROPE ops write the q and k of all rows that the attention reads, each row once, only products write
@@ -255,11 +263,15 @@ static bool has_normed_rows_only(const sumi_plan* plan, const sumi_op* attention
 
 static void mark_8bit_attention(const sumi_cuda_device* device, bool allows_hopper, sumi_plan* plan)
 {
-    if (plan->weight_options.attention != SUMI_ATTENTION_FP8 || !sumi_cuda_has_hopper(device, allows_hopper)) return;
+    if (plan->weight_options.attention != SUMI_ATTENTION_8BIT) return;
+    const bool has_hopper = sumi_cuda_has_hopper(device, allows_hopper);
     for (size_t i = 0; i < plan->op_count; i++) {
-        const sumi_op* op = &plan->ops[i];
-        if (is_attention_in_8bit(plan, op) && has_normed_rows_only(plan, op))
+        sumi_op* op = &plan->ops[i];
+        if (!is_attention_for_8bit(plan, op)) continue;
+        const int32_t dim = op->u.attention.dim;
+        if (has_hopper && takes_e4m3_attention(plan, op) && has_normed_rows_only(plan, op))
             plan->values[op->in[0].id - 1].marks |= SUMI_CUDA_VALUE_QK_E4M3;
+        if (!has_hopper && (dim == 64 || dim == 96 || dim == 128)) op->marks |= SUMI_CUDA_OP_INT8_ATTENTION;
     }
 }
 

@@ -347,8 +347,6 @@ void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properti
     *out_properties = (sumi_device_properties){.device_bytes = cuda->device.bytes,
                                                .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
                                                .capability = cuda->device.capability,
-                                               .driver = cuda->device.driver.version,
-                                               .has_fp8_attention =
-                                                   sumi_cuda_has_hopper(&cuda->device, !cuda->options.without_hopper)};
+                                               .driver = cuda->device.driver.version};
     for (int kind = 0; kind < 4; kind++) out_properties->held_bytes[kind] = atomic_load(&cuda->memory.held_bytes[kind]);
 }

@@ -15,7 +15,7 @@ _Static_assert(sizeof(sumi_attention_args) <= 4096, "a launch takes 4 KiB of par
 
 typedef enum kernel_family {
     FAMILY_ANY,      // attention_any.cu
-    FAMILY_PORTABLE, // attention.cu
+    FAMILY_PORTABLE, // attention.cu, attention_int8.cu
     FAMILY_HOPPER,   // attention_sm90.cu, attention_fp8_sm90.cu
     FAMILY_WIDE      // attention_wide_sm90.cu
 } kernel_family;
@@ -42,6 +42,9 @@ static const attention_kernel s_d96[2] = {{"sumi_attention_d96", FAMILY_PORTABLE
                                           {"sumi_attention_d96_causal", FAMILY_PORTABLE, 128, 128, 24576}};
 static const attention_kernel s_d80 = {"sumi_attention_d80", FAMILY_PORTABLE, 128, 128, 20480};
 static const attention_kernel s_d80_m1 = {"sumi_attention_d80_m1", FAMILY_PORTABLE, 64, 128, 40960};
+static const attention_kernel s_int8_d128 = {"sumi_attention_int8_d128", FAMILY_PORTABLE, 128, 128, 32768};
+static const attention_kernel s_int8_d96 = {"sumi_attention_int8_d96", FAMILY_PORTABLE, 128, 128, 24576};
+static const attention_kernel s_int8_d64 = {"sumi_attention_int8_d64", FAMILY_PORTABLE, 128, 128, 24576};
 static const attention_kernel s_d256 = {"sumi_attention_d256", FAMILY_PORTABLE, 32, 128, 81920};
 static const attention_kernel s_d256_k4 = {"sumi_attention_d256_k4", FAMILY_PORTABLE, 32, 256, 147456};
 static const attention_kernel s_d64[2] = {{"sumi_attention_d64", FAMILY_PORTABLE, 128, 128, 32768},
@@ -212,6 +215,8 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
 static const attention_kernel* choose_attention(const sumi_cuda_run* run, const requirements* d)
 {
     int32_t dim = run->op->u.attention.dim;
+    if ((run->op->marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0)
+        return dim == 128 ? &s_int8_d128 : dim == 96 ? &s_int8_d96 : &s_int8_d64;
     const attention_kernel* kernel = NULL;
     if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
         kernel = choose_hopper_attention(run, d);
@@ -222,7 +227,60 @@ static const attention_kernel* choose_attention(const sumi_cuda_run* run, const 
 
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
 
-// Launches tiles [begin, end) of the op with attention.cu or attention_any.cu.
+// ---- k in int8 ------------------------------------------------------------------------------------------------------
+static int32_t packed_tiles_of(const tokens* t)
+{
+    return sumi_divide_up(t->keys[0] + t->keys[1], SUMI_ATTENTION_INT8_KEYS);
+}
+
+// Tiles of packed keys of all sequences of the op.
+static int32_t count_packed_tiles(const sumi_op* op)
+{
+    int32_t tiles = 0;
+    for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
+        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tiles += packed_tiles_of(&t);
+    }
+    return tiles;
+}
+
+// Bytes of the packed keys, which come before their scales in the op's scratch memory.
+static uint64_t packed_bytes(const sumi_op* op)
+{
+    return (uint64_t)op->u.attention.kv_heads * (uint64_t)count_packed_tiles(op) * SUMI_ATTENTION_INT8_KEYS
+         * (uint64_t)op->u.attention.dim;
+}
+
+// Writes k of the key heads [begin, end) of a sequence as int8 to scratch. Every slice packs what it reads, so that
+// slices do not depend on each other: a long attention has few of them.
+static sumi_result pack_keys(sumi_cuda_run* run, const sumi_attention_sequence* sequence, int32_t begin, int32_t end)
+{
+    const sumi_op* op = run->op;
+    const int32_t dim = op->u.attention.dim;
+    sumi_attention_pack_keys_args args = {.qkv = sumi_cuda_value(run, op->in[0]),
+                                          .packed = run->scratch,
+                                          .scales = run->scratch + packed_bytes(op),
+                                          .pitch = sumi_cuda_cols(run, op->in[0]),
+                                          .k_column = op->u.attention.k_column,
+                                          .tile_count = count_packed_tiles(op),
+                                          .first_tile = sequence->first_packed_tile,
+                                          .head_begin = begin,
+                                          .begin = sequence->begin,
+                                          .split = sequence->split,
+                                          .jump = sequence->jump,
+                                          .keys = sequence->keys};
+    sumi_cuda_grid grid = {.x = (uint32_t)sumi_divide_up(sequence->keys, SUMI_ATTENTION_INT8_KEYS),
+                           .y = (uint32_t)(end - begin),
+                           .z = 1,
+                           .block = SUMI_ATTENTION_PACK_KEYS_THREADS};
+    return sumi_cuda_launch_args(run,
+                                 dim == 128  ? "sumi_attention_pack_keys_d128"
+                                 : dim == 96 ? "sumi_attention_pack_keys_d96"
+                                             : "sumi_attention_pack_keys_d64",
+                                 grid, &args);
+}
+
+// Launches tiles [begin, end) of the op with attention.cu, attention_int8.cu or attention_any.cu.
 static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention_kernel* kernel, const requirements* d,
                                              int32_t begin, int32_t end)
 {
@@ -242,11 +300,18 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
                                 .is_causal = d->is_causal,
                                 .window = d->window,
                                 .is_aligned = d->is_aligned};
+    const bool is_int8 = (op->marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0;
+    int32_t packed_tiles = 0;
+    if (is_int8) {
+        args.packed_keys = run->scratch;
+        args.packed_scales = run->scratch + packed_bytes(op);
+        args.packed_tiles = count_packed_tiles(op);
+    }
     for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SEQUENCES) {
         int32_t batch = sumi_min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = sumi_max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            int32_t tiles = row_tiles(kernel, &t);
+            int32_t tiles = row_tiles(kernel, &t), before = after;
             after += heads * tiles;
             args.sequences[i] =
                 (sumi_attention_sequence){.tile_end = after,
@@ -256,7 +321,15 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
                                           .jump = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
                                           .keys = t.keys[0] + t.keys[1],
                                           .queries = t.first_query + t.queries[0] + t.queries[1],
-                                          .first_query = t.first_query};
+                                          .first_query = t.first_query,
+                                          .first_packed_tile = packed_tiles};
+            if (!is_int8) continue;
+            packed_tiles += packed_tiles_of(&t);
+            if (begin < after && before < end) {
+                const int32_t first_head = (sumi_max_int(begin, before) - before) / tiles,
+                              last_head = (sumi_min_int(end, after) - 1 - before) / tiles;
+                SUMI_TRY(pack_keys(run, &args.sequences[i], first_head / args.group, last_head / args.group + 1));
+            }
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
@@ -497,6 +570,8 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
 uint64_t sumi_cuda_attention_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     (void)device;
+    if ((op->marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0)
+        return packed_bytes(op) + (uint64_t)op->u.attention.kv_heads * (uint64_t)count_packed_tiles(op) * sizeof(float);
     if ((sumi_plan_info(plan, op->in[0])->marks & SUMI_CUDA_VALUE_QK_E4M3) == 0) return 0;
     return (uint64_t)op->u.attention.kv_heads * (uint64_t)count_key_tiles(op)
          * (SUMI_ATTENTION_FP8_TILE_BYTES + sizeof(float[2]));

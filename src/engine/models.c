@@ -263,21 +263,12 @@ static sumi_result check_attention(const sumi_engine* engine, sumi_attention_for
     switch ((int)attention) {
     case SUMI_ATTENTION_AUTO: return SUMI_OK;
     case SUMI_ATTENTION_BF16:
-    case SUMI_ATTENTION_FP8:
-        if (engine->runner->functions->prepare != NULL) break;
+    case SUMI_ATTENTION_8BIT:
+        if (engine->runner->functions->prepare != NULL) return SUMI_OK;
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "attention: the CPU backend computes attention in float32; use SUMI_ATTENTION_AUTO");
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "attention is %d: no such format", (int)attention);
     }
-    sumi_device_properties properties;
-    engine->runner->functions->properties(engine->runner, &properties);
-    if (attention == SUMI_ATTENTION_FP8 && !properties.has_fp8_attention) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "attention: fp8 needs a GPU of compute capability 9.0, this one has %d.%d; use "
-                         "SUMI_ATTENTION_AUTO",
-                         (int)properties.capability / 10, (int)properties.capability % 10);
-    }
-    return SUMI_OK;
 }
 
 static sumi_result check_model_desc(const sumi_engine* engine, const sumi_model_desc* desc, sumi_error* error)

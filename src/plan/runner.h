@@ -40,7 +40,6 @@ typedef struct sumi_device_properties {
     uint64_t device_bytes;    // the device's whole memory
     uint64_t uncounted_bytes; // bytes neither free nor held by sumi when the driver was last asked
     int32_t capability, driver;
-    bool has_fp8_attention; // SUMI_ATTENTION_FP8
 } sumi_device_properties;
 
 // A picture that is copied to device memory of the host program, or into another value.
