@@ -12,7 +12,7 @@
 // Long sequences are bound by the tensor cores. threads: per block. shared bytes: dynamic shared memory. rows: query
 // rows of a tile. spans: a sequence consists of one or two ranges of rows of the matrix, see sumi_attention_sequence.
 // *: the kernel with _causal in its name is causal, and the Hopper one then takes one span only.
-// **: causal or not, as args.is_causal says.
+// **: causal or not, as args.is_causal says. int8: q k^T in int8. e4m3: q, k, P and v in e4m3.
 //
 //   kernel                               rows  keys/tile  threads  shared bytes   dim   sequences
 //   sumi_attention_d128                   128      64       128      98304          128   one or two spans
@@ -25,9 +25,9 @@
 //   sumi_attention_d80                    128      32       128      20480           80   one or two spans
 //   sumi_attention_d80_m1                  64      64       128      40960           80   one or two spans
 //   sumi_attention_d64, _d64_causal       128      64       128      32768           64   one or two spans *
-//   sumi_attention_int8_d128              128      32       128      32768          128   one or two spans, q k^T in int8
-//   sumi_attention_int8_d96               128      32       128      24576           96   the same
-//   sumi_attention_int8_d64               128      64       128      24576           64   the same
+//   sumi_attention_int8_d128              128      32       128      32768          128   one or two spans, int8
+//   sumi_attention_int8_d96               128      32       128      24576           96   one or two spans, int8
+//   sumi_attention_int8_d64               128      64       128      24576           64   one or two spans, int8
 //   sumi_attention_d256                    32      32       128      81920          256   one or two spans **
 //   sumi_attention_d256_k4                 32      64       256     147456          256   one or two spans **
 //   sumi_attention_any_c<chunks>           64      64       256      SUMI_ATTENTION_ANY_SHARED_BYTES (41984)

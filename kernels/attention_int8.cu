@@ -3,7 +3,7 @@
 // attention.h has the shapes, attention_forward_sm80.cuh the code.
 //
 //   sumi_attention_pack_keys_*   k to int8, with a scale per tile of 64 keys
-//   sumi_attention_int8_*        q to int8 in registers, with a scale per row; S in int32; softmax in float; P v in bf16
+//   sumi_attention_int8_*        q to int8 in registers, with a scale per row; S in int32; then as in attention.cu
 //
 // Tensor cores multiply int8 at twice the rate of bf16, those of GeForce at four times the rate of bf16 with float
 // sums. A constant that is added to all keys of a head changes no probability. So the mean of 32 keys of the sequence,

@@ -227,6 +227,19 @@ static const attention_kernel* choose_attention(const sumi_cuda_run* run, const 
 
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
 
+typedef struct head_range {
+    int32_t begin, end;
+} head_range;
+
+// The key heads that the tiles [begin, end) of a sequence read, of those that exist. tiles: of one query head.
+static head_range key_heads_of(int32_t begin, int32_t end, int32_t tiles, const sumi_cuda_run* run)
+{
+    const sumi_op_attention* a = &run->op->u.attention;
+    const int32_t group = a->q_heads / a->kv_heads, first = sumi_max_int(begin, 0) / tiles,
+                  last = sumi_min_int(end - 1, a->q_heads * tiles - 1) / tiles;
+    return (head_range){first / group, last / group + 1};
+}
+
 // ---- k in int8 ------------------------------------------------------------------------------------------------------
 static int32_t packed_tiles_of(const tokens* t)
 {
@@ -251,9 +264,9 @@ static uint64_t packed_bytes(const sumi_op* op)
          * (uint64_t)op->u.attention.dim;
 }
 
-// Writes k of the key heads [begin, end) of a sequence as int8 to scratch. Every slice packs what it reads, so that
-// slices do not depend on each other: a long attention has few of them.
-static sumi_result pack_keys(sumi_cuda_run* run, const sumi_attention_sequence* sequence, int32_t begin, int32_t end)
+// Writes k of some key heads of a sequence as int8 to scratch. Every slice packs what it reads, so that slices do not
+// depend on each other: a long attention has few of them.
+static sumi_result pack_keys(sumi_cuda_run* run, const sumi_attention_sequence* sequence, head_range key_heads)
 {
     const sumi_op* op = run->op;
     const int32_t dim = op->u.attention.dim;
@@ -264,13 +277,13 @@ static sumi_result pack_keys(sumi_cuda_run* run, const sumi_attention_sequence* 
                                           .k_column = op->u.attention.k_column,
                                           .tile_count = count_packed_tiles(op),
                                           .first_tile = sequence->first_packed_tile,
-                                          .head_begin = begin,
+                                          .head_begin = key_heads.begin,
                                           .begin = sequence->begin,
                                           .split = sequence->split,
                                           .jump = sequence->jump,
                                           .keys = sequence->keys};
     sumi_cuda_grid grid = {.x = (uint32_t)sumi_divide_up(sequence->keys, SUMI_ATTENTION_INT8_KEYS),
-                           .y = (uint32_t)(end - begin),
+                           .y = (uint32_t)(key_heads.end - key_heads.begin),
                            .z = 1,
                            .block = SUMI_ATTENTION_PACK_KEYS_THREADS};
     return sumi_cuda_launch_args(run,
@@ -326,9 +339,7 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
             if (!is_int8) continue;
             packed_tiles += packed_tiles_of(&t);
             if (begin < after && before < end) {
-                const int32_t first_head = (sumi_max_int(begin, before) - before) / tiles,
-                              last_head = (sumi_min_int(end, after) - 1 - before) / tiles;
-                SUMI_TRY(pack_keys(run, &args.sequences[i], first_head / args.group, last_head / args.group + 1));
+                SUMI_TRY(pack_keys(run, &args.sequences[i], key_heads_of(begin - before, end - before, tiles, run)));
             }
         }
         int32_t to = sumi_min_int(end, after);
@@ -432,20 +443,21 @@ static sumi_attention_fp8_values values_of(const sumi_cuda_run* run)
         .tile_count = tiles};
 }
 
-// Writes v of the key heads [begin, end) of a sequence as tiles of e4m3 to scratch. Every slice packs what it reads, so
-// that slices do not depend on each other: a long attention has few of them.
-static sumi_result pack_values(sumi_cuda_run* run, const tokens* t, int32_t first_tile, int32_t begin, int32_t end)
+// Writes v of some key heads of a sequence as tiles of e4m3 to scratch, as pack_keys does.
+static sumi_result pack_values(sumi_cuda_run* run, const tokens* t, int32_t first_tile, head_range key_heads)
 {
     sumi_attention_pack_args args = {.qkv = sumi_cuda_value(run, run->op->in[0]),
                                      .values = values_of(run),
                                      .pitch = sumi_cuda_cols(run, run->op->in[0]),
                                      .v_column = run->op->u.attention.v_column,
                                      .first_tile = first_tile,
-                                     .head_begin = begin,
+                                     .head_begin = key_heads.begin,
                                      .begin = {t->begin[0], t->begin[1]},
                                      .keys = {t->keys[0], t->keys[1]}};
-    sumi_cuda_grid grid = {
-        .x = (uint32_t)key_tiles_of(t), .y = (uint32_t)(end - begin), .z = 1, .block = SUMI_ATTENTION_PACK_THREADS};
+    sumi_cuda_grid grid = {.x = (uint32_t)key_tiles_of(t),
+                           .y = (uint32_t)(key_heads.end - key_heads.begin),
+                           .z = 1,
+                           .block = SUMI_ATTENTION_PACK_THREADS};
     return sumi_cuda_launch_args(run, "sumi_attention_pack_values", grid, &args);
 }
 
@@ -474,12 +486,10 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             int32_t tiles = row_tiles(kernel, &t), groups0 = sumi_divide_up(t.queries[0], 64),
                     key_tiles0 = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
-            const int32_t sequence_begin = after;
+            const int32_t before = after;
             after += heads * tiles;
-            if (is_fp8 && begin < after && sequence_begin < end) {
-                const int32_t first_head = (sumi_max_int(begin, sequence_begin) - sequence_begin) / tiles,
-                              last_head = (sumi_min_int(end, after) - 1 - sequence_begin) / tiles;
-                SUMI_TRY(pack_values(run, &t, key_tiles, first_head / shape.group, last_head / shape.group + 1));
+            if (is_fp8 && begin < after && before < end) {
+                SUMI_TRY(pack_values(run, &t, key_tiles, key_heads_of(begin - before, end - before, tiles, run)));
             }
             values.first_tile[i] = key_tiles;
             key_tiles += key_tiles_of(&t);
