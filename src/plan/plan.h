@@ -239,6 +239,7 @@ sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const su
                                        const sumi_weight* bias);
 // Row r of the result is row ids[r] of x. ids: [rows, 1].
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x);
+// row NULL: fills with 0.
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
                          int32_t span_count);
 
@@ -251,6 +252,25 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
 // Returns one row per span: the mean of the span's rows.
 sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
                                int32_t span_count);
+
+typedef struct sumi_plan_add_rows_args {
+    const char* label;
+    sumi_value x, y; // y = x + scale * y
+    int32_t rows;    // the first rows of both; 0: all of x
+    float scale;
+} sumi_plan_add_rows_args;
+void sumi_plan_add_rows(sumi_plan* plan, const sumi_plan_add_rows_args* args);
+
+typedef struct sumi_plan_residual_change_args {
+    const char* label;
+    sumi_value x, before; // the residual is x - before
+    sumi_value kept;      // the earlier residual, which is replaced by this one
+    int32_t rows;         // the first rows of all three; 0: all of x
+    sumi_value change;    // the result of an op of the same shape, to write to; none: a new bound value
+} sumi_plan_residual_change_args;
+// Returns a bound value of [any number of rows, 2] floats. The relative change of the residual is the sum of column 0
+// divided by the sum of column 1.
+sumi_value sumi_plan_residual_change(sumi_plan* plan, const sumi_plan_residual_change_args* args);
 
 // Computes activation(x W^T + bias), or residual + gate * (x W^T + bias), which is written over the residual. The
 // plan's adapters are applied: the result is that of merged weights in both cases.

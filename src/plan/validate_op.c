@@ -94,7 +94,7 @@ static sumi_result check_weights(const sumi_validator* v, const sumi_op* op)
         fits = op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 && is_vector(op->bias, cols)
                                   : op->in[1].id != 0 && op->bias == NULL;
         break;
-    case SUMI_OP_FILL_ROWS: fits = op->weight != NULL && is_vector(op->weight, cols) && op->bias == NULL; break;
+    case SUMI_OP_FILL_ROWS: fits = is_vector(op->weight, cols) && op->bias == NULL; break;
     case SUMI_OP_LINEAR: {
         const int32_t x_cols = sumi_plan_info(v->plan, op->in[0])->cols;
         fits = op->weight != NULL && (op->weight->cols == x_cols || (op->weight->cols + 7) / 8 * 8 == x_cols)
@@ -292,7 +292,7 @@ static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op*
     static const int8_t in_place_input[SUMI_OP_KIND_COUNT] = {
         [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2,  [SUMI_OP_KRONECKER_ADD] = 2, [SUMI_OP_NORM_GATE_ADD] = 1,
         [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,   [SUMI_OP_SOLVE] = 1,         [SUMI_OP_PREVIEW] = 4,
-        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2, [SUMI_OP_COMPOSITE] = 1};
+        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2, [SUMI_OP_COMPOSITE] = 1,     [SUMI_OP_ADD_ROWS] = 2};
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
     bool is_input = in_place_input[op->kind] == 0 || op->in[in_place_input[op->kind] - 1].id == op->out.id;
     if (op->kind == SUMI_OP_LINEAR && op->u.linear.is_adapter_product) {
