@@ -447,14 +447,42 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
     }
 }
 
-// Writes one evaluation of the batch and the solver's update, repeated for consecutive evaluations with the same
-// guidance.
-static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool guides, int32_t first, int32_t repeat)
+// Whether any section of evaluations has an alternative.
+static bool has_alternatives(const sumi_pipeline_request* r)
+{
+    int32_t longest = 0, count = 0;
+    for (int32_t e = 0; e < r->evaluation_count; e++) {
+        count = e > 0 && (r->guided == NULL || r->guided[e] == r->guided[e - 1]) ? count + 1 : 1;
+        longest = count > longest ? count : longest;
+    }
+    return r->caches_steps && longest >= SUMI_PIPELINE_FEWEST_CACHED;
+}
+
+static sumi_value write_kept_copy(const writer* w, const char* name, sumi_value state, sumi_value kept)
+{
+    if (state.id == 0) { return SUMI_NO_VALUE; }
+    if (kept.id == 0) {
+        kept = sumi_plan_bound(w->plan, name, SUMI_ELEMENT_FLOAT, sumi_plan_rows(w->plan, state),
+                               sumi_plan_cols(w->plan, state));
+    }
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = state, .y = kept});
+    return kept;
+}
+
+// Keeps the solver's states before a whole evaluation.
+static void write_kept_states(writer* w)
+{
+    w->out->kept_x = write_kept_copy(w, "kept_x", w->out->x, w->out->kept_x);
+    w->out->kept_base = write_kept_copy(w, "kept_base", w->out->base, w->out->kept_base);
+    w->out->kept_history = write_kept_copy(w, "kept_history", w->out->history, w->out->kept_history);
+}
+
+// Writes one evaluation of the batch and the solver's update into the section that was begun. Returns the guided
+// prediction.
+static sumi_value write_step(writer* w, const sumi_plan_solve_args* states, bool guides)
 {
     const sumi_pipeline_request* r = w->r;
-    SUMI_ASSERT(repeat >= 1 && first >= 0 && first <= r->evaluation_count - repeat);
     int32_t channels = w->info->latent_channels;
-    sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     const sumi_evaluation* list = w->evaluation_lists[guides];
     sumi_value v = w->network->recipe->denoiser->write_evaluation(w->network->denoiser, w->plan, &w->denoising, guides,
                                                                   w->out->x, list, r->item_count * (guides ? 2 : 1));
@@ -484,7 +512,23 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     sumi_plan_solve_args solve = *states;
     solve.v = v;
     sumi_plan_solve(w->plan, &solve);
+    return v;
+}
+
+// Writes the section of consecutive evaluations with the same guidance.
+static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool guides, int32_t first, int32_t repeat)
+{
+    SUMI_ASSERT(repeat >= 1 && first >= 0 && first <= w->r->evaluation_count - repeat);
+    const bool caches = w->r->caches_steps && repeat >= SUMI_PIPELINE_FEWEST_CACHED;
+    sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
+    w->denoising.kind = caches ? SUMI_EVALUATION_WHOLE : SUMI_EVALUATION_PLAIN;
+    if (caches) { write_kept_states(w); }
+    const sumi_value v = write_step(w, states, guides);
     w->out->velocity = first == 0 ? v : w->out->velocity;
+    if (!caches) { return; }
+    sumi_plan_alternative(w->plan);
+    w->denoising.kind = SUMI_EVALUATION_REUSED;
+    write_step(w, states, guides);
 }
 
 static void write_denoising(writer* w, const sumi_plan_solve_args* states)
@@ -607,6 +651,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     w->denoising.state = w + 1;
     w->decodes = decodes;
     w->denoising.computes_unused_rows = computes_unused_rows;
+    w->denoising.keeps_residuals = request->goal == SUMI_GOAL_IMAGES && has_alternatives(request);
     sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);

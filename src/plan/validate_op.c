@@ -7,8 +7,8 @@
 
 // ---- Lifetimes ------------------------------------------------------------------------------------------------------
 
-// plan.h: a value lives at every op that uses it. A value from before a repeated section that the section uses lives
-// until the section ends.
+// plan.h: a value lives at every op that uses it. A value from before a repeated section that the section or its
+// alternative uses lives until both end, and so does a value that both use.
 static sumi_result check_life(const sumi_validator* v, const sumi_op* op, sumi_value value)
 {
     const sumi_plan* plan = v->plan;
@@ -22,9 +22,16 @@ static sumi_result check_life(const sumi_validator* v, const sumi_op* op, sumi_v
     if (info->first_use < 0 || info->first_use > index || info->last_use < index) {
         return sumi_validate_op_breaks(v, op, value, "the value does not live at an op that uses it");
     }
-    if (section->repeat > 1 && info->first_use < section->op_begin && info->last_use < section->op_end - 1) {
+    // the section with its alternative
+    const sumi_section *first = section->is_alternative ? section - 1 : section,
+                       *last = sumi_plan_has_alternative(plan, (size_t)(first - plan->sections)) ? first + 1 : first;
+    if (section->repeat > 1 && info->first_use < first->op_begin && info->last_use < last->op_end - 1) {
         return sumi_validate_op_breaks(v, op, value,
                                        "a value that enters a repeated section lives until the section ends");
+    }
+    if (section->is_alternative && info->first_use < section->op_begin && info->last_use < section->op_end - 1) {
+        return sumi_validate_op_breaks(v, op, value,
+                                       "a value that a section leaves to its alternative lives until both end");
     }
     return SUMI_OK;
 }
