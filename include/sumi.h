@@ -1249,6 +1249,18 @@ typedef struct sumi_image_desc {
     // the edge. -1: the whole image comes from the VAE, which changes the kept pixels a little. With start_latents
     // there is no image to keep, and the whole image always comes from the VAE.
     int32_t mask_feather;
+    // Step caching, for jobs of about 20 steps or more. 0 (default): off, every evaluation of the transformer is
+    // computed. Above 0: an evaluation that is predicted to differ little from an earlier one computes only the first
+    // block of the transformer, and takes from the earlier one what the other blocks add. The number is the largest
+    // predicted change of the first block's output that counts as little, relative to its size, as in First-Block Cache
+    // (ParaAttention, diffusers): 0.05 to 0.12 are usual, more is faster and changes the image more. At most 10.
+    //
+    // The first two evaluations, those of the last step and the first two after guidance begins or ends are always
+    // computed, and so is at least every fourth one. sumi_image.reused_count says how many were not. The same job
+    // always reuses the same evaluations, whatever the budgets and the number of threads are; with a deadline the steps
+    // depend on time, and so do they. Every image decides for itself: the images of a batch run one after another. It
+    // takes memory for two more matrices of the transformer's width per evaluation, which sumi_image_memory counts.
+    float step_cache;
 } sumi_image_desc;
 
 // Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of
@@ -1310,7 +1322,10 @@ typedef struct sumi_image {
     sumi_format format;
     uint64_t seed;
     int32_t step_count; // steps that were run: a deadline may have left some out
-    uint64_t handle;    // for sumi_images_release
+    // Evaluations of the transformer for these steps, of which a guided one counts once; and how many of them were
+    // reused (sumi_image_desc.step_cache). Both 0 in previews.
+    int32_t evaluation_count, reused_count;
+    uint64_t handle; // for sumi_images_release
 } sumi_image;
 // Frees the job and writes one sumi_image per item. The images are written to their targets, or to memory of sumi that
 // lives until sumi_images_release or sumi_engine_destroy. Never blocks. A capacity below the number of items is

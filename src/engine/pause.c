@@ -6,6 +6,7 @@
 #include "engine/plan_job.h"
 #include "engine/resize.h"
 #include "engine/run.h"
+#include "engine/step_cache.h"
 
 #define RESTORED_VALUES ((size_t)64 * 1024) // values per piece: some dozen microseconds
 
@@ -15,11 +16,13 @@ static size_t values_of(const sumi_plan_job* job)
          * (size_t)job->latent_width;
 }
 
-// Lists the values of the solver's state, in the order in which saved_state holds them. Returns how many there are.
-static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
+// Lists the values of the solver's state, or those that were kept of it before the last whole evaluation, in the order
+// in which saved_state holds them. Returns how many there are.
+static int32_t states_of(const sumi_plan_job* job, bool kept, sumi_value* out)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
-    const sumi_value values[3] = {pipeline->x, pipeline->base, pipeline->history};
+    const sumi_value values[3] = {kept ? pipeline->kept_x : pipeline->x, kept ? pipeline->kept_base : pipeline->base,
+                                  kept ? pipeline->kept_history : pipeline->history};
     int32_t count = 0;
     for (int32_t i = 0; i < 3; i++) {
         if (values[i].id != 0) out[count++] = values[i];
@@ -54,16 +57,20 @@ static bool is_before_denoising(const sumi_run* run)
     return true;
 }
 
-// Saves the state before this evaluation. The CPU does it at once; on a device the first call starts the copies and the
-// second one reads them. If there is no memory, the job will begin anew.
+// Saves the state before this evaluation, or with a step cache before the last whole one, from which the evaluations
+// after it follow. The CPU does it at once; on a device the first call starts the copies and the second one reads them.
+// If there is no memory, the job will begin anew.
 static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_value states[3];
-    const int32_t count = states_of(job, states);
+    bool is_kept;
+    const int32_t evaluation = sumi_step_cache_resumes_at(engine, job, counter, &is_kept),
+                  count = states_of(job, is_kept, states);
     const size_t values = values_of(job);
     *out_done = true;
+    if (evaluation == 0) return SUMI_OK;
     if (!job->save_is_pending) {
         sumi_plan_job_free_saved_state(engine, job);
         job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
@@ -83,8 +90,9 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
         runner->read(engine->runner, &job->entry->plan, states[i], 0, job->saved_state + (size_t)i * values,
                      values * sizeof *job->saved_state);
     job->save_is_pending = false;
-    job->saved_evaluation = counter;
-    job->saved_deadline_adaptation = job->deadline_adaptation;
+    job->saved_evaluation = evaluation;
+    job->saved_step_cache = is_kept ? sumi_step_cache_rewound(&job->step_cache) : job->step_cache;
+    job->saved_deadline_adaptation = is_kept ? job->step_cache.adaptation_before : job->deadline_adaptation;
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
@@ -124,7 +132,7 @@ void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->runs.current.pending_count == 0);
     sumi_value states[3];
-    const size_t values = values_of(job), total = (size_t)states_of(job, states) * values,
+    const size_t values = values_of(job), total = (size_t)states_of(job, false, states) * values,
                  offset = job->restored_values % values;
     const size_t piece = values - offset < RESTORED_VALUES ? values - offset : RESTORED_VALUES;
     engine->runner->functions->write(engine->runner, &job->entry->plan, states[job->restored_values / values],
@@ -134,5 +142,6 @@ void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
     if (job->restored_values < total) return;
     sumi_run_jump(engine, job->saved_evaluation);
     job->deadline_adaptation = job->saved_deadline_adaptation;
+    job->step_cache = job->saved_step_cache;
     sumi_plan_job_free_saved_state(engine, job);
 }
