@@ -70,3 +70,31 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
         }
     }
 }
+
+// x += residual + f * change
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_add_residual(const __grid_constant__ sumi_add_residual_args args)
+{
+    const int64_t thread = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x,
+                  threads = (int64_t)gridDim.x * SUMI_ROWS_THREADS;
+    const float older = *(const float*)args.older_sigma, newer = *(const float*)args.newer_sigma,
+                present = step_element(args.sigma, *(const int32_t*)args.counter, 0);
+    const float factor = older > newer ? fminf((newer - present) / (older - newer), args.most) : 0.0f;
+    if (args.is_vector) {
+        for (int64_t i = args.begin + 8 * thread; i < args.end; i += 8 * threads) {
+            float x[8], residual[8], change[8];
+            load8((const bf16*)args.x.data + i, x);
+            load8((const bf16*)args.residual.data + i, residual);
+            load8((const bf16*)args.change.data + i, change);
+#pragma unroll
+            for (int k = 0; k < 8; k++) x[k] += fmaf(factor, change[k], residual[k]);
+            store8((bf16*)args.x.data + i, x);
+        }
+    } else {
+        for (int64_t i = args.begin + thread; i < args.end; i += threads)
+            store_element(args.x.data, args.x.is_float, i,
+                          load_element(args.x.data, args.x.is_float, i)
+                              + fmaf(factor, load_element(args.change.data, args.change.is_float, i),
+                                     load_element(args.residual.data, args.residual.is_float, i)));
+    }
+}

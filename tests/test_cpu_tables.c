@@ -59,6 +59,21 @@ static void build_misc(bench* b, scene* s)
                                                                                       .kept = s->values[3],
                                                                                       .rows = CHANGED_ROWS});
         break;
+    case SUMI_OP_ADD_RESIDUAL:
+        for (int i = 0; i < 3; i++) { s->values[i] = bench_value(b, 9 + i, 21); }
+        s->values[3] = bench_value(b, 2, 3);
+        s->values[4] = bench_value(b, 5, 4);
+        s->value_count = 5;
+        sumi_plan_add_residual(p, &(sumi_plan_add_residual_args){.label = "residual",
+                                                                 .x = s->values[0],
+                                                                 .residual = s->values[1],
+                                                                 .change = s->values[2],
+                                                                 .rows = 8,
+                                                                 .sigmas = s->values[3],
+                                                                 .column = 2,
+                                                                 .sigma = {s->values[4], 2, true},
+                                                                 .most = 0.5f});
+        break;
     case SUMI_OP_ROPE_TABLE:
         s->values[1] = sumi_plan_bound(p, "positions", SUMI_ELEMENT_INT, 9, 3);
         s->values[0] = sumi_plan_rope_table(p, &(sumi_plan_rope_args){.positions = s->values[1],
@@ -339,6 +354,37 @@ TEST(the_change_of_a_residual_is_that_of_its_rows)
     free(x), free(before), free(kept);
 }
 
+// The factor follows from the sigmas: a share of the difference, at most a half, and 0 where the sigmas do not differ.
+TEST(a_residual_is_extrapolated_along_sigma)
+{
+    static const struct {
+        float older, newer, present;
+        double factor;
+    } cases[] = {{0.9f, 0.7f, 0.65f, 0.25}, {0.9f, 0.7f, 0.3f, 0.5}, {0.7f, 0.7f, 0.3f, 0.0}, {0.0f, 0.7f, 0.3f, 0.0}};
+    float *x = random_floats(9 * 21, 1.0f), *residual = random_floats(10 * 21, 1.0f),
+          *change = random_floats(11 * 21, 1.0f), sigmas[6] = {0}, table[20] = {0};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        double expect[9 * 21];
+        sigmas[2] = cases[k].older;
+        sigmas[5] = cases[k].newer;
+        table[3 * 4 + 2] = cases[k].present;
+        for (int i = 0; i < 9 * 21; i++) {
+            const double added = (double)residual[i] + cases[k].factor * (double)change[i];
+            expect[i] = (double)x[i] + (i < 8 * 21 ? added : 0.0);
+        }
+        misc_case c = {.kind = SUMI_OP_ADD_RESIDUAL};
+        scene s = {.build = build_misc,
+                   .context = &c,
+                   .inputs = {x, residual, change, sigmas, table},
+                   .range_rows = 3,
+                   .counter = 3,
+                   .expect = expect,
+                   .absolute = 2e-6};
+        free(scene_run(&s));
+    }
+    free(x), free(residual), free(change);
+}
+
 TEST(rows_without_a_weight_are_filled_with_zeros)
 {
     float* y = random_floats(12 * 21, 1.0f);
@@ -365,6 +411,7 @@ int main(int argc, char** argv)
     RUN(embedded_rows_and_their_bias_have_their_changes);
     RUN(rows_are_added_to_others_or_subtracted_from_them);
     RUN(the_change_of_a_residual_is_that_of_its_rows);
+    RUN(a_residual_is_extrapolated_along_sigma);
     RUN(rows_without_a_weight_are_filled_with_zeros);
     TEST_END();
 }

@@ -308,6 +308,39 @@ TEST(pauses_change_no_bit)
     close_engine(engine);
 }
 
+// Also while it repeats evaluations.
+TEST(a_job_that_reuses_may_be_paused_again_and_again)
+{
+    OPEN_WITH(200, engine, model);
+    sumi_image_desc desc = smooth_image(model, &s_guided);
+    desc.guidance = 2.0f;
+    desc.step_cache = HUGE;
+    const counts want = draw_counts(engine, &desc);
+    int pauses = 0;
+    for (int period = 1; period < 30; period += 3) {
+        sumi_job job;
+        int32_t step = 0;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        for (int i = 0; sumi_job_poll(engine, job).state < SUMI_JOB_DONE && i < 100000; i++) {
+            const sumi_job_status status = sumi_job_poll(engine, job);
+            // when it has gone on by a step, and sometimes before: then it repeats, or has not begun to
+            if ((i % period == 0 && status.step > step) || i % 97 == 13) {
+                step = status.step > step ? status.step : step;
+                pauses += sumi_job_pause(engine, job, true) == SUMI_OK;
+            }
+            sumi_engine_update(engine, 1);
+            if (i % 7 == 0) (void)sumi_job_pause(engine, job, false);
+        }
+        sumi_image image = {.reused_count = -1};
+        CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+        CHECK(hash_image(&image) == want.hash && image.reused_count == want.reused);
+        sumi_images_release(engine, &image, 1);
+    }
+    CHECK(pauses > 10);
+    close_engine(engine);
+}
+
 TEST(progress_grows_and_a_job_may_be_cancelled_anywhere)
 {
     OPEN_WITH(100, engine, model);
@@ -389,6 +422,7 @@ int main(int argc, char** argv)
     RUN(batches_are_their_images_one_by_one);
     RUN(the_memory_is_counted_and_kept_within);
     RUN(pauses_change_no_bit);
+    RUN(a_job_that_reuses_may_be_paused_again_and_again);
     RUN(progress_grows_and_a_job_may_be_cancelled_anywhere);
     RUN(deadlines_leave_out_steps_of_jobs_that_reuse);
     RUN(the_nth_allocation_of_a_job_may_fail);

@@ -36,6 +36,7 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_MEAN_ROWS] = {sumi_cpu_mean_rows, NULL},
     [SUMI_OP_ADD_ROWS] = {sumi_cpu_add_rows, NULL},
     [SUMI_OP_RESIDUAL_CHANGE] = {sumi_cpu_residual_change, NULL},
+    [SUMI_OP_ADD_RESIDUAL] = {sumi_cpu_add_residual, NULL},
     [SUMI_OP_LINEAR] = {sumi_cpu_linear, sumi_cpu_linear_scratch},
     [SUMI_OP_KRONECKER_ADD] = {sumi_cpu_kronecker_add, sumi_cpu_kronecker_scratch},
     [SUMI_OP_ACTIVATE] = {sumi_cpu_activate, NULL},

@@ -131,7 +131,7 @@ sumi_result sumi_cpu_mean_rows(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- ADD_ROWS, RESIDUAL_CHANGE --------------------------------------------------------------------------------------
+// ---- ADD_ROWS, RESIDUAL_CHANGE, ADD_RESIDUAL ------------------------------------------------------------------------
 static void add_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -202,6 +202,38 @@ sumi_result sumi_cpu_residual_change(sumi_cpu_run* run)
                         .change = sumi_cpu_value(run, op->out),
                         .cols = sumi_cpu_cols(run, op->in[0])};
     sumi_parallel(run->workers, run->range_end - run->range_begin, 1, residual_change, &loop);
+    return SUMI_OK;
+}
+
+// table: the residual; b: its change; scale: the factor of the change
+static void add_residual(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const row_loop* loop = context;
+    const float factor = *loop->scale;
+    const int64_t first = (int64_t)(loop->run->row_begin + begin) * loop->cols,
+                  last = (int64_t)(loop->run->row_begin + end) * loop->cols;
+    for (int64_t i = first; i < last; i++) { loop->y[i] += loop->table[i] + factor * loop->b[i]; }
+}
+
+sumi_result sumi_cpu_add_residual(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_op_add_residual* of = &op->u.add_residual;
+    const int32_t cols = sumi_cpu_cols(run, op->out);
+    const float* sigmas = sumi_cpu_value(run, op->in[3]);
+    const float older = sigmas[of->column], newer = sigmas[sumi_cpu_cols(run, op->in[3]) + of->column],
+                present = *sumi_cpu_step(run, of->sigma);
+    float factor = older > newer ? (newer - present) / (older - newer) : 0.0f;
+    factor = factor < of->most ? factor : of->most;
+    row_loop loop = {.run = run,
+                     .table = sumi_cpu_value(run, op->in[1]),
+                     .b = sumi_cpu_value(run, op->in[2]),
+                     .scale = &factor,
+                     .y = sumi_cpu_value(run, op->out),
+                     .cols = cols,
+                     .x_cols = cols};
+    over_rows(&loop, add_residual);
     return SUMI_OK;
 }
 

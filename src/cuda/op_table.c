@@ -8,6 +8,7 @@ const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_MEAN_ROWS] = {sumi_cuda_mean_rows, NULL},
     [SUMI_OP_ADD_ROWS] = {sumi_cuda_add_rows, NULL},
     [SUMI_OP_RESIDUAL_CHANGE] = {sumi_cuda_residual_change, NULL},
+    [SUMI_OP_ADD_RESIDUAL] = {sumi_cuda_add_residual, NULL},
     [SUMI_OP_LINEAR] = {sumi_cuda_linear, sumi_cuda_linear_scratch},
     [SUMI_OP_KRONECKER_ADD] = {sumi_cuda_kronecker_add, NULL},
     [SUMI_OP_ACTIVATE] = {sumi_cuda_activate, NULL},

@@ -30,7 +30,7 @@ static void fill_in_denoising_step(const sumi_plan_job* job, sumi_run_slice* sli
     const sumi_plan* plan = &job->entry->plan;
     if (sumi_plan_has_alternative(plan, slice->section_index))
         slice->change = sumi_step_cache_measured(plan, &plan->slices[slice->slice]);
-    if (!slice->ends_iteration) return; // of the section that repeats: one evaluation
+    if (!slice->ends_iteration || job->repeats) return; // of the section that repeats: one evaluation
     // An evaluation does not end the step if others of the same step follow.
     if (evaluation + 1 < job->evaluation_count && job->rows[evaluation + 1].step == denoising_step) return;
     slice->ends_step = true;
@@ -196,7 +196,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         *out_end = SUMI_TURN_MORE;
     } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
                && sumi_run_can_submit(engine) && sumi_step_cache_choose(engine, job)) {
-        sumi_deadline_adapt(engine, slot);
+        if (!job->repeats) sumi_deadline_adapt(engine, slot);
         sumi_run_slice next = sumi_run_next(engine);
         fill_in_denoising_step(job, &next);
         // Copies to host memory use the staging memory of the draining job's results, so none may be submitted until

@@ -57,7 +57,8 @@ typedef struct sumi_step_cache {
     int32_t next_evaluation; // the next evaluation to decide
     // Of the section with an alternative to which the last decided evaluation belongs: its first counter. -1: none.
     int32_t section_counter;
-    int32_t whole_evaluation;                   // the last whole evaluation of a section with an alternative; -1: none
+    int32_t whole_evaluation;                   // the last whole evaluation of that section; -1: none
+    int32_t earlier_evaluation;                 // the whole evaluation before it, of the same section; -1: none
     bool lacks_change;                          // the change of that evaluation was not read yet
     int32_t evaluation_count, reused_count;     // evaluations decided, and how many of them are reused
     sumi_deadline_adaptation adaptation_before; // before whole_evaluation
@@ -148,6 +149,10 @@ typedef struct sumi_plan_job {
     // saved_evaluation. saved_evaluation 0: nothing was saved, and the job begins anew.
     float* saved_state;
     int32_t saved_evaluation;
+    // With a step cache: the evaluation to repeat before saved_evaluation, because that one needs its residual; the
+    // solver's values before it follow those before saved_evaluation. -1: none.
+    int32_t repeated_evaluation;
+    bool repeats;           // repeated_evaluation has been restored, and saved_evaluation not yet
     bool save_is_pending;   // the copies from the device were started and not read yet
     size_t restored_values; // values that were copied back to the device
     sumi_deadline_adaptation saved_deadline_adaptation;

@@ -5,7 +5,7 @@
 
 void sumi_step_cache_begin(sumi_plan_job* job)
 {
-    job->step_cache = (sumi_step_cache){.section_counter = -1, .whole_evaluation = -1};
+    job->step_cache = (sumi_step_cache){.section_counter = -1, .whole_evaluation = -1, .earlier_evaluation = -1};
     sumi_reuse_begin(&job->step_cache.reuse, job->step_cache_threshold);
 }
 
@@ -30,7 +30,10 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
     cache->evaluation_count++;
     if (!sumi_plan_has_alternative(&run->entry->plan, run->section)) return true;
     const int32_t section_counter = run->entry->plan.sections[run->section].first_counter;
-    if (section_counter != cache->section_counter) sumi_reuse_begin(&cache->reuse, job->step_cache_threshold);
+    if (section_counter != cache->section_counter) {
+        sumi_reuse_begin(&cache->reuse, job->step_cache_threshold);
+        cache->whole_evaluation = cache->earlier_evaluation = -1;
+    }
     cache->section_counter = section_counter;
     const float sigma = job->rows[counter].sigma;
     // The whole evaluation at which a paused job goes on is whole again.
@@ -42,6 +45,7 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
         return true;
     }
     sumi_reuse_note_whole(&cache->reuse, sigma);
+    if (!is_repeated) cache->earlier_evaluation = cache->whole_evaluation;
     cache->whole_evaluation = counter;
     cache->adaptation_before = job->deadline_adaptation;
     cache->lacks_change = true;
@@ -79,16 +83,20 @@ void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_va
     job->step_cache.lacks_change = false;
 }
 
-int32_t sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job, int32_t counter,
-                                   bool* out_from_kept)
+sumi_step_cache_resumption sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job,
+                                                      int32_t counter)
 {
     const sumi_step_cache* cache = &job->step_cache;
     const sumi_run* run = &engine->runs.current;
     SUMI_ASSERT(!cache->lacks_change && counter >= cache->next_evaluation);
     const sumi_plan* plan = &run->entry->plan;
-    *out_from_kept = sumi_plan_has_alternative(plan, run->section)
-                  && plan->sections[run->section].first_counter == cache->section_counter;
-    return *out_from_kept ? cache->whole_evaluation : counter;
+    if (!sumi_plan_has_alternative(plan, run->section)
+        || plan->sections[run->section].first_counter != cache->section_counter)
+        return (sumi_step_cache_resumption){.evaluation = counter, .repeated = -1};
+    const int32_t first = cache->earlier_evaluation >= 0 ? cache->earlier_evaluation : cache->whole_evaluation;
+    return (sumi_step_cache_resumption){.evaluation = first > 0 ? cache->whole_evaluation : 0,
+                                        .repeated = cache->earlier_evaluation,
+                                        .uses_kept = true};
 }
 
 // The whole evaluation computes the residuals again. At the same sigma, its measurement changes nothing.

@@ -21,10 +21,16 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job);
 sumi_value sumi_step_cache_measured(const sumi_plan* plan, const sumi_slice* slice);
 // Reads this value. The slice was collected.
 void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_value change);
-// For a pause before the evaluation `counter`, whose decision was not made: returns the evaluation at which the job can
-// go on, and whether the values to save are those kept before it. 0: only from the beginning.
-int32_t sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job, int32_t counter,
-                                   bool* out_from_kept);
-// The state with which the evaluation of sumi_step_cache_resumes_at begins, if the values were kept.
+// Where a job can go on that is paused before the evaluation `counter`, whose decision was not made. Residuals are not
+// saved: the last whole evaluation is computed again, and the one before it first, because the later one needs the
+// difference of their residuals.
+typedef struct sumi_step_cache_resumption {
+    int32_t evaluation; // 0: only from the beginning
+    int32_t repeated;   // to compute again before `evaluation`; -1: none
+    bool uses_kept;     // from the states that were kept before these evaluations; otherwise from the present state
+} sumi_step_cache_resumption;
+sumi_step_cache_resumption sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job,
+                                                      int32_t counter);
+// The state with which that evaluation begins, if it uses what was kept.
 sumi_step_cache sumi_step_cache_rewound(const sumi_step_cache* cache);
 #endif

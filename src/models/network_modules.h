@@ -126,6 +126,9 @@ typedef struct sumi_denoising {
     bool keeps_residuals;
     sumi_evaluation_kind kind; // of the next call of write_evaluation
     sumi_block_residuals residuals[2];
+    // For REUSED: the sigma of the evaluation, and those of the two last whole ones (sumi_block_residuals_reuse).
+    sumi_step_row sigma;
+    sumi_value whole_sigmas;
     void* state;
 } sumi_denoising;
 

@@ -458,23 +458,45 @@ static bool has_alternatives(const sumi_pipeline_request* r)
     return r->caches_steps && longest >= SUMI_PIPELINE_FEWEST_CACHED;
 }
 
-static sumi_value write_kept_copy(const writer* w, const char* name, sumi_value state, sumi_value kept)
+// Makes copies of a state, which a section with an alternative keeps: out[0] before the last whole evaluation, out[1]
+// before the one before that. Both are the state itself at first.
+static void make_kept_states(const writer* w, const char* name, sumi_value state, sumi_value out[2])
 {
-    if (state.id == 0) { return SUMI_NO_VALUE; }
-    if (kept.id == 0) {
-        kept = sumi_plan_bound(w->plan, name, SUMI_ELEMENT_FLOAT, sumi_plan_rows(w->plan, state),
-                               sumi_plan_cols(w->plan, state));
+    for (int32_t i = 0; i < 2 && state.id != 0; i++) {
+        out[i] = sumi_plan_bound(w->plan, name, SUMI_ELEMENT_FLOAT, sumi_plan_rows(w->plan, state),
+                                 sumi_plan_cols(w->plan, state));
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = state, .y = out[i]});
     }
-    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = state, .y = kept});
-    return kept;
 }
 
-// Keeps the solver's states before a whole evaluation.
-static void write_kept_states(writer* w)
+static void make_kept(writer* w)
 {
-    w->out->kept_x = write_kept_copy(w, "kept_x", w->out->x, w->out->kept_x);
-    w->out->kept_base = write_kept_copy(w, "kept_base", w->out->base, w->out->kept_base);
-    w->out->kept_history = write_kept_copy(w, "kept_history", w->out->history, w->out->kept_history);
+    make_kept_states(w, "kept_x", w->out->x, w->out->kept_x);
+    make_kept_states(w, "kept_base", w->out->base, w->out->kept_base);
+    make_kept_states(w, "kept_history", w->out->history, w->out->kept_history);
+    w->denoising.sigma = solver_column(w, SIGMA_COLUMN, true);
+    w->denoising.whole_sigmas = sumi_plan_value(w->plan, "whole_sigmas", SUMI_ELEMENT_FLOAT, 2, SOLVER_COLUMNS);
+    sumi_plan_fill_rows(w->plan, w->denoising.whole_sigmas, NULL, &(sumi_span){0, 2}, 1);
+}
+
+// Keeps the solver's states and the row of its table before a whole evaluation, and what was kept before the one before.
+static void write_kept(const writer* w)
+{
+    const sumi_value states[] = {w->out->x, w->out->base, w->out->history},
+                     *kept[] = {w->out->kept_x, w->out->kept_base, w->out->kept_history};
+    for (int32_t i = 0; i < 3; i++) {
+        if (states[i].id == 0) { continue; }
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = kept[i][0], .y = kept[i][1]});
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = states[i], .y = kept[i][0]});
+    }
+    const sumi_value sigmas = w->denoising.whole_sigmas,
+                     row = sumi_plan_modulation(w->plan, &(sumi_plan_modulation_args){.label = "whole_sigma",
+                                                                                      .table = w->out->solver,
+                                                                                      .rows = 1,
+                                                                                      .per_step = true,
+                                                                                      .element = SUMI_ELEMENT_FLOAT});
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = sigmas, .x_row = 1, .y = sigmas, .rows = 1});
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = row, .y = sigmas, .y_row = 1});
 }
 
 // Writes one evaluation of the batch and the solver's update into the section that was begun. Returns the guided
@@ -522,7 +544,7 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     const bool caches = w->r->caches_steps && repeat >= SUMI_PIPELINE_FEWEST_CACHED;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     w->denoising.kind = caches ? SUMI_EVALUATION_WHOLE : SUMI_EVALUATION_PLAIN;
-    if (caches) { write_kept_states(w); }
+    if (caches) { write_kept(w); }
     const sumi_value v = write_step(w, states, guides);
     w->out->velocity = first == 0 ? v : w->out->velocity;
     if (!caches) { return; }
@@ -544,6 +566,7 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
                                           w->out->latent_height * w->out->latent_width);
     }
+    if (has_alternatives(r)) { make_kept(w); }
     bool has_layout[2] = {false, false};
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];

@@ -113,8 +113,8 @@ typedef struct sumi_pipeline {
     sumi_value x;
     sumi_value base, history; // out, in  float, same shape, with has_base and has_history: the solver's other states
     // out  float, same shape, with caches_steps: x, base and history before the last whole evaluation of a section with
-    // an alternative
-    sumi_value kept_x, kept_base, kept_history;
+    // an alternative, and before the one before that
+    sumi_value kept_x[2], kept_base[2], kept_history[2];
     sumi_value clean;    // out  float, same shape: the encoded start image. in with starts_from_latents
     sumi_value velocity; // (not bound; for tests) d x / d sigma after guidance
     sumi_value preview;  // out  float [items * 3, h * w] in [-1, 1], new after every evaluation

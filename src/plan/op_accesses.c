@@ -107,6 +107,14 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
         writes(accesses, op->out, 0, op->range_count, 2, SUMI_ACCESS_FLOAT);
         break;
     }
+    case SUMI_OP_ADD_RESIDUAL:
+        reads_in_place(accesses, op->in[0], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[1], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[2], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[3], 0, 2, sumi_plan_info(accesses->plan, op->in[3])->cols, SUMI_ACCESS_FLOAT);
+        reads_step(accesses, op->u.add_residual.sigma, 1, SUMI_ACCESS_FLOAT);
+        writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        break;
     case SUMI_OP_ACTIVATE:
         reads_in_place(accesses, op->in[0], op->u.activate.row, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         writes(accesses, op->out, op->u.activate.row, op->rows, out_cols, SUMI_ACCESS_NUMBER);

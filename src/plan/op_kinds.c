@@ -341,6 +341,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one_unit, .bytes = mean_bytes},
     [SUMI_OP_ADD_ROWS] = {"add_rows", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(1)), .bytes = add_bytes},
     [SUMI_OP_RESIDUAL_CHANGE] = {"residual_change", rows_of_op, input_bound, .bytes = change_bytes},
+    [SUMI_OP_ADD_RESIDUAL] = {"add_residual", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(0)), .bytes = change_bytes},
     // The CPU cuts a product into the same number of work ranges differently: by columns as well as by rows.
     [SUMI_OP_LINEAR] = {"linear", rows_of_op, linear_rows, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},

@@ -290,6 +290,18 @@ typedef struct sumi_plan_residual_change_args {
 // divided by the sum of column 1.
 sumi_value sumi_plan_residual_change(sumi_plan* plan, const sumi_plan_residual_change_args* args);
 
+typedef struct sumi_plan_add_residual_args {
+    const char* label;
+    sumi_value x;                // is changed in place
+    sumi_value residual, change; // as in[1] and in[2] of ADD_RESIDUAL
+    int32_t rows;                // the first rows of all three; 0: all of x
+    sumi_value sigmas;           // [2, any] floats, in column `column`
+    int32_t column;
+    sumi_step_row sigma; // of the present evaluation
+    float most;
+} sumi_plan_add_residual_args;
+void sumi_plan_add_residual(sumi_plan* plan, const sumi_plan_add_residual_args* args);
+
 // Computes activation(x W^T + bias), or residual + gate * (x W^T + bias), which is written over the residual. The
 // plan's adapters are applied: the result is that of merged weights in both cases.
 typedef struct sumi_plan_linear_args {

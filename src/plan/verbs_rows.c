@@ -132,6 +132,28 @@ sumi_value sumi_plan_residual_change(sumi_plan* plan, const sumi_plan_residual_c
     return op->out;
 }
 
+void sumi_plan_add_residual(sumi_plan* plan, const sumi_plan_add_residual_args* args)
+{
+    const sumi_value x = args->x;
+    const int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0), cols = sumi_plan_cols(plan, x);
+    if (sumi_plan_cols(plan, args->residual) != cols || sumi_plan_cols(plan, args->change) != cols
+        || rows > sumi_plan_rows(plan, x) || rows > sumi_plan_rows(plan, args->residual)
+        || rows > sumi_plan_rows(plan, args->change)) {
+        sumi_plan_mismatch(plan, args->label, "the rows do not fit");
+    }
+    if (sumi_plan_rows(plan, args->sigmas) != 2 || args->column < 0
+        || args->column >= sumi_plan_cols(plan, args->sigmas) || args->sigma.table.id == 0
+        || !sumi_plan_is_step_row(plan, args->sigma, 1)) {
+        sumi_plan_mismatch(plan, args->label, "the sigmas do not fit");
+    }
+    sumi_plan_add_op(plan, args->label,
+                     &(sumi_op){.kind = SUMI_OP_ADD_RESIDUAL,
+                                .in = {x, args->residual, args->change, args->sigmas, args->sigma.table},
+                                .out = x,
+                                .rows = rows,
+                                .u.add_residual = {args->sigma, args->column, args->most}});
+}
+
 // Which argument does not fit a product of `rows` rows, as a text; NULL if all fit.
 static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear_args* args, int32_t rows)
 {

@@ -73,6 +73,26 @@ static void build_change(scene* s, const op_case* c)
            c->bound);
     expect(s, kept, STORED);
 }
+// x += residual + f * change for the first m rows. a: x is floats
+static void build_add_residual(scene* s, const op_case* c)
+{
+    sumi_value x = c->a ? floats(s, c->m + 1, c->n) : activations(s, c->m + 1, c->n),
+               residual = activations(s, c->m, c->n), change = activations(s, c->m + 2, c->n);
+    static const float s_sigmas[2][3] = {{0.0f, 0.9f, 0.0f}, {0.0f, 0.7f, 0.0f}},
+                       s_table[4] = {0.95f, 0.8f, 0.64f, 0.2f};
+    sumi_value sigmas = sumi_plan_constant(&s->plan, "sigmas", SUMI_ELEMENT_FLOAT, 2, 3, s_sigmas),
+               table = sumi_plan_constant(&s->plan, "table", SUMI_ELEMENT_FLOAT, 4, 1, s_table);
+    sumi_plan_add_residual(&s->plan, &(sumi_plan_add_residual_args){.label = "residual",
+                                                                    .x = x,
+                                                                    .residual = residual,
+                                                                    .change = change,
+                                                                    .rows = c->m,
+                                                                    .sigmas = sigmas,
+                                                                    .column = 1,
+                                                                    .sigma = {table, 0, true},
+                                                                    .most = 0.5f});
+    expect(s, x, c->bound);
+}
 static const op_case s_moving_rows[] = {
     {"embed, bf16", build_embed, 77, 1000, 2560, .bound = EXACT},
     {"embed, bf16, odd width, scaled", build_embed, 9, 30, 21, 1, .bound = STORED},
@@ -103,5 +123,8 @@ static const op_case s_moving_rows[] = {
     {"change of a residual, 3840", build_change, 130, 3840, .bound = STORED},
     {"change of a residual, 3072", build_change, 40, 3072, .bound = STORED},
     {"change of a residual, floats of an odd width", build_change, 9, 21, .a = 1, .bound = STORED},
+    {"residual, 3840", build_add_residual, 130, 3840, .counter = 2, .bound = STORED},
+    {"residual, 3072, the most", build_add_residual, 40, 3072, .counter = 3, .bound = STORED},
+    {"residual, floats of an odd width", build_add_residual, 9, 21, .a = 1, .counter = 2, .bound = FLOATING},
 };
 CASE_TABLE(moving_rows);
