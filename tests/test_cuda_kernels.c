@@ -645,6 +645,85 @@ TEST(the_arena_of_the_released_newbie_image_has_no_gaps)
     synthetic_close(files);
 }
 
+// ---- Step caching at the released sizes -----------------------------------------------------------------------------
+
+static double section_flops(const sumi_plan* plan, size_t section)
+{
+    double flops = 0.0;
+    for (int32_t i = plan->sections[section].op_begin; i < plan->sections[section].op_end; i++)
+        flops += plan->ops[i].flops;
+    return flops;
+}
+
+// Writes the plan of 50 guided evaluations; returns its bytes beside the weights.
+static uint64_t write_long_plan(bench* b, const sumi_network* network, int32_t side, bool caches_steps, sumi_plan* plan)
+{
+    static bool guided[50];
+    for (int32_t i = 0; i < 50; i++) guided[i] = true;
+    const sumi_pipeline_prompt prompts[] = {{.token_count = {256, 1}, .has_features = true},
+                                            {.token_count = {8, 1}, .has_features = true}};
+    const sumi_pipeline_item item = {0, 1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = prompts,
+                                           .prompt_count = 2,
+                                           .items = &item,
+                                           .item_count = 1,
+                                           .guided = guided,
+                                           .width = side,
+                                           .height = side,
+                                           .evaluation_count = 50,
+                                           .caches_steps = caches_steps};
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    sumi_runner_begin_plan(b->runner, plan, &b->heap);
+    CHECK(sumi_pipeline_write(network, &request, plan, &pipeline, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    return plan->arena_bytes;
+}
+
+// A reused evaluation costs little, and so do the residuals.
+TEST(reused_evaluations_of_released_models_cost_little)
+{
+    static const struct {
+        const char* name;
+        const synthetic_config* config;
+        int32_t side;
+        double most; // of a whole evaluation's FLOPs
+    } models[] = {{"z-image", &synthetic_z_image, 1024, 0.11},
+                  {"qwen-image", &synthetic_qwen_image, 1328, 0.03},
+                  {"newbie", &synthetic_newbie, 1024, 0.10}};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        bench b;
+        synthetic_files* files = synthetic_open(models[m].config);
+        CHECK(files != NULL);
+        if (files != NULL && open_bench(&b)) {
+            const sumi_files services = synthetic_services(files);
+            sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
+            sumi_plan plain, cached;
+            if (network != NULL) {
+                const uint64_t without = write_long_plan(&b, network, models[m].side, false, &plain),
+                               with = write_long_plan(&b, network, models[m].side, true, &cached);
+                for (size_t s = 0; s + 1 < cached.section_count; s++) {
+                    if (!sumi_plan_has_alternative(&cached, s)) continue;
+                    const double share = section_flops(&cached, s + 1) / section_flops(&cached, s);
+                    printf("  %s, %d: a reused evaluation computes %.1f %% of a whole one; arena %.0f MB, without "
+                           "%.0f MB\n",
+                           models[m].name, (int)models[m].side, 100.0 * share, 1e-6 * (double)with,
+                           1e-6 * (double)without);
+                    CHECK(share > 0.0 && share < models[m].most);
+                    const size_t ops = (size_t)(cached.sections[s].op_end - cached.sections[s].op_begin);
+                    CHECK(ops < plain.op_count + 8); // copies, the change and the difference
+                }
+                sumi_plan_end(&plain);
+                sumi_plan_end(&cached);
+            }
+            sumi_network_close(network);
+        }
+        close_bench(&b);
+        synthetic_close(files);
+    }
+}
+
 // ---- A vision tower of zeros ----------------------------------------------------------------------------------------
 
 static uint16_t s_zeros[1280 * 1280]; // the largest weight of these tests
@@ -993,6 +1072,7 @@ int main(int argc, char** argv)
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
     RUN(the_random_newbie_image_has_as_many_weights_as_the_released_one);
     RUN(the_arena_of_the_released_newbie_image_has_no_gaps);
+    RUN(reused_evaluations_of_released_models_cost_little);
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
     RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);

@@ -84,6 +84,7 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, composites)                                                                                            \
     ONE(NUMBER, inpaints)                                                                                              \
     ONE(NUMBER, previews)                                                                                              \
+    ONE(NUMBER, caches_steps)                                                                                          \
     ONE(NUMBER, tile_latent)                                                                                           \
     ONE(NUMBER, adapters)                                                                                              \
     ONE(NUMBER, adapter_count)                                                                                         \

@@ -78,6 +78,7 @@ namespace Sumi
     public sealed class Picture
     {
         public int Width, Height, StepCount;
+        public int EvaluationCount, ReusedCount; // of the transformer, and how many of them ImageRequest.StepCache reused
         public ulong Seed;
         public byte[] Pixels;
     }
@@ -625,6 +626,8 @@ namespace Sumi
                 about.Width = images[0].width;
                 about.Height = images[0].height;
                 about.StepCount = images[0].step_count;
+                about.EvaluationCount = images[0].evaluation_count;
+                about.ReusedCount = images[0].reused_count;
                 about.Seed = images[0].seed;
                 Native.sumi_images_release(Owner, images, 1);
                 return Result.Ok;
@@ -927,6 +930,7 @@ namespace Sumi
         public List<Picture> References = new List<Picture>(); // of edit models: what the prompt speaks of, in this order
         public List<LoraUse> Loras = new List<LoraUse>();
         public uint DeadlineMilliseconds;                 // 0: none. Steps are left out, as many as needed
+        public float StepCache;                           // 0: off. With many steps: the largest change over which evaluations are reused, such as 0.08
         public int PreviewEvery, Priority;                // a preview after every n-th step; 0: none
         private readonly Preset preset;
 
@@ -968,6 +972,7 @@ namespace Sumi
             desc.references = scratch.Pixels(References);
             desc.reference_count = References.Count;
             desc.deadline_ms = DeadlineMilliseconds;
+            desc.step_cache = StepCache;
             desc.preview_every = PreviewEvery;
             desc.priority = Priority;
             if (Loras.Count > 0)

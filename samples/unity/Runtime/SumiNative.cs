@@ -185,6 +185,7 @@ namespace Sumi
             public IntPtr targets;
             public byte profile;
             public int mask_feather;
+            public float step_cache;
         }
 
         public struct sumi_memory
@@ -193,7 +194,7 @@ namespace Sumi
             public byte tiles_vae;
             public ulong streamed, uncounted, needed;
         }
-        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
+        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count, evaluation_count, reused_count; public ulong handle; }
         public struct sumi_encode_desc
         {
             public uint cookie;
