@@ -71,7 +71,8 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
     const sumi_step_cache_resumption at = sumi_step_cache_resumes_at(engine, job, counter);
     sumi_value states[6];
     int32_t count = states_of(job, at.uses_kept ? BEFORE_LAST_WHOLE : PRESENT, states);
-    if (at.repeated >= 0) count += states_of(job, BEFORE_EARLIER_WHOLE, states + count);
+    if (at.repeated >= 0)
+        count += states_of(job, at.uses_kept ? BEFORE_EARLIER_WHOLE : BEFORE_LAST_WHOLE, states + count);
     const size_t values = values_of(job);
     *out_done = true;
     if (at.evaluation == 0) return SUMI_OK;

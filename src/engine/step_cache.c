@@ -93,6 +93,10 @@ sumi_step_cache_resumption sumi_step_cache_resumes_at(const sumi_engine* engine,
     if (!sumi_plan_has_alternative(plan, run->section)
         || plan->sections[run->section].first_counter != cache->section_counter)
         return (sumi_step_cache_resumption){.evaluation = counter, .repeated = -1};
+    // The job has gone on after a pause and has not begun this evaluation again: what is kept is still that of the
+    // evaluation before it.
+    if (counter == cache->whole_evaluation)
+        return (sumi_step_cache_resumption){.evaluation = counter, .repeated = cache->earlier_evaluation};
     const int32_t first = cache->earlier_evaluation >= 0 ? cache->earlier_evaluation : cache->whole_evaluation;
     return (sumi_step_cache_resumption){.evaluation = first > 0 ? cache->whole_evaluation : 0,
                                         .repeated = cache->earlier_evaluation,

@@ -27,7 +27,9 @@ void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_va
 typedef struct sumi_step_cache_resumption {
     int32_t evaluation; // 0: only from the beginning
     int32_t repeated;   // to compute again before `evaluation`; -1: none
-    bool uses_kept;     // from the states that were kept before these evaluations; otherwise from the present state
+    // Whether the state before `evaluation` is the one that was kept before the last whole evaluation, and that before
+    // `repeated` the one kept before the earlier one. Otherwise the present state, and the one kept before the last.
+    bool uses_kept;
 } sumi_step_cache_resumption;
 sumi_step_cache_resumption sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job,
                                                       int32_t counter);

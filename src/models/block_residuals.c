@@ -1,8 +1,6 @@
 #include "models/block_residuals.h"
 #include "base/assert.h"
 
-#define MOST_AHEAD 0.5f // f
-
 sumi_block_residuals sumi_block_residuals_make(sumi_plan* plan, int32_t rows, int32_t cols)
 {
     sumi_block_residuals residuals = {
@@ -43,16 +41,16 @@ void sumi_block_residuals_after_last(sumi_plan* plan, const sumi_block_residuals
                            .label = "residual_slope", .x = residuals->rest, .y = residuals->slope, .scale = -1.0f});
 }
 
-void sumi_block_residuals_reuse(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x, sumi_value sigmas,
-                                sumi_step_row sigma)
+void sumi_block_residuals_reuse(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x,
+                                const sumi_extrapolation* extrapolation)
 {
     sumi_plan_add_residual(plan, &(sumi_plan_add_residual_args){.label = "reused_residual",
                                                                 .x = x,
                                                                 .residual = residuals->rest,
                                                                 .change = residuals->slope,
                                                                 .rows = residuals->rows,
-                                                                .sigmas = sigmas,
-                                                                .column = sigma.column,
-                                                                .sigma = sigma,
-                                                                .most = MOST_AHEAD});
+                                                                .sigmas = extrapolation->whole_sigmas,
+                                                                .column = extrapolation->sigma.column,
+                                                                .sigma = extrapolation->sigma,
+                                                                .most = extrapolation->most_ahead});
 }

@@ -5,8 +5,9 @@
 //   reused   x'-> first block -> x'+ F' ------ + R + f D --------------> final layer   R, D of the last whole evaluation
 //
 // D is the difference of R from that of the whole evaluation before, so R + f D extrapolates R along sigma (TaylorSeer,
-// arXiv 2503.06923, order 1, on one residual instead of every layer's). f is at most a half: a whole step ahead it lost
-// half of what it gained (bench.md). The rows are those that the final layer reads. Evaluations of one batch share the matrices: those of a guided step
+// arXiv 2503.06923, order 1, on one residual instead of every layer's).
+//
+// The rows are those that the final layer reads. Evaluations of one batch share the matrices: those of a guided step
 // have rows of their own in them. The change of F says how quickly the evaluations change; sampling/reuse.h decides by
 // it.
 #ifndef SUMI_MODELS_BLOCK_RESIDUALS_H
@@ -29,8 +30,15 @@ sumi_block_residuals sumi_block_residuals_make(sumi_plan* plan, int32_t rows, in
 void sumi_block_residuals_before_first(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x);
 void sumi_block_residuals_after_first(sumi_plan* plan, sumi_block_residuals* residuals, sumi_value x);
 void sumi_block_residuals_after_last(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x);
-// In a reused evaluation, after the first block. sigmas: [2, any] floats; column `sigma.column` has the sigmas of the two
-// last whole evaluations, the older one first.
-void sumi_block_residuals_reuse(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x, sumi_value sigmas,
-                                sumi_step_row sigma);
+// How far a residual is extrapolated: f = (distance to the last whole evaluation) / (distance of the last two), at most
+// most_ahead.
+typedef struct sumi_extrapolation {
+    sumi_step_row sigma;     // of the present evaluation
+    sumi_value whole_sigmas; // [2, any] floats: column `sigma.column` has those of the last two whole ones, older first
+    float most_ahead;
+} sumi_extrapolation;
+
+// In a reused evaluation, after the first block.
+void sumi_block_residuals_reuse(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x,
+                                const sumi_extrapolation* extrapolation);
 #endif

@@ -126,9 +126,7 @@ typedef struct sumi_denoising {
     bool keeps_residuals;
     sumi_evaluation_kind kind; // of the next call of write_evaluation
     sumi_block_residuals residuals[2];
-    // For REUSED: the sigma of the evaluation, and those of the two last whole ones (sumi_block_residuals_reuse).
-    sumi_step_row sigma;
-    sumi_value whole_sigmas;
+    sumi_extrapolation extrapolation; // for REUSED
     void* state;
 } sumi_denoising;
 

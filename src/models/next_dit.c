@@ -800,7 +800,7 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
         if (keeps && i == 0) { sumi_block_residuals_after_first(plan, &job->residuals[slot], x); }
     }
     if (keeps) { sumi_block_residuals_after_last(plan, &job->residuals[slot], x); }
-    if (reuses) { sumi_block_residuals_reuse(plan, &job->residuals[slot], x, job->whole_sigmas, job->sigma); }
+    if (reuses) { sumi_block_residuals_reuse(plan, &job->residuals[slot], x, &job->extrapolation); }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value normed = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
                                                                     .x = x,

@@ -10,6 +10,10 @@
 #define GUIDANCE_COLUMN 10
 #define SOLVER_COLUMNS 12
 #define MAX_FEATURE_ROWS 65536
+// How far residuals are extrapolated (block_residuals.h). Guidance multiplies the difference of two predictions, and
+// with it their errors. bench.md has what other numbers gave.
+#define MOST_AHEAD 0.5f
+#define MOST_AHEAD_GUIDED 0.25f
 
 _Static_assert(sizeof(sumi_solver_row) == SOLVER_COLUMNS * sizeof(float),
                "the solver table is the rows as they are in memory");
@@ -474,9 +478,10 @@ static void make_kept(writer* w)
     make_kept_states(w, "kept_x", w->out->x, w->out->kept_x);
     make_kept_states(w, "kept_base", w->out->base, w->out->kept_base);
     make_kept_states(w, "kept_history", w->out->history, w->out->kept_history);
-    w->denoising.sigma = solver_column(w, SIGMA_COLUMN, true);
-    w->denoising.whole_sigmas = sumi_plan_value(w->plan, "whole_sigmas", SUMI_ELEMENT_FLOAT, 2, SOLVER_COLUMNS);
-    sumi_plan_fill_rows(w->plan, w->denoising.whole_sigmas, NULL, &(sumi_span){0, 2}, 1);
+    w->denoising.extrapolation.sigma = solver_column(w, SIGMA_COLUMN, true);
+    w->denoising.extrapolation.whole_sigmas =
+        sumi_plan_value(w->plan, "whole_sigmas", SUMI_ELEMENT_FLOAT, 2, SOLVER_COLUMNS);
+    sumi_plan_fill_rows(w->plan, w->denoising.extrapolation.whole_sigmas, NULL, &(sumi_span){0, 2}, 1);
 }
 
 // Keeps the solver's states and the row of its table before a whole evaluation, and what was kept before the one before.
@@ -489,7 +494,7 @@ static void write_kept(const writer* w)
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = kept[i][0], .y = kept[i][1]});
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = states[i], .y = kept[i][0]});
     }
-    const sumi_value sigmas = w->denoising.whole_sigmas,
+    const sumi_value sigmas = w->denoising.extrapolation.whole_sigmas,
                      row = sumi_plan_modulation(w->plan, &(sumi_plan_modulation_args){.label = "whole_sigma",
                                                                                       .table = w->out->solver,
                                                                                       .rows = 1,
@@ -550,6 +555,7 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     if (!caches) { return; }
     sumi_plan_alternative(w->plan);
     w->denoising.kind = SUMI_EVALUATION_REUSED;
+    w->denoising.extrapolation.most_ahead = guides ? MOST_AHEAD_GUIDED : MOST_AHEAD;
     write_step(w, states, guides);
 }
 

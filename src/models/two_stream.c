@@ -781,7 +781,7 @@ static void write_blocks(writer* w)
         if (keeps && i == 0) { sumi_block_residuals_after_first(w->plan, w->residuals, x); }
     }
     if (keeps) { sumi_block_residuals_after_last(w->plan, w->residuals, x); }
-    if (reuses) { sumi_block_residuals_reuse(w->plan, w->residuals, x, w->job->whole_sigmas, w->job->sigma); }
+    if (reuses) { sumi_block_residuals_reuse(w->plan, w->residuals, x, &w->job->extrapolation); }
 }
 
 static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_step_row row)
