@@ -36,460 +36,464 @@
 #include "attention_sm90.cuh"
 
 // The softmax state of a thread's two rows. With r = lane >> 2, a lane of warp w holds a quarter of the columns of rows
-// 16 w + r (max0, sum0, fix0) and 16 w + r + 8 (max1, sum1, fix1) of the warpgroup's 64 rows. The accumulator is drawn
-// in hopper.cuh. A maximum is the largest score * scale_log2, in all four lanes of the row. A sum covers this lane's
-// columns only, until the end. fix: the factor by which the sums and the output are multiplied when `rescale` is set.
+// 16 w + r and 16 w + r + 8 of the warpgroup's 64 rows (drawn in hopper.cuh). Names that end in 0 belong to the first of
+// the two rows, and names that end in 1 to the second.
 struct softmax_state {
-    float max0, max1, sum0, sum1, fix0, fix1;
-    bool rescale;
+    float row_max0, row_max1;                 // the largest score * scale_log2, in all four lanes of the row
+    float row_sum0, row_sum1;                 // of this lane's columns only, until the end
+    float rescale_factor0, rescale_factor1;   // by which sums and output are multiplied when needs_rescale is set
+    bool needs_rescale;
 };
 
-// Sequence, row tile, head and groups of a tile. They are computed from the tile's number wherever they are needed.
-// Keeping them during the loop over keys would need registers that the kernel with three consumers does not have. The
-// tile's groups of 64 queries are [first, first + count) of the sequence; count < 1 where there are no queries.
-struct attention_place {
-    int sequence, row_tile, head, first, count;
+// What a tile computes. It is found from the tile's number wherever it is needed. Keeping it during the loop over keys
+// would need registers that the kernel with three consumers does not have.
+struct attention_tile {
+    int sequence_index, row_tile, head;
+    // The tile's groups of 64 queries are [first_group, first_group + group_count) of the sequence. group_count < 1 where
+    // there are no queries.
+    int first_group, group_count;
 };
 template <bool CAUSAL, int CONSUMERS>
-ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& shape, int tile)
+SUMI_DEVICE attention_tile find_tile(const sumi_attention_sm90_shape& shape, int tile_number)
 {
-    attention_place at = {0, 0, 0, 0, CONSUMERS};
-    if (tile >= shape.cut_begin) { // shape.parts blocks share the groups of one tile
-        const int n = tile - shape.cut_begin, part = n % shape.parts;
-        tile = shape.cut_begin + n / shape.parts;
-        at.first = (part * CONSUMERS + shape.parts - 1) / shape.parts;
-        at.count = ((part + 1) * CONSUMERS + shape.parts - 1) / shape.parts - at.first;
+    attention_tile tile = {0, 0, 0, 0, CONSUMERS};
+    if (tile_number >= shape.split_begin) { // shape.blocks_per_split_tile blocks share the groups of one tile
+        const int split_number = tile_number - shape.split_begin,
+                  block_of_tile = split_number % shape.blocks_per_split_tile;
+        tile_number = shape.split_begin + split_number / shape.blocks_per_split_tile;
+        tile.first_group =
+            (block_of_tile * CONSUMERS + shape.blocks_per_split_tile - 1) / shape.blocks_per_split_tile;
+        tile.group_count = ((block_of_tile + 1) * CONSUMERS + shape.blocks_per_split_tile - 1) / shape.blocks_per_split_tile
+                         - tile.first_group;
     }
-    while (tile >= shape.sequences[at.sequence].tile_end) at.sequence++;
-    const int row_tiles = shape.sequences[at.sequence].row_tiles,
-              inside = tile - shape.sequences[at.sequence].tile_end + shape.heads * row_tiles;
+    while (tile_number >= shape.sequences[tile.sequence_index].tile_end) tile.sequence_index++;
+    const sumi_attention_sm90_sequence& sequence = shape.sequences[tile.sequence_index];
+    const int row_tiles = sequence.row_tiles, tile_in_sequence = tile_number - sequence.tile_end + shape.heads * row_tiles;
     if (CAUSAL) { // the rows with the most keys first
-        at.row_tile = row_tiles - 1 - inside / shape.heads;
-        at.head = inside % shape.heads;
+        tile.row_tile = row_tiles - 1 - tile_in_sequence / shape.heads;
+        tile.head = tile_in_sequence % shape.heads;
     } else {
-        at.head = inside / row_tiles;
-        at.row_tile = inside % row_tiles;
+        tile.head = tile_in_sequence / row_tiles;
+        tile.row_tile = tile_in_sequence % row_tiles;
     }
-    at.first += at.row_tile * CONSUMERS;
-    at.count = min(at.count, shape.sequences[at.sequence].groups - at.first);
-    return at;
+    tile.first_group += tile.row_tile * CONSUMERS;
+    tile.group_count = min(tile.group_count, sequence.query_groups - tile.first_group);
+    return tile;
 }
 
 template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL, bool CAUSAL> struct attention_sm90 {
-    static constexpr int KEYS = 128;
-    static constexpr int ROWS = CONSUMERS * 64;
+    static constexpr int TILE_KEYS = 128;
+    static constexpr int TILE_QUERIES = CONSUMERS * 64;
     // Channels of a slab, whose rows in shared memory have 128, 64 or 32 bytes.
-    static constexpr int SLAB = HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16;
-    static constexpr int SLAB_BYTES = SLAB * 2;
-    static constexpr int SLABS = HEAD_DIM / SLAB;
-    static constexpr int LAYOUT = SLAB_BYTES == 128 ? 1 : SLAB_BYTES == 64 ? 2 : 3;
-    static constexpr int OCTET = 8 * SLAB_BYTES; // bytes of 8 rows of a slab
-    static constexpr int TILE_BYTES = KEYS * HEAD_DIM * 2;
-    static constexpr int GROUP_BYTES = 64 * HEAD_DIM * 2; // the queries of one warpgroup, or its output
-    static constexpr int S_COUNT = KEYS / 2;              // floats of S per thread
-    static constexpr int O_COUNT = HEAD_DIM / 2;          // floats of O per thread
-    static constexpr int P_COUNT = KEYS / 4;              // words of P per thread, two bf16 each
-    // A row maximum that grows by more than 2^LIMIT (as a factor of the exponentials) causes a rescale.
-    static constexpr float LIMIT = 8.f;
+    static constexpr int SLAB_CHANNELS = HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16;
+    static constexpr int SLAB_ROW_BYTES = SLAB_CHANNELS * 2;
+    static constexpr int SLABS = HEAD_DIM / SLAB_CHANNELS;
+    static constexpr int LAYOUT = SLAB_ROW_BYTES == 128 ? 1 : SLAB_ROW_BYTES == 64 ? 2 : 3;
+    static constexpr int EIGHT_ROWS_BYTES = 8 * SLAB_ROW_BYTES; // of a slab
+    static constexpr int KV_TILE_BYTES = TILE_KEYS * HEAD_DIM * 2;
+    static constexpr int QUERY_GROUP_BYTES = 64 * HEAD_DIM * 2; // a group of 64 queries, or its output
+    static constexpr int SCORE_COUNT = TILE_KEYS / 2;              // floats of S per thread
+    static constexpr int ACC_COUNT = HEAD_DIM / 2;          // floats of O per thread
+    static constexpr int PROBABILITY_WORDS = TILE_KEYS / 4;              // words of P per thread, two bf16 each
+    // A row maximum that grows by more than this, as an exponent of 2, causes a rescale.
+    static constexpr float RESCALE_THRESHOLD = 8.f;
 
     // Updates the row maxima and sums for the scores of a new tile. FIRST: the first tile, which sets them.
-    template <bool FIRST> ATTENTION_DEVICE void maxima(const float (&s)[S_COUNT], softmax_state& r, float scale)
+    template <bool FIRST> static SUMI_DEVICE void update_row_max(const float (&scores)[SCORE_COUNT], softmax_state& state, float scale_log2)
     {
-        float a0 = fmaxf(s[0], s[1]), a1 = fmaxf(s[2], s[3]), b0 = fmaxf(s[4], s[5]), b1 = fmaxf(s[6], s[7]);
+        // of the even and of the odd groups of 8 columns
+        float max0 = fmaxf(scores[0], scores[1]), max1 = fmaxf(scores[2], scores[3]), odd_max0 = fmaxf(scores[4], scores[5]), odd_max1 = fmaxf(scores[6], scores[7]);
 #pragma unroll
-        for (int n = 2; n < S_COUNT / 4; n += 2) {
-            a0 = fmaxf(a0, fmaxf(s[4 * n], s[4 * n + 1]));
-            a1 = fmaxf(a1, fmaxf(s[4 * n + 2], s[4 * n + 3]));
-            b0 = fmaxf(b0, fmaxf(s[4 * n + 4], s[4 * n + 5]));
-            b1 = fmaxf(b1, fmaxf(s[4 * n + 6], s[4 * n + 7]));
+        for (int group = 2; group < SCORE_COUNT / 4; group += 2) {
+            max0 = fmaxf(max0, fmaxf(scores[4 * group], scores[4 * group + 1]));
+            max1 = fmaxf(max1, fmaxf(scores[4 * group + 2], scores[4 * group + 3]));
+            odd_max0 = fmaxf(odd_max0, fmaxf(scores[4 * group + 4], scores[4 * group + 5]));
+            odd_max1 = fmaxf(odd_max1, fmaxf(scores[4 * group + 6], scores[4 * group + 7]));
         }
-        a0 = fmaxf(a0, b0);
-        a1 = fmaxf(a1, b1);
+        max0 = fmaxf(max0, odd_max0);
+        max1 = fmaxf(max1, odd_max1);
         // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of the
         // whole row. So the common case exchanges no values between lanes: the tensor cores wait while this code
         // runs.
-        r.rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(a0, scale, -r.max0), fmaf(a1, scale, -r.max1)) > LIMIT);
-        if (!FIRST && !r.rescale) return;
-        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
-        a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
-        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2));
-        a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
+        state.needs_rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(max0, scale_log2, -state.row_max0), fmaf(max1, scale_log2, -state.row_max1)) > RESCALE_THRESHOLD);
+        if (!FIRST && !state.needs_rescale) return;
+        max0 = fmaxf(max0, __shfl_xor_sync(~0u, max0, 1));
+        max1 = fmaxf(max1, __shfl_xor_sync(~0u, max1, 1));
+        max0 = fmaxf(max0, __shfl_xor_sync(~0u, max0, 2));
+        max1 = fmaxf(max1, __shfl_xor_sync(~0u, max1, 2));
         if (FIRST) {
             // A causal row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max)
             // equal 0, where -inf - -inf would be NaN.
-            r.max0 = CAUSAL ? fmaxf(a0 * scale, -1e30f) : a0 * scale;
-            r.max1 = CAUSAL ? fmaxf(a1 * scale, -1e30f) : a1 * scale;
-            r.sum0 = r.sum1 = 0.f;
+            state.row_max0 = CAUSAL ? fmaxf(max0 * scale_log2, -1e30f) : max0 * scale_log2;
+            state.row_max1 = CAUSAL ? fmaxf(max1 * scale_log2, -1e30f) : max1 * scale_log2;
+            state.row_sum0 = state.row_sum1 = 0.f;
             return;
         }
-        const float n0 = fmaxf(r.max0, a0 * scale), n1 = fmaxf(r.max1, a1 * scale);
-        r.fix0 = exp2_fast(r.max0 - n0);
-        r.fix1 = exp2_fast(r.max1 - n1);
-        r.max0 = n0;
-        r.max1 = n1;
-        r.sum0 *= r.fix0;
-        r.sum1 *= r.fix1;
+        const float new_max0 = fmaxf(state.row_max0, max0 * scale_log2), new_max1 = fmaxf(state.row_max1, max1 * scale_log2);
+        state.rescale_factor0 = exp2_fast(state.row_max0 - new_max0);
+        state.rescale_factor1 = exp2_fast(state.row_max1 - new_max1);
+        state.row_max0 = new_max0;
+        state.row_max1 = new_max1;
+        state.row_sum0 *= state.rescale_factor0;
+        state.row_sum1 *= state.rescale_factor1;
     }
-    // s = exp2(s * scale - max), and adds s to the sums. With POLYNOMIAL n, one of n values is computed on the FMA
+    // s = exp2(s * scale_log2 - max), and adds s to the sums. With POLYNOMIAL n, one of n values is computed on the FMA
     // units, alternately in the thread's first and second row.
-    ATTENTION_DEVICE void exponentials(float (&s)[S_COUNT], softmax_state& r, float scale)
+    static SUMI_DEVICE void exponentials(float (&scores)[SCORE_COUNT], softmax_state& state, float scale_log2)
     {
-        const float z0 = r.max0, z1 = r.max1;
-        float t0 = 0.f, t1 = 0.f;
+        const float row_max0 = state.row_max0, row_max1 = state.row_max1;
+        float odd_sum0 = 0.f, odd_sum1 = 0.f;
 #pragma unroll
-        for (int n = 0; n < S_COUNT / 4; n++) {
+        for (int group = 0; group < SCORE_COUNT / 4; group++) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float x = fmaf(s[4 * n + i], scale, i < 2 ? -z0 : -z1);
-                s[4 * n + i] = POLYNOMIAL && (4 * n + (i ^ (n & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
+            for (int e = 0; e < 4; e++) {
+                const float x = fmaf(scores[4 * group + e], scale_log2, e < 2 ? -row_max0 : -row_max1);
+                scores[4 * group + e] = POLYNOMIAL && (4 * group + (e ^ (group & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
                                  ? exp2_polynomial(x)
                                  : exp2_fast(x);
             }
-            r.sum0 += s[4 * n];
-            t0 += s[4 * n + 1];
-            r.sum1 += s[4 * n + 2];
-            t1 += s[4 * n + 3];
+            state.row_sum0 += scores[4 * group];
+            odd_sum0 += scores[4 * group + 1];
+            state.row_sum1 += scores[4 * group + 2];
+            odd_sum1 += scores[4 * group + 3];
         }
-        r.sum0 += t0;
-        r.sum1 += t1;
+        state.row_sum0 += odd_sum0;
+        state.row_sum1 += odd_sum1;
     }
     // P as the A operand of P v. The accumulator layout of S is the A layout (drawn in attention.cu), so no lanes
     // exchange values.
-    ATTENTION_DEVICE void pack_scores(u32 (&p)[P_COUNT], const float (&s)[S_COUNT])
+    static SUMI_DEVICE void pack_probabilities(u32 (&probabilities)[PROBABILITY_WORDS], const float (&scores)[SCORE_COUNT])
     {
 #pragma unroll
-        for (int n = 0; n < P_COUNT; n++) p[n] = pack_bf16(s[2 * n], s[2 * n + 1]);
+        for (int i = 0; i < PROBABILITY_WORDS; i++) probabilities[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
     }
-    ATTENTION_DEVICE void rescale_output(float (&o)[O_COUNT], const softmax_state& r)
+    static SUMI_DEVICE void rescale_output(float (&acc)[ACC_COUNT], const softmax_state& state)
     {
 #pragma unroll
-        for (int n = 0; n < O_COUNT / 4; n++) {
-            o[4 * n] *= r.fix0;
-            o[4 * n + 1] *= r.fix0;
-            o[4 * n + 2] *= r.fix1;
-            o[4 * n + 3] *= r.fix1;
+        for (int group = 0; group < ACC_COUNT / 4; group++) {
+            acc[4 * group] *= state.rescale_factor0;
+            acc[4 * group + 1] *= state.rescale_factor0;
+            acc[4 * group + 2] *= state.rescale_factor1;
+            acc[4 * group + 3] *= state.rescale_factor1;
         }
     }
     // Sets the scores of columns >= limit0 in the thread's first row, and of columns >= limit1 in its second row, to
     // -inf.
-    ATTENTION_DEVICE void mask_scores(float (&s)[S_COUNT], int limit0, int limit1)
+    static SUMI_DEVICE void mask_scores(float (&scores)[SCORE_COUNT], int limit0, int limit1)
     {
-        const int lane = (threadIdx.x & 3) * 2;
-        const float masked = __int_as_float(0xff800000); // -inf
+        const int lane_column = (threadIdx.x & 3) * 2;
+        const float minus_infinity = __int_as_float(0xff800000);
 #pragma unroll
-        for (int n = 0; n < S_COUNT / 4; n++) {
-            const int c = n * 8 + lane;
-            if (c >= limit0) s[4 * n] = masked;
-            if (c + 1 >= limit0) s[4 * n + 1] = masked;
-            if (c >= limit1) s[4 * n + 2] = masked;
-            if (c + 1 >= limit1) s[4 * n + 3] = masked;
+        for (int group = 0; group < SCORE_COUNT / 4; group++) {
+            const int column = group * 8 + lane_column;
+            if (column >= limit0) scores[4 * group] = minus_infinity;
+            if (column + 1 >= limit0) scores[4 * group + 1] = minus_infinity;
+            if (column >= limit1) scores[4 * group + 2] = minus_infinity;
+            if (column + 1 >= limit1) scores[4 * group + 3] = minus_infinity;
         }
     }
-    // q, k (and v in multiply_pv) are the low 32 bits of matrix descriptors. Here t counts k-steps of 16 channels.
-    ATTENTION_DEVICE void multiply_qk(float (&s)[S_COUNT], u32 q, u32 k)
+    // q_low, k_low, v_low: the low 32 bits of matrix descriptors, which count units of 16 bytes. A k-step of S = q k^T is
+    // 16 channels, 32 bytes of a slab's rows.
+    static SUMI_DEVICE void multiply_qk(float (&scores)[SCORE_COUNT], u32 q_low, u32 k_low)
     {
 #pragma unroll
-        for (int t = 0; t < HEAD_DIM / 16; t++) {
-            const int slab = t * 32 / SLAB_BYTES, at = t * 32 % SLAB_BYTES;
-            const u64 a = descriptor<LAYOUT, OCTET>(q + (slab * 64 * SLAB_BYTES + at) / 16),
-                      b = descriptor<LAYOUT, OCTET>(k + (slab * KEYS * SLAB_BYTES + at) / 16);
-            attention_wgmma<KEYS>::ss(s, a, b, t);
+        for (int k_step = 0; k_step < HEAD_DIM / 16; k_step++) {
+            const int slab = k_step * 32 / SLAB_ROW_BYTES, byte = k_step * 32 % SLAB_ROW_BYTES;
+            const u64 a = wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(q_low + (slab * 64 * SLAB_ROW_BYTES + byte) / 16),
+                      b = wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(k_low + (slab * TILE_KEYS * SLAB_ROW_BYTES + byte) / 16);
+            wgmma_shared<TILE_KEYS, SUMI_OPERANDS_BF16>::mma(scores, a, b, k_step);
         }
     }
     // t counts k-steps of 16 keys.
-    ATTENTION_DEVICE void multiply_pv(float (&o)[O_COUNT], const u32 (&p)[P_COUNT], u32 v)
+    static SUMI_DEVICE void multiply_pv(float (&acc)[ACC_COUNT], const u32 (&probabilities)[PROBABILITY_WORDS], u32 v_low)
     {
 #pragma unroll
-        for (int t = 0; t < KEYS / 16; t++)
-            attention_wgmma<HEAD_DIM>::rs(o, p + 4 * t, descriptor<LAYOUT, OCTET>(v + t * SLAB_BYTES), 1);
-    }
-    // Waits for the 128 threads of consumer warpgroup w.
-    ATTENTION_DEVICE void warpgroup_sync(int w)
-    {
-        if (w == 0) named_sync<1, 128>();
-        else if (w == 1 || CONSUMERS == 2) named_sync<2, 128>();
-        else named_sync<3, 128>();
+        for (int k_step = 0; k_step < TILE_KEYS / 16; k_step++)
+            wgmma_registers<HEAD_DIM>::mma(acc, probabilities + 4 * k_step, wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(v_low + k_step * SLAB_ROW_BYTES), 1);
     }
 
-    // Masks the keys of tile j that a row does not see, if there are any. reach (causal only): the number of keys that
-    // this thread's first row sees.
+    // Masks the keys of a tile that a row does not see, if there are any. query0: the warpgroup's first query.
+    // visible_keys (causal only): the number of keys that this thread's first row sees.
     template <bool FIRST>
-    ATTENTION_DEVICE void mask(float (&s)[S_COUNT], const sumi_attention_sm90_sequence& sequence, int j, int row,
-                               int reach)
+    static SUMI_DEVICE void mask_key_tile(float (&scores)[SCORE_COUNT], const sumi_attention_sm90_sequence& sequence, int key_tile, int query0,
+                               int visible_keys)
     {
-        if (CAUSAL) { // keys past the sequence's end are also past every query's reach
-            if (FIRST || (j + 1) * KEYS > row + 1) mask_scores(s, reach - j * KEYS, reach + 8 - j * KEYS);
+        if (CAUSAL) { // keys past the sequence's end are also past the visible keys of every query
+            if (FIRST || (key_tile + 1) * TILE_KEYS > query0 + 1) mask_scores(scores, visible_keys - key_tile * TILE_KEYS, visible_keys + 8 - key_tile * TILE_KEYS);
         } else if (FIRST) {
-            if (sequence.tail < KEYS) mask_scores(s, sequence.tail, sequence.tail);
+            if (sequence.last_tile_keys < TILE_KEYS) mask_scores(scores, sequence.last_tile_keys, sequence.last_tile_keys);
         } else {
-            if (j == sequence.boundary) mask_scores(s, sequence.boundary_keys, sequence.boundary_keys);
+            if (key_tile == sequence.boundary_tile) mask_scores(scores, sequence.boundary_keys, sequence.boundary_keys);
         }
     }
 
     // The last tile of keys that a row tile sees.
-    ATTENTION_DEVICE int last_key_tile(const sumi_attention_sm90_sequence& sequence, int row_tile)
+    static SUMI_DEVICE int find_last_key_tile(const sumi_attention_sm90_sequence& sequence, int row_tile)
     {
-        return CAUSAL ? min(sequence.key_tiles, ((row_tile + 1) * ROWS + KEYS - 1) / KEYS) - 1 : sequence.key_tiles - 1;
+        return CAUSAL ? min(sequence.key_tiles, ((row_tile + 1) * TILE_QUERIES + TILE_KEYS - 1) / TILE_KEYS) - 1 : sequence.key_tiles - 1;
     }
 
     // Addresses in shared memory: the tiles, the staging buffer of the output, and the barriers of q and of the ring
     // buffers of K and V. The barrier of stage i is 8 * i bytes after the one of stage 0.
-    struct places {
+    struct shared_addresses {
         u32 q, k, v, out, q_full, q_empty, k_full, k_empty, v_full, v_empty;
     };
 
     // The producer: one thread copies q, K and V of all tiles of this block, in the order in which they are used.
-    ATTENTION_DEVICE void produce(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
-                                  const places& in)
+    static SUMI_DEVICE void produce(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
+                                  const shared_addresses& shared)
     {
-        u32 stage = 0, phase = 1, q_phase = 1; // waiting for parity 1 of a new barrier returns at once
-        for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
-            const attention_place at = find_place<CAUSAL, CONSUMERS>(shape, tile);
-            const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
-            const int kv_slab = at.head / shape.group * SLABS, last = last_key_tile(sequence, at.row_tile);
-            for (int j = last; j >= 0; j--) {
-                const int span = !CAUSAL && j >= sequence.key_tiles0, row = (span ? j - sequence.key_tiles0 : j) * KEYS;
-                const sumi_attention_map* map = &maps.kv[at.sequence][span];
-                mbarrier_wait(in.k_empty + 8 * stage, phase);
-                mbarrier_expect(in.k_full + 8 * stage, TILE_BYTES);
-                tensor_load(in.k + stage * TILE_BYTES, map, in.k_full + 8 * stage, row, shape.k_slab + kv_slab);
-                if (j == last) { // the tile's groups of q, each to the buffer of the warpgroup that computes it
-                    mbarrier_wait(in.q_empty, q_phase);
-                    q_phase ^= 1;
-                    mbarrier_expect(in.q_full, max(at.count, 0) * GROUP_BYTES);
-                    for (int w = 0; w < at.count; w++) {
-                        const int g = at.first + w, second = g >= sequence.groups0;
-                        tensor_load(in.q + w * GROUP_BYTES, &maps.q[at.sequence][second], in.q_full,
-                                    (second ? g - sequence.groups0 : g) * 64, at.head * SLABS);
+        u32 stage = 0, parity = 1, q_parity = 1; // waiting for parity 1 of a new barrier returns at once
+        for (int tile_number = shape.tile_begin + blockIdx.x; tile_number < shape.tile_end; tile_number += gridDim.x) {
+            const attention_tile tile = find_tile<CAUSAL, CONSUMERS>(shape, tile_number);
+            const sumi_attention_sm90_sequence& sequence = shape.sequences[tile.sequence_index];
+            const int kv_slab = tile.head / shape.group * SLABS, last_key_tile = find_last_key_tile(sequence, tile.row_tile);
+            for (int key_tile = last_key_tile; key_tile >= 0; key_tile--) {
+                const int span = !CAUSAL && key_tile >= sequence.first_span_key_tiles, row = (span ? key_tile - sequence.first_span_key_tiles : key_tile) * TILE_KEYS;
+                const sumi_attention_map* kv_map = &maps.kv[tile.sequence_index][span];
+                mbarrier_wait(shared.k_empty + 8 * stage, parity);
+                mbarrier_expect(shared.k_full + 8 * stage, KV_TILE_BYTES);
+                tma_load_3d(shared.k + stage * KV_TILE_BYTES, kv_map, shared.k_full + 8 * stage, row, shape.k_slab + kv_slab);
+                if (key_tile == last_key_tile) { // the groups of q, each to the buffer of its warpgroup
+                    mbarrier_wait(shared.q_empty, q_parity);
+                    q_parity ^= 1;
+                    mbarrier_expect(shared.q_full, max(tile.group_count, 0) * QUERY_GROUP_BYTES);
+                    for (int consumer = 0; consumer < tile.group_count; consumer++) {
+                        const int query_group = tile.first_group + consumer, is_second_span = query_group >= sequence.first_span_query_groups;
+                        tma_load_3d(shared.q + consumer * QUERY_GROUP_BYTES, &maps.q[tile.sequence_index][is_second_span], shared.q_full,
+                                    (is_second_span ? query_group - sequence.first_span_query_groups : query_group) * 64, tile.head * SLABS);
                     }
                 }
-                mbarrier_wait(in.v_empty + 8 * stage, phase);
-                mbarrier_expect(in.v_full + 8 * stage, TILE_BYTES);
-                tensor_load(in.v + stage * TILE_BYTES, map, in.v_full + 8 * stage, row, shape.v_slab + kv_slab);
+                mbarrier_wait(shared.v_empty + 8 * stage, parity);
+                mbarrier_expect(shared.v_full + 8 * stage, KV_TILE_BYTES);
+                tma_load_3d(shared.v + stage * KV_TILE_BYTES, kv_map, shared.v_full + 8 * stage, row, shape.v_slab + kv_slab);
                 if (++stage == STAGES) {
                     stage = 0;
-                    phase ^= 1;
+                    parity ^= 1;
                 }
             }
         }
     }
 
     // A consumer warpgroup: computes one group of 64 queries of each tile of this block.
-    ATTENTION_DEVICE void consume(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
-                                  const places& in)
+    static SUMI_DEVICE void consume(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
+                                  const shared_addresses& shared)
     {
-        const int w = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
+        const int consumer = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
         const bool leader = (threadIdx.x & 127) == 0;
-        const u32 o_stage = in.out + w * GROUP_BYTES;
-        const u32 q = descriptor_low(in.q + w * GROUP_BYTES, 16), k = descriptor_low(in.k, 16),
-                  v = descriptor_low(in.v, KEYS * SLAB_BYTES);
-        const float scale = shape.scale_log2;
-        u32 stage = 0, phase = 0, q_phase = 0;
-        for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
-            const attention_place at = find_place<CAUSAL, CONSUMERS>(shape, tile);
-            const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
-            const int group = at.first + w;
-            int j = last_key_tile(sequence, at.row_tile);
-            mbarrier_wait(in.q_full, q_phase);
-            q_phase ^= 1;
-            if (w >= at.count) {   // this warpgroup has no queries: only release the stages of the ring buffer
-                warpgroup_sync(w); // all four warps have seen this phase before the barrier is released
-                if (leader) mbarrier_arrive(in.q_empty);
-                for (; j >= 0; j--) {
+        const u32 out_staging = shared.out + consumer * QUERY_GROUP_BYTES;
+        const u32 q_low = wgmma_descriptor_low(shared.q + consumer * QUERY_GROUP_BYTES, 16), k_low = wgmma_descriptor_low(shared.k, 16),
+                  v_low = wgmma_descriptor_low(shared.v, TILE_KEYS * SLAB_ROW_BYTES);
+        const float scale_log2 = shape.scale_log2;
+        u32 stage = 0, parity = 0, q_parity = 0;
+        for (int tile_number = shape.tile_begin + blockIdx.x; tile_number < shape.tile_end; tile_number += gridDim.x) {
+            const attention_tile tile = find_tile<CAUSAL, CONSUMERS>(shape, tile_number);
+            const sumi_attention_sm90_sequence& sequence = shape.sequences[tile.sequence_index];
+            const int query_group = tile.first_group + consumer;
+            int key_tile = find_last_key_tile(sequence, tile.row_tile);
+            mbarrier_wait(shared.q_full, q_parity);
+            q_parity ^= 1;
+            if (consumer >= tile.group_count) {   // this warpgroup has no queries: only release the stages of the ring buffer
+                consumer_sync<CONSUMERS>(consumer); // all four warps have seen this phase before the barrier is released
+                if (leader) mbarrier_arrive(shared.q_empty);
+                for (; key_tile >= 0; key_tile--) {
                     if (warp == 0) {
-                        mbarrier_wait(in.k_full + 8 * stage, phase);
-                        if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
+                        mbarrier_wait(shared.k_full + 8 * stage, parity);
+                        if (leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     }
                     if (warp == 0) {
-                        mbarrier_wait(in.v_full + 8 * stage, phase);
-                        if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                        mbarrier_wait(shared.v_full + 8 * stage, parity);
+                        if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                     }
                     if (++stage == STAGES) {
                         stage = 0;
-                        phase ^= 1;
+                        parity ^= 1;
                     }
                 }
-                warpgroup_sync(w);
+                consumer_sync<CONSUMERS>(consumer);
                 continue;
             }
-            // reach is used in causal kernels only, which have one span
-            const int row = group * 64, reach = row + warp * 16 + (lane >> 2) + 1;
-            float o[O_COUNT], s[S_COUNT];
-            u32 p[P_COUNT];
-            softmax_state r;
+            // visible_keys is used in causal kernels only, which have one span
+            const int query0 = query_group * 64, visible_keys = query0 + warp * 16 + (lane >> 2) + 1;
+            float acc[ACC_COUNT], scores[SCORE_COUNT];
+            u32 probabilities[PROBABILITY_WORDS];
+            softmax_state state;
             // The first iteration: the last tile of keys, which may be incomplete.
-            mbarrier_wait(in.k_full + 8 * stage, phase);
-            wgmma_fence();
-            multiply_qk(s, opaque(q), k + stage * (TILE_BYTES / 16));
-            wgmma_commit();
-            wgmma_wait<0>();
-            hold(s);
-            if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
-            mask<true>(s, sequence, j, row, reach);
-            maxima<true>(s, r, scale);
-            exponentials(s, r, scale);
-            pack_scores(p, s);
+            mbarrier_wait(shared.k_full + 8 * stage, parity);
+            WGMMA_FENCE();
+            multiply_qk(scores, opaque(q_low), k_low + stage * (KV_TILE_BYTES / 16));
+            WGMMA_COMMIT();
+            WGMMA_WAIT(0);
+            warpgroup_fence_operand(scores);
+            if (leader) mbarrier_arrive(shared.k_empty + 8 * stage);
+            mask_key_tile<true>(scores, sequence, key_tile, query0, visible_keys);
+            update_row_max<true>(scores, state, scale_log2);
+            exponentials(scores, state, scale_log2);
+            pack_probabilities(probabilities, scores);
             // The output is zeroed, although the first product could overwrite it: only so does ptxas find enough
             // registers (otherwise C7512).
 #pragma unroll
-            for (int n = 0; n < O_COUNT; n++) o[n] = 0.f;
+            for (int i = 0; i < ACC_COUNT; i++) acc[i] = 0.f;
             if (OVERLAP) {
-                for (j--; j >= 0; j--) {
-                    u32 next = stage + 1, next_phase = phase;
-                    if (next == STAGES) {
-                        next = 0;
-                        next_phase ^= 1;
+                for (key_tile--; key_tile >= 0; key_tile--) {
+                    u32 next_stage = stage + 1, next_parity = parity;
+                    if (next_stage == STAGES) {
+                        next_stage = 0;
+                        next_parity ^= 1;
                     }
                     // was loaded before the next K, so this wait costs nothing
-                    mbarrier_wait(in.v_full + 8 * stage, phase);
-                    mbarrier_wait(in.k_full + 8 * next, next_phase);
-                    hold(s);
-                    hold(o);
-                    wgmma_fence();
-                    multiply_qk(s, opaque(q), k + next * (TILE_BYTES / 16));
-                    wgmma_commit();
-                    multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
-                    wgmma_commit();
-                    wgmma_wait<1>();
-                    hold(s);
-                    if (leader) mbarrier_arrive(in.k_empty + 8 * next);
-                    mask<false>(s, sequence, j, row, reach);
-                    maxima<false>(s, r, scale);
-                    exponentials(s, r, scale);
-                    wgmma_wait<0>();
-                    hold(o);
-                    if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
-                    pack_scores(p, s);
-                    if (r.rescale) rescale_output(o, r);
-                    stage = next;
-                    phase = next_phase;
+                    mbarrier_wait(shared.v_full + 8 * stage, parity);
+                    mbarrier_wait(shared.k_full + 8 * next_stage, next_parity);
+                    warpgroup_fence_operand(scores);
+                    warpgroup_fence_operand(acc);
+                    WGMMA_FENCE();
+                    multiply_qk(scores, opaque(q_low), k_low + next_stage * (KV_TILE_BYTES / 16));
+                    WGMMA_COMMIT();
+                    multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                    WGMMA_COMMIT();
+                    WGMMA_WAIT(1);
+                    warpgroup_fence_operand(scores);
+                    if (leader) mbarrier_arrive(shared.k_empty + 8 * next_stage);
+                    mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
+                    update_row_max<false>(scores, state, scale_log2);
+                    exponentials(scores, state, scale_log2);
+                    WGMMA_WAIT(0);
+                    warpgroup_fence_operand(acc);
+                    if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                    pack_probabilities(probabilities, scores);
+                    if (state.needs_rescale) rescale_output(acc, state);
+                    stage = next_stage;
+                    parity = next_parity;
                 }
-                if (leader) mbarrier_arrive(in.q_empty);
-                mbarrier_wait(in.v_full + 8 * stage, phase);
-                hold(o);
-                wgmma_fence();
-                multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
-                wgmma_commit();
-                wgmma_wait<0>();
-                hold(o);
-                if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                if (leader) mbarrier_arrive(shared.q_empty);
+                mbarrier_wait(shared.v_full + 8 * stage, parity);
+                warpgroup_fence_operand(acc);
+                WGMMA_FENCE();
+                multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                WGMMA_COMMIT();
+                WGMMA_WAIT(0);
+                warpgroup_fence_operand(acc);
+                if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
-                    phase ^= 1;
+                    parity ^= 1;
                 }
             } else {
-                mbarrier_wait(in.v_full + 8 * stage, phase);
-                hold(o);
-                wgmma_fence();
-                multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
-                wgmma_commit();
-                wgmma_wait<0>();
-                hold(o);
-                if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                mbarrier_wait(shared.v_full + 8 * stage, parity);
+                warpgroup_fence_operand(acc);
+                WGMMA_FENCE();
+                multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                WGMMA_COMMIT();
+                WGMMA_WAIT(0);
+                warpgroup_fence_operand(acc);
+                if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
-                    phase ^= 1;
+                    parity ^= 1;
                 }
-                for (j--; j >= 0; j--) {
-                    mbarrier_wait(in.k_full + 8 * stage, phase);
-                    wgmma_fence();
-                    multiply_qk(s, opaque(q), k + stage * (TILE_BYTES / 16));
-                    wgmma_commit();
-                    wgmma_wait<0>();
-                    hold(s);
-                    if (leader) mbarrier_arrive(in.k_empty + 8 * stage);
-                    mask<false>(s, sequence, j, row, reach);
-                    maxima<false>(s, r, scale);
-                    if (r.rescale) rescale_output(o, r);
-                    exponentials(s, r, scale);
-                    pack_scores(p, s);
-                    mbarrier_wait(in.v_full + 8 * stage, phase);
-                    hold(o);
-                    wgmma_fence();
-                    multiply_pv(o, p, v + stage * (TILE_BYTES / 16));
-                    wgmma_commit();
-                    wgmma_wait<0>();
-                    hold(o);
-                    if (leader) mbarrier_arrive(in.v_empty + 8 * stage);
+                for (key_tile--; key_tile >= 0; key_tile--) {
+                    mbarrier_wait(shared.k_full + 8 * stage, parity);
+                    WGMMA_FENCE();
+                    multiply_qk(scores, opaque(q_low), k_low + stage * (KV_TILE_BYTES / 16));
+                    WGMMA_COMMIT();
+                    WGMMA_WAIT(0);
+                    warpgroup_fence_operand(scores);
+                    if (leader) mbarrier_arrive(shared.k_empty + 8 * stage);
+                    mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
+                    update_row_max<false>(scores, state, scale_log2);
+                    if (state.needs_rescale) rescale_output(acc, state);
+                    exponentials(scores, state, scale_log2);
+                    pack_probabilities(probabilities, scores);
+                    mbarrier_wait(shared.v_full + 8 * stage, parity);
+                    warpgroup_fence_operand(acc);
+                    WGMMA_FENCE();
+                    multiply_pv(acc, probabilities, v_low + stage * (KV_TILE_BYTES / 16));
+                    WGMMA_COMMIT();
+                    WGMMA_WAIT(0);
+                    warpgroup_fence_operand(acc);
+                    if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                     if (++stage == STAGES) {
                         stage = 0;
-                        phase ^= 1;
+                        parity ^= 1;
                     }
                 }
-                if (leader) mbarrier_arrive(in.q_empty);
+                if (leader) mbarrier_arrive(shared.q_empty);
             }
             // The sums of the four lanes of a row are added.
-            r.sum0 += __shfl_xor_sync(~0u, r.sum0, 1);
-            r.sum0 += __shfl_xor_sync(~0u, r.sum0, 2);
-            r.sum1 += __shfl_xor_sync(~0u, r.sum1, 1);
-            r.sum1 += __shfl_xor_sync(~0u, r.sum1, 2);
-            const float inv0 = 1.f / r.sum0, inv1 = 1.f / r.sum1;
+            state.row_sum0 += __shfl_xor_sync(~0u, state.row_sum0, 1);
+            state.row_sum0 += __shfl_xor_sync(~0u, state.row_sum0, 2);
+            state.row_sum1 += __shfl_xor_sync(~0u, state.row_sum1, 1);
+            state.row_sum1 += __shfl_xor_sync(~0u, state.row_sum1, 2);
+            const float inverse_sum0 = 1.f / state.row_sum0, inverse_sum1 = 1.f / state.row_sum1;
             if (leader) TMA_STORE_WAIT_READ(); // the previous store has read the staging buffer
-            warpgroup_sync(w);
+            consumer_sync<CONSUMERS>(consumer);
             // O as bf16 to the staging buffer. Lanes 8 i .. 8 i + 7 address matrix i of stmatrix.x4: matrix 0 has rows
             // 0-7 and channels 0-7 of the warp's 16 x 16 values, matrix 1 rows 8-15 and channels 0-7, matrices 2 and 3
             // channels 8-15.
 #pragma unroll
-            for (int n = 0; n < HEAD_DIM / 16; n++) {
-                const int line = warp * 16 + (lane & 15), c = n * 16 + (lane >> 4) * 8,
-                          swizzle = (SLAB_BYTES == 128  ? line & 7
-                                     : SLAB_BYTES == 64 ? line >> 1 & 3
-                                                        : line >> 2 & 1)
+            for (int channel_block = 0; channel_block < HEAD_DIM / 16; channel_block++) {
+                const int row = warp * 16 + (lane & 15), channel = channel_block * 16 + (lane >> 4) * 8,
+                          swizzle = (SLAB_ROW_BYTES == 128  ? row & 7
+                                     : SLAB_ROW_BYTES == 64 ? row >> 1 & 3
+                                                        : row >> 2 & 1)
                                  << 4;
-                store_matrix_x4(o_stage + (c / SLAB) * 64 * SLAB_BYTES + line * SLAB_BYTES
-                                    + (((c % SLAB) * 2) ^ swizzle),
-                                pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
-                                pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
-                                pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
-                                pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
+                store_matrix_x4(out_staging + (channel / SLAB_CHANNELS) * 64 * SLAB_ROW_BYTES + row * SLAB_ROW_BYTES
+                                    + (((channel % SLAB_CHANNELS) * 2) ^ swizzle),
+                                pack_bf16(acc[8 * channel_block] * inverse_sum0, acc[8 * channel_block + 1] * inverse_sum0),
+                                pack_bf16(acc[8 * channel_block + 2] * inverse_sum1, acc[8 * channel_block + 3] * inverse_sum1),
+                                pack_bf16(acc[8 * channel_block + 4] * inverse_sum0, acc[8 * channel_block + 5] * inverse_sum0),
+                                pack_bf16(acc[8 * channel_block + 6] * inverse_sum1, acc[8 * channel_block + 7] * inverse_sum1));
             }
             FENCE_PROXY_ASYNC();
-            warpgroup_sync(w);
+            consumer_sync<CONSUMERS>(consumer);
             if (leader) { // TMA drops rows past the span's queries
-                const attention_place to = find_place<CAUSAL, CONSUMERS>(shape, opaque(tile));
-                const int g = to.first + w, groups0 = shape.sequences[to.sequence].groups0, second = g >= groups0;
-                tensor_store(&maps.out[to.sequence][second], o_stage, (second ? g - groups0 : g) * 64, to.head * SLABS);
+                const attention_tile out_tile = find_tile<CAUSAL, CONSUMERS>(shape, opaque(tile_number));
+                const int out_group = out_tile.first_group + consumer,
+                          first_span_groups = shape.sequences[out_tile.sequence_index].first_span_query_groups,
+                          is_second_span = out_group >= first_span_groups;
+                tma_store_3d(&maps.out[out_tile.sequence_index][is_second_span], out_staging,
+                             (is_second_span ? out_group - first_span_groups : out_group) * 64, out_tile.head * SLABS);
                 TMA_STORE_COMMIT();
             }
         }
         if (leader) TMA_STORE_WAIT();
     }
 
-    ATTENTION_DEVICE void run(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape)
+    static SUMI_DEVICE void run(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape)
     {
         extern __shared__ unsigned char dynamic[];
-        places in;
-        in.q = (smem_addr(dynamic) + 1023) & ~1023u;
-        in.k = in.q + CONSUMERS * GROUP_BYTES;
-        in.v = in.k + STAGES * TILE_BYTES;
-        in.out = in.v + STAGES * TILE_BYTES;
+        shared_addresses shared;
+        shared.q = (smem_addr(dynamic) + 1023) & ~1023u;
+        shared.k = shared.q + CONSUMERS * QUERY_GROUP_BYTES;
+        shared.v = shared.k + STAGES * KV_TILE_BYTES;
+        shared.out = shared.v + STAGES * KV_TILE_BYTES;
         __shared__ __align__(8) u64 barriers[2 + 4 * STAGES];
-        in.q_full = smem_addr(barriers);
-        in.q_empty = in.q_full + 8;
-        in.k_full = in.q_empty + 8;
-        in.k_empty = in.k_full + 8 * STAGES;
-        in.v_full = in.k_empty + 8 * STAGES;
-        in.v_empty = in.v_full + 8 * STAGES;
+        shared.q_full = smem_addr(barriers);
+        shared.q_empty = shared.q_full + 8;
+        shared.k_full = shared.q_empty + 8;
+        shared.k_empty = shared.k_full + 8 * STAGES;
+        shared.v_full = shared.k_empty + 8 * STAGES;
+        shared.v_empty = shared.v_full + 8 * STAGES;
         if (threadIdx.x == 0) {
             prefetch_map(&maps.kv[0][0]);
             prefetch_map(&maps.q[0][0]);
-            mbarrier_init(in.q_full, 1);
-            mbarrier_init(in.q_empty, CONSUMERS);
-            for (int i = 0; i < STAGES; i++) {
-                mbarrier_init(in.k_full + 8 * i, 1);
-                mbarrier_init(in.v_full + 8 * i, 1);
-                mbarrier_init(in.k_empty + 8 * i, CONSUMERS);
-                mbarrier_init(in.v_empty + 8 * i, CONSUMERS);
+            mbarrier_init(shared.q_full, 1);
+            mbarrier_init(shared.q_empty, CONSUMERS);
+            for (int stage = 0; stage < STAGES; stage++) {
+                mbarrier_init(shared.k_full + 8 * stage, 1);
+                mbarrier_init(shared.v_full + 8 * stage, 1);
+                mbarrier_init(shared.k_empty + 8 * stage, CONSUMERS);
+                mbarrier_init(shared.v_empty + 8 * stage, CONSUMERS);
             }
             FENCE_MBARRIER_INIT();
         }
         __syncthreads();
         if (threadIdx.x < 128) {
             fewer_registers<CONSUMERS == 3 ? 32 : 24>();
-            if (threadIdx.x < 32 && elect_one()) produce(maps, shape, in);
+            if (threadIdx.x < 32 && elect_one()) produce(maps, shape, shared);
         } else {
             more_registers<CONSUMERS == 3 ? 160 : 240>();
-            consume(maps, shape, in);
+            consume(maps, shape, shared);
         }
     }
 };
