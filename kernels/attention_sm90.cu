@@ -39,9 +39,9 @@
 // 16 w + r and 16 w + r + 8 of the warpgroup's 64 rows (drawn in hopper.cuh). Names that end in 0 belong to the first of
 // the two rows, and names that end in 1 to the second.
 struct softmax_state {
-    float row_max0, row_max1;                 // the largest score * scale_log2, in all four lanes of the row
-    float row_sum0, row_sum1;                 // of this lane's columns only, until the end
-    float rescale_factor0, rescale_factor1;   // by which sums and output are multiplied when needs_rescale is set
+    float row_max0, row_max1;               // the largest score * scale_log2, in all four lanes of the row
+    float row_sum0, row_sum1;               // of this lane's columns only, until the end
+    float rescale_factor0, rescale_factor1; // by which sums and output are multiplied when needs_rescale is set
     bool needs_rescale;
 };
 
@@ -57,18 +57,20 @@ template <bool CAUSAL, int CONSUMERS>
 SUMI_DEVICE attention_tile find_tile(const sumi_attention_sm90_shape& shape, int tile_number)
 {
     attention_tile tile = {0, 0, 0, 0, CONSUMERS};
-    if (tile_number >= shape.split_begin) { // shape.blocks_per_split_tile blocks share the groups of one tile
-        const int split_number = tile_number - shape.split_begin,
-                  block_of_tile = split_number % shape.blocks_per_split_tile;
-        tile_number = shape.split_begin + split_number / shape.blocks_per_split_tile;
-        tile.first_group =
-            (block_of_tile * CONSUMERS + shape.blocks_per_split_tile - 1) / shape.blocks_per_split_tile;
-        tile.group_count = ((block_of_tile + 1) * CONSUMERS + shape.blocks_per_split_tile - 1) / shape.blocks_per_split_tile
-                         - tile.first_group;
+    if (tile_number >= shape.split_begin) {
+        // Block b of the n blocks that share a tile computes its groups from ceil(b * CONSUMERS / n) on.
+        const int number_in_split_tiles = tile_number - shape.split_begin,
+                  block_of_tile = number_in_split_tiles % shape.blocks_per_split_tile;
+        tile_number = shape.split_begin + number_in_split_tiles / shape.blocks_per_split_tile;
+        tile.first_group = (block_of_tile * CONSUMERS + shape.blocks_per_split_tile - 1) / shape.blocks_per_split_tile;
+        tile.group_count =
+            ((block_of_tile + 1) * CONSUMERS + shape.blocks_per_split_tile - 1) / shape.blocks_per_split_tile
+            - tile.first_group;
     }
     while (tile_number >= shape.sequences[tile.sequence_index].tile_end) tile.sequence_index++;
     const sumi_attention_sm90_sequence& sequence = shape.sequences[tile.sequence_index];
-    const int row_tiles = sequence.row_tiles, tile_in_sequence = tile_number - sequence.tile_end + shape.heads * row_tiles;
+    const int row_tiles = sequence.row_tiles,
+              tile_in_sequence = tile_number - sequence.tile_end + shape.heads * row_tiles;
     if (CAUSAL) { // the rows with the most keys first
         tile.row_tile = row_tiles - 1 - tile_in_sequence / shape.heads;
         tile.head = tile_in_sequence % shape.heads;
@@ -92,44 +94,50 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     static constexpr int EIGHT_ROWS_BYTES = 8 * SLAB_ROW_BYTES; // of a slab
     static constexpr int KV_TILE_BYTES = TILE_KEYS * HEAD_DIM * 2;
     static constexpr int QUERY_GROUP_BYTES = 64 * HEAD_DIM * 2; // a group of 64 queries, or its output
-    static constexpr int SCORE_COUNT = TILE_KEYS / 2;              // floats of S per thread
-    static constexpr int ACC_COUNT = HEAD_DIM / 2;          // floats of O per thread
-    static constexpr int PROBABILITY_WORDS = TILE_KEYS / 4;              // words of P per thread, two bf16 each
+    static constexpr int SCORE_COUNT = TILE_KEYS / 2;           // floats of S per thread
+    static constexpr int ACC_COUNT = HEAD_DIM / 2;              // floats of O per thread
+    static constexpr int PROBABILITY_WORDS = TILE_KEYS / 4;     // words of P per thread, two bf16 each
     // A row maximum that grows by more than this, as an exponent of 2, causes a rescale.
     static constexpr float RESCALE_THRESHOLD = 8.f;
 
     // Updates the row maxima and sums for the scores of a new tile. FIRST: the first tile, which sets them.
-    template <bool FIRST> static SUMI_DEVICE void update_row_max(const float (&scores)[SCORE_COUNT], softmax_state& state, float scale_log2)
+    template <bool FIRST>
+    static SUMI_DEVICE void update_row_max(const float (&scores)[SCORE_COUNT], softmax_state& state, float scale_log2)
     {
-        // of the even and of the odd groups of 8 columns
-        float max0 = fmaxf(scores[0], scores[1]), max1 = fmaxf(scores[2], scores[3]), odd_max0 = fmaxf(scores[4], scores[5]), odd_max1 = fmaxf(scores[6], scores[7]);
+        // The maxima of this lane's columns: lane_max of the even groups of 8 columns, then of all of them.
+        float lane_max0 = fmaxf(scores[0], scores[1]), lane_max1 = fmaxf(scores[2], scores[3]),
+              odd_groups_max0 = fmaxf(scores[4], scores[5]), odd_groups_max1 = fmaxf(scores[6], scores[7]);
 #pragma unroll
         for (int group = 2; group < SCORE_COUNT / 4; group += 2) {
-            max0 = fmaxf(max0, fmaxf(scores[4 * group], scores[4 * group + 1]));
-            max1 = fmaxf(max1, fmaxf(scores[4 * group + 2], scores[4 * group + 3]));
-            odd_max0 = fmaxf(odd_max0, fmaxf(scores[4 * group + 4], scores[4 * group + 5]));
-            odd_max1 = fmaxf(odd_max1, fmaxf(scores[4 * group + 6], scores[4 * group + 7]));
+            lane_max0 = fmaxf(lane_max0, fmaxf(scores[4 * group], scores[4 * group + 1]));
+            lane_max1 = fmaxf(lane_max1, fmaxf(scores[4 * group + 2], scores[4 * group + 3]));
+            odd_groups_max0 = fmaxf(odd_groups_max0, fmaxf(scores[4 * group + 4], scores[4 * group + 5]));
+            odd_groups_max1 = fmaxf(odd_groups_max1, fmaxf(scores[4 * group + 6], scores[4 * group + 7]));
         }
-        max0 = fmaxf(max0, odd_max0);
-        max1 = fmaxf(max1, odd_max1);
+        lane_max0 = fmaxf(lane_max0, odd_groups_max0);
+        lane_max1 = fmaxf(lane_max1, odd_groups_max1);
         // To see whether any row's maximum grew too much, each lane's own columns suffice, without the maximum of the
         // whole row. So the common case exchanges no values between lanes: the tensor cores wait while this code
         // runs.
-        state.needs_rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(max0, scale_log2, -state.row_max0), fmaf(max1, scale_log2, -state.row_max1)) > RESCALE_THRESHOLD);
+        state.needs_rescale = !FIRST
+                           && __any_sync(~0u, fmaxf(fmaf(lane_max0, scale_log2, -state.row_max0),
+                                                    fmaf(lane_max1, scale_log2, -state.row_max1))
+                                                  > RESCALE_THRESHOLD);
         if (!FIRST && !state.needs_rescale) return;
-        max0 = fmaxf(max0, __shfl_xor_sync(~0u, max0, 1));
-        max1 = fmaxf(max1, __shfl_xor_sync(~0u, max1, 1));
-        max0 = fmaxf(max0, __shfl_xor_sync(~0u, max0, 2));
-        max1 = fmaxf(max1, __shfl_xor_sync(~0u, max1, 2));
+        lane_max0 = fmaxf(lane_max0, __shfl_xor_sync(~0u, lane_max0, 1));
+        lane_max1 = fmaxf(lane_max1, __shfl_xor_sync(~0u, lane_max1, 1));
+        lane_max0 = fmaxf(lane_max0, __shfl_xor_sync(~0u, lane_max0, 2));
+        lane_max1 = fmaxf(lane_max1, __shfl_xor_sync(~0u, lane_max1, 2));
         if (FIRST) {
             // A causal row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max)
             // equal 0, where -inf - -inf would be NaN.
-            state.row_max0 = CAUSAL ? fmaxf(max0 * scale_log2, -1e30f) : max0 * scale_log2;
-            state.row_max1 = CAUSAL ? fmaxf(max1 * scale_log2, -1e30f) : max1 * scale_log2;
+            state.row_max0 = CAUSAL ? fmaxf(lane_max0 * scale_log2, -1e30f) : lane_max0 * scale_log2;
+            state.row_max1 = CAUSAL ? fmaxf(lane_max1 * scale_log2, -1e30f) : lane_max1 * scale_log2;
             state.row_sum0 = state.row_sum1 = 0.f;
             return;
         }
-        const float new_max0 = fmaxf(state.row_max0, max0 * scale_log2), new_max1 = fmaxf(state.row_max1, max1 * scale_log2);
+        const float new_max0 = fmaxf(state.row_max0, lane_max0 * scale_log2),
+                    new_max1 = fmaxf(state.row_max1, lane_max1 * scale_log2);
         state.rescale_factor0 = exp2_fast(state.row_max0 - new_max0);
         state.rescale_factor1 = exp2_fast(state.row_max1 - new_max1);
         state.row_max0 = new_max0;
@@ -137,7 +145,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         state.row_sum0 *= state.rescale_factor0;
         state.row_sum1 *= state.rescale_factor1;
     }
-    // s = exp2(s * scale_log2 - max), and adds s to the sums. With POLYNOMIAL n, one of n values is computed on the FMA
+    // scores = exp2(scores * scale_log2 - row_max), which are added to the sums. With POLYNOMIAL n, one of n values is computed on the FMA
     // units, alternately in the thread's first and second row.
     static SUMI_DEVICE void exponentials(float (&scores)[SCORE_COUNT], softmax_state& state, float scale_log2)
     {
@@ -148,9 +156,10 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const float x = fmaf(scores[4 * group + e], scale_log2, e < 2 ? -row_max0 : -row_max1);
-                scores[4 * group + e] = POLYNOMIAL && (4 * group + (e ^ (group & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
-                                 ? exp2_polynomial(x)
-                                 : exp2_fast(x);
+                scores[4 * group + e] =
+                    POLYNOMIAL && (4 * group + (e ^ (group & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
+                        ? exp2_polynomial(x)
+                        : exp2_fast(x);
             }
             state.row_sum0 += scores[4 * group];
             odd_sum0 += scores[4 * group + 1];
@@ -162,7 +171,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     }
     // P as the A operand of P v. The accumulator layout of S is the A layout (drawn in attention.cu), so no lanes
     // exchange values.
-    static SUMI_DEVICE void pack_probabilities(u32 (&probabilities)[PROBABILITY_WORDS], const float (&scores)[SCORE_COUNT])
+    static SUMI_DEVICE void pack_probabilities(u32 (&probabilities)[PROBABILITY_WORDS],
+                                               const float (&scores)[SCORE_COUNT])
     {
 #pragma unroll
         for (int i = 0; i < PROBABILITY_WORDS; i++) probabilities[i] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
@@ -192,36 +202,43 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             if (column + 1 >= limit1) scores[4 * group + 3] = minus_infinity;
         }
     }
-    // q_low, k_low, v_low: the low 32 bits of matrix descriptors, which count units of 16 bytes. A k-step of S = q k^T is
-    // 16 channels, 32 bytes of a slab's rows.
+    // q_low, k_low, v_low: the low 32 bits of matrix descriptors, which count units of 16 bytes. S = q k^T: a k-step is 16
+    // channels, 32 bytes of a slab's rows, and the next slab is 64 rows of q or TILE_KEYS rows of k further.
     static SUMI_DEVICE void multiply_qk(float (&scores)[SCORE_COUNT], u32 q_low, u32 k_low)
     {
 #pragma unroll
         for (int k_step = 0; k_step < HEAD_DIM / 16; k_step++) {
             const int slab = k_step * 32 / SLAB_ROW_BYTES, byte = k_step * 32 % SLAB_ROW_BYTES;
-            const u64 a = wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(q_low + (slab * 64 * SLAB_ROW_BYTES + byte) / 16),
-                      b = wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(k_low + (slab * TILE_KEYS * SLAB_ROW_BYTES + byte) / 16);
+            const u64 a = wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(
+                          q_low + (slab * 64 * SLAB_ROW_BYTES + byte) / 16),
+                      b = wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(
+                          k_low + (slab * TILE_KEYS * SLAB_ROW_BYTES + byte) / 16);
             wgmma_shared<TILE_KEYS, SUMI_OPERANDS_BF16>::mma(scores, a, b, k_step);
         }
     }
-    // t counts k-steps of 16 keys.
-    static SUMI_DEVICE void multiply_pv(float (&acc)[ACC_COUNT], const u32 (&probabilities)[PROBABILITY_WORDS], u32 v_low)
+    // O += P v. A k-step is 16 keys: four words of P, and 16 rows of a slab of v.
+    static SUMI_DEVICE void multiply_pv(float (&acc)[ACC_COUNT], const u32 (&probabilities)[PROBABILITY_WORDS],
+                                        u32 v_low)
     {
 #pragma unroll
         for (int k_step = 0; k_step < TILE_KEYS / 16; k_step++)
-            wgmma_registers<HEAD_DIM>::mma(acc, probabilities + 4 * k_step, wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(v_low + k_step * SLAB_ROW_BYTES), 1);
+            wgmma_registers<HEAD_DIM>::mma(
+                acc, probabilities + 4 * k_step,
+                wgmma_swizzled_descriptor<LAYOUT, EIGHT_ROWS_BYTES>(v_low + k_step * SLAB_ROW_BYTES), 1);
     }
 
     // Masks the keys of a tile that a row does not see, if there are any. query0: the warpgroup's first query.
     // visible_keys (causal only): the number of keys that this thread's first row sees.
     template <bool FIRST>
-    static SUMI_DEVICE void mask_key_tile(float (&scores)[SCORE_COUNT], const sumi_attention_sm90_sequence& sequence, int key_tile, int query0,
-                               int visible_keys)
+    static SUMI_DEVICE void mask_key_tile(float (&scores)[SCORE_COUNT], const sumi_attention_sm90_sequence& sequence,
+                                          int key_tile, int query0, int visible_keys)
     {
         if (CAUSAL) { // keys past the sequence's end are also past the visible keys of every query
-            if (FIRST || (key_tile + 1) * TILE_KEYS > query0 + 1) mask_scores(scores, visible_keys - key_tile * TILE_KEYS, visible_keys + 8 - key_tile * TILE_KEYS);
+            if (FIRST || (key_tile + 1) * TILE_KEYS > query0 + 1)
+                mask_scores(scores, visible_keys - key_tile * TILE_KEYS, visible_keys + 8 - key_tile * TILE_KEYS);
         } else if (FIRST) {
-            if (sequence.last_tile_keys < TILE_KEYS) mask_scores(scores, sequence.last_tile_keys, sequence.last_tile_keys);
+            if (sequence.last_tile_keys < TILE_KEYS)
+                mask_scores(scores, sequence.last_tile_keys, sequence.last_tile_keys);
         } else {
             if (key_tile == sequence.boundary_tile) mask_scores(scores, sequence.boundary_keys, sequence.boundary_keys);
         }
@@ -230,7 +247,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     // The last tile of keys that a row tile sees.
     static SUMI_DEVICE int find_last_key_tile(const sumi_attention_sm90_sequence& sequence, int row_tile)
     {
-        return CAUSAL ? min(sequence.key_tiles, ((row_tile + 1) * TILE_QUERIES + TILE_KEYS - 1) / TILE_KEYS) - 1 : sequence.key_tiles - 1;
+        return CAUSAL ? min(sequence.key_tiles, ((row_tile + 1) * TILE_QUERIES + TILE_KEYS - 1) / TILE_KEYS) - 1
+                      : sequence.key_tiles - 1;
     }
 
     // Addresses in shared memory: the tiles, the staging buffer of the output, and the barriers of q and of the ring
@@ -241,32 +259,39 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
 
     // The producer: one thread copies q, K and V of all tiles of this block, in the order in which they are used.
     static SUMI_DEVICE void produce(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
-                                  const shared_addresses& shared)
+                                    const shared_addresses& shared)
     {
         u32 stage = 0, parity = 1, q_parity = 1; // waiting for parity 1 of a new barrier returns at once
         for (int tile_number = shape.tile_begin + blockIdx.x; tile_number < shape.tile_end; tile_number += gridDim.x) {
             const attention_tile tile = find_tile<CAUSAL, CONSUMERS>(shape, tile_number);
             const sumi_attention_sm90_sequence& sequence = shape.sequences[tile.sequence_index];
-            const int kv_slab = tile.head / shape.group * SLABS, last_key_tile = find_last_key_tile(sequence, tile.row_tile);
+            const int kv_slab = tile.head / shape.group * SLABS,
+                      last_key_tile = find_last_key_tile(sequence, tile.row_tile);
             for (int key_tile = last_key_tile; key_tile >= 0; key_tile--) {
-                const int span = !CAUSAL && key_tile >= sequence.first_span_key_tiles, row = (span ? key_tile - sequence.first_span_key_tiles : key_tile) * TILE_KEYS;
+                const int span = !CAUSAL && key_tile >= sequence.first_span_key_tiles,
+                          row = (span ? key_tile - sequence.first_span_key_tiles : key_tile) * TILE_KEYS;
                 const sumi_attention_map* kv_map = &maps.kv[tile.sequence_index][span];
                 mbarrier_wait(shared.k_empty + 8 * stage, parity);
                 mbarrier_expect(shared.k_full + 8 * stage, KV_TILE_BYTES);
-                tma_load_3d(shared.k + stage * KV_TILE_BYTES, kv_map, shared.k_full + 8 * stage, row, shape.k_slab + kv_slab);
+                tma_load_3d(shared.k + stage * KV_TILE_BYTES, kv_map, shared.k_full + 8 * stage, row,
+                            shape.k_slab + kv_slab);
                 if (key_tile == last_key_tile) { // the groups of q, each to the buffer of its warpgroup
                     mbarrier_wait(shared.q_empty, q_parity);
                     q_parity ^= 1;
                     mbarrier_expect(shared.q_full, max(tile.group_count, 0) * QUERY_GROUP_BYTES);
                     for (int consumer = 0; consumer < tile.group_count; consumer++) {
-                        const int query_group = tile.first_group + consumer, is_second_span = query_group >= sequence.first_span_query_groups;
-                        tma_load_3d(shared.q + consumer * QUERY_GROUP_BYTES, &maps.q[tile.sequence_index][is_second_span], shared.q_full,
-                                    (is_second_span ? query_group - sequence.first_span_query_groups : query_group) * 64, tile.head * SLABS);
+                        const int query_group = tile.first_group + consumer,
+                                  span = query_group >= sequence.first_span_query_groups;
+                        tma_load_3d(shared.q + consumer * QUERY_GROUP_BYTES, &maps.q[tile.sequence_index][span],
+                                    shared.q_full,
+                                    (span ? query_group - sequence.first_span_query_groups : query_group) * 64,
+                                    tile.head * SLABS);
                     }
                 }
                 mbarrier_wait(shared.v_empty + 8 * stage, parity);
                 mbarrier_expect(shared.v_full + 8 * stage, KV_TILE_BYTES);
-                tma_load_3d(shared.v + stage * KV_TILE_BYTES, kv_map, shared.v_full + 8 * stage, row, shape.v_slab + kv_slab);
+                tma_load_3d(shared.v + stage * KV_TILE_BYTES, kv_map, shared.v_full + 8 * stage, row,
+                            shape.v_slab + kv_slab);
                 if (++stage == STAGES) {
                     stage = 0;
                     parity ^= 1;
@@ -277,12 +302,14 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
 
     // A consumer warpgroup: computes one group of 64 queries of each tile of this block.
     static SUMI_DEVICE void consume(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
-                                  const shared_addresses& shared)
+                                    const shared_addresses& shared)
     {
-        const int consumer = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
-        const bool leader = (threadIdx.x & 127) == 0;
+        const int consumer = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31,
+                  warp = (threadIdx.x >> 5) & 3;
+        const bool is_leader = (threadIdx.x & 127) == 0;
         const u32 out_staging = shared.out + consumer * QUERY_GROUP_BYTES;
-        const u32 q_low = wgmma_descriptor_low(shared.q + consumer * QUERY_GROUP_BYTES, 16), k_low = wgmma_descriptor_low(shared.k, 16),
+        const u32 q_low = wgmma_descriptor_low(shared.q + consumer * QUERY_GROUP_BYTES),
+                  k_low = wgmma_descriptor_low(shared.k),
                   v_low = wgmma_descriptor_low(shared.v, TILE_KEYS * SLAB_ROW_BYTES);
         const float scale_log2 = shape.scale_log2;
         u32 stage = 0, parity = 0, q_parity = 0;
@@ -293,17 +320,19 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             int key_tile = find_last_key_tile(sequence, tile.row_tile);
             mbarrier_wait(shared.q_full, q_parity);
             q_parity ^= 1;
-            if (consumer >= tile.group_count) {   // this warpgroup has no queries: only release the stages of the ring buffer
-                consumer_sync<CONSUMERS>(consumer); // all four warps have seen this phase before the barrier is released
-                if (leader) mbarrier_arrive(shared.q_empty);
+            if (consumer >= tile.group_count) {
+                // This warpgroup has no queries and only releases the stages of the ring buffer. All four warps have
+                // seen this phase before the barrier is released.
+                consumer_sync<CONSUMERS>(consumer);
+                if (is_leader) mbarrier_arrive(shared.q_empty);
                 for (; key_tile >= 0; key_tile--) {
                     if (warp == 0) {
                         mbarrier_wait(shared.k_full + 8 * stage, parity);
-                        if (leader) mbarrier_arrive(shared.k_empty + 8 * stage);
+                        if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     }
                     if (warp == 0) {
                         mbarrier_wait(shared.v_full + 8 * stage, parity);
-                        if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                        if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                     }
                     if (++stage == STAGES) {
                         stage = 0;
@@ -325,7 +354,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             WGMMA_COMMIT();
             WGMMA_WAIT(0);
             warpgroup_fence_operand(scores);
-            if (leader) mbarrier_arrive(shared.k_empty + 8 * stage);
+            if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
             mask_key_tile<true>(scores, sequence, key_tile, query0, visible_keys);
             update_row_max<true>(scores, state, scale_log2);
             exponentials(scores, state, scale_log2);
@@ -353,19 +382,19 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                     WGMMA_COMMIT();
                     WGMMA_WAIT(1);
                     warpgroup_fence_operand(scores);
-                    if (leader) mbarrier_arrive(shared.k_empty + 8 * next_stage);
+                    if (is_leader) mbarrier_arrive(shared.k_empty + 8 * next_stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
                     update_row_max<false>(scores, state, scale_log2);
                     exponentials(scores, state, scale_log2);
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(acc);
-                    if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                     pack_probabilities(probabilities, scores);
                     if (state.needs_rescale) rescale_output(acc, state);
                     stage = next_stage;
                     parity = next_parity;
                 }
-                if (leader) mbarrier_arrive(shared.q_empty);
+                if (is_leader) mbarrier_arrive(shared.q_empty);
                 mbarrier_wait(shared.v_full + 8 * stage, parity);
                 warpgroup_fence_operand(acc);
                 WGMMA_FENCE();
@@ -373,7 +402,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 WGMMA_COMMIT();
                 WGMMA_WAIT(0);
                 warpgroup_fence_operand(acc);
-                if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     parity ^= 1;
@@ -386,7 +415,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 WGMMA_COMMIT();
                 WGMMA_WAIT(0);
                 warpgroup_fence_operand(acc);
-                if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     parity ^= 1;
@@ -398,7 +427,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                     WGMMA_COMMIT();
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(scores);
-                    if (leader) mbarrier_arrive(shared.k_empty + 8 * stage);
+                    if (is_leader) mbarrier_arrive(shared.k_empty + 8 * stage);
                     mask_key_tile<false>(scores, sequence, key_tile, query0, visible_keys);
                     update_row_max<false>(scores, state, scale_log2);
                     if (state.needs_rescale) rescale_output(acc, state);
@@ -411,13 +440,13 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                     WGMMA_COMMIT();
                     WGMMA_WAIT(0);
                     warpgroup_fence_operand(acc);
-                    if (leader) mbarrier_arrive(shared.v_empty + 8 * stage);
+                    if (is_leader) mbarrier_arrive(shared.v_empty + 8 * stage);
                     if (++stage == STAGES) {
                         stage = 0;
                         parity ^= 1;
                     }
                 }
-                if (leader) mbarrier_arrive(shared.q_empty);
+                if (is_leader) mbarrier_arrive(shared.q_empty);
             }
             // The sums of the four lanes of a row are added.
             state.row_sum0 += __shfl_xor_sync(~0u, state.row_sum0, 1);
@@ -425,38 +454,38 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             state.row_sum1 += __shfl_xor_sync(~0u, state.row_sum1, 1);
             state.row_sum1 += __shfl_xor_sync(~0u, state.row_sum1, 2);
             const float inverse_sum0 = 1.f / state.row_sum0, inverse_sum1 = 1.f / state.row_sum1;
-            if (leader) TMA_STORE_WAIT_READ(); // the previous store has read the staging buffer
+            if (is_leader) TMA_STORE_WAIT_READ(); // the previous store has read the staging buffer
             consumer_sync<CONSUMERS>(consumer);
             // O as bf16 to the staging buffer. Lanes 8 i .. 8 i + 7 address matrix i of stmatrix.x4: matrix 0 has rows
             // 0-7 and channels 0-7 of the warp's 16 x 16 values, matrix 1 rows 8-15 and channels 0-7, matrices 2 and 3
             // channels 8-15.
 #pragma unroll
-            for (int channel_block = 0; channel_block < HEAD_DIM / 16; channel_block++) {
-                const int row = warp * 16 + (lane & 15), channel = channel_block * 16 + (lane >> 4) * 8,
+            for (int i = 0; i < HEAD_DIM / 16; i++) { // 16 channels
+                const int row = warp * 16 + (lane & 15), channel = i * 16 + (lane >> 4) * 8,
                           swizzle = (SLAB_ROW_BYTES == 128  ? row & 7
                                      : SLAB_ROW_BYTES == 64 ? row >> 1 & 3
-                                                        : row >> 2 & 1)
+                                                            : row >> 2 & 1)
                                  << 4;
                 store_matrix_x4(out_staging + (channel / SLAB_CHANNELS) * 64 * SLAB_ROW_BYTES + row * SLAB_ROW_BYTES
                                     + (((channel % SLAB_CHANNELS) * 2) ^ swizzle),
-                                pack_bf16(acc[8 * channel_block] * inverse_sum0, acc[8 * channel_block + 1] * inverse_sum0),
-                                pack_bf16(acc[8 * channel_block + 2] * inverse_sum1, acc[8 * channel_block + 3] * inverse_sum1),
-                                pack_bf16(acc[8 * channel_block + 4] * inverse_sum0, acc[8 * channel_block + 5] * inverse_sum0),
-                                pack_bf16(acc[8 * channel_block + 6] * inverse_sum1, acc[8 * channel_block + 7] * inverse_sum1));
+                                pack_bf16(acc[8 * i] * inverse_sum0, acc[8 * i + 1] * inverse_sum0),
+                                pack_bf16(acc[8 * i + 2] * inverse_sum1, acc[8 * i + 3] * inverse_sum1),
+                                pack_bf16(acc[8 * i + 4] * inverse_sum0, acc[8 * i + 5] * inverse_sum0),
+                                pack_bf16(acc[8 * i + 6] * inverse_sum1, acc[8 * i + 7] * inverse_sum1));
             }
             FENCE_PROXY_ASYNC();
             consumer_sync<CONSUMERS>(consumer);
-            if (leader) { // TMA drops rows past the span's queries
+            if (is_leader) { // TMA drops rows past the span's queries
                 const attention_tile out_tile = find_tile<CAUSAL, CONSUMERS>(shape, opaque(tile_number));
                 const int out_group = out_tile.first_group + consumer,
                           first_span_groups = shape.sequences[out_tile.sequence_index].first_span_query_groups,
-                          is_second_span = out_group >= first_span_groups;
-                tma_store_3d(&maps.out[out_tile.sequence_index][is_second_span], out_staging,
-                             (is_second_span ? out_group - first_span_groups : out_group) * 64, out_tile.head * SLABS);
+                          span = out_group >= first_span_groups;
+                tma_store_3d(&maps.out[out_tile.sequence_index][span], out_staging,
+                             (span ? out_group - first_span_groups : out_group) * 64, out_tile.head * SLABS);
                 TMA_STORE_COMMIT();
             }
         }
-        if (leader) TMA_STORE_WAIT();
+        if (is_leader) TMA_STORE_WAIT();
     }
 
     static SUMI_DEVICE void run(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape)
@@ -498,14 +527,14 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     }
 };
 
-#define ATTENTION_KERNEL(NAME, DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL)                                    \
+#define ATTENTION_KERNEL(NAME, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL)                               \
     extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)                                             \
         NAME(const __grid_constant__ sumi_attention_sm90_maps maps,                                                    \
              const __grid_constant__ sumi_attention_sm90_shape shape)                                                  \
     {                                                                                                                  \
-        attention_sm90<DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL>::run(maps, shape);                         \
+        attention_sm90<HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL>::run(maps, shape);                    \
     }
-//               name                         dim  consumers stages overlap polynomial causal
+//               name, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL
 ATTENTION_KERNEL(sumi_attention_sm90_d128, 128, 3, 2, false, 0, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d128_c2, 128, 2, 2, true, 0, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d128_causal, 128, 3, 2, false, 0, true)

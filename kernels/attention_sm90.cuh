@@ -133,7 +133,7 @@ template <int N> struct wgmma_registers;
         {                                                                                                              \
             asm volatile("{.reg .pred p; setp.ne.b32 p,%" #P ",0; wgmma.mma_async.sync.aligned.m64n" #N                \
                          "k16.f32.bf16.bf16 {" SUMI_ASM_REGISTERS_##COUNT "},{%" #A0 ",%" #A1 ",%" #A2 ",%" #A3        \
-                         "},%" #B ",p,1,1,1;}"                                                                         \
+                                                                          "},%" #B ",p,1,1,1;}"                        \
                          : SUMI_ASM_OUTPUTS_##COUNT("+f", d)                                                           \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulates));                      \
         }                                                                                                              \

@@ -12,27 +12,31 @@
 //   warpgroups 1 and 2       consumers: the same 64 rows; channels [0, dim / 2) and [dim / 2, dim) of the output
 //
 // Fragments: a thread of a consumer holds two rows, 16 warp + r and 16 warp + r + 8 with r = lane >> 2, of S and of its
-// half of O, as drawn in hopper.cuh. P stays in registers as the A operand of P v (drawn in attention.cu).
+// half of O, as drawn in hopper.cuh. Names that end in 0 belong to the first of the two rows, and names that end in 1
+// to the second. P stays in registers as the A operand of P v (drawn in attention.cu).
 #include "attention_sm90.cuh"
 
-static constexpr int ROWS = 64, KEYS = 64, SLAB_TILE = 64 * 128; // a slab: 64 rows x 64 channels, 128 bytes per row
+static constexpr int TILE_QUERIES = 64, TILE_KEYS = 64; // of a block
+static constexpr int SLAB_BYTES = 64 * 128;             // 64 rows of 64 channels
 
 // One arrival at the barrier at this offset in each of the two blocks.
-ATTENTION_DEVICE void arrive_pair(u32 bar)
+SUMI_DEVICE void arrive_pair(u32 barrier)
 {
-    mbarrier_arrive_cluster(bar, 0);
-    mbarrier_arrive_cluster(bar, 1);
+    mbarrier_arrive_cluster(barrier, 0);
+    mbarrier_arrive_cluster(barrier, 1);
 }
 
 // SLABS: slabs of 64 channels of a head.
 template <int SLABS>
-ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_attention_map& kv_map,
-                                     const sumi_attention_map& out_map, const sumi_attention_wide_shape& shape)
+SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_attention_map& kv_map,
+                                const sumi_attention_map& out_map, const sumi_attention_wide_shape& shape)
 {
-    // slabs and channels of a consumer's output; bytes of a K or V tile
-    constexpr int HALF = SLABS / 2, CHANNELS = 64 * HALF, TILE_BYTES = SLABS * SLAB_TILE;
+    // slabs and channels of a consumer's half of the output
+    constexpr int CONSUMER_SLABS = SLABS / 2, CONSUMER_CHANNELS = 64 * CONSUMER_SLABS;
+    constexpr int TILE_BYTES = SLABS * SLAB_BYTES; // of q, K or V
     extern __shared__ unsigned char dynamic[];
-    const u32 q_at = (smem_addr(dynamic) + 1023) & ~1023u, k_at = q_at + TILE_BYTES, v_at = k_at + TILE_BYTES;
+    const u32 shared_q = (smem_addr(dynamic) + 1023) & ~1023u, shared_k = shared_q + TILE_BYTES,
+              shared_v = shared_k + TILE_BYTES;
     __shared__ __align__(8) u64 barriers[5];
     const u32 q_full = smem_addr(barriers), k_full = q_full + 8, v_full = q_full + 16, k_empty = q_full + 24,
               v_empty = q_full + 32;
@@ -44,134 +48,148 @@ ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi
         mbarrier_init(v_empty, 4);
         FENCE_MBARRIER_INIT();
     }
-    pair_sync();
-    const int side = blockIdx.x & 1, pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs,
-              row = (pair % shape.pairs * 2 + side) * ROWS;
-    const int tiles = (shape.keys + KEYS - 1) / KEYS, q_slab = head * SLABS,
-              kv_slab = head / shape.group * SLABS + side * HALF;
+    cluster_sync_aligned();
+    const int rank = blockIdx.x & 1; // of the block in its cluster
+    const int pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs_per_head,
+              query0 = (pair % shape.pairs_per_head * 2 + rank) * TILE_QUERIES;
+    const int key_tiles = (shape.keys + TILE_KEYS - 1) / TILE_KEYS, q_slab = head * SLABS,
+              kv_slab = head / shape.group * SLABS + rank * CONSUMER_SLABS;
     if (threadIdx.x < 128) {
         fewer_registers<24>();
         if (threadIdx.x == 0) {
             mbarrier_expect(q_full, TILE_BYTES);
-            tensor_load(q_at, &q_map, q_full, row, q_slab);
-            tensor_load(q_at + TILE_BYTES / 2, &q_map, q_full, row, q_slab + HALF);
-            u32 phase = 1;
-            for (int j = tiles - 1; j >= 0; j--, phase ^= 1) {
-                mbarrier_wait(k_empty, phase);
+            tma_load_3d(shared_q, &q_map, q_full, query0, q_slab);
+            tma_load_3d(shared_q + TILE_BYTES / 2, &q_map, q_full, query0, q_slab + CONSUMER_SLABS);
+            u32 parity = 1;
+            for (int key_tile = key_tiles - 1; key_tile >= 0; key_tile--, parity ^= 1) {
+                mbarrier_wait(k_empty, parity);
                 mbarrier_expect(k_full, TILE_BYTES);
-                tensor_load_pair(k_at + side * HALF * SLAB_TILE, &kv_map, k_full, j * KEYS, shape.k_slab + kv_slab);
-                mbarrier_wait(v_empty, phase);
+                tma_load_3d_pair(shared_k + rank * CONSUMER_SLABS * SLAB_BYTES, &kv_map, k_full, key_tile * TILE_KEYS,
+                                 shape.k_slab + kv_slab);
+                mbarrier_wait(v_empty, parity);
                 mbarrier_expect(v_full, TILE_BYTES);
-                tensor_load_pair(v_at + side * HALF * SLAB_TILE, &kv_map, v_full, j * KEYS, shape.v_slab + kv_slab);
+                tma_load_3d_pair(shared_v + rank * CONSUMER_SLABS * SLAB_BYTES, &kv_map, v_full, key_tile * TILE_KEYS,
+                                 shape.v_slab + kv_slab);
             }
         }
     } else {
         more_registers<240>();
-        const int w = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
-        const bool leader = (threadIdx.x & 127) == 0;
-        const float scale = shape.scale_log2;
-        const u32 q = descriptor_low(q_at, 16), k = descriptor_low(k_at, 16),
-                  v = descriptor_low(v_at + w * HALF * SLAB_TILE, SLAB_TILE);
-        float o[CHANNELS / 2], s[32], max0 = -1e30f, max1 = -1e30f, sum0 = 0.f, sum1 = 0.f;
-        u32 p[16], phase = 0;
+        const int consumer = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31,
+                  warp = (threadIdx.x >> 5) & 3;
+        const bool is_leader = (threadIdx.x & 127) == 0;
+        const float scale_log2 = shape.scale_log2;
+        const u32 q_low = wgmma_descriptor_low(shared_q), k_low = wgmma_descriptor_low(shared_k),
+                  v_low = wgmma_descriptor_low(shared_v + consumer * CONSUMER_SLABS * SLAB_BYTES, SLAB_BYTES);
+        float acc[CONSUMER_CHANNELS / 2], scores[32];
+        float row_max0 = -1e30f, row_max1 = -1e30f, row_sum0 = 0.f, row_sum1 = 0.f;
+        u32 probabilities[16], parity = 0;
 #pragma unroll
-        for (int n = 0; n < CHANNELS / 2; n++) o[n] = 0.f;
+        for (int i = 0; i < CONSUMER_CHANNELS / 2; i++) acc[i] = 0.f;
         mbarrier_wait(q_full, 0);
-        for (int j = tiles - 1; j >= 0; j--, phase ^= 1) {
-            mbarrier_wait(k_full, phase);
-            const u32 qd = opaque(q), kd = opaque(k);
-            wgmma_fence();
+        for (int key_tile = key_tiles - 1; key_tile >= 0; key_tile--, parity ^= 1) {
+            mbarrier_wait(k_full, parity);
+            const u32 q = opaque(q_low), k = opaque(k_low);
+            // S = q k^T, in k-steps of 16 channels: four in the 128-byte rows of a slab, 32 bytes apart.
+            WGMMA_FENCE();
 #pragma unroll
-            for (int t = 0; t < 4 * SLABS; t++)
-                attention_wgmma<64>::ss(s, descriptor<1, 1024>(qd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2),
-                                        descriptor<1, 1024>(kd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2), t);
-            wgmma_commit();
-            wgmma_wait<0>();
-            hold(s);
-            if (leader) arrive_pair(k_empty);
+            for (int k_step = 0; k_step < 4 * SLABS; k_step++)
+                wgmma_shared<64, SUMI_OPERANDS_BF16>::mma(
+                    scores, wgmma_descriptor(q + (k_step >> 2) * (SLAB_BYTES / 16) + (k_step & 3) * 2),
+                    wgmma_descriptor(k + (k_step >> 2) * (SLAB_BYTES / 16) + (k_step & 3) * 2), k_step);
+            WGMMA_COMMIT();
+            WGMMA_WAIT(0);
+            warpgroup_fence_operand(scores);
+            if (is_leader) arrive_pair(k_empty);
             // Only the first iteration (the last tile) can be incomplete. It has at least one key, so every row gets a
             // finite maximum.
-            if ((j + 1) * KEYS > shape.keys) {
+            if ((key_tile + 1) * TILE_KEYS > shape.keys) {
 #pragma unroll
-                for (int n = 0; n < 32; n++)
-                    if (j * KEYS + (n >> 2) * 8 + (lane & 3) * 2 + (n & 1) >= shape.keys)
-                        s[n] = __int_as_float(0xff800000);
+                for (int i = 0; i < 32; i++) // score i & 3 of key group i >> 2
+                    if (key_tile * TILE_KEYS + (i >> 2) * 8 + (lane & 3) * 2 + (i & 1) >= shape.keys)
+                        scores[i] = __int_as_float(0xff800000); // -inf
             }
-            float a0 = s[0], a1 = s[2];
+            float lane_max0 = scores[0], lane_max1 = scores[2];
 #pragma unroll
-            for (int n = 0; n < 8; n++) {
-                a0 = fmaxf(a0, fmaxf(s[4 * n], s[4 * n + 1]));
-                a1 = fmaxf(a1, fmaxf(s[4 * n + 2], s[4 * n + 3]));
+            for (int group = 0; group < 8; group++) {
+                lane_max0 = fmaxf(lane_max0, fmaxf(scores[4 * group], scores[4 * group + 1]));
+                lane_max1 = fmaxf(lane_max1, fmaxf(scores[4 * group + 2], scores[4 * group + 3]));
             }
             // Rescale only when a row maximum grew by more than a factor of 2^8.
-            if (__any_sync(~0u, fmaxf(fmaf(a0, scale, -max0), fmaf(a1, scale, -max1)) > 8.f)) {
-                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
-                a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
-                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2));
-                a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
-                const float n0 = fmaxf(max0, a0 * scale), n1 = fmaxf(max1, a1 * scale);
-                const float c0 = exp2_fast(max0 - n0), c1 = exp2_fast(max1 - n1);
-                max0 = n0;
-                max1 = n1;
-                sum0 *= c0;
-                sum1 *= c1;
+            if (__any_sync(~0u, fmaxf(fmaf(lane_max0, scale_log2, -row_max0), fmaf(lane_max1, scale_log2, -row_max1))
+                                    > 8.f)) {
+                lane_max0 = fmaxf(lane_max0, __shfl_xor_sync(~0u, lane_max0, 1));
+                lane_max1 = fmaxf(lane_max1, __shfl_xor_sync(~0u, lane_max1, 1));
+                lane_max0 = fmaxf(lane_max0, __shfl_xor_sync(~0u, lane_max0, 2));
+                lane_max1 = fmaxf(lane_max1, __shfl_xor_sync(~0u, lane_max1, 2));
+                const float new_max0 = fmaxf(row_max0, lane_max0 * scale_log2),
+                            new_max1 = fmaxf(row_max1, lane_max1 * scale_log2);
+                const float rescale_factor0 = exp2_fast(row_max0 - new_max0),
+                            rescale_factor1 = exp2_fast(row_max1 - new_max1);
+                row_max0 = new_max0;
+                row_max1 = new_max1;
+                row_sum0 *= rescale_factor0;
+                row_sum1 *= rescale_factor1;
 #pragma unroll
-                for (int n = 0; n < CHANNELS / 8; n++) {
-                    o[4 * n] *= c0;
-                    o[4 * n + 1] *= c0;
-                    o[4 * n + 2] *= c1;
-                    o[4 * n + 3] *= c1;
+                for (int group = 0; group < CONSUMER_CHANNELS / 8; group++) {
+                    acc[4 * group] *= rescale_factor0;
+                    acc[4 * group + 1] *= rescale_factor0;
+                    acc[4 * group + 2] *= rescale_factor1;
+                    acc[4 * group + 3] *= rescale_factor1;
                 }
             }
 #pragma unroll
-            for (int n = 0; n < 8; n++) {
-                const float e0 = exp2_fast(fmaf(s[4 * n], scale, -max0)),
-                            e1 = exp2_fast(fmaf(s[4 * n + 1], scale, -max0));
-                const float e2 = exp2_fast(fmaf(s[4 * n + 2], scale, -max1)),
-                            e3 = exp2_fast(fmaf(s[4 * n + 3], scale, -max1));
-                sum0 += e0 + e1;
-                sum1 += e2 + e3;
-                p[2 * n] = pack_bf16(e0, e1);
-                p[2 * n + 1] = pack_bf16(e2, e3);
+            for (int group = 0; group < 8; group++) {
+                const float p0 = exp2_fast(fmaf(scores[4 * group], scale_log2, -row_max0)),
+                            p1 = exp2_fast(fmaf(scores[4 * group + 1], scale_log2, -row_max0));
+                const float p2 = exp2_fast(fmaf(scores[4 * group + 2], scale_log2, -row_max1)),
+                            p3 = exp2_fast(fmaf(scores[4 * group + 3], scale_log2, -row_max1));
+                row_sum0 += p0 + p1;
+                row_sum1 += p2 + p3;
+                probabilities[2 * group] = pack_bf16(p0, p1);
+                probabilities[2 * group + 1] = pack_bf16(p2, p3);
             }
-            mbarrier_wait(v_full, phase);
-            hold(o);
-            wgmma_fence();
+            mbarrier_wait(v_full, parity);
+            warpgroup_fence_operand(acc);
+            WGMMA_FENCE();
+            // O += P v, in k-steps of 16 keys, which are 16 rows of 128 bytes apart.
 #pragma unroll
-            for (int t = 0; t < 4; t++)
-                attention_wgmma<CHANNELS>::rs(o, p + 4 * t, descriptor<1, 1024>(v + t * 128), 1);
-            wgmma_commit();
-            wgmma_wait<0>();
-            hold(o);
-            if (leader) arrive_pair(v_empty);
+            for (int k_step = 0; k_step < 4; k_step++)
+                wgmma_registers<CONSUMER_CHANNELS>::mma(acc, probabilities + 4 * k_step,
+                                                        wgmma_descriptor(v_low + k_step * 128), 1);
+            WGMMA_COMMIT();
+            WGMMA_WAIT(0);
+            warpgroup_fence_operand(acc);
+            if (is_leader) arrive_pair(v_empty);
         }
-        sum0 += __shfl_xor_sync(~0u, sum0, 1);
-        sum0 += __shfl_xor_sync(~0u, sum0, 2);
-        sum1 += __shfl_xor_sync(~0u, sum1, 1);
-        sum1 += __shfl_xor_sync(~0u, sum1, 2);
-        const float inv0 = 1.f / sum0, inv1 = 1.f / sum1;
+        row_sum0 += __shfl_xor_sync(~0u, row_sum0, 1);
+        row_sum0 += __shfl_xor_sync(~0u, row_sum0, 2);
+        row_sum1 += __shfl_xor_sync(~0u, row_sum1, 1);
+        row_sum1 += __shfl_xor_sync(~0u, row_sum1, 2);
+        const float inverse_sum0 = 1.f / row_sum0, inverse_sum1 = 1.f / row_sum1;
         // both warpgroups have finished reading q: its memory becomes the staging buffer of the output
         named_sync<4, 256>();
         // stmatrix to the swizzled slabs of the output, see attention_sm90.cu.
 #pragma unroll
-        for (int n = 0; n < CHANNELS / 16; n++) {
-            const int line = warp * 16 + (lane & 15), c = w * CHANNELS + n * 16 + (lane >> 4) * 8;
-            store_matrix_x4(q_at + (c >> 6) * SLAB_TILE + line * 128 + (((c & 63) * 2) ^ ((line & 7) << 4)),
-                            pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
-                            pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
-                            pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
-                            pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
+        for (int i = 0; i < CONSUMER_CHANNELS / 16; i++) { // 16 channels
+            const int row = warp * 16 + (lane & 15), channel = consumer * CONSUMER_CHANNELS + i * 16 + (lane >> 4) * 8;
+            store_matrix_x4(shared_q + (channel >> 6) * SLAB_BYTES + row * 128
+                                + (((channel & 63) * 2) ^ ((row & 7) << 4)),
+                            pack_bf16(acc[8 * i] * inverse_sum0, acc[8 * i + 1] * inverse_sum0),
+                            pack_bf16(acc[8 * i + 2] * inverse_sum1, acc[8 * i + 3] * inverse_sum1),
+                            pack_bf16(acc[8 * i + 4] * inverse_sum0, acc[8 * i + 5] * inverse_sum0),
+                            pack_bf16(acc[8 * i + 6] * inverse_sum1, acc[8 * i + 7] * inverse_sum1));
         }
         FENCE_PROXY_ASYNC();
-        if (w == 0) named_sync<5, 128>();
+        if (consumer == 0) named_sync<5, 128>();
         else named_sync<6, 128>();
-        if (leader) {
-            tensor_store(&out_map, q_at + w * HALF * SLAB_TILE, row, q_slab + w * HALF);
+        if (is_leader) {
+            tma_store_3d(&out_map, shared_q + consumer * CONSUMER_SLABS * SLAB_BYTES, query0,
+                         q_slab + consumer * CONSUMER_SLABS);
             TMA_STORE_COMMIT();
             TMA_STORE_WAIT();
         }
     }
-    pair_sync(); // no block ends while the other block may still signal its barriers
+    cluster_sync_aligned(); // no block ends while the other block may still signal its barriers
 }
 
 #define ATTENTION_WIDE(DIM)                                                                                            \

@@ -246,15 +246,15 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
             int32_t tiles = row_tiles(kernel, &t);
             after += heads * tiles;
-            args.sequences[i] =
-                (sumi_attention_sequence){.tile_end = after,
-                                          .row_tiles = tiles,
-                                          .begin = t.begin[0],
-                                          .first_span_tokens = t.keys[0],
-                                          .second_span_offset = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
-                                          .keys = t.keys[0] + t.keys[1],
-                                          .queries = t.first_query + t.queries[0] + t.queries[1],
-                                          .first_query = t.first_query};
+            args.sequences[i] = (sumi_attention_sequence){
+                .tile_end = after,
+                .row_tiles = tiles,
+                .begin = t.begin[0],
+                .first_span_tokens = t.keys[0],
+                .second_span_offset = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
+                .keys = t.keys[0] + t.keys[1],
+                .queries = t.first_query + t.queries[0] + t.queries[1],
+                .first_query = t.first_query};
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
@@ -332,16 +332,16 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
                     first_span_key_tiles = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
             after += heads * tiles;
-            shape.sequences[i] =
-                (sumi_attention_sm90_sequence){.tile_end = after,
-                                               .row_tiles = tiles,
-                                               .first_span_query_groups = first_span_query_groups,
-                                               .query_groups = first_span_query_groups + sumi_divide_up(t.queries[1], 64),
-                                               .first_span_key_tiles = first_span_key_tiles,
-                                               .key_tiles = first_span_key_tiles + sumi_divide_up(t.keys[1], 128),
-                                               .last_tile_keys = (t.keys[last] - 1) % 128 + 1,
-                                               .boundary_tile = has_boundary ? first_span_key_tiles - 1 : -1,
-                                               .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
+            shape.sequences[i] = (sumi_attention_sm90_sequence){
+                .tile_end = after,
+                .row_tiles = tiles,
+                .first_span_query_groups = first_span_query_groups,
+                .query_groups = first_span_query_groups + sumi_divide_up(t.queries[1], 64),
+                .first_span_key_tiles = first_span_key_tiles,
+                .key_tiles = first_span_key_tiles + sumi_divide_up(t.keys[1], 128),
+                .last_tile_keys = (t.keys[last] - 1) % 128 + 1,
+                .boundary_tile = has_boundary ? first_span_key_tiles - 1 : -1,
+                .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
             for (int32_t s = 0; s < t.span_count; s++) {
                 SUMI_TRY(make_maps(run, &t, s, slabs, 128, &maps.q[i][s], &maps.kv[i][s], &maps.out[i][s]));
             }
@@ -351,7 +351,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             // If the last round would leave half of the device idle, two or three blocks share a tile. A warpgroup
             // works on its own, so no bit depends on this.
             const int32_t units = sumi_max_int(run->device->multiprocessors, 1), remaining_tiles = (to - from) % units;
-            shape.blocks_per_split_tile = remaining_tiles > 0 ? sumi_min_int(kernel->rows / 64, units / remaining_tiles) : 1;
+            shape.blocks_per_split_tile =
+                remaining_tiles > 0 ? sumi_min_int(kernel->rows / 64, units / remaining_tiles) : 1;
             shape.tile_begin = from;
             shape.split_begin = shape.blocks_per_split_tile > 1 ? to - remaining_tiles : to;
             shape.tile_end = to + remaining_tiles * (shape.blocks_per_split_tile - 1);
