@@ -36,8 +36,8 @@
 #include "attention_sm90.cuh"
 
 // The softmax state of a thread's two rows. With r = lane >> 2, a lane of warp w holds a quarter of the columns of rows
-// 16 w + r and 16 w + r + 8 of the warpgroup's 64 rows (drawn in hopper.cuh). Names that end in 0 belong to the first of
-// the two rows, and names that end in 1 to the second.
+// 16 w + r and 16 w + r + 8 of the warpgroup's 64 rows (drawn in hopper.cuh). Names that end in 0 belong to the first
+// of the two rows, and names that end in 1 to the second.
 struct softmax_state {
     float row_max0, row_max1;               // the largest score * scale_log2, in all four lanes of the row
     float row_sum0, row_sum1;               // of this lane's columns only, until the end
@@ -49,8 +49,8 @@ struct softmax_state {
 // would need registers that the kernel with three consumers does not have.
 struct attention_tile {
     int sequence_index, row_tile, head;
-    // The tile's groups of 64 queries are [first_group, first_group + group_count) of the sequence. group_count < 1 where
-    // there are no queries.
+    // The tile's groups of 64 queries are [first_group, first_group + group_count) of the sequence. group_count < 1
+    // where there are no queries.
     int first_group, group_count;
 };
 template <bool CAUSAL, int CONSUMERS>
@@ -145,8 +145,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         state.row_sum0 *= state.rescale_factor0;
         state.row_sum1 *= state.rescale_factor1;
     }
-    // scores = exp2(scores * scale_log2 - row_max), which are added to the sums. With POLYNOMIAL n, one of n values is computed on the FMA
-    // units, alternately in the thread's first and second row.
+    // scores = exp2(scores * scale_log2 - row_max), which are added to the sums. With POLYNOMIAL n, one of n values is
+    // computed on the FMA units, alternately in the thread's first and second row.
     static SUMI_DEVICE void exponentials(float (&scores)[SCORE_COUNT], softmax_state& state, float scale_log2)
     {
         const float row_max0 = state.row_max0, row_max1 = state.row_max1;
@@ -202,8 +202,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             if (column + 1 >= limit1) scores[4 * group + 3] = minus_infinity;
         }
     }
-    // q_low, k_low, v_low: the low 32 bits of matrix descriptors, which count units of 16 bytes. S = q k^T: a k-step is 16
-    // channels, 32 bytes of a slab's rows, and the next slab is 64 rows of q or TILE_KEYS rows of k further.
+    // q_low, k_low, v_low: the low 32 bits of matrix descriptors, which count units of 16 bytes. S = q k^T: a k-step is
+    // 16 channels, 32 bytes of a slab's rows, and the next slab is 64 rows of q or TILE_KEYS rows of k further.
     static SUMI_DEVICE void multiply_qk(float (&scores)[SCORE_COUNT], u32 q_low, u32 k_low)
     {
 #pragma unroll
@@ -458,7 +458,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             consumer_sync<CONSUMERS>(consumer);
             // O as bf16 to the staging buffer. Lanes 8 i .. 8 i + 7 address matrix i of stmatrix.x4: matrix 0 has rows
             // 0-7 and channels 0-7 of the warp's 16 x 16 values, matrix 1 rows 8-15 and channels 0-7, matrices 2 and 3
-            // channels 8-15.
+            // channels 8-15. The swizzle exchanges the 16-byte units of a slab's row, as TMA does.
 #pragma unroll
             for (int i = 0; i < HEAD_DIM / 16; i++) { // 16 channels
                 const int row = warp * 16 + (lane & 15), channel = i * 16 + (lane >> 4) * 8,

@@ -16,14 +16,15 @@ template <int ID, int THREADS> SUMI_DEVICE void named_sync()
 {
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
 }
-// cluster_sync() of hopper.cuh by whole warps: the instructions with .aligned need converged threads. Writes of either block before
-// it are visible to the other block after it.
+// cluster_sync() of hopper.cuh by whole warps: the instructions with .aligned need converged threads. Writes of either
+// block before it are visible to the other block after it.
 SUMI_DEVICE void cluster_sync_aligned()
 {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// Change the number of registers per thread of the calling warpgroup: released by the producer, taken by the consumers.
+// Change the number of registers per thread of the calling warpgroup to COUNT: the producer releases registers, which
+// the consumers take.
 template <int COUNT> SUMI_DEVICE void fewer_registers()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -80,11 +81,11 @@ SUMI_DEVICE float exp2_polynomial(float x)
 }
 
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
-// The matrix descriptor of an operand, as in hopper.cuh, but for other swizzles and for operands whose rows are k. The
-// low word holds the address and the leading byte offset, the high word the stride byte offset and the layout type, all
-// offsets in units of 16 bytes. LAYOUT 1, 2 or 3: the 128-byte, 64-byte or 32-byte swizzle. A step along the operand is
-// one 32-bit addition of (bytes of the step) / 16 to the low word. A k-step of q and k stays inside a slab as long as
-// the slab lasts.
+// The matrix descriptor of an operand, as in hopper.cuh, but for other swizzles and for N-major operands too. The low
+// word holds the address and the leading byte offset, the high word the stride byte offset and the layout type. The
+// address and the offsets are in units of 16 bytes. LAYOUT 1, 2 or 3: the 128-byte, 64-byte or 32-byte swizzle. A step
+// along the operand is one 32-bit addition of (bytes of the step) / 16 to the low word. A k-step of q and k stays
+// inside a slab as long as the slab lasts.
 //
 //   q, k   K-major   leading offset: ignored       stride offset: 8 rows    k-step of 16 channels: + 32 bytes
 //   v      N-major   leading offset: one slab      stride offset: 8 keys    k-step of 16 keys: + 16 rows

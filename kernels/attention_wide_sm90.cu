@@ -80,9 +80,9 @@ SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_atte
         const float scale_log2 = shape.scale_log2;
         const u32 q_low = wgmma_descriptor_low(shared_q), k_low = wgmma_descriptor_low(shared_k),
                   v_low = wgmma_descriptor_low(shared_v + consumer * CONSUMER_SLABS * SLAB_BYTES, SLAB_BYTES);
-        float acc[CONSUMER_CHANNELS / 2], scores[32];
+        float acc[CONSUMER_CHANNELS / 2], scores[TILE_KEYS / 2];
         float row_max0 = -1e30f, row_max1 = -1e30f, row_sum0 = 0.f, row_sum1 = 0.f;
-        u32 probabilities[16], parity = 0;
+        u32 probabilities[TILE_KEYS / 4], parity = 0;
 #pragma unroll
         for (int i = 0; i < CONSUMER_CHANNELS / 2; i++) acc[i] = 0.f;
         mbarrier_wait(q_full, 0);
@@ -104,13 +104,13 @@ SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_atte
             // finite maximum.
             if ((key_tile + 1) * TILE_KEYS > shape.keys) {
 #pragma unroll
-                for (int i = 0; i < 32; i++) // score i & 3 of key group i >> 2
+                for (int i = 0; i < TILE_KEYS / 2; i++) // score i & 3 of key group i >> 2
                     if (key_tile * TILE_KEYS + (i >> 2) * 8 + (lane & 3) * 2 + (i & 1) >= shape.keys)
                         scores[i] = __int_as_float(0xff800000); // -inf
             }
             float lane_max0 = scores[0], lane_max1 = scores[2];
 #pragma unroll
-            for (int group = 0; group < 8; group++) {
+            for (int group = 0; group < TILE_KEYS / 8; group++) {
                 lane_max0 = fmaxf(lane_max0, fmaxf(scores[4 * group], scores[4 * group + 1]));
                 lane_max1 = fmaxf(lane_max1, fmaxf(scores[4 * group + 2], scores[4 * group + 3]));
             }
@@ -138,7 +138,7 @@ SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_atte
                 }
             }
 #pragma unroll
-            for (int group = 0; group < 8; group++) {
+            for (int group = 0; group < TILE_KEYS / 8; group++) {
                 const float p0 = exp2_fast(fmaf(scores[4 * group], scale_log2, -row_max0)),
                             p1 = exp2_fast(fmaf(scores[4 * group + 1], scale_log2, -row_max0));
                 const float p2 = exp2_fast(fmaf(scores[4 * group + 2], scale_log2, -row_max1)),
@@ -153,7 +153,7 @@ SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_atte
             WGMMA_FENCE();
             // O += P v, in k-steps of 16 keys, which are 16 rows of 128 bytes apart.
 #pragma unroll
-            for (int k_step = 0; k_step < 4; k_step++)
+            for (int k_step = 0; k_step < TILE_KEYS / 16; k_step++)
                 wgmma_registers<CONSUMER_CHANNELS>::mma(acc, probabilities + 4 * k_step,
                                                         wgmma_descriptor(v_low + k_step * 128), 1);
             WGMMA_COMMIT();
