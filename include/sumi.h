@@ -677,11 +677,11 @@ SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, in
 // so that other jobs can run, and is queued again: an image job in the stage DENOISE stops after the current
 // evaluation, every other job at once. An image job keeps its latents, as float32 in host memory (three sets per image
 // for solvers that use earlier steps), and nothing else. When it runs again it repeats the stages before DENOISE
-// (texts, references, a start image), then continues where it stopped: the image is the same, bit for bit. If there is
-// no host memory for the latents, or the job had not reached DENOISE, it begins anew, as prompts and encodings do. A
-// job whose images are being decoded is finished instead, and `paused` is then of no effect; a job that loads cannot be
-// paused. Time spent in a pause counts for a deadline. sumi_job_wait for a paused job lasts until its timeout, or until
-// another thread resumes the job.
+// (texts, references, a start image), then continues where it stopped: the image is the same, bit for bit. (With a step
+// cache it keeps twice as many, and repeats the last evaluations that were computed, one or two.) If there is no host
+// memory for the latents, or the job had not reached DENOISE, it begins anew, as prompts and encodings do. A job whose images are being decoded is finished
+// instead, and `paused` is then of no effect; a job that loads cannot be paused. Time spent in a pause counts for a
+// deadline. sumi_job_wait for a paused job lasts until its timeout, or until another thread resumes the job.
 //
 // Any thread, beside any other call. Never blocks. Failures: SUMI_STALE_HANDLE; SUMI_WRONG_STATE for a job in a final
 // state and for a load that runs, which is not logged; SUMI_INVALID_ARGUMENT.
@@ -737,6 +737,20 @@ typedef enum sumi_weight_format {
     SUMI_WEIGHTS_INT4 = 5
 } sumi_weight_format;
 
+// The format of the operands of attention, softmax(q k^T) v, in the transformer on a GPU. Text encoders and the VAE keep
+// bfloat16. Independent of sumi_weight_format, which is about matrices of weights.
+typedef enum sumi_attention_format {
+    SUMI_ATTENTION_AUTO = 0, // bfloat16 on a GPU, float32 on the CPU
+    SUMI_ATTENTION_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
+    // GPU: 8 bits, in the format that is fast on the device, with sums of 32 bits. SUMI_NOT_SUPPORTED on the CPU.
+    // Compute capability 9.0: q, k, v and the probabilities in e4m3 (FlashAttention-3, Shah et al. 2024, without its
+    // rotation of q and k), for heads of 128 channels (Z-Image, Qwen-Image); NewBie-image's heads of 96 channels keep
+    // bfloat16. All other GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the probabilities in bfloat16,
+    // for heads of 64, 96 or 128 channels. On an H200 a prediction of the transformer at Z-Image's size differs from
+    // float32 by 1.8 times the error of PyTorch's bfloat16 (BF16: 0.8), and takes 0.94 of the time with weights in INT8.
+    SUMI_ATTENTION_8BIT = 2
+} sumi_attention_format;
+
 // Where a checkpoint is. Each path below `path` names one component. It overrides or completes the content of `path`;
 // NULL takes the component from `path`. Components are recognised by their content, not by the names of their files. A
 // component that the model's family does not have is refused with SUMI_NOT_SUPPORTED.
@@ -779,6 +793,7 @@ typedef struct sumi_model_desc {
     // INT8 and INT4 avoid that time and change the features: Z-Image's encoder then takes 4.3 or 2.8 GB instead of 7.8.
     // SUMI_NOT_SUPPORTED where `weights` would be.
     sumi_weight_format text_weights;
+    sumi_attention_format attention;
 } sumi_model_desc;
 
 typedef struct sumi_size {
@@ -830,9 +845,10 @@ typedef struct sumi_model_info {
     int32_t min_references, max_references;
     sumi_weight_format weights;      // as requested; for AUTO on a GPU, the format that was chosen
     sumi_weight_format text_weights; // likewise
+    sumi_attention_format attention; // as requested; for AUTO on a GPU, SUMI_ATTENTION_BF16
 } sumi_model_info;
 
-// Returns SUMI_WEIGHTS_AUTO for both kinds of weights, everything else zero. Any thread. Never blocks.
+// Returns SUMI_WEIGHTS_AUTO for both kinds of weights, SUMI_ATTENTION_AUTO, everything else zero. Any thread. Never blocks.
 SUMI_API sumi_model_desc sumi_model_defaults(void);
 // Opens a checkpoint: a job of stage LOAD. Returns at once. The job reads headers and tokenizers and checks the shape
 // of every tensor; weights stay in their mapped files. On a GPU the job also loads the kernels and copies the weights
@@ -1249,6 +1265,20 @@ typedef struct sumi_image_desc {
     // the edge. -1: the whole image comes from the VAE, which changes the kept pixels a little. With start_latents
     // there is no image to keep, and the whole image always comes from the VAE.
     int32_t mask_feather;
+    // Step caching, for jobs of about 20 steps or more. 0 (default): off, every evaluation of the transformer is
+    // computed. Above 0: an evaluation that is predicted to differ little from an earlier one computes only the first
+    // block of the transformer, and extrapolates what the other blocks add from the last two that were computed. The number is the largest
+    // predicted change of the first block's output that counts as little, relative to its size, as in First-Block Cache
+    // (ParaAttention, diffusers): 0.05 to 0.12 are usual; a larger number is faster and changes the image more. At most
+    // 10; other numbers are SUMI_INVALID_ARGUMENT.
+    //
+    // The first two evaluations, those of the last step and the first two after guidance begins or ends are always
+    // computed, and so is at least every fourth one. sumi_image.reused_count says how many were not. The same job
+    // reuses the same evaluations whatever the budgets, slices and threads are. With a deadline the steps depend on
+    // time, and so do these evaluations. Another backend rounds differently and may decide differently. Every image
+    // decides for itself: the images of a batch run one after another. A job takes three more matrices of one row per
+    // image token and the transformer's width, with guidance twice as many rows; sumi_image_memory counts them.
+    float step_cache;
 } sumi_image_desc;
 
 // Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of
@@ -1310,7 +1340,10 @@ typedef struct sumi_image {
     sumi_format format;
     uint64_t seed;
     int32_t step_count; // steps that were run: a deadline may have left some out
-    uint64_t handle;    // for sumi_images_release
+    // Evaluations of the transformer for these steps, of which a guided one counts once; and how many of them were
+    // reused (sumi_image_desc.step_cache). Both 0 in previews.
+    int32_t evaluation_count, reused_count;
+    uint64_t handle; // for sumi_images_release
 } sumi_image;
 // Frees the job and writes one sumi_image per item. The images are written to their targets, or to memory of sumi that
 // lives until sumi_images_release or sumi_engine_destroy. Never blocks. A capacity below the number of items is

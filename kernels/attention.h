@@ -12,7 +12,7 @@
 // Long sequences are bound by the tensor cores. threads: per block. shared bytes: dynamic shared memory. rows: query
 // rows of a tile. spans: a sequence consists of one or two ranges of rows of the matrix, see sumi_attention_sequence.
 // *: the kernel with _causal in its name is causal, and the Hopper one then takes one span only.
-// **: causal or not, as args.is_causal says.
+// **: causal or not, as args.is_causal says. int8: q k^T in int8. e4m3: q, k, P and v in e4m3.
 //
 //   kernel                               rows  keys/tile  threads  shared bytes   dim   sequences
 //   sumi_attention_d128                   128      64       128      98304          128   one or two spans
@@ -25,6 +25,9 @@
 //   sumi_attention_d80                    128      32       128      20480           80   one or two spans
 //   sumi_attention_d80_m1                  64      64       128      40960           80   one or two spans
 //   sumi_attention_d64, _d64_causal       128      64       128      32768           64   one or two spans *
+//   sumi_attention_int8_d128              128      32       128      32768          128   one or two spans, int8
+//   sumi_attention_int8_d96               128      32       128      24576           96   one or two spans, int8
+//   sumi_attention_int8_d64               128      64       128      24576           64   one or two spans, int8
 //   sumi_attention_d256                    32      32       128      81920          256   one or two spans **
 //   sumi_attention_d256_k4                 32      64       256     147456          256   one or two spans **
 //   sumi_attention_any_c<chunks>           64      64       256      SUMI_ATTENTION_ANY_SHARED_BYTES (41984)
@@ -33,6 +36,7 @@
 //   sumi_attention_sm90_d128              192     128       512     230400          128   one or two spans
 //   sumi_attention_sm90_d128_c2           128     128       384     197632          128   one or two spans, few tiles
 //   sumi_attention_sm90_d128_causal       192     128       512     230400          128   one span, causal
+//   sumi_attention_sm90_fp8_d128          192     128       512     173056          128   one or two spans, e4m3
 //   sumi_attention_sm90_d96, _d96_causal  192     128       512     173056           96   one or two spans *
 //   sumi_attention_sm90_d80               192     128       512     226304           80   one or two spans
 //   sumi_attention_sm90_d64, _d64_causal  192     128       512     181248           64   one or two spans *
@@ -47,7 +51,7 @@
 // ---- attention.cu, attention_any.cu ---------------------------------------------------------------------------------
 // The largest number of sequences whose parameters fit in the 4 KiB of a launch, nearly. The 100 windows of one image
 // of a vision tower are one launch.
-#define SUMI_ATTENTION_SEQUENCES 120
+#define SUMI_ATTENTION_SEQUENCES 108
 #define SUMI_ATTENTION_ANY_SHARED_BYTES 41984
 
 // Token i of a sequence is row begin + i of the matrix if i < first_span_tokens (first span), and row begin + i +
@@ -58,6 +62,7 @@ typedef struct sumi_attention_sequence {
     int32_t tile_end, row_tiles;
     int32_t begin, first_span_tokens, second_span_offset;
     int32_t keys, queries, first_query;
+    int32_t first_packed_tile; // sumi_attention_int8_*: the first tile of the sequence's packed keys
 } sumi_attention_sequence;
 
 // The only parameter, by value. Grid (tiles of this launch), one block per tile.
@@ -76,8 +81,27 @@ typedef struct sumi_attention_args {
     // than `window` tokens away; 0: no window. is_aligned: 1: rows and heads begin at multiples of 16 bytes.
     int32_t is_causal, window, is_aligned;
     int32_t sequence_count;
+    // sumi_attention_int8_* only: what sumi_attention_pack_keys_* wrote
+    uint64_t packed_keys, packed_scales;
+    int32_t packed_tiles, reserved;
     sumi_attention_sequence sequences[SUMI_ATTENTION_SEQUENCES];
 } sumi_attention_args;
+
+// sumi_attention_pack_keys_d<dim>: the only parameter, by value: the k of one sequence. Grid (the sequence's tiles of
+// SUMI_ATTENTION_INT8_KEYS keys, key heads), block SUMI_ATTENTION_PACK_KEYS_THREADS. Block (x, y) writes tile
+// first_tile + x of key head head_begin + y: tile t of key head h is int8 [SUMI_ATTENTION_INT8_KEYS][dim] at packed +
+// (h * tile_count + t) * SUMI_ATTENTION_INT8_KEYS * dim, and its scale a float at scales + 4 * (h * tile_count + t). In
+// each 16 channels they are in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15. Keys past the end are zeros.
+#define SUMI_ATTENTION_INT8_KEYS 64
+#define SUMI_ATTENTION_PACK_KEYS_THREADS 128
+typedef struct sumi_attention_pack_keys_args {
+    uint64_t qkv;            // bf16, 16-byte aligned
+    uint64_t packed, scales; // packed: 16-byte aligned
+    int32_t pitch, k_column; // elements, multiples of 8
+    int32_t tile_count, first_tile, head_begin;
+    int32_t begin, first_span_tokens, second_span_offset, keys; // as in sumi_attention_sequence
+    int32_t reserved;
+} sumi_attention_pack_keys_args;
 
 // ---- attention_sm90.cu, attention_wide_sm90.cu ----------------------------------------------------------------------
 #ifdef __cplusplus
@@ -127,6 +151,36 @@ typedef struct sumi_attention_sm90_shape {
     float scale_log2;
     sumi_attention_sm90_sequence sequences[SUMI_ATTENTION_SM90_SEQUENCES];
 } sumi_attention_sm90_shape;
+
+// sumi_attention_sm90_fp8_d128: the parameters are the maps and the shape above, and then the values. q and k are e4m3,
+// written by sumi_qk_norm_rope_fp8_*: a head has 128 bytes, at the begin of the 256 bytes that it has in the bf16
+// matrix. The maps q and kv are {128, rows, heads} of bytes, with the strides {row pitch, 256}, 128-byte swizzle and
+// boxes {128, 64, 1} and {128, 128, 1}. k_slab counts heads of 128 columns; v_slab is not read.
+//
+// v is e4m3 in tiles of 128 keys by 128 channels, written by sumi_attention_pack_values: tile t of key head h is at
+// tiles + (h * tile_count + t) * SUMI_ATTENTION_FP8_TILE_BYTES. The tiles of a sequence are those of its first span and
+// then those of its second one. A tile is stored as wgmma reads it from shared memory: 128 rows, one per channel, of
+// 128 bytes, one per key, in the 128-byte swizzle; keys 16 i .. 16 i + 15 in the order 0 1 8 9 2 3 10 11 4 5 12 13 6 7
+// 14 15. Keys past the span's end are zeros. scales: per tile in the same order two floats, e and 2^-e: a value of v is
+// the stored one * 2^e.
+#define SUMI_ATTENTION_FP8_TILE_BYTES 16384
+typedef struct sumi_attention_fp8_values {
+    uint64_t tiles, scales; // device addresses; tiles: a multiple of 128
+    int32_t tile_count;
+    int32_t first_tile[SUMI_ATTENTION_SM90_SEQUENCES]; // of each sequence
+    int32_t reserved;
+} sumi_attention_fp8_values;
+
+// sumi_attention_pack_values: the only parameter, by value: the v of one sequence. Grid (the sequence's tiles of keys,
+// key heads), block SUMI_ATTENTION_PACK_THREADS. Block (x, y) writes tile first_tile + x of key head head_begin + y.
+#define SUMI_ATTENTION_PACK_THREADS 256
+typedef struct sumi_attention_pack_args {
+    uint64_t qkv;                     // bf16, 16-byte aligned
+    sumi_attention_fp8_values values; // first_tile is not read
+    int32_t pitch, v_column;          // elements, multiples of 8
+    int32_t first_tile, head_begin;
+    int32_t begin[2], keys[2]; // the spans: first rows and numbers of keys; keys[1] = 0: one span
+} sumi_attention_pack_args;
 
 // sumi_attention_sm90_d384 and _d512: the parameters are the maps of q, of k and v, and of out (boxes {64, 64, dim /
 // 128}), then this struct, all by value. Grid (2 * pairs of this launch), cluster 2 (in the kernel). A cluster computes

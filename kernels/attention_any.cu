@@ -47,7 +47,7 @@ SUMI_DEVICE void load_chunk(const sumi_attention_args& args, const sumi_attentio
                   channel = channel0 + unit * 8, token = token0 + row;
         const bool is_inside = token < token_end && channel < args.dim;
         const u16* source = is_inside ? from + (int64_t)row_of(sequence, token) * args.pitch + channel : from;
-        const u32 offset = to + at<128>(row, unit);
+        const u32 offset = to + swizzled_offset<128>(row, unit);
         if (args.is_aligned) {
             copy_async_16((u32)__cvta_generic_to_shared(shared) + offset, source, is_inside ? 16 : 0);
         } else {
@@ -102,9 +102,10 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
     float* shared_sum = (float*)(shared + ROW_SUM_OFFSET);
     const int row = query_warp * 16 + (lane >> 2); // this thread's first query in the tile; its second one is row + 8
     // The offsets of this lane's ldmatrix rows in a buffer (the matrices are drawn in attention.cu): of q and P, k, v.
-    const u32 q_offset = at<128>(query_warp * 16 + (lane & 15), lane >> 4),
-              k_offset = at<128>((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1) + column_half * 32 * 128,
-              v_offset = at<128>(lane & 15, lane >> 4);
+    const u32 q_offset = swizzled_offset<128>(query_warp * 16 + (lane & 15), lane >> 4),
+              k_offset =
+                  swizzled_offset<128>((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1) + column_half * 32 * 128,
+              v_offset = swizzled_offset<128>(lane & 15, lane >> 4);
 
     int stage = 0; // byte offset of the pair of buffers in use: 0 or STAGE_BYTES
     load_chunk(args, sequence, shared, stage, q, query0, sequence.queries, 0);
@@ -133,11 +134,11 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
 #pragma unroll
             for (int k_step = 0; k_step < 4; k_step++) {
                 u32 q_fragment[4];
-                load_matrix_x4(q_fragment, step<128>(q_address, k_step));
+                load_matrix_x4(q_fragment, swizzled_step<128>(q_address, k_step));
 #pragma unroll
                 for (int key_pair = 0; key_pair < 2; key_pair++) {
                     u32 k_fragments[4]; // b0, b1 of key group 2 * key_pair, then of the next one
-                    load_matrix_x4(k_fragments, step<128>(k_address, k_step) + key_pair * 16 * 128);
+                    load_matrix_x4(k_fragments, swizzled_step<128>(k_address, k_step) + key_pair * 16 * 128);
                     mma<SUMI_OPERANDS_BF16>(scores[2 * key_pair], q_fragment, k_fragments[0], k_fragments[1]);
                     mma<SUMI_OPERANDS_BF16>(scores[2 * key_pair + 1], q_fragment, k_fragments[2], k_fragments[3]);
                 }
@@ -170,19 +171,23 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
                 fmaxf(row_max[half], fmaxf(shared_max[row + half * 8], shared_max[TILE_QUERIES + row + half * 8]));
             // a row without a key so far: the scores are -inf, and exp2(-inf - 0) is 0
             subtracted_max[half] = new_max == -INFINITY ? 0.f : new_max;
-            rescale_factor[half] = ex2(row_max[half] - subtracted_max[half]);
+            rescale_factor[half] = exp2_fast(row_max[half] - subtracted_max[half]);
             row_max[half] = new_max;
             row_sum[half] *= rescale_factor[half];
         }
 #pragma unroll
         for (int group = 0; group < 4; group++) {
-            const float p0 = ex2(scores[group][0] - subtracted_max[0]), p1 = ex2(scores[group][1] - subtracted_max[0]),
-                        p2 = ex2(scores[group][2] - subtracted_max[1]), p3 = ex2(scores[group][3] - subtracted_max[1]);
+            const float p0 = exp2_fast(scores[group][0] - subtracted_max[0]),
+                        p1 = exp2_fast(scores[group][1] - subtracted_max[0]),
+                        p2 = exp2_fast(scores[group][2] - subtracted_max[1]),
+                        p3 = exp2_fast(scores[group][3] - subtracted_max[1]);
             row_sum[0] += p0 + p1;
             row_sum[1] += p2 + p3;
             // a row of P has 128 bytes, and 8 of its keys are one unit
-            *(u32*)(shared + P_OFFSET + at<128>(row, column_half * 4 + group) + (lane & 3) * 4) = pack_bf16(p0, p1);
-            *(u32*)(shared + P_OFFSET + at<128>(row + 8, column_half * 4 + group) + (lane & 3) * 4) = pack_bf16(p2, p3);
+            *(u32*)(shared + P_OFFSET + swizzled_offset<128>(row, column_half * 4 + group) + (lane & 3) * 4) =
+                pack_bf16(p0, p1);
+            *(u32*)(shared + P_OFFSET + swizzled_offset<128>(row + 8, column_half * 4 + group) + (lane & 3) * 4) =
+                pack_bf16(p2, p3);
         }
         if (__any_sync(~0u, rescale_factor[0] != 1.f || rescale_factor[1] != 1.f)) {
 #pragma unroll
@@ -211,15 +216,17 @@ template <int CHUNKS> SUMI_DEVICE void attention_any(const sumi_attention_args& 
                 if (chunk == 0)
 #pragma unroll
                     for (int k_step = 0; k_step < 4; k_step++)
-                        load_matrix_x4(probabilities[k_step], step<128>(shared_address + P_OFFSET + q_offset, k_step));
+                        load_matrix_x4(probabilities[k_step],
+                                       swizzled_step<128>(shared_address + P_OFFSET + q_offset, k_step));
                 const u32 v_address = shared_address + stage + BUFFER_BYTES + v_offset;
 #pragma unroll
                 for (int k_step = 0; k_step < 4; k_step++)
 #pragma unroll
                     for (int channel_pair = 0; channel_pair < 2; channel_pair++) {
                         u32 v_fragments[4]; // b0, b1 of channel group 2 * channel_pair, then of the next one
-                        load_matrix_x4_transposed(v_fragments, step<128>(v_address, column_half * 2 + channel_pair)
-                                                                   + k_step * 16 * 128);
+                        load_matrix_x4_transposed(v_fragments,
+                                                  swizzled_step<128>(v_address, column_half * 2 + channel_pair)
+                                                      + k_step * 16 * 128);
                         mma<SUMI_OPERANDS_BF16>(acc[chunk][2 * channel_pair], probabilities[k_step], v_fragments[0],
                                                 v_fragments[1]);
                         mma<SUMI_OPERANDS_BF16>(acc[chunk][2 * channel_pair + 1], probabilities[k_step], v_fragments[2],

@@ -1,5 +1,5 @@
-// PTX instructions that attention_sm90.cu and attention_wide_sm90.cu need besides those of hopper.cuh: 3-D TMA copies,
-// named barriers, and wgmma with its first operand in registers. PTX 8.0, sm_90a.
+// PTX instructions that the attention kernels of Hopper need besides those of hopper.cuh: 3-D TMA copies, named
+// barriers, and wgmma with its first operand in registers. PTX 8.0, sm_90a.
 #pragma once
 #include "attention.h"
 #include "hopper.cuh"
@@ -80,6 +80,15 @@ SUMI_DEVICE float exp2_polynomial(float x)
     return __int_as_float(__float_as_int(y) + (__float_as_int(t) << 23));
 }
 
+// Converts four floats to e4m3, the first one in the lowest byte. Values saturate at 448, NaN stays NaN.
+SUMI_DEVICE u32 pack_e4m3(float a, float b, float c, float d)
+{
+    unsigned short low, high;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+    return (u32)low | (u32)high << 16;
+}
+
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
 // The matrix descriptor of an operand, as in hopper.cuh, but for other swizzles and for N-major operands too. The low
 // word holds the address and the leading byte offset, the high word the stride byte offset and the layout type. The
@@ -87,8 +96,9 @@ SUMI_DEVICE float exp2_polynomial(float x)
 // along the operand is one 32-bit addition of (bytes of the step) / 16 to the low word. A k-step of q and k stays
 // inside a slab as long as the slab lasts.
 //
-//   q, k   K-major   leading offset: ignored       stride offset: 8 rows    k-step of 16 channels: + 32 bytes
-//   v      N-major   leading offset: one slab      stride offset: 8 keys    k-step of 16 keys: + 16 rows
+//   q, k      K-major   leading offset: ignored     stride offset: 8 rows       k-step: + 32 bytes
+//   v, bf16   N-major   leading offset: one slab    stride offset: 8 keys       k-step of 16 keys: + 16 rows
+//   v, e4m3   K-major   leading offset: ignored     stride offset: 8 channels   k-step of 32 keys: + 32 bytes
 SUMI_DEVICE u32 wgmma_descriptor_low(u32 address, u32 leading_bytes)
 {
     return (address & 0x3FFFF) >> 4 | (leading_bytes >> 4) << 16;
@@ -124,24 +134,29 @@ template <int N> SUMI_DEVICE void warpgroup_fence_operand(float (&d)[N])
 // Scores of 64 keys, for wgmma_shared of hopper.cuh.
 SUMI_WGMMA_OF(64, 32, 32, 33, 34, SUMI_OPERANDS_BF16, float, "+f", "k16.f32.bf16.bf16", ",1,1,0,0")
 
-// d[64 x N] = a[64 x 16] b + (accumulates ? d : 0), by one warpgroup, bf16 with float sums. `a` is in registers (the A
-// fragment of m16n8k16 of each warp's 16 rows, see portable_sm80.cuh), and b is the descriptor of an N-major operand in
-// shared memory. COUNT: accumulators of a thread. A0 .. A3, B, P: the asm operand numbers of a, b and accumulates.
-template <int N> struct wgmma_registers;
-#define ATTENTION_WGMMA(N, COUNT, A0, A1, A2, A3, B, P)                                                                \
-    template <> struct wgmma_registers<N> {                                                                            \
+// d[64 x N] = a[64 x 32 bytes of k] b + (accumulates ? d : 0), by one warpgroup, float sums. `a` is in registers: of
+// each warp's 16 rows the A fragment of mma.sync (portable_sm80.cuh). b is the descriptor of an operand in shared
+// memory, N-major for bf16 and K-major for e4m3. COUNT: accumulators of a thread. A0 .. A3, B, P: the asm operand
+// numbers of a, b and accumulates. SIGNS: the immediates scale-a, scale-b (1: not negated), and for bf16 the transpose
+// flag of b.
+template <int N, int OPERANDS> struct wgmma_registers;
+#define ATTENTION_WGMMA_OF(N, COUNT, A0, A1, A2, A3, B, P, OPERANDS, TYPES, SIGNS)                                     \
+    template <> struct wgmma_registers<N, OPERANDS> {                                                                  \
         static SUMI_DEVICE void mma(float (&d)[COUNT], const u32* a, u64 b, int accumulates)                           \
         {                                                                                                              \
-            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #P ",0; wgmma.mma_async.sync.aligned.m64n" #N                \
-                         "k16.f32.bf16.bf16 {" SUMI_ASM_REGISTERS_##COUNT "},{%" #A0 ",%" #A1 ",%" #A2 ",%" #A3        \
-                                                                          "},%" #B ",p,1,1,1;}"                        \
+            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #P ",0; wgmma.mma_async.sync.aligned.m64n" #N TYPES          \
+                         " {" SUMI_ASM_REGISTERS_##COUNT "},{%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "},%" #B ",p" SIGNS     \
+                                                         ";}"                                                          \
                          : SUMI_ASM_OUTPUTS_##COUNT("+f", d)                                                           \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulates));                      \
         }                                                                                                              \
     };
+#define ATTENTION_WGMMA(N, COUNT, A0, A1, A2, A3, B, P)                                                                \
+    ATTENTION_WGMMA_OF(N, COUNT, A0, A1, A2, A3, B, P, SUMI_OPERANDS_BF16, "k16.f32.bf16.bf16", ",1,1,1")
 ATTENTION_WGMMA(64, 32, 32, 33, 34, 35, 36, 37)
 ATTENTION_WGMMA(80, 40, 40, 41, 42, 43, 44, 45)
 ATTENTION_WGMMA(96, 48, 48, 49, 50, 51, 52, 53)
 ATTENTION_WGMMA(128, 64, 64, 65, 66, 67, 68, 69)
 ATTENTION_WGMMA(192, 96, 96, 97, 98, 99, 100, 101)
 ATTENTION_WGMMA(256, 128, 128, 129, 130, 131, 132, 133)
+ATTENTION_WGMMA_OF(128, 64, 64, 65, 66, 67, 68, 69, SUMI_OPERANDS_E4M3, "k32.f32.e4m3.e4m3", ",1,1")

@@ -154,8 +154,8 @@ SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_atte
             // O += P v, in k-steps of 16 keys, which are 16 rows of 128 bytes apart.
 #pragma unroll
             for (int k_step = 0; k_step < TILE_KEYS / 16; k_step++)
-                wgmma_registers<CONSUMER_CHANNELS>::mma(acc, probabilities + 4 * k_step,
-                                                        wgmma_descriptor(v_low + k_step * 128), 1);
+                wgmma_registers<CONSUMER_CHANNELS, SUMI_OPERANDS_BF16>::mma(acc, probabilities + 4 * k_step,
+                                                                            wgmma_descriptor(v_low + k_step * 128), 1);
             WGMMA_COMMIT();
             WGMMA_WAIT(0);
             warpgroup_fence_operand(acc);
@@ -168,7 +168,7 @@ SUMI_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_atte
         const float inverse_sum0 = 1.f / row_sum0, inverse_sum1 = 1.f / row_sum1;
         // both warpgroups have finished reading q: its memory becomes the staging buffer of the output
         named_sync<4, 256>();
-        // stmatrix to the swizzled slabs of the output, see attention_sm90.cu.
+        // stmatrix to the swizzled slabs of the output, see attention_forward_sm90.cuh.
 #pragma unroll
         for (int i = 0; i < CONSUMER_CHANNELS / 16; i++) { // 16 channels
             const int row = warp * 16 + (lane & 15), channel = consumer * CONSUMER_CHANNELS + i * 16 + (lane >> 4) * 8;

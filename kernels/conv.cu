@@ -45,7 +45,7 @@ template <int... NUMBERS> struct sumi_loader<conv_tile<NUMBERS...>> {
     {
         const int row = threadIdx.x / T::ROW_CHUNKS;
         chunk = threadIdx.x % T::ROW_CHUNKS;
-        dst = smem + at<T::K_BLOCK_BYTES>(row, chunk);
+        dst = smem + swizzled_offset<T::K_BLOCK_BYTES>(row, chunk);
         chunks = args.in_channels / 8;
         pixel_pitch = args.x_pitch / 8;
         row_pitch = args.width * pixel_pitch;

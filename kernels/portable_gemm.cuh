@@ -3,8 +3,8 @@
 //
 //   A block computes a tile of TILE_ROWS x TILE_COLUMNS, each warp WARP_ROWS x WARP_COLUMNS of it. A k-block is
 //   K_BLOCK_BYTES bytes of k (64 or 128). cp.async fills a ring buffer of STAGES stages in shared memory. A stage holds
-//   one k-block of TILE_ROWS rows of x, then of TILE_COLUMNS rows of w, swizzled by at() of portable_sm80.cuh. ldmatrix
-//   reads fragments of 32 bytes of k (a k-step) into one of two sets of registers, while the tensor cores multiply the
+//   one k-block of TILE_ROWS rows of x, then of TILE_COLUMNS rows of w, swizzled (swizzled_offset). ldmatrix reads
+//   fragments of 32 bytes of k (a k-step) into one of two sets of registers, while the tensor cores multiply the
 //   fragments of the other set. portable_sm80.cuh draws the fragments; its q is lane_in_quad here.
 //
 //      global --cp.async--> one of STAGES --ldmatrix--> x_fragments[2], w_fragments[2] --mma.sync--> acc --> epilogue
@@ -78,7 +78,7 @@ template <class T> struct sumi_loader {
     {
         const int row = threadIdx.x / T::ROW_CHUNKS;
         chunk = threadIdx.x % T::ROW_CHUNKS;
-        dst = smem + at<T::K_BLOCK_BYTES>(row, chunk);
+        dst = smem + swizzled_offset<T::K_BLOCK_BYTES>(row, chunk);
         x = (const u8*)args.x;
         w = (const u8*)args.w;
         const int chunk_elements = 16 / T::ELEMENT_BYTES;
@@ -126,9 +126,9 @@ SUMI_DEVICE void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::M
     //   w: row of 16      0..7    0..7    8..15   8..15
     //      chunk          0       1       0       1
     //      register       b0      b1      b0      b1          rows 0..7: accumulator group 2 j, rows 8..15: 2 j + 1
-    const u32 x_address = smem + at<T::K_BLOCK_BYTES>(warp_m + (lane & 15), lane >> 4),
+    const u32 x_address = smem + swizzled_offset<T::K_BLOCK_BYTES>(warp_m + (lane & 15), lane >> 4),
               w_address = smem + T::TILE_ROWS * T::K_BLOCK_BYTES
-                        + at<T::K_BLOCK_BYTES>(warp_n + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+                        + swizzled_offset<T::K_BLOCK_BYTES>(warp_n + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 #pragma unroll
     for (int stage = 0; stage < T::STAGES - 1; stage++) {
         if (stage < k_blocks) load.fetch(stage);
@@ -142,12 +142,12 @@ SUMI_DEVICE void sumi_mainloop(sumi_loader<T>& load, typename T::sum (&acc)[T::M
     auto load_fragments = [&](int set, u32 stage_offset, int k_step) {
 #pragma unroll
         for (int i = 0; i < T::M16_TILES; i++)
-            load_matrix_x4(x_fragments[set][i],
-                           step<T::K_BLOCK_BYTES>(x_address + stage_offset, k_step) + i * 16 * T::K_BLOCK_BYTES);
+            load_matrix_x4(x_fragments[set][i], swizzled_step<T::K_BLOCK_BYTES>(x_address + stage_offset, k_step)
+                                                    + i * 16 * T::K_BLOCK_BYTES);
 #pragma unroll
         for (int j = 0; j < T::N8_GROUPS / 2; j++)
-            load_matrix_x4(w_fragments[set][j],
-                           step<T::K_BLOCK_BYTES>(w_address + stage_offset, k_step) + j * 16 * T::K_BLOCK_BYTES);
+            load_matrix_x4(w_fragments[set][j], swizzled_step<T::K_BLOCK_BYTES>(w_address + stage_offset, k_step)
+                                                    + j * 16 * T::K_BLOCK_BYTES);
     };
     auto multiply = [&](int set) {
 #pragma unroll

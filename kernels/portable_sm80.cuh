@@ -25,30 +25,30 @@
 #include "operands.cuh"
 #include "quads.cuh"
 
-// Copies 16 bytes from global memory `s` to shared memory `d`, asynchronously. bytes = 0 writes zeros and reads
-// nothing. .cg bypasses L1, since the block keeps its copy in shared memory. L2::128B prefetches the surrounding 128
-// bytes into L2: neighbouring lanes and the next k-blocks read them.
-SUMI_DEVICE void copy_async_16(u32 d, const void* s, int bytes)
+// Copies 16 bytes from global memory to shared memory, asynchronously. bytes = 0 writes zeros and reads nothing. .cg
+// bypasses L1, since the block keeps its copy in shared memory. L2::128B prefetches the surrounding 128 bytes into L2:
+// neighbouring lanes and the next k-blocks read them.
+SUMI_DEVICE void copy_async_16(u32 to, const void* from, int bytes)
 {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(d), "l"(s), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 // copy_async_commit closes a group of copies. copy_async_wait<N> waits until at most N groups of this thread are in
 // flight; a __syncthreads() after it makes the other threads' copies visible too.
 SUMI_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> SUMI_DEVICE void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-SUMI_DEVICE void load_matrix_x4(u32 (&r)[4], u32 p)
+SUMI_DEVICE void load_matrix_x4(u32 (&registers)[4], u32 row_address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(p)
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(row_address)
                  : "memory");
 }
 // ldmatrix with each 8x8 matrix transposed.
-SUMI_DEVICE void load_matrix_x4_transposed(u32 (&r)[4], u32 p)
+SUMI_DEVICE void load_matrix_x4_transposed(u32 (&registers)[4], u32 row_address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(p)
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(row_address)
                  : "memory");
 }
 // d[16][8] += a[16][32 bytes of k] b[8][32 bytes of k]^T; the fragments are drawn at the top of this file.
@@ -70,33 +70,41 @@ template <int OPERANDS> SUMI_DEVICE void mma(int (&d)[4], const u32 (&a)[4], u32
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 // 2^x, approximate; subnormal numbers are flushed to zero.
-SUMI_DEVICE float ex2(float x)
+SUMI_DEVICE float exp2_fast(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// The swizzle of tiles in shared memory. A row has RB bytes (64, 128, 160, 192, 256 or 512), in 16-byte chunks. Chunk c
-// of row r is stored at place c ^ swizzle_key(r) of the row, so that the 8 rows that one ldmatrix or one group of
-// cp.async touches fall into different banks. For RB 128, 256 and 512 a row begins at bank 0, and the key permutes the
-// chunks of each group of eight. For RB 64 and 192 two rows begin at different halves of the banks, and the key
-// permutes groups of four. For RB 160 four rows begin at four different quarters of the banks, and the key permutes
-// groups of two.
+// The swizzle of tiles in shared memory. A row has ROW_BYTES bytes (64, 128, 160, 192, 256 or 512), in 16-byte chunks.
+// Chunk c of row r is stored at position c ^ swizzle_key(r) of the row, so that the 8 rows that one ldmatrix or one
+// group of cp.async touches fall into different banks. For ROW_BYTES 128, 256 and 512 a row begins at bank 0, and the
+// key permutes the chunks of each group of eight. For ROW_BYTES 64 and 192 two rows begin at different halves of the
+// banks, and the key permutes groups of four. For ROW_BYTES 160 four rows begin at four different quarters of the
+// banks, and the key permutes groups of two.
 //
-//     RB 128, place:    0 1 2 3 4 5 6 7
-//     row 0   chunk     0 1 2 3 4 5 6 7
-//     row 1             1 0 3 2 5 4 7 6
-//     row 2             2 3 0 1 6 7 4 5
-//     row 7             7 6 5 4 3 2 1 0
-template <int RB> SUMI_DEVICE int swizzle_key(int row)
+//     ROW_BYTES 128, position:    0 1 2 3 4 5 6 7
+//     row 0          chunk        0 1 2 3 4 5 6 7
+//     row 1                       1 0 3 2 5 4 7 6
+//     row 2                       2 3 0 1 6 7 4 5
+//     row 7                       7 6 5 4 3 2 1 0
+template <int ROW_BYTES> SUMI_DEVICE int swizzle_key(int row)
 {
-    return RB % 64 ? (row >> 2) & 1 : RB % 128 ? (row >> 1) & 3 : row & 7;
+    return ROW_BYTES % 64 ? (row >> 2) & 1 : ROW_BYTES % 128 ? (row >> 1) & 3 : row & 7;
 }
-// The byte offset of chunk c of a row in a tile.
-template <int RB> SUMI_DEVICE u32 at(int row, int c) { return row * RB + ((c ^ swizzle_key<RB>(row)) << 4); }
-// The address of k-step t of a row (32 bytes, two chunks), given the address `a` of k-step 0 of the same row.
-template <int RB> SUMI_DEVICE u32 step(u32 a, int t)
+// The byte offset of a chunk of a row in a tile.
+template <int ROW_BYTES> SUMI_DEVICE u32 swizzled_offset(int row, int chunk)
 {
-    return RB % 64 ? a + t * 32 : RB % 128 ? (a ^ ((t & 1) << 5)) + (t >> 1) * 64 : a ^ (t << 5);
+    return row * ROW_BYTES + ((chunk ^ swizzle_key<ROW_BYTES>(row)) << 4);
+}
+// The address `steps` steps of 32 bytes (a k-step of mma.sync, two chunks) further in a row, given the address of chunk
+// 0 or 1 of the row. Chunk c + 2 t is c ^ 2 t for these two, so a step within a group of chunks that the key permutes
+// is an exclusive or, and the bytes of whole groups are added. Rows must begin at multiples of 64 bytes for ROW_BYTES
+// 64 and 192, and of ROW_BYTES for 128, 256 and 512.
+template <int ROW_BYTES> SUMI_DEVICE u32 swizzled_step(u32 address, int steps)
+{
+    if (ROW_BYTES % 64) return address + steps * 32;
+    if (ROW_BYTES % 128) return (address ^ ((steps & 1) << 5)) + (steps >> 1) * 64;
+    return address ^ (steps << 5);
 }

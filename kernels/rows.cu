@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// y[rows of the spans] = row   row [cols] float   grid (any, spans)
+// y[rows of the spans] = row   row [cols] float; 0: zeros   grid (any, spans)
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_fill_rows(const __grid_constant__ sumi_fill_rows_args args)
 {
@@ -114,13 +114,14 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
         const int64_t y_index = thread.row * args.cols;
         if (args.is_vector) {
             for (int c = 8 * thread.lane; c < args.cols; c += 8 * thread.lanes) {
-                float v[8];
-                load8_float((const float*)args.row + c, v);
+                float v[8] = {};
+                if (args.row != 0) load8_float((const float*)args.row + c, v);
                 store8((bf16*)args.y.data + y_index + c, v);
             }
         } else {
             for (int c = thread.lane; c < args.cols; c += thread.lanes)
-                store_element(args.y.data, args.y.is_float, y_index + c, ((const float*)args.row)[c]);
+                store_element(args.y.data, args.y.is_float, y_index + c,
+                              args.row != 0 ? ((const float*)args.row)[c] : 0.0f);
         }
     }
 }

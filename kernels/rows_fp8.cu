@@ -2,6 +2,7 @@
 // (norm_modulate) or in a separate one (quantize_rows). Built for compute_89: older devices cannot convert to e4m3.
 // Scales are per row because activations of diffusion transformers have outlier rows and columns. Launches: rows.h.
 #define SUMI_ROWS_FP8
+#include "qk_norm.cuh"
 #include "rows.cuh"
 
 // y = e4m3(norm(x) * w * scale + shift), see norm_modulate in norms.cu.
@@ -10,6 +11,12 @@ SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_rows, SUMI_NORM_FP8_LIMIT, 1, sumi_norm_m
 SUMI_ROW_KERNEL(sumi_norm_modulate_fp8_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args,
                 norm_modulate_any<SUMI_OPERANDS_E4M3>(args))
 SUMI_ROW_KERNEL(sumi_norm_pair_fp8_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<SUMI_OPERANDS_E4M3>(args))
+
+// q and k of heads of 128 channels, normed, rotated and written as e4m3 in place (qk_norm.cuh).
+SUMI_ROW_KERNEL(sumi_qk_norm_rope_fp8_pairs_16, SUMI_ROWS_THREADS, 3, sumi_qk_norm_rope_args,
+                (qk_norm_rope<16, false, true>(args)))
+SUMI_ROW_KERNEL(sumi_qk_norm_rope_fp8_halves_16, SUMI_ROWS_THREADS, 2, sumi_qk_norm_rope_args,
+                (qk_norm_rope<16, true, true>(args)))
 
 // y[r] = e4m3(x[r] / scales[r])
 //   x  [rows][ldx] bf16   y  [rows][cols] e4m3   scales  [rows] float

@@ -104,6 +104,7 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
     if (from->model_name) put_value(&out, "Model", from->model_name);
     if (from->strength >= 0.0f) put(&out, ", Denoising strength: %g", (double)from->strength);
     if (from->shift > 0.0f) put(&out, ", Shift: %g", (double)from->shift);
+    if (from->step_cache > 0.0f) put(&out, ", Step cache: %g", (double)from->step_cache);
     if (from->noise >= 0)
         put(&out, ", RNG: %s",
             from->noise == SUMI_NOISE_TORCH_CPU    ? "CPU"
@@ -228,6 +229,9 @@ static void read_setting(const char* key, const char* value, char** strings, par
     } else if (same_word(key, "Shift")) {
         const float shift = read_scale(value);
         out->shift = shift > 0.0f ? shift : 0.0f;
+    } else if (same_word(key, "Step cache")) {
+        const float step_cache = read_scale(value);
+        out->step_cache = step_cache > 0.0f ? step_cache : 0.0f;
     } else if (same_word(key, "Sampler")) {
         for (int32_t i = SUMI_SOLVER_EULER; i <= SUMI_SOLVER_RES_MULTISTEP; i++) {
             if (same_word(value, parameters_solver_name((sumi_solver)i))) out->solver = i;

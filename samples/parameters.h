@@ -22,9 +22,10 @@ typedef struct parameters {
     int32_t reference_count;
     uint64_t seed;
     bool has_seed;
-    float cfg_scale; // the classic scale, in which 1 is no guidance; negative: unknown
-    float strength;  // of a start image; negative: there was none
-    float shift;     // 0: not said
+    float cfg_scale;  // the classic scale, in which 1 is no guidance; negative: unknown
+    float strength;   // of a start image; negative: there was none
+    float shift;      // 0: not said
+    float step_cache; // 0: none, or not said
 } parameters;
 
 // Returns parameters in which everything is unknown.

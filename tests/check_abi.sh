@@ -176,7 +176,7 @@ sed "$next; s/^    const char\* path;/    const char* added;\n&/" include/sumi.h
 table_of "$folder/changed" >"$folder/tables/abi_${version%%_*}_99.txt"
 changed "a desc that grew in its middle, in a new version" "$next; s/^    const char\* path;/    const char* added;\n&/"
 # And this one is allowed.
-longer="$next; s/^    sumi_weight_format text_weights;$/&\n    const char* added;/; s/SUMI_TIMEOUT = 51,/&\n    SUMI_ADDED = 53,/"
+longer="$next; s/^    sumi_attention_format attention;$/&\n    const char* added;/; s/SUMI_TIMEOUT = 51,/&\n    SUMI_ADDED = 53,/"
 sed "$longer" include/sumi.h >"$folder/changed/sumi.h"
 table_of "$folder/changed" >"$folder/tables/abi_${version%%_*}_99.txt"
 check "a new version may append" "$(compare "$folder/changed" "$folder/tables")"

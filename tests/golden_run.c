@@ -171,6 +171,7 @@ int main(int argc, char** argv)
         else if (strcmp(argv[i], "--int8") == 0) g->weights = SUMI_WEIGHTS_INT8;
         else if (strcmp(argv[i], "--int4") == 0) g->weights = SUMI_WEIGHTS_INT4;
         else if (strcmp(argv[i], "--as-stored") == 0) g->weights = SUMI_WEIGHTS_AS_STORED;
+        else if (strcmp(argv[i], "--8bit-attention") == 0) g->attention = SUMI_ATTENTION_8BIT;
         else if (strcmp(argv[i], "--text") == 0) g->has_text_weights = true;
         else if (strcmp(argv[i], "--as-engine") == 0) g->as_engine = true;
         else if (strcmp(argv[i], "--list-kernels") == 0) lists_kernels = true;
@@ -183,12 +184,13 @@ int main(int argc, char** argv)
     }
     if (g->weights == SUMI_WEIGHTS_AS_STORED) g->has_text_weights = true; // as the engine
     const bool wants_gpu = g->weights != SUMI_WEIGHTS_AUTO || options.without_hopper || options.without_graphs
-                        || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
+                        || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels || g->attention != SUMI_ATTENTION_AUTO;
     if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
         fprintf(stderr,
                 "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
-                "[--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--text] [--list-kernels] DIR\n"
-                "  the last six are for --backend cuda; --text: text encoders have this format of weights too\n");
+                "[--no-graphs] [--cublaslt] [--fp8 | --int8 | --int4 | --as-stored] [--text] [--8bit-attention] "
+                "[--list-kernels] DIR\n"
+                "  the last seven are for --backend cuda; --text: text encoders have this format of weights too\n");
         free(g);
         return 2;
     }

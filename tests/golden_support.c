@@ -258,9 +258,9 @@ double error_of_format(const golden_case* c)
 {
     switch (c->g->weights) {
     case SUMI_WEIGHTS_FP8: return 0.15;
-    case SUMI_WEIGHTS_INT8: return c->g->has_text_weights ? 0.12 : 0.06;
+    case SUMI_WEIGHTS_INT8: return c->g->has_text_weights ? 0.12 : c->g->attention == SUMI_ATTENTION_8BIT ? 0.15 : 0.06;
     case SUMI_WEIGHTS_INT4: return 0.45;
-    default: return 0.0;
+    default: return c->g->attention == SUMI_ATTENTION_8BIT ? 0.15 : 0.0;
     }
 }
 
@@ -480,6 +480,7 @@ void begin_plan(const golden_case* c, sumi_plan* plan)
     sumi_runner_begin_plan(c->g->runner, plan, &c->g->heap);
     plan->weight_options.weights = c->g->weights;
     if (c->g->has_text_weights) plan->weight_options.text_weights = c->g->weights;
+    plan->weight_options.attention = c->g->attention;
 }
 
 void end_plan(const golden_case* c, sumi_plan* plan)

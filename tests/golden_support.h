@@ -48,6 +48,7 @@ typedef struct golden {
     bool is_gpu, as_engine; // as_engine: only the first way of run_plan
     sumi_weight_format weights;
     bool has_text_weights;           // text encoders and vision towers have this weight format too
+    sumi_attention_format attention; // of the transformer
     int passed, failed, not_checked; // numbers of tensors
     int cases, not_run;              // numbers of cases that were run; of cases of a known family that were not run
     int other_families;              // cases of families that the library does not have

@@ -97,6 +97,7 @@ typedef struct job {
     const float* mask;
     const float* eps;
     bool stops_at_latents; // the plan has no VAE decoder
+    const bool* reused;    // which evaluations run the alternative of their section; NULL: none
 } job;
 
 // Runs a plan in slices of at most max_us; returns the latents (and the picture's bytes), to be freed.
@@ -131,9 +132,13 @@ static inline float* run_job(const sumi_network* network, const job* j, uint32_t
             f->write(t_runner, &plan, p.mask, 0, j->mask, (uint64_t)sumi_plan_info(&plan, p.mask)->cols * 4);
     }
     for (size_t s = 0; s < plan.section_count && result == SUMI_OK; s++)
-        for (int32_t k = 0; k < plan.sections[s].repeat; k++)
-            for (int32_t i = plan.sections[s].slice_begin; i < plan.sections[s].slice_end && result == SUMI_OK; i++)
-                result = f->run(t_runner, &plan, &plan.slices[i], plan.sections[s].first_counter + k, error);
+        for (int32_t k = 0; k < plan.sections[s].repeat && !plan.sections[s].is_alternative; k++) {
+            const int32_t counter = plan.sections[s].first_counter + k;
+            const bool reuses = j->reused != NULL && sumi_plan_has_alternative(&plan, s) && j->reused[counter];
+            const sumi_section* section = &plan.sections[reuses ? s + 1 : s];
+            for (int32_t i = section->slice_begin; i < section->slice_end && result == SUMI_OK; i++)
+                result = f->run(t_runner, &plan, &plan.slices[i], counter, error);
+        }
     if (result == SUMI_OK) {
         const sumi_value_info* info = sumi_plan_info(&plan, p.x);
         x = malloc((size_t)info->rows * (size_t)info->cols * 4);

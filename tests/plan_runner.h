@@ -79,7 +79,7 @@ static inline sumi_result plan_run_all(sumi_runner* runner, const sumi_plan* pla
     sumi_result result = SUMI_OK;
     for (size_t s = 0; result == SUMI_OK && s < plan->section_count; s++) {
         const sumi_section* section = &plan->sections[s];
-        for (int32_t k = 0; result == SUMI_OK && k < section->repeat; k++)
+        for (int32_t k = 0; result == SUMI_OK && k < section->repeat && !section->is_alternative; k++)
             for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end; i++)
                 result = plan_run_slice(runner, plan, &plan->slices[i], section->first_counter + k, device_us, error);
     }

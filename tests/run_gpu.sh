@@ -179,6 +179,8 @@ if has golden; then
         list_run "golden $data, int8" "$bin/golden_run" --backend cuda --int8 tests/golden/$data
         list_run "golden $data, int8, portable" "$bin/golden_run" --backend cuda --int8 --portable tests/golden/$data
         list_run "golden $data, int8, text" "$bin/golden_run" --backend cuda --int8 --text tests/golden/$data
+        list_run "golden $data, 8-bit attention" "$bin/golden_run" --backend cuda --8bit-attention tests/golden/$data
+        list_run "golden $data, int8, 8-bit attention" "$bin/golden_run" --backend cuda --int8 --8bit-attention tests/golden/$data
         list_run "golden $data, int4" "$bin/golden_run" --backend cuda --int4 tests/golden/$data
         list_run "golden $data, int4, portable" "$bin/golden_run" --backend cuda --int4 --portable tests/golden/$data
     done

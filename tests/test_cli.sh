@@ -290,6 +290,12 @@ expect_code "previews" 0; expect_text "progress is plain lines without a termina
 cli generate "${tiny[@]}" --profile --seed 7 -o "$folder/p.png"
 expect_code "profile" 0; expect_text "the profile has a head" "GFLOP/s" "$out"; expect_text "the profile has ops" "[0-9]  denoise " "$out"; expect_same "the profile changes nothing" "$folder/a.png" "$folder/p.png"
 cli generate --model "$model" --prompt x --size 64x48 --preset quality --steps 2 -o "$folder/p.png"; expect_code "a preset" 0
+cli generate --model "$model" --prompt x --size 64x48 --steps 12 --step-cache 10 -o "$folder/p.png"
+expect_code "a step cache" 0; expect_text "a step cache" "of 12 evaluations reused" "$out"
+cli inspect "$folder/p.png"; expect_text "the step cache in the file" "step cache +10" "$out"
+cli generate --model "$model" --prompt x --size 64x48 --steps 12 --step-cache 10 --json --quiet -o "$folder/p.png"
+expect_text "a step cache in JSON" '"reused_evaluations": ?[1-9]' "$out"
+cli generate --model "$model" --prompt x --step-cache -1 -o "$folder/p.png"; expect_code "a step cache below 0" 2
 cli generate --model "$model" --prompt x --size 64x48 --deadline-ms 60000 --steps 2 -o "$folder/p.png"; expect_code "a deadline" 0
 cli generate "${tiny[@]}" --memory-budget 1G --seed 7 -o "$folder/p.png"; expect_code "a budget" 0; expect_same "a budget changes nothing" "$folder/a.png" "$folder/p.png"
 cli generate --transformer "$golden/single-file/z_image_turbo_bf16.safetensors" --vae "$golden/model/vae" --text-encoder "$model" --tokenizer "$model/tokenizer" --prompt x --size 64x48 --steps 2 -o "$folder/parts.png"

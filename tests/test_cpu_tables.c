@@ -13,6 +13,9 @@ typedef struct misc_case {
 static const int32_t s_pairs[3] = {3, 2, 4};
 static const int32_t s_items[3] = {1, 0, 1}, s_begins[3] = {14, 0, 7};
 
+#define CHANGED_ROWS 11
+#define CHANGED_COLS 9001 // so many that a work range has a few rows
+
 static void build_misc(bench* b, scene* s)
 {
     misc_case* c = s->context;
@@ -32,13 +35,44 @@ static void build_misc(bench* b, scene* s)
     case SUMI_OP_FILL_ROWS:
         s->values[0] = bench_value(b, 12, 21);
         s->value_count = 1;
-        sumi_plan_fill_rows(p, s->values[0], &c->w, c->spans, 2);
+        sumi_plan_fill_rows(p, s->values[0], c->flag ? NULL : &c->w, c->spans, 2);
         break;
     case SUMI_OP_COPY_ROWS:
         s->values[0] = bench_value(b, 12, 21);
         s->values[1] = bench_value(b, 9, 21);
         sumi_plan_copy_rows(
             p, &(sumi_plan_copy_args){.x = s->values[1], .x_row = 2, .y = s->values[0], .y_row = 5, .rows = 7});
+        break;
+    case SUMI_OP_ADD_ROWS:
+        s->values[0] = bench_value(b, 9, 21);
+        s->values[1] = bench_value(b, 12, 21);
+        sumi_plan_add_rows(
+            p, &(sumi_plan_add_rows_args){
+                   .label = "add", .x = s->values[1], .y = s->values[0], .rows = 8, .scale = c->flag ? -1.0f : 1.0f});
+        break;
+    case SUMI_OP_RESIDUAL_CHANGE:
+        for (int i = 1; i < 4; i++) { s->values[i] = bench_value(b, 12 + i, CHANGED_COLS); }
+        s->value_count = 4;
+        s->values[0] = sumi_plan_residual_change(p, &(sumi_plan_residual_change_args){.label = "change",
+                                                                                      .x = s->values[1],
+                                                                                      .before = s->values[2],
+                                                                                      .kept = s->values[3],
+                                                                                      .rows = CHANGED_ROWS});
+        break;
+    case SUMI_OP_ADD_RESIDUAL:
+        for (int i = 0; i < 3; i++) { s->values[i] = bench_value(b, 9 + i, 21); }
+        s->values[3] = bench_value(b, 2, 3);
+        s->values[4] = bench_value(b, 5, 4);
+        s->value_count = 5;
+        sumi_plan_add_residual(p, &(sumi_plan_add_residual_args){.label = "residual",
+                                                                 .x = s->values[0],
+                                                                 .residual = s->values[1],
+                                                                 .change = s->values[2],
+                                                                 .rows = 8,
+                                                                 .sigmas = s->values[3],
+                                                                 .column = 2,
+                                                                 .sigma = {s->values[4], 2, true},
+                                                                 .most = 0.5f});
         break;
     case SUMI_OP_ROPE_TABLE:
         s->values[1] = sumi_plan_bound(p, "positions", SUMI_ELEMENT_INT, 9, 3);
@@ -274,6 +308,97 @@ TEST(patches_put_channels_or_pixels_fastest_and_come_back)
     free(latents);
 }
 
+TEST(rows_are_added_to_others_or_subtracted_from_them)
+{
+    float *x = random_floats(12 * 21, 1.0f), *y = random_floats(9 * 21, 1.0f);
+    for (int flag = 0; flag < 2; flag++) {
+        double expect[9 * 21];
+        for (int i = 0; i < 9 * 21; i++) {
+            const double sign = flag ? -1.0 : 1.0;
+            expect[i] = i < 8 * 21 ? (double)x[i] + sign * (double)y[i] : (double)y[i];
+        }
+        misc_case c = {.kind = SUMI_OP_ADD_ROWS, .flag = flag};
+        scene s = {
+            .build = build_misc, .context = &c, .inputs = {y, x}, .range_rows = 3, .expect = expect, .absolute = 1e-6};
+        free(scene_run(&s));
+    }
+    free(x), free(y);
+}
+
+// The sums of every work range, and the new residual in the place of the old one.
+TEST(the_change_of_a_residual_is_that_of_its_rows)
+{
+    float *x = random_floats(13 * CHANGED_COLS, 1.0f), *before = random_floats(14 * CHANGED_COLS, 1.0f),
+          *kept = random_floats(15 * CHANGED_COLS, 1.0f);
+    const int range_rows = 65536 / CHANGED_COLS;
+    double expect[2 * CHANGED_ROWS] = {0};
+    for (int i = 0; i < CHANGED_ROWS * CHANGED_COLS; i++) {
+        const int range = i / CHANGED_COLS / range_rows;
+        expect[2 * range] += fabs((double)x[i] - (double)before[i] - (double)kept[i]);
+        expect[2 * range + 1] += fabs((double)kept[i]);
+    }
+    misc_case c = {.kind = SUMI_OP_RESIDUAL_CHANGE};
+    scene s = {
+        .build = build_misc, .context = &c, .inputs = {NULL, x, before, kept}, .expect = expect, .relative = 1e-6};
+    free(scene_run(&s));
+    void* out[4] = {NULL};
+    scene_once(&s, 1, SPLIT_NONE, out);
+    for (int i = 0; out[3] != NULL && i < 15 * CHANGED_COLS; i++) {
+        const float want = i < CHANGED_ROWS * CHANGED_COLS ? x[i] - before[i] : kept[i];
+        if (((float*)out[3])[i] != want) {
+            CHECK(!"the residual that is kept");
+            break;
+        }
+    }
+    for (int i = 0; i < 4; i++) { free(out[i]); }
+    free(x), free(before), free(kept);
+}
+
+// The factor follows from the sigmas: a share of the difference, at most a half, and 0 where the sigmas do not differ.
+TEST(a_residual_is_extrapolated_along_sigma)
+{
+    static const struct {
+        float older, newer, present;
+        double factor;
+    } cases[] = {{0.9f, 0.7f, 0.65f, 0.25}, {0.9f, 0.7f, 0.3f, 0.5}, {0.7f, 0.7f, 0.3f, 0.0}, {0.0f, 0.7f, 0.3f, 0.0}};
+    float *x = random_floats(9 * 21, 1.0f), *residual = random_floats(10 * 21, 1.0f),
+          *change = random_floats(11 * 21, 1.0f), sigmas[6] = {0}, table[20] = {0};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        double expect[9 * 21];
+        sigmas[2] = cases[k].older;
+        sigmas[5] = cases[k].newer;
+        table[3 * 4 + 2] = cases[k].present;
+        for (int i = 0; i < 9 * 21; i++) {
+            const double added = (double)residual[i] + cases[k].factor * (double)change[i];
+            expect[i] = (double)x[i] + (i < 8 * 21 ? added : 0.0);
+        }
+        misc_case c = {.kind = SUMI_OP_ADD_RESIDUAL};
+        scene s = {.build = build_misc,
+                   .context = &c,
+                   .inputs = {x, residual, change, sigmas, table},
+                   .range_rows = 3,
+                   .counter = 3,
+                   .expect = expect,
+                   .absolute = 2e-6};
+        free(scene_run(&s));
+    }
+    free(x), free(residual), free(change);
+}
+
+TEST(rows_without_a_weight_are_filled_with_zeros)
+{
+    float* y = random_floats(12 * 21, 1.0f);
+    double expect[12 * 21];
+    for (int i = 0; i < 12 * 21; i++) {
+        const int row = i / 21;
+        expect[i] = (row >= 1 && row < 4) || row == 7 ? 0.0 : (double)y[i];
+    }
+    misc_case c = {.kind = SUMI_OP_FILL_ROWS, .spans = {{1, 3}, {7, 1}}, .flag = 1};
+    scene s = {.build = build_misc, .context = &c, .inputs = {y}, .expect = expect};
+    free(scene_run(&s));
+    free(y);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -284,5 +409,9 @@ int main(int argc, char** argv)
     RUN(a_bias_is_added_to_every_embedded_row);
     RUN(means_are_of_their_spans_alone);
     RUN(embedded_rows_and_their_bias_have_their_changes);
+    RUN(rows_are_added_to_others_or_subtracted_from_them);
+    RUN(the_change_of_a_residual_is_that_of_its_rows);
+    RUN(a_residual_is_extrapolated_along_sigma);
+    RUN(rows_without_a_weight_are_filled_with_zeros);
     TEST_END();
 }

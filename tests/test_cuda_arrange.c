@@ -15,13 +15,13 @@
 static void arrange_for_90(const sumi_runner* runner, sumi_plan* plan)
 {
     (void)runner;
-    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 90}, plan);
+    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 90}, true, plan);
 }
 
 static void arrange_for_86(const sumi_runner* runner, sumi_plan* plan)
 {
     (void)runner;
-    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 86}, plan);
+    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 86}, true, plan);
 }
 
 static void begin_plan_for_90(sumi_plan* plan, sumi_heap* heap)
@@ -344,6 +344,103 @@ TEST(a_kronecker_product_keeps_its_forms)
     }
 }
 
+static CUresult CUDAAPI never_called(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                     const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
+                                     const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
+                                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                     CUtensorMapFloatOOBfill fill)
+{
+    (void)map, (void)type, (void)rank, (void)address, (void)dims, (void)strides, (void)box, (void)element_strides;
+    (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static void arrange_for_hopper(const sumi_runner* runner, sumi_plan* plan)
+{
+    (void)runner;
+    sumi_cuda_device device = {.capability = 90, .shared_per_block = 232448};
+    device.driver.cuTensorMapEncodeTiled = never_called;
+    sumi_cuda_arrange(&device, true, plan);
+}
+
+// Attention is computed in e4m3 if a norm has written every row of q and k, and nothing else reads them; in int8 in any
+// case, where the kernels for Hopper cannot run.
+TEST(attention_in_8_bits_has_its_conditions)
+{
+    enum { ROWS = 40, HEADS = 4 };
+    static const struct {
+        const char* what;
+        int32_t dim, normed_rows; // rows that norms write, of ROWS, by two ops
+        bool is_requested, is_causal, writes_after, reads_after, has_later_queries;
+        bool is_denoising, e4m3, int8;
+    } s_cases[] = {
+        {"heads of 80", 80, ROWS, true, false, false, false, false, true, false, false},
+        {"two streams", 128, ROWS, true, false, false, false, false, true, true, true},
+        {"not requested", 128, ROWS, false, false, false, false, false, true, false, false},
+        {"heads of 96", 96, ROWS, true, false, false, false, false, true, false, true},
+        {"a row without a norm", 128, ROWS - 1, true, false, false, false, false, true, false, true},
+        {"causal", 128, ROWS, true, true, false, false, false, true, false, false},
+        {"a product after a norm", 128, ROWS, true, false, true, false, false, true, false, true},
+        {"another reader", 128, ROWS, true, false, false, true, false, true, false, true},
+        {"later queries", 128, ROWS, true, false, false, false, true, true, false, false},
+        {"a text encoder", 128, ROWS, true, false, false, false, false, false, false, false},
+    };
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    for (size_t k = 0; k < 2 * (sizeof s_cases / sizeof *s_cases); k++) {
+        const size_t i = k / 2;
+        const bool is_hopper = k % 2 == 0;
+        sumi_weight qkv_weight = {.rows = 3 * HEADS * s_cases[i].dim, .cols = 64},
+                    norm = {.rows = 1, .cols = s_cases[i].dim};
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &heap, 2);
+        plan.arrange = is_hopper ? arrange_for_hopper : arrange_for_86;
+        plan.weight_options.attention = s_cases[i].is_requested ? SUMI_ATTENTION_8BIT : SUMI_ATTENTION_AUTO;
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, ROWS, 64);
+
+        sumi_plan_section(&plan, s_cases[i].is_denoising ? SUMI_SECTION_DENOISE : SUMI_SECTION_TEXT, 1, 0);
+        sumi_plan_linear_args product = {.label = "qkv", .x = x, .weight = &qkv_weight};
+        sumi_value qkv = sumi_plan_linear(&plan, &product);
+        for (int32_t row = 0; row < s_cases[i].normed_rows; row = row == 0 ? 30 : ROWS) {
+            sumi_plan_qk_norm_rope(&plan, &(sumi_plan_qk_args){.label = "norm",
+                                                               .qkv = qkv,
+                                                               .row = row,
+                                                               .rows = row == 0 ? 30 : s_cases[i].normed_rows - 30,
+                                                               .q_heads = HEADS,
+                                                               .kv_heads = HEADS,
+                                                               .dim = s_cases[i].dim,
+                                                               .q_norm = &norm,
+                                                               .k_norm = &norm,
+                                                               .eps = 1e-5f,
+                                                               .rotary = SUMI_ROTARY_NONE});
+        }
+        if (s_cases[i].writes_after) {
+            product.y = qkv;
+            sumi_plan_linear(&plan, &product);
+        }
+        const sumi_sequence whole = {{{0, ROWS}}, 1, 1, 0}, later = {{{0, 30}, {30, 10}}, 2, 1, 1};
+        const sumi_attention attention = {.q_heads = HEADS,
+                                          .kv_heads = HEADS,
+                                          .dim = s_cases[i].dim,
+                                          .scale = 0.1f,
+                                          .causal = s_cases[i].is_causal,
+                                          .sequences = s_cases[i].has_later_queries ? &later : &whole,
+                                          .sequence_count = 1};
+        sumi_value y = sumi_plan_attention(&plan, "attention", qkv, &attention);
+        if (s_cases[i].reads_after) y = sumi_plan_attention(&plan, "attention", qkv, &attention);
+        plan.values[y.id - 1].bound = true;
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
+        const bool is_e4m3 = (sumi_plan_info(&plan, qkv)->marks & SUMI_CUDA_VALUE_QK_E4M3) != 0,
+                   is_int8 = (plan.ops[plan.op_count - 1].marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0;
+        if (is_e4m3 != (is_hopper && s_cases[i].e4m3) || is_int8 != (!is_hopper && s_cases[i].int8))
+            printf("  %s\n", s_cases[i].what);
+        CHECK(is_e4m3 == (is_hopper && s_cases[i].e4m3) && is_int8 == (!is_hopper && s_cases[i].int8));
+        sumi_plan_end(&plan);
+    }
+    CHECK_TEXT(error.text, "");
+}
+
 TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
 {
     sumi_heap heap;
@@ -412,6 +509,7 @@ int main(int argc, char** argv)
     RUN(a_norm_balances_what_it_writes_for_balanced_products_alone);
     RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
     RUN(a_kronecker_product_keeps_its_forms);
+    RUN(attention_in_8_bits_has_its_conditions);
     RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);
     RUN(shares_cover_every_unit_once);
     TEST_END();

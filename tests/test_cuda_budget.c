@@ -18,6 +18,7 @@
 #define TOKENS 24
 #define BLOCKS 24 // of the repeated section; a third as many before and behind it
 #define STEPS 3
+#define MIXED_STEPS 9 // with an alternative
 #define WEIGHTS (BLOCKS + 2 * (BLOCKS / 3))
 
 typedef struct network {
@@ -100,6 +101,22 @@ static void write_layers(network* n, sumi_value x, int32_t begin, int32_t end)
     }
 }
 
+// Writes an alternative to the steps, of every eighth of their layers.
+static bool s_has_alternative;
+static uint32_t s_alternatives; // bit k: step k runs it
+
+// The section that runs for iteration k of section s.
+static const sumi_section* section_of(const sumi_plan* plan, size_t s, int32_t k)
+{
+    return &plan->sections[sumi_plan_has_alternative(plan, s) && (s_alternatives >> k & 1) != 0 ? s + 1 : s];
+}
+
+// How often section s runs by itself: not at all if it is an alternative.
+static int32_t repeat_of(const sumi_plan* plan, size_t s)
+{
+    return plan->sections[s].is_alternative ? 0 : plan->sections[s].repeat;
+}
+
 static sumi_result write_network(const sumi_runner* runner, network* n, sumi_heap* heap, uint32_t slice_us,
                                  sumi_error* error)
 {
@@ -109,8 +126,10 @@ static sumi_result write_network(const sumi_runner* runner, network* n, sumi_hea
     sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
     sumi_value x = sumi_plan_embed_rows(plan, n->ids, &n->table, 1.0f);
     write_layers(n, x, 0, BLOCKS / 3);
-    sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 2);
+    sumi_plan_section(plan, SUMI_SECTION_DENOISE, s_has_alternative ? MIXED_STEPS : STEPS, 2);
     write_layers(n, x, BLOCKS / 3, BLOCKS / 3 + BLOCKS);
+    if (s_has_alternative) sumi_plan_alternative(plan);
+    for (int32_t i = 0; i < BLOCKS && s_has_alternative; i += 8) write_layers(n, x, BLOCKS / 3 + i, BLOCKS / 3 + i + 1);
     sumi_plan_section(plan, SUMI_SECTION_DECODE, 2, 0);
     write_layers(n, x, BLOCKS / 3 + BLOCKS, WEIGHTS);
     SUMI_TRY(sumi_plan_finish(plan, error));
@@ -130,6 +149,7 @@ typedef struct watch {
         const sumi_weight* weight;
     } uses[4096];
     int32_t count, at, wrong;
+    int32_t loads; // of the run
 } watch;
 
 static bool is_there(const watch* w, int32_t at, uint64_t address)
@@ -165,11 +185,18 @@ static void expect(watch* w, const sumi_cuda* cuda, const network* n)
     w->ring = cuda->weight_ring.address;
     w->ring_bytes = cuda->weight_ring.bytes;
     for (size_t s = 0; streaming != NULL && s < plan->section_count; s++) {
-        for (int32_t k = 0; k < plan->sections[s].repeat; k++) {
-            for (int32_t i = plan->sections[s].op_begin, last = -1; i < plan->sections[s].op_end; i++) {
+        for (int32_t k = 0; k < repeat_of(plan, s); k++) {
+            const sumi_section* section = section_of(plan, s, k);
+            for (int32_t i = section->op_begin, last = -1; i < section->op_end; i++) {
                 if (streaming->op_loads[i] < 0 || streaming->op_loads[i] == last) continue;
                 last = streaming->op_loads[i];
-                w->uses[w->count].address = w->ring + streaming->loads[streaming->op_loads[i]].offset;
+                w->loads++;
+                const CUdeviceptr address = w->ring + streaming->loads[last].offset;
+                // After an alternative the same weight may follow at the same address: launches do not show that.
+                if (w->count > 0 && w->uses[w->count - 1].address == address
+                    && w->uses[w->count - 1].weight == plan->ops[i].weight)
+                    continue;
+                w->uses[w->count].address = address;
                 w->uses[w->count++].weight = plan->ops[i].weight;
             }
         }
@@ -238,8 +265,8 @@ static sumi_result run_watched(bench* b, network* n, watch* w, bool hurries, sum
     fake_on_launch(look, w);
     f->start(b->runner, &n->plan);
     for (size_t s = 0; s < n->plan.section_count; s++) {
-        const sumi_section* section = &n->plan.sections[s];
-        for (int32_t k = 0; k < section->repeat; k++) {
+        for (int32_t k = 0; k < repeat_of(&n->plan, s); k++) {
+            const sumi_section* section = section_of(&n->plan, s, k);
             for (int32_t i = section->slice_begin; i < section->slice_end; i++) {
                 SUMI_TRY(
                     plan_run_slice(b->runner, &n->plan, &n->plan.slices[i], section->first_counter + k, NULL, error));
@@ -543,6 +570,60 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         CHECK(s_watch.count > 0 && b.meter.peak <= budget);
         close_network(&b, n);
     }
+}
+
+// Alternatives run in the place of steps, in any pattern, and steps are left out: every product finds its weight. If
+// those of the alternative are all resident, the copies for the steps go on as if it were not there.
+TEST(alternatives_find_their_weights)
+{
+    static const uint32_t patterns[] = {0, 4, 0x1dc, 0xee, 0x1fe, 0xaa};
+    uint64_t plain_others = 0;
+    int went_on = 0;
+    s_has_alternative = true;
+    for (int variant = 0; variant < 8 && t_errors == 0; variant++) {
+        fake_reset();
+        network* n = &s_network;
+        bench b;
+        sumi_error error = {0};
+        make_weights(n);
+        open_bench(&b, variant % 2 == 1);
+        CHECK(write_network(b.runner, n, &b.heap, variant < 4 ? 40 : 100000, &error) == SUMI_OK);
+        const uint64_t least = smallest_budget(&b, &n->plan);
+        uint64_t streamed = UINT64_MAX;
+        for (uint64_t budget = least; streamed > 0 && t_errors == 0; budget += 60000) {
+            sumi_device_need need;
+            CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK && need.fits);
+            streamed = need.streamed_bytes;
+            b.runner->functions->set_budget(b.runner, budget);
+            fake_complete_after(variant % 4 < 2 ? 0 : 2);
+            s_alternatives = 0;
+            CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK); // also uploads weights
+            for (size_t p = 0; p < sizeof patterns / sizeof *patterns && t_errors == 0; p++) {
+                s_alternatives = patterns[p];
+                const uint64_t copied = fake_calls("cuMemcpyHtoDAsync");
+                CHECK(run_watched(&b, n, &s_watch, variant % 4 >= 2, &error) == SUMI_OK);
+                CHECK_TEXT(error.text, "");
+                const sumi_cuda_weight_streaming* streaming =
+                    sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->streaming;
+                const bool is_resident =
+                    streaming != NULL && streaming->section_loads[2] == streaming->section_loads[3];
+                const uint64_t others = fake_calls("cuMemcpyHtoDAsync") - copied - (uint64_t)s_watch.loads;
+                if (p == 0) plain_others = others; // of inputs and the like
+                // Nothing is copied that is not used, unless the last step is an alternative.
+                if (is_resident && (patterns[p] >> (MIXED_STEPS - 1) & 1) == 0) {
+                    CHECK_NUMBER(others, plain_others);
+                    went_on++;
+                }
+            }
+        }
+        b.runner->functions->release_weights(b.runner, n->list, WEIGHTS + 2);
+        close_network(&b, n);
+        if (t_errors != 0) printf("  variant %d, pattern %x\n", variant, s_alternatives);
+    }
+    printf("  copies went on beside alternatives in %d runs\n", went_on);
+    CHECK(went_on > 20);
+    s_has_alternative = false;
+    s_alternatives = 0;
 }
 
 // Slices again and again, out of their order, as profiles and tests may.
@@ -918,6 +999,7 @@ int main(int argc, char** argv)
     RUN(tables_are_read_where_they_lie);
     RUN(large_tables_are_pinned_in_pieces);
     RUN(without_pinned_memory_weights_come_from_the_file);
+    RUN(alternatives_find_their_weights);
     RUN(any_order_of_slices_finds_its_weights);
     RUN(a_new_run_does_not_disturb_what_is_left_of_another);
     RUN(a_job_never_holds_more_than_its_budget);

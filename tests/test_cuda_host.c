@@ -180,6 +180,91 @@ TEST(an_image_of_2512_in_bounded_memory)
     close_engine(engine);
 }
 
+// ---- Step caching ---------------------------------------------------------------------------------------------------
+
+// Draws, and returns the hash of the image; *out_reused: how many evaluations were reused.
+static uint64_t draw_cached(sumi_engine* engine, const sumi_image_desc* desc, uint32_t budget_us, int32_t* out_reused)
+{
+    sumi_job job;
+    sumi_image image = {.reused_count = -1};
+    uint64_t hash = 0;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    CHECK_NUMBER(finish(engine, job, budget_us), SUMI_OK);
+    if (sumi_fetch_images(engine, job, &image, 1) == SUMI_OK) {
+        hash = hash_bytes(1469598103934665603u, image.pixels, (size_t)image.row_bytes * (size_t)image.height);
+        sumi_images_release(engine, &image, 1);
+    }
+    *out_reused = image.reused_count;
+    return hash;
+}
+
+static sumi_image_desc cached_image(sumi_model* model, int32_t side, int32_t steps, float step_cache)
+{
+    static const sumi_image_item item = {.text = "a yellow moon above a purple cat at night, watercolour", .seed = 7};
+    sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+    desc.items = &item;
+    desc.item_count = 1;
+    desc.width = desc.height = side;
+    desc.step_count = steps;
+    desc.step_cache = step_cache;
+    return desc;
+}
+
+// A threshold below every change gives the bits of no cache. The same evaluations are reused, with the same bits, at
+// any pace, with slices of any length and with streamed weights.
+static void check_cached(const char* path, int32_t side, int32_t steps, float step_cache)
+{
+    static const struct {
+        uint32_t slice_us, budget_us;
+        bool pumps;
+    } ways[] = {{2000, 0, false}, {0, 0, false}, {100, 500, false}, {20, 1000, false}, {2000, 0, true}};
+    uint64_t whole = 0, first = 0, most = 0;
+    int32_t reused, first_reused = -1;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        sumi_engine_desc ed = gpu_desc();
+        ed.max_slice_us = ways[i].slice_us;
+        ed.pump = ways[i].pumps ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
+        sumi_model* model;
+        sumi_engine* engine = open_engine(&ed, path, &model);
+        if (engine == NULL) return;
+        sumi_image_desc desc = cached_image(model, side, steps, 0.0f);
+        if (i == 0) {
+            whole = draw_cached(engine, &desc, ways[i].budget_us, &reused);
+            desc.step_cache = 1e-7f;
+            CHECK(draw_cached(engine, &desc, ways[i].budget_us, &reused) == whole && reused == 0);
+        }
+        desc.step_cache = step_cache;
+        const uint64_t hash = draw_cached(engine, &desc, ways[i].budget_us, &reused);
+        if (i == 0) first = hash, first_reused = reused, most = max_on_device();
+        CHECK(hash != 0 && hash == first && reused == first_reused);
+        close_engine(engine);
+    }
+    printf("  %s: %d of %d evaluations reused\n", path, first_reused, steps);
+    CHECK(first_reused > 0 && first != whole);
+    for (int eighths = 7; eighths > 2; eighths--) {
+        sumi_engine_desc ed = gpu_desc();
+        ed.memory_budget_bytes = most / 8 * (uint64_t)eighths;
+        sumi_model* model;
+        sumi_engine* engine = open_engine(&ed, path, &model);
+        if (engine == NULL) return;
+        const sumi_image_desc desc = cached_image(model, side, steps, step_cache);
+        sumi_memory memory;
+        if (sumi_image_memory(engine, &desc, &memory) == SUMI_OK && !memory.tiles_vae) {
+            CHECK(draw_cached(engine, &desc, 0, &reused) == first && reused == first_reused);
+            CHECK(max_on_device() <= ed.memory_budget_bytes);
+        }
+        close_engine(engine);
+    }
+}
+
+TEST(step_caching_keeps_its_bits)
+{
+    check_cached(DEMO, 256, 24, 0.1f);
+    check_cached(TINY, 64, 12, 10.0f);
+    check_cached(QWEN_IMAGE, 64, 12, 10.0f);
+    check_cached(NEWBIE, 64, 12, 10.0f);
+}
+
 TEST(a_batch_is_its_single_images)
 {
     sumi_engine_desc ed = gpu_desc();
@@ -274,6 +359,9 @@ static double psnr(const uint8_t* a, const uint8_t* b, size_t pixels)
 }
 
 // The demo model's picture on a backend; the caller frees. NULL: it could not be drawn.
+static int32_t s_demo_steps, s_demo_reused; // 0: the model's own steps; what the image says of evaluations
+static float s_demo_cache;
+
 static uint8_t* draw_demo(sumi_backend backend, sumi_weight_format weights, sumi_result* out_result)
 {
     sumi_engine_desc ed = gpu_desc();
@@ -292,6 +380,8 @@ static uint8_t* draw_demo(sumi_backend backend, sumi_weight_format weights, sumi
         desc.items = &item;
         desc.item_count = 1;
         desc.width = desc.height = 256;
+        if (s_demo_steps > 0) desc.step_count = s_demo_steps;
+        desc.step_cache = s_demo_cache;
         sumi_job job;
         sumi_image image;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
@@ -299,6 +389,7 @@ static uint8_t* draw_demo(sumi_backend backend, sumi_weight_format weights, sumi
         if (sumi_fetch_images(engine, job, &image, 1) == SUMI_OK) {
             copy = malloc((size_t)256 * 256 * 4);
             memcpy(copy, image.pixels, (size_t)256 * 256 * 4);
+            s_demo_reused = image.reused_count;
             sumi_images_release(engine, &image, 1);
         }
     }
@@ -320,6 +411,29 @@ TEST(the_demo_models_image_is_the_processors)
         CHECK(db > 30.0);
     }
     free(gpu), free(cpu);
+}
+
+// The GPU decides as the processor does, up to rounding.
+TEST(step_caching_draws_nearly_the_same_image)
+{
+    sumi_result result;
+    s_demo_steps = 50;
+    uint8_t* whole = draw_demo(SUMI_BACKEND_CUDA, SUMI_WEIGHTS_BF16, &result);
+    s_demo_cache = 0.08f;
+    uint8_t* cached = draw_demo(SUMI_BACKEND_CUDA, SUMI_WEIGHTS_BF16, &result);
+    const int32_t reused = s_demo_reused;
+    uint8_t* cpu = draw_demo(SUMI_BACKEND_CPU, SUMI_WEIGHTS_AUTO, &result);
+    const int32_t reused_by_cpu = s_demo_reused;
+    s_demo_steps = 0;
+    s_demo_cache = 0.0f;
+    CHECK(whole != NULL && cached != NULL && cpu != NULL);
+    if (whole != NULL && cached != NULL && cpu != NULL) {
+        const double db = psnr(whole, cached, 256 * 256);
+        printf("  50 steps: %d evaluations reused, %d by the processor; %.2f dB from the whole run\n", reused,
+               reused_by_cpu, db);
+        CHECK(db > 45.0 && abs(reused - reused_by_cpu) <= 3 && reused > 20);
+    }
+    free(whole), free(cached), free(cpu);
 }
 
 TEST(weights_in_8_bits_draw_nearly_the_same_image)
@@ -368,10 +482,12 @@ int main(int argc, char** argv)
     RUN(every_family_keeps_its_bits);
     RUN(every_family_keeps_its_budget);
     RUN(an_image_of_2512_in_bounded_memory);
+    RUN(step_caching_keeps_its_bits);
     RUN(a_batch_is_its_single_images);
     RUN(budgets_that_hold_everything_change_nothing);
     RUN(a_budget_that_is_too_small_is_a_result);
     RUN(the_demo_models_image_is_the_processors);
+    RUN(step_caching_draws_nearly_the_same_image);
     RUN(weights_in_8_bits_draw_nearly_the_same_image);
     tell_times();
     TEST_END();

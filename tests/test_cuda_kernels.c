@@ -266,7 +266,8 @@ static void check_balances(const sumi_plan* plan, sumi_section_kind kind, bool i
 
 // A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
 // values runs it.
-static void run_picture(bench* b, const sumi_network* network, sumi_weight_format weights, bool watches)
+static void run_picture(bench* b, const sumi_network* network, sumi_weight_format weights,
+                        sumi_attention_format attention, bool watches)
 {
     const sumi_pipeline_prompt prompt = {.token_count = {20}};
     const sumi_pipeline_item item = {0, -1};
@@ -284,6 +285,7 @@ static void run_picture(bench* b, const sumi_network* network, sumi_weight_forma
     const sumi_rates rates = b->runner->functions->rates(b->runner);
     sumi_runner_begin_plan(b->runner, &plan, &b->heap);
     plan.weight_options.weights = weights;
+    plan.weight_options.attention = attention;
     sumi_result result = sumi_pipeline_write(network, &request, &plan, &pipeline, &error);
     for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
     if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);
@@ -335,8 +337,9 @@ TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
         bench b;
         if (open_bench(&b)) {
             sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
-            if (network != NULL) run_picture(&b, network, s_formats[f].weights, false);
-            check_used(&b, "sumi_attention_sm90_d128_c2", true);     // of the picture
+            if (network != NULL) run_picture(&b, network, s_formats[f].weights, SUMI_ATTENTION_AUTO, false);
+            check_used(&b, "sumi_attention_sm90_d128_c2", true); // of the picture
+            check_used(&b, "sumi_attention_sm90_fp8_", false);
             check_used(&b, "sumi_attention_sm90_d128_causal", true); // of the text
             check_used(&b, s_formats[f].products, true);
             check_used(&b, s_formats[f].norm, true);
@@ -350,13 +353,38 @@ TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
     }
 }
 
+// Attention in 8 bits: of the transformer's heads of 128 channels, not of the text encoder, whose attention is causal.
+TEST(attention_in_8_bits_takes_its_kernels)
+{
+    static const struct {
+        const char* model;
+        bool has_heads_of_128, expected;
+        bool watches; // all values are bound, so nothing is stored differently from what the plan says
+    } s_cases[] = {{"tests/golden/z-image-wide/model", true, true, false},
+                   {"tests/golden/z-image-wide/model", true, false, true},
+                   {"tests/golden/z-image/model", false, false, false}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        bench b;
+        if (open_bench(&b)) {
+            sumi_network* network = open_network(&b, NULL, s_cases[i].model);
+            if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_8BIT, s_cases[i].watches);
+            check_used(&b, "sumi_attention_sm90_fp8_d128", s_cases[i].expected);
+            check_used(&b, "sumi_attention_pack_values", s_cases[i].expected);
+            check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].expected);
+            check_used(&b, "sumi_attention_sm90_d128_causal", s_cases[i].has_heads_of_128);
+            sumi_network_close(network);
+        }
+        close_bench(&b);
+    }
+}
+
 // Why golden_run runs its plans a first time as the engine does.
 TEST(values_that_are_looked_at_are_not_fused)
 {
     bench b;
     if (open_bench(&b)) {
         sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
-        if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, true);
+        if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_AUTO, true);
         check_used(&b, "sumi_gemm_bf16_plain_", true);
         check_used(&b, "sumi_gemm_bf16_swiglu_", false);
         sumi_network_close(network);
@@ -615,6 +643,85 @@ TEST(the_arena_of_the_released_newbie_image_has_no_gaps)
     }
     close_bench(&b);
     synthetic_close(files);
+}
+
+// ---- Step caching at the released sizes -----------------------------------------------------------------------------
+
+static double section_flops(const sumi_plan* plan, size_t section)
+{
+    double flops = 0.0;
+    for (int32_t i = plan->sections[section].op_begin; i < plan->sections[section].op_end; i++)
+        flops += plan->ops[i].flops;
+    return flops;
+}
+
+// Writes the plan of 50 guided evaluations; returns its bytes beside the weights.
+static uint64_t write_long_plan(bench* b, const sumi_network* network, int32_t side, bool caches_steps, sumi_plan* plan)
+{
+    static bool guided[50];
+    for (int32_t i = 0; i < 50; i++) guided[i] = true;
+    const sumi_pipeline_prompt prompts[] = {{.token_count = {256, 1}, .has_features = true},
+                                            {.token_count = {8, 1}, .has_features = true}};
+    const sumi_pipeline_item item = {0, 1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = prompts,
+                                           .prompt_count = 2,
+                                           .items = &item,
+                                           .item_count = 1,
+                                           .guided = guided,
+                                           .width = side,
+                                           .height = side,
+                                           .evaluation_count = 50,
+                                           .caches_steps = caches_steps};
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    sumi_runner_begin_plan(b->runner, plan, &b->heap);
+    CHECK(sumi_pipeline_write(network, &request, plan, &pipeline, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    return plan->arena_bytes;
+}
+
+// A reused evaluation costs little, and so do the residuals.
+TEST(reused_evaluations_of_released_models_cost_little)
+{
+    static const struct {
+        const char* name;
+        const synthetic_config* config;
+        int32_t side;
+        double most; // of a whole evaluation's FLOPs
+    } models[] = {{"z-image", &synthetic_z_image, 1024, 0.11},
+                  {"qwen-image", &synthetic_qwen_image, 1328, 0.03},
+                  {"newbie", &synthetic_newbie, 1024, 0.10}};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        bench b;
+        synthetic_files* files = synthetic_open(models[m].config);
+        CHECK(files != NULL);
+        if (files != NULL && open_bench(&b)) {
+            const sumi_files services = synthetic_services(files);
+            sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
+            sumi_plan plain, cached;
+            if (network != NULL) {
+                const uint64_t without = write_long_plan(&b, network, models[m].side, false, &plain),
+                               with = write_long_plan(&b, network, models[m].side, true, &cached);
+                for (size_t s = 0; s + 1 < cached.section_count; s++) {
+                    if (!sumi_plan_has_alternative(&cached, s)) continue;
+                    const double share = section_flops(&cached, s + 1) / section_flops(&cached, s);
+                    printf("  %s, %d: a reused evaluation computes %.1f %% of a whole one; arena %.0f MB, without "
+                           "%.0f MB\n",
+                           models[m].name, (int)models[m].side, 100.0 * share, 1e-6 * (double)with,
+                           1e-6 * (double)without);
+                    CHECK(share > 0.0 && share < models[m].most);
+                    const size_t ops = (size_t)(cached.sections[s].op_end - cached.sections[s].op_begin);
+                    CHECK(ops < plain.op_count + 8); // copies, the change and the difference
+                }
+                sumi_plan_end(&plain);
+                sumi_plan_end(&cached);
+            }
+            sumi_network_close(network);
+        }
+        close_bench(&b);
+        synthetic_close(files);
+    }
 }
 
 // ---- A vision tower of zeros ----------------------------------------------------------------------------------------
@@ -959,11 +1066,13 @@ int main(int argc, char** argv)
     RUN(every_product_has_its_kernel);
     RUN(few_rows_of_int8_share_k);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
+    RUN(attention_in_8_bits_takes_its_kernels);
     RUN(values_that_are_looked_at_are_not_fused);
     RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
     RUN(the_random_newbie_image_has_as_many_weights_as_the_released_one);
     RUN(the_arena_of_the_released_newbie_image_has_no_gaps);
+    RUN(reused_evaluations_of_released_models_cost_little);
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
     RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);

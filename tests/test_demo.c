@@ -319,6 +319,27 @@ TEST(a_cancelled_image_leaves_the_model_usable)
     free(want), free(got);
 }
 
+// The image with a step cache is that of the whole run, nearly: bench.md has a table.
+TEST(a_step_cache_keeps_the_image)
+{
+    const sumi_image_item item = {.text = "a red house on the grass", .seed = 7};
+    sumi_image_desc desc = picture(&item, 1);
+    desc.step_count = 50;
+    sumi_image whole, cached;
+    CHECK_NUMBER(draw(s_engine, &desc, &whole), SUMI_OK);
+    desc.step_cache = 0.08f;
+    CHECK_NUMBER(draw(s_engine, &desc, &cached), SUMI_OK);
+    if (whole.pixels != NULL && cached.pixels != NULL) {
+        const double db = psnr_whole(cached.pixels, whole.pixels);
+        printf("  %d of %d evaluations reused: %.1f dB from the whole run\n", cached.reused_count,
+               cached.evaluation_count, db);
+        CHECK(whole.reused_count == 0 && whole.evaluation_count == 50 && cached.evaluation_count == 50);
+        CHECK(cached.reused_count >= 25 && db > 48.0);
+    }
+    sumi_images_release(s_engine, &whole, 1);
+    sumi_images_release(s_engine, &cached, 1);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -340,6 +361,7 @@ int main(int argc, char** argv)
     RUN(an_adapter_changes_the_style_and_leaves_no_trace);
     RUN(a_negative_colour_disappears_more_often);
     RUN(a_cancelled_image_leaves_the_model_usable);
+    RUN(a_step_cache_keeps_the_image);
     sumi_engine_destroy(s_engine);
     CHECK_NUMBER(atomic_load(&s_host.live), 0);
     TEST_END();

@@ -118,6 +118,9 @@ TEST(model_and_object_descs_are_checked)
     BAD_MODEL(d.text_weights = SUMI_WEIGHTS_INT8, SUMI_NOT_SUPPORTED);
     BAD_MODEL(d.text_weights = SUMI_WEIGHTS_INT4, SUMI_NOT_SUPPORTED);
     BAD_MODEL(d.text_weights = (sumi_weight_format)6, SUMI_INVALID_ARGUMENT);
+    BAD_MODEL(d.attention = SUMI_ATTENTION_BF16, SUMI_NOT_SUPPORTED);
+    BAD_MODEL(d.attention = SUMI_ATTENTION_8BIT, SUMI_NOT_SUPPORTED);
+    BAD_MODEL(d.attention = (sumi_attention_format)3, SUMI_INVALID_ARGUMENT);
 #define BAD_PROMPT(change, result)                                                                                     \
     BAD(sumi_prompt_desc, sumi_prompt_defaults(model), sumi_submit_prompt, d.text = "x", change, result)
     uint8_t grey[256] = {0};

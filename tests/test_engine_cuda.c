@@ -122,6 +122,42 @@ static uint64_t weights_of_model(sumi_weight_format weights, sumi_weight_format 
     return memory.weights;
 }
 
+// Attention in 8 bits can be had on every GPU.
+TEST(attention_has_a_format)
+{
+    static const struct {
+        int capability;
+        sumi_attention_format attention, expected;
+    } s_cases[] = {{90, SUMI_ATTENTION_AUTO, SUMI_ATTENTION_BF16},
+                   {90, SUMI_ATTENTION_BF16, SUMI_ATTENTION_BF16},
+                   {90, SUMI_ATTENTION_8BIT, SUMI_ATTENTION_8BIT},
+                   {86, SUMI_ATTENTION_AUTO, SUMI_ATTENTION_BF16},
+                   {86, SUMI_ATTENTION_8BIT, SUMI_ATTENTION_8BIT}};
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
+        fake_reset();
+        fake_devices(1, s_cases[i].capability);
+        synthetic_files* files = synthetic_open(&synthetic_tiny);
+        sumi_engine_desc ed = cuda_desc();
+        ed.files = synthetic_services(files);
+        sumi_engine* engine = NULL;
+        CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
+        sumi_model_desc md = sumi_model_defaults();
+        md.path = SYNTHETIC_PATH;
+        md.attention = s_cases[i].attention;
+        sumi_job job;
+        sumi_model* model = NULL;
+        CHECK_NUMBER(sumi_submit_model(engine, &md, &job), SUMI_OK);
+        CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+        CHECK_NUMBER(sumi_model_get_info(model).attention, s_cases[i].expected);
+        sumi_image_desc desc = small_image(model, &s_item);
+        CHECK(draw_hash(engine, &desc) != 0);
+        close_cuda(engine);
+        synthetic_close(files);
+    }
+    fake_reset();
+}
+
 TEST(text_encoders_take_the_memory_of_their_own_format)
 {
     fake_reset();
@@ -508,6 +544,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(draws_and_leaves_nothing);
     RUN(a_card_that_does_not_hold_bfloat16_gets_int8);
+    RUN(attention_has_a_format);
     RUN(text_encoders_take_the_memory_of_their_own_format);
     RUN(the_image_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);

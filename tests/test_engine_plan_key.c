@@ -48,12 +48,12 @@ static void make_request(fixture* f, int rest)
     p->width = 512, p->height = 768;
     p->guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, p->norm_limit = 1.5f;
     p->has_base = p->starts_from_image = p->inpaints = p->composites = true;
-    p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = false;
+    p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = p->caches_steps = false;
     r->model = &s_models[0];
     r->loras = f->loras, r->lora_scales = f->scales, r->lora_count = MOST - 1;
     r->budget = 1u << 30, r->slice_us = 2000, r->whole_ops = false;
     r->weight_options.weights = r->weight_options.text_weights = SUMI_WEIGHTS_FP8,
-    r->weight_options.streams_weights = false;
+    r->weight_options.attention = SUMI_ATTENTION_8BIT, r->weight_options.streams_weights = false;
 }
 
 typedef struct key {

@@ -56,6 +56,61 @@ TEST(batch_equals_single_jobs_and_slices_change_nothing)
     close_scene(s);
 }
 
+// With alternatives that never run nothing changes. Reused evaluations come near to the whole ones, slices change no
+// bit of them, and guided evaluations keep residuals of their own.
+TEST(evaluations_reuse_the_residual_of_earlier_ones)
+{
+    static const bool none[12] = {false}, some[12] = {[2] = true, [4] = true, [5] = true, [10] = true};
+    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_DPMPP_2M};
+    scene* s = open_scene();
+    const size_t size = 16 * 6 * 8;
+    sumi_error error = {0};
+    sumi_pipeline_prompt prompts[2] = {{.token_count = {s->counts[0]}}, {.token_count = {s->counts[1]}}};
+    sumi_pipeline_item item = {0, 1};
+    for (int i = 0; i < 4 && s->network != NULL; i++) {
+        job j = {
+            .r = {.prompts = prompts, .prompt_count = 2, .items = &item, .item_count = 1, .width = 64, .height = 48},
+            .ids = (const int32_t(*)[512])s->ids,
+            .noise = s->noise};
+        set_schedule(&j, s->network, solvers[i / 2], 12, 3.0f);
+        // With such short steps an evaluation is nearly the one before it.
+        float sigmas[13];
+        for (int32_t e = 0; e <= 12; e++) { sigmas[e] = 0.7f - 2e-5f * (float)e; }
+        CHECK_NUMBER(sumi_solver_rows(solvers[i / 2], sigmas, 12, j.rows), 12);
+        for (int32_t e = 0; e < 12; e++) {
+            j.rows[e].guidance = 3.0f;
+            j.times[e] = sumi_network_time(s->network, j.rows[e].sigma);
+        }
+        // guided 0..7, not guided 8..11: two sections with alternatives
+        for (int32_t e = 8; e < 12 && i % 2 == 1; e++) {
+            j.guided[e] = false;
+            j.rows[e].guidance = 0.0f;
+        }
+        float* plain = run_job(s->network, &j, 0, NULL, &error);
+        j.r.caches_steps = true;
+        j.reused = none;
+        float* whole = run_job(s->network, &j, 0, NULL, &error);
+        j.reused = some;
+        float *reused = run_job(s->network, &j, 0, NULL, &error), *sliced = run_job(s->network, &j, 3, NULL, &error);
+        CHECK(plain != NULL && whole != NULL && reused != NULL && sliced != NULL);
+        if (plain != NULL && whole != NULL && reused != NULL && sliced != NULL) {
+            CHECK(memcmp(plain, whole, size * sizeof *plain) == 0);
+            CHECK(memcmp(reused, sliced, size * sizeof *plain) == 0);
+            double steps = 0.0, difference = 0.0;
+            for (size_t k = 0; k < size; k++) {
+                steps += fabs((double)plain[k] - (double)s->noise[k]);
+                difference += fabs((double)plain[k] - (double)reused[k]);
+            }
+            printf("  solver %d, %s: reused evaluations change the steps by %.2g\n", i / 2,
+                   i % 2 == 1 ? "guided in part" : "guided", difference / steps);
+            CHECK(difference > 0.0 && difference < 0.004 * steps);
+        }
+        free(plain), free(whole), free(reused), free(sliced);
+    }
+    if (error.result != SUMI_OK) printf("  %s\n", error.text);
+    close_scene(s);
+}
+
 // Every solver runs, and previews do not touch the result.
 TEST(solvers_run_and_previews_change_nothing)
 {
@@ -223,6 +278,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     if (!begin_networks()) return 1;
     RUN(batch_equals_single_jobs_and_slices_change_nothing);
+    RUN(evaluations_reuse_the_residual_of_earlier_ones);
     RUN(solvers_run_and_previews_change_nothing);
     RUN(inpainting_keeps_what_is_not_masked);
     RUN(tiles_bound_the_memory_of_decoding);

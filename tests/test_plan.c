@@ -97,6 +97,65 @@ TEST(plan_arena_has_no_overlaps_for_random_graphs)
     }
 }
 
+// What a section leaves to its alternative lives until both have ended, and so does what both read from before. Breaking
+// that is detected.
+TEST(plan_values_live_through_a_section_and_its_alternative)
+{
+    static const char* const messages[] = {"lives until both end", "lives until the section ends",
+                                           "has the kind and the counters of the section before it",
+                                           "value kept: row 0 is read, but", ""};
+    for (int broken = 0; broken < 5; broken++) {
+        sumi_error error = {0};
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+        sumi_value input = sumi_plan_bound(&plan, "input", SUMI_ELEMENT_ACTIVATION, 16, 64),
+                   state = sumi_plan_bound(&plan, "state", SUMI_ELEMENT_ACTIVATION, 16, 64),
+                   kept = sumi_plan_value(&plan, "kept", SUMI_ELEMENT_ACTIVATION, 16, 64);
+        sumi_value table = sumi_plan_activate(&plan, input, SUMI_ACT_SILU);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 5, 2);
+        sumi_value whole = sumi_plan_activate(&plan, table, SUMI_ACT_SILU);
+        if (broken != 3) sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = whole, .y = kept});
+        sumi_plan_activate(&plan, whole, SUMI_ACT_SILU);
+        sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = whole, .y = state});
+        sumi_plan_alternative(&plan);
+        sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = kept, .y = state});
+        sumi_value other = sumi_plan_activate(&plan, state, SUMI_ACT_SILU);
+        other = sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
+        sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+        sumi_plan_activate(&plan, state, SUMI_ACT_SILU);
+        if (broken == 3) {
+            const sumi_result result = sumi_plan_finish(&plan, &error);
+            if (result == SUMI_OK) CHECK(sumi_plan_validate(&plan, &error) == SUMI_INTERNAL);
+            CHECK(strstr(error.text, messages[broken]) != NULL);
+            sumi_plan_end(&plan);
+            continue;
+        }
+        check_finish(&plan);
+        check_no_overlap(&plan);
+        const int32_t last = plan.sections[2].op_end - 1;
+        CHECK(!plan.sections[1].is_alternative && plan.sections[2].is_alternative);
+        CHECK(sumi_plan_has_alternative(&plan, 1) && !sumi_plan_has_alternative(&plan, 2));
+        CHECK_NUMBER(plan.sections[2].repeat, 5);
+        CHECK_NUMBER(plan.sections[2].first_counter, 2);
+        CHECK_NUMBER(sumi_plan_info(&plan, kept)->last_use, last);
+        CHECK_NUMBER(sumi_plan_info(&plan, table)->last_use, last);
+        CHECK(sumi_plan_info(&plan, whole)->last_use < plan.sections[1].op_end);
+        if (broken == 0) plan.values[kept.id - 1].last_use--;
+        if (broken == 1) plan.values[table.id - 1].last_use = plan.sections[1].op_end - 2;
+        if (broken == 2) plan.sections[2].repeat = 4;
+        CHECK_NUMBER(sumi_plan_validate(&plan, &error), broken < 4 ? SUMI_INTERNAL : SUMI_OK);
+        CHECK(strstr(error.text, messages[broken]) != NULL);
+        sumi_plan_end(&plan);
+    }
+    sumi_plan plan; // there is nothing to be an alternative to
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 5, 0);
+    sumi_plan_alternative(&plan);
+    CHECK_NUMBER(plan.error.result, SUMI_INTERNAL);
+    sumi_plan_end(&plan);
+}
+
 TEST(plan_views_lie_in_their_base_and_keep_it_alive)
 {
     sumi_weight w = make_weight(16, 64);
@@ -866,6 +925,7 @@ int main(int argc, char** argv)
     RUN(plan_reuses_memory_of_dead_values);
     RUN(plan_keeps_values_that_cross_into_a_repeated_section);
     RUN(plan_arena_has_no_overlaps_for_random_graphs);
+    RUN(plan_values_live_through_a_section_and_its_alternative);
     RUN(plan_views_lie_in_their_base_and_keep_it_alive);
     RUN(plan_refuses_views_where_they_cannot_be);
     RUN(plan_lets_a_guest_lie_in_its_host);

@@ -59,6 +59,7 @@ typedef struct bench {
     uint64_t memory_budget;
     sumi_backend backend;
     sumi_weight_format weights, text_weights;
+    sumi_attention_format attention;
     bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture, outliers, compares_text;
     sumi_engine* engine;
     sumi_model* model;
@@ -136,6 +137,7 @@ static bool open_model(bench* b)
     md.path = b->model_path;
     md.weights = b->weights;
     md.text_weights = b->text_weights;
+    md.attention = b->attention;
     md.without_text_encoder = b->prompt_path != NULL || b->without_text;
     md.without_vae_encoder = !is_qwen_image(b);
     sumi_job job;
@@ -975,7 +977,7 @@ static int usage(void)
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
         "             [--write DIR] [--serve [--prompt-file FILE]] [--weights " SYNTHETIC_WEIGHTS
-        "] [--text-weights FORMAT] [--cublaslt] [--slice "
+        "] [--text-weights FORMAT] [--attention bf16|8bit] [--cublaslt] [--slice "
         "US]\n"
         "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
         "       bench --synthetic NAME [--blocks N] [--without-text-encoder] [--outliers] [--stored " SYNTHETIC_TYPES
@@ -1060,6 +1062,8 @@ static bool read_arguments(bench* b, int argc, char** argv)
         else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0))
             b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
         else if (strcmp(name, "--weights") == 0 && synthetic_weights(value, &b->weights)) continue;
+        else if (strcmp(name, "--attention") == 0 && strcmp(value, "bf16") == 0) b->attention = SUMI_ATTENTION_BF16;
+        else if (strcmp(name, "--attention") == 0 && strcmp(value, "8bit") == 0) b->attention = SUMI_ATTENTION_8BIT;
         else if (strcmp(name, "--text-weights") == 0 && synthetic_weights(value, &b->text_weights)) continue;
         else if (strcmp(name, "--sizes") == 0) {
             if (!read_sizes(b, value)) return false;

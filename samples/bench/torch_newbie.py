@@ -5,7 +5,7 @@ a layer) is a function of its own weights under short names, so that one compila
 """
 import torch
 import torch.nn.functional as F
-from torch_parts import linear, rms, rotate_pairs, under
+from torch_parts import linear, products, rms, rotate_pairs, stack_products, under
 
 SIZES = {  # the released ones
     "transformer": {"dim": 2304, "n_layers": 36, "n_heads": 24, "n_kv_heads": 8, "axes_dims": [32, 32, 32]},
@@ -16,6 +16,8 @@ MOST_TOKENS = 512
 REFINERS = 2
 CONDITION = 1024
 ROBERTA = "text_model.transformer.roberta."
+W1_W3 = "feed_forward.w1", "feed_forward.w3"
+LAYER_QKV, GATE_UP = tuple(f"self_attn.{c}_proj" for c in "qkv"), ("mlp.gate_proj", "mlp.up_proj")
 compiled = {}  # what compile_parts made of the functions below
 is_eager = False  # True: as if nothing had been compiled
 
@@ -60,7 +62,8 @@ def block(x, condition, w, cos, sin, heads, groups, product):
     f = rms(x, w["ffn_norm1.weight"], 1e-5)
     if condition is not None:
         f = f * (1 + scale2)
-    f = product(F.silu(product(f, w, "feed_forward.w1")) * product(f, w, "feed_forward.w3"), w, "feed_forward.w2")
+    gate, up = products(f, w, *W1_W3, product=product)
+    f = product(F.silu(gate) * up, w, "feed_forward.w2")
     f = rms(f, w["ffn_norm2.weight"], 1e-5)
     return x + (f if condition is None else gate2.tanh() * f)
 
@@ -128,12 +131,13 @@ def rms_offset(x, weight):
 def text_layer(h, w, cos, sin, heads, groups, scale, mask):
     """h: [rows, width]. mask: which rows each one sees; None: all up to itself."""
     a = rms_offset(h, w["input_layernorm.weight"])
-    q, k, v = (linear(a, w, f"self_attn.{c}_proj").unflatten(-1, (n, -1)).transpose(0, 1) for c, n in (("q", heads), ("k", groups), ("v", groups)))
+    q, k, v = (one.unflatten(-1, (n, -1)).transpose(0, 1) for one, n in zip(products(a, w, *LAYER_QKV), (heads, groups, groups)))
     q, k = rotate_halves(rms_offset(q, w["self_attn.q_norm.weight"]), cos, sin), rotate_halves(rms_offset(k, w["self_attn.k_norm.weight"]), cos, sin)
     o = F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True)[0]
     h = h + rms_offset(linear(o.transpose(0, 1).flatten(1), w, "self_attn.o_proj"), w["post_attention_layernorm.weight"])
     m = rms_offset(h, w["pre_feedforward_layernorm.weight"])
-    m = linear(F.gelu(linear(m, w, "mlp.gate_proj"), approximate="tanh") * linear(m, w, "mlp.up_proj"), w, "mlp.down_proj")
+    gate, up = products(m, w, *GATE_UP)
+    m = linear(F.gelu(gate, approximate="tanh") * up, w, "mlp.down_proj")
     return h + rms_offset(m, w["post_feedforward_layernorm.weight"])
 
 
@@ -278,6 +282,7 @@ def random_networks(device, dtype):
         for name, shape in shapes.items():
             is_factor = len(shape) == 1 and name.endswith(".weight")  # of a norm: every other vector is a bias
             weights[name] = torch.empty(shape, device=device, dtype=dtype).normal_(norms_at if is_factor else 0.0, 0.02)
+        stack_products(weights, W1_W3, LAYER_QKV, GATE_UP)
         return weights
 
     return (

@@ -7,7 +7,7 @@ import re
 
 import torch
 import torch.nn.functional as F
-from torch_parts import linear, rms, rotate_pairs, under
+from torch_parts import linear, products, rms, rotate_pairs, stack_products, under
 
 SIZES = {  # the released ones
     "transformer": {"num_layers": 60, "num_attention_heads": 24, "attention_head_dim": 128, "joint_attention_dim": 3584},
@@ -18,6 +18,8 @@ SIZES = {  # the released ones
 BEFORE = "system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial relationships of the objects and background:"
 DROPPED_ROWS = 34
 TEMPLATE_ROWS = 5
+QKV, TEXT_QKV = [tuple(name.format(c) for c in "qkv") for name in ("attn.to_{}", "attn.add_{}_proj")]
+LAYER_QKV, GATE_UP = tuple(f"self_attn.{c}_proj" for c in "qkv"), ("mlp.gate_proj", "mlp.up_proj")
 compiled = {}  # what compile_parts made of the functions below
 
 
@@ -40,8 +42,8 @@ def two_stream_block(x, y, condition, w, image_table, text_table, heads, product
     shift1, scale1, gate1, shift2, scale2, gate2 = linear(condition, w, "img_mod.1").chunk(6, -1)
     t_shift1, t_scale1, t_gate1, t_shift2, t_scale2, t_gate2 = linear(condition, w, "txt_mod.1").chunk(6, -1)
     a, b = norm(x) * (1 + scale1) + shift1, norm(y) * (1 + t_scale1) + t_shift1
-    q, k, v = (split(product(a, w, f"attn.to_{c}")) for c in "qkv")
-    tq, tk, tv = (split(product(b, w, f"attn.add_{c}_proj")) for c in "qkv")
+    q, k, v = (split(one) for one in products(a, w, *QKV, product=product))
+    tq, tk, tv = (split(one) for one in products(b, w, *TEXT_QKV, product=product))
     q, k = rotate_pairs(rms(q, w["attn.norm_q.weight"]), *image_table), rotate_pairs(rms(k, w["attn.norm_k.weight"]), *image_table)
     tq, tk = rotate_pairs(rms(tq, w["attn.norm_added_q.weight"]), *text_table), rotate_pairs(rms(tk, w["attn.norm_added_k.weight"]), *text_table)
     joint = (torch.cat(pair).transpose(0, 1)[None] for pair in ((tq, q), (tk, k), (tv, v)))  # text first
@@ -115,12 +117,13 @@ def rotate_halves(x, cos, sin):
 def text_layer(h, w, cos, sin, heads, groups):
     """h: [rows, width]."""
     a = rms(h, w["input_layernorm.weight"])
-    q, k, v = (linear(a, w, f"self_attn.{c}_proj").unflatten(-1, (n, -1)).transpose(0, 1) for c, n in (("q", heads), ("k", groups), ("v", groups)))
+    q, k, v = (one.unflatten(-1, (n, -1)).transpose(0, 1) for one, n in zip(products(a, w, *LAYER_QKV), (heads, groups, groups)))
     q, k = rotate_halves(q, cos, sin), rotate_halves(k, cos, sin)
     o = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=True)[0]
     h = h + linear(o.transpose(0, 1).flatten(1), w, "self_attn.o_proj")
     m = rms(h, w["post_attention_layernorm.weight"])
-    return h + linear(F.silu(linear(m, w, "mlp.gate_proj")) * linear(m, w, "mlp.up_proj"), w, "mlp.down_proj")
+    gate, up = products(m, w, *GATE_UP)
+    return h + linear(F.silu(gate) * up, w, "mlp.down_proj")
 
 
 class Text:
@@ -375,5 +378,9 @@ def vae_shapes(c):
 
 
 def random_networks(sizes, device, dtype):
-    made = lambda shapes, size: (random_weights(shapes(size), device, dtype), size)
+    def made(shapes, size):
+        weights = random_weights(shapes(size), device, dtype)
+        stack_products(weights, QKV, TEXT_QKV, LAYER_QKV, GATE_UP)
+        return weights, size
+
     return Transformer(*made(transformer_shapes, sizes["transformer"])), Text(*made(text_shapes, sizes["text"])), Vision(*made(vision_shapes, sizes["vision"])), Autoencoder(*made(vae_shapes, sizes["vae"]))

@@ -278,6 +278,7 @@ static int make_desc(generate_run* run)
     if (args->multiprocessors > 0) desc->noise_multiprocessors = args->multiprocessors;
     if (args->posterior >= 0) desc->start_posterior = (sumi_posterior)args->posterior;
     desc->deadline_ms = (uint32_t)args->deadline_ms;
+    desc->step_cache = args->step_cache;
     desc->profile = args->profile;
     if (args->preview_dir) desc->preview_every = args->preview_every > 0 ? args->preview_every : 1;
     if (run->image.pixels) {
@@ -457,6 +458,10 @@ int generate_main(int argc, char** argv)
         {"--preview-every", OPTION_COUNT, &args.preview_every, "N", "after every N-th step only", 1, 1000},
         {"--deadline-ms", OPTION_COUNT, &args.deadline_ms, "MS",
          "take fewer steps if needed, by the speed measured so far", 1, 2e9},
+        {"--step-cache", OPTION_NUMBER, &args.step_cache, "X",
+         "with many steps: reuse most of an evaluation where the next one is predicted to change by less than this; "
+         "0.05 to 0.12 are usual, 0 is off",
+         0, 10},
         {"--trace", OPTION_TEXT, &args.trace, "FILE",
          "write what was done when, for chrome://tracing or ui.perfetto.dev", 0, 0},
         {"--profile", OPTION_FLAG, &args.profile, NULL, "print what every kind of operation cost", 0, 0},

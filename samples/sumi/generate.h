@@ -19,7 +19,7 @@ typedef struct generate_args {
         *trace, *output;
     int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
         preview_every, mask_feather, quality;
-    float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
+    float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength, step_cache;
     uint64_t seed;
     bool profile, is_json;
 } generate_args;

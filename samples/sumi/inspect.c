@@ -379,6 +379,7 @@ static void print_picture(const inspection* in, const picture_file* image, const
         printf("  %-14s %g on the scale in which 1 is none%s%s\n", "guidance", (double)settings->cfg_scale,
                settings->guidance_rule > 0 ? ", " : "", rules[settings->guidance_rule]);
     if (settings->shift > 0.0f) printf("  %-14s %g\n", "shift", (double)settings->shift);
+    if (settings->step_cache > 0.0f) printf("  %-14s %g\n", "step cache", (double)settings->step_cache);
     if (settings->strength >= 0.0f) printf("  %-14s %g\n", "strength", (double)settings->strength);
     if (settings->reference_count) printf("  %-14s %d\n", "references", settings->reference_count);
 }

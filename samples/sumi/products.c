@@ -145,6 +145,7 @@ static char* make_parameters(const generate_run* run, int32_t index)
     from.cfg_scale = parameters_cfg_scale(&info, desc->guidance);
     if (desc->start_image || desc->start_latents) from.strength = desc->strength;
     from.shift = desc->shift;
+    from.step_cache = desc->step_cache;
     const size_t bytes = parameters_write(&from, NULL, 0) + 1;
     char* text = malloc(bytes);
     if (text) parameters_write(&from, text, bytes);
@@ -208,12 +209,15 @@ static void print_json(const generate_run* run, double seconds)
         json_integer(&out, "height", image->height);
         json_unsigned(&out, "seed", image->seed);
         json_integer(&out, "steps", image->step_count);
+        json_integer(&out, "evaluations", image->evaluation_count);
+        json_integer(&out, "reused_evaluations", image->reused_count);
         json_end_object(&out);
     }
     json_end_array(&out);
     json_text(&out, "model", model_path(run->args));
     json_number(&out, "guidance", (double)run->desc.guidance);
     json_text(&out, "solver", parameters_solver_name(run->desc.solver));
+    if (run->desc.step_cache > 0.0f) json_number(&out, "step_cache", (double)run->desc.step_cache);
     json_text(&out, "device", sumi_engine_get_info(run->session.engine).device);
     json_number(&out, "seconds", seconds);
     json_unsigned(&out, "host_peak_bytes", sumi_engine_get_info(run->session.engine).host_peak_bytes);
@@ -247,8 +251,11 @@ void products_print(const generate_run* run, double seconds)
         const sumi_image* image = &run->images[i];
         char path[1100];
         image_path(run, i, path, sizeof path);
-        fprintf(to, "%s  %dx%d, seed %llu, %d steps\n", path, image->width, image->height,
+        fprintf(to, "%s  %dx%d, seed %llu, %d steps", path, image->width, image->height,
                 (unsigned long long)image->seed, image->step_count);
+        if (run->desc.step_cache > 0.0f)
+            fprintf(to, ", %d of %d evaluations reused", image->reused_count, image->evaluation_count);
+        fprintf(to, "\n");
     }
     if (run->row_count > 0) print_profile(run, to);
     if (!run->args->session.quiet)

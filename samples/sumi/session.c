@@ -161,6 +161,7 @@ int session_load_model(cli_session* session, bool without_text_encoder, bool wit
     desc.variant = args->variant;
     desc.weights = (sumi_weight_format)args->weights;
     desc.text_weights = (sumi_weight_format)args->text_weights;
+    desc.attention = (sumi_attention_format)args->attention;
     desc.without_text_encoder = without_text_encoder;
     desc.without_vae_encoder = without_vae_encoder;
     char doing[600];

@@ -13,6 +13,7 @@ typedef struct session_args {
     int32_t backend;      // sumi_backend
     int32_t weights;      // sumi_weight_format
     int32_t text_weights; // sumi_weight_format
+    int32_t attention;    // sumi_attention_format
     int32_t thread_count; // 0: every core
     uint64_t memory_budget_bytes;
     bool quiet, verbose;
@@ -42,6 +43,8 @@ typedef struct session_args {
      0, 0},                                                                                                                                  \
     {"--text-weights", OPTION_CHOICE, &(args)->text_weights, "auto|bf16|fp8|as-stored|int8|int4",                                            \
      "the same of text encoders and vision towers; auto: as-stored where the transformer is, else bf16", 0, 0},                              \
+    {"--attention", OPTION_CHOICE, &(args)->attention, "auto|bf16|8bit",                                                                     \
+     "what a GPU computes the transformer's attention in; auto: bf16", 0, 0},                                \
     {"--threads", OPTION_COUNT, &(args)->thread_count, "N", "threads of the CPU backend; 0, the default: every core", 0, 1024},              \
     {"--memory-budget", OPTION_BYTES, &(args)->memory_budget_bytes, "BYTES",                                                                 \
      "most memory for intermediate values, as in 500M or 2G; a short budget decodes the picture in tiles", 0, 0},                            \

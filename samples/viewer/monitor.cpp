@@ -173,6 +173,7 @@ static void draw_memory(Viewer& viewer)
         const sumi_model_info model = viewer.generator.model_info();
         row(viewer, "transformer in", weights_text(model.weights));
         if (model.has_text_encoder) row(viewer, "text encoder in", weights_text(model.text_weights));
+        if (model.attention == SUMI_ATTENTION_8BIT) row(viewer, "attention in", "8 bits");
     }
     if (on_gpu) row(viewer, "driver, other programs", bytes_text((double)info.uncounted_bytes));
     row(viewer, "host memory", bytes_text((double)info.host_bytes));

@@ -67,12 +67,13 @@ uint64_t sumi_cpu_panel_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int
 
 // ---- One function per op kind: computes the rows and work ranges of `run` -------------------------------------------
 typedef sumi_result sumi_cpu_op(sumi_cpu_run* run);
-sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cpu_mean_rows, sumi_cpu_linear,
-    sumi_cpu_kronecker_add, sumi_cpu_activate, sumi_cpu_gated, sumi_cpu_norm_modulate, sumi_cpu_norm_gate_add,
-    sumi_cpu_qk_norm_rope, sumi_cpu_attention, sumi_cpu_rope_table, sumi_cpu_time_embed, sumi_cpu_finish_modulation,
-    sumi_cpu_patchify, sumi_cpu_unpatchify, sumi_cpu_add_noise, sumi_cpu_guide, sumi_cpu_solve, sumi_cpu_preview,
-    sumi_cpu_pixels_in, sumi_cpu_patches_in, sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums,
-    sumi_cpu_group_norm, sumi_cpu_tile_blend, sumi_cpu_tile_place, sumi_cpu_composite, sumi_cpu_pixels_out;
+sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cpu_mean_rows, sumi_cpu_add_rows,
+    sumi_cpu_residual_change, sumi_cpu_add_residual, sumi_cpu_linear, sumi_cpu_kronecker_add, sumi_cpu_activate,
+    sumi_cpu_gated, sumi_cpu_norm_modulate, sumi_cpu_norm_gate_add, sumi_cpu_qk_norm_rope, sumi_cpu_attention,
+    sumi_cpu_rope_table, sumi_cpu_time_embed, sumi_cpu_finish_modulation, sumi_cpu_patchify, sumi_cpu_unpatchify,
+    sumi_cpu_add_noise, sumi_cpu_guide, sumi_cpu_solve, sumi_cpu_preview, sumi_cpu_pixels_in, sumi_cpu_patches_in,
+    sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums, sumi_cpu_group_norm,
+    sumi_cpu_tile_blend, sumi_cpu_tile_place, sumi_cpu_composite, sumi_cpu_pixels_out;
 
 // Scratch memory of the op kinds that need any.
 sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);

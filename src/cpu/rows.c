@@ -73,7 +73,11 @@ sumi_result sumi_cpu_fill_rows(sumi_cpu_run* run)
     const sumi_op* op = run->op;
     int32_t cols = sumi_cpu_cols(run, op->out);
     float* y = sumi_cpu_value(run, op->out);
-    sumi_cpu_vector(op->weight, cols, run->shared);
+    if (op->weight != NULL) {
+        sumi_cpu_vector(op->weight, cols, run->shared);
+    } else {
+        memset(run->shared, 0, (size_t)cols * sizeof *run->shared);
+    }
     for (int32_t s = run->row_begin; s < run->row_end; s++) {
         SUMI_ASSERT(op->u.fill.spans[s].begin >= 0 && op->u.fill.spans[s].count >= 0);
         for (int32_t r = 0; r < op->u.fill.spans[s].count; r++) {
@@ -124,6 +128,112 @@ sumi_result sumi_cpu_mean_rows(sumi_cpu_run* run)
                      .cols = cols,
                      .x_cols = 4096}; // makes one span the smallest range for a worker
     over_rows(&loop, mean_rows);
+    return SUMI_OK;
+}
+
+// ---- ADD_ROWS, RESIDUAL_CHANGE, ADD_RESIDUAL ------------------------------------------------------------------------
+static void add_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const row_loop* loop = context;
+    const float scale = loop->run->op->u.add.scale;
+    const int64_t first = (int64_t)(loop->run->row_begin + begin) * loop->cols,
+                  last = (int64_t)(loop->run->row_begin + end) * loop->cols;
+    for (int64_t i = first; i < last; i++) { loop->y[i] = loop->x[i] + scale * loop->y[i]; }
+}
+
+sumi_result sumi_cpu_add_rows(sumi_cpu_run* run)
+{
+    const int32_t cols = sumi_cpu_cols(run, run->op->out);
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, run->op->in[0]),
+                     .y = sumi_cpu_value(run, run->op->out),
+                     .cols = cols,
+                     .x_cols = cols};
+    over_rows(&loop, add_rows);
+    return SUMI_OK;
+}
+
+typedef struct change_loop {
+    const sumi_cpu_run* run;
+    const float *x, *before;
+    float *kept, *change;
+    int32_t cols;
+} change_loop;
+
+#define CHANGE_LANES 8 // sums side by side, so that the compiler can add them as vectors
+
+// A work range is added up in double, row by row, so the sums do not depend on slices and threads.
+static void residual_change(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const change_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    for (int32_t p = loop->run->range_begin + begin; p < loop->run->range_begin + end; p++) {
+        const int64_t row = (int64_t)p * op->range_rows, last = row + op->range_rows;
+        double change = 0.0, size = 0.0;
+        for (int64_t r = row; r < last && r < op->rows; r++) {
+            const float *x = loop->x + r * loop->cols, *before = loop->before + r * loop->cols;
+            float* kept = loop->kept + r * loop->cols;
+            float changes[CHANGE_LANES] = {0}, sizes[CHANGE_LANES] = {0};
+            for (int32_t c = 0; c < loop->cols; c++) {
+                const float d = x[c] - before[c];
+                changes[c % CHANGE_LANES] += fabsf(d - kept[c]);
+                sizes[c % CHANGE_LANES] += fabsf(kept[c]);
+                kept[c] = d;
+            }
+            for (int32_t i = 0; i < CHANGE_LANES; i++) {
+                change += (double)changes[i];
+                size += (double)sizes[i];
+            }
+        }
+        loop->change[2 * p] = (float)change;
+        loop->change[2 * p + 1] = (float)size;
+    }
+}
+
+sumi_result sumi_cpu_residual_change(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    change_loop loop = {.run = run,
+                        .x = sumi_cpu_value(run, op->in[0]),
+                        .before = sumi_cpu_value(run, op->in[1]),
+                        .kept = sumi_cpu_value(run, op->in[2]),
+                        .change = sumi_cpu_value(run, op->out),
+                        .cols = sumi_cpu_cols(run, op->in[0])};
+    sumi_parallel(run->workers, run->range_end - run->range_begin, 1, residual_change, &loop);
+    return SUMI_OK;
+}
+
+// table: the residual; b: its change; scale: the factor of the change
+static void add_residual(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const row_loop* loop = context;
+    const float factor = *loop->scale;
+    const int64_t first = (int64_t)(loop->run->row_begin + begin) * loop->cols,
+                  last = (int64_t)(loop->run->row_begin + end) * loop->cols;
+    for (int64_t i = first; i < last; i++) { loop->y[i] += loop->table[i] + factor * loop->b[i]; }
+}
+
+sumi_result sumi_cpu_add_residual(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_op_add_residual* of = &op->u.add_residual;
+    const int32_t cols = sumi_cpu_cols(run, op->out);
+    const float* sigmas = sumi_cpu_value(run, op->in[3]);
+    const float older = sigmas[of->column], newer = sigmas[sumi_cpu_cols(run, op->in[3]) + of->column],
+                present = *sumi_cpu_step(run, of->sigma);
+    float factor = older > newer ? (newer - present) / (older - newer) : 0.0f;
+    factor = factor < of->most ? factor : of->most;
+    row_loop loop = {.run = run,
+                     .table = sumi_cpu_value(run, op->in[1]),
+                     .b = sumi_cpu_value(run, op->in[2]),
+                     .scale = &factor,
+                     .y = sumi_cpu_value(run, op->out),
+                     .cols = cols,
+                     .x_cols = cols};
+    over_rows(&loop, add_residual);
     return SUMI_OK;
 }
 

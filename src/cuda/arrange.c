@@ -186,6 +186,95 @@ static void mark_8bit_values(sumi_plan* plan)
     }
 }
 
+// ---- Attention in 8 bits --------------------------------------------------------------------------------------------
+
+typedef struct row_range {
+    int32_t begin, end;
+} row_range;
+
+static bool meets_any(const row_range* ranges, int32_t count, row_range range)
+{
+    bool is_any = false;
+    for (int32_t i = 0; i < count; i++) {
+        is_any = is_any || (range.begin < ranges[i].end && ranges[i].begin < range.end);
+    }
+    return is_any;
+}
+
+static bool uses_value(const sumi_plan* plan, const sumi_op* op, int32_t id)
+{
+    bool is_any = (op->out.id > 0 && base_id(plan, op->out) == id) || op->mask.id == id;
+    for (int32_t i = 0; i < SUMI_OP_MAX_INPUTS; i++) {
+        is_any = is_any || (op->in[i].id > 0 && base_id(plan, op->in[i]) == id);
+    }
+    return is_any;
+}
+
+// Whether the transformer has this attention, in a form that kernels in 8 bits can compute if they have its head dim.
+static bool is_attention_for_8bit(const sumi_plan* plan, const sumi_op* op)
+{
+    const sumi_op_attention* a = &op->u.attention;
+    if (op->kind != SUMI_OP_ATTENTION || plan->sections[op->section].kind != SUMI_SECTION_DENOISE || a->causal
+        || a->window != 0 || a->scale <= 0.0f)
+        return false;
+    const sumi_value_info *qkv = sumi_plan_info(plan, op->in[0]), *out = sumi_plan_info(plan, op->out);
+    bool has_first_queries = true;
+    for (int32_t i = 0; i < a->sequence_count; i++)
+        has_first_queries = has_first_queries && a->sequences[i].query_first == 0;
+    return has_first_queries && qkv->element == SUMI_ELEMENT_ACTIVATION
+        && (a->q_column | a->k_column | a->v_column | qkv->cols | out->cols) % 8 == 0;
+}
+
+static bool takes_e4m3_attention(const sumi_plan* plan, const sumi_op* op)
+{
+    const sumi_op_attention* a = &op->u.attention;
+    const sumi_value_info* qkv = sumi_plan_info(plan, op->in[0]);
+    return a->dim == 128 && a->q_column == 0 && a->k_column == a->q_heads * a->dim
+        && a->v_column == (a->q_heads + a->kv_heads) * a->dim && qkv->base.id == 0 && !qkv->bound;
+}
+
+// Whether QK_NORM_ROPE ops write the q and k of all rows that the attention reads, each row once, only products write
+// the value before them, and nothing but this attention uses it after them.
+static bool has_normed_rows_only(const sumi_plan* plan, const sumi_op* attention)
+{
+    enum { MAX_RANGES = 8 }; // the streams of a network
+    row_range normed[MAX_RANGES];
+    int32_t count = 0, normed_rows = 0;
+    const int32_t id = attention->in[0].id;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        if (op == attention || !uses_value(plan, op, id)) continue;
+        if (op > attention || op->out.id != id) return false;
+        if (op->kind == SUMI_OP_QK_NORM_ROPE) {
+            const row_range rows = {op->u.qk.row, op->u.qk.row + op->rows};
+            if (count == MAX_RANGES || meets_any(normed, count, rows) || op->u.qk.dim != attention->u.attention.dim
+                || op->u.qk.q_heads != attention->u.attention.q_heads
+                || op->u.qk.kv_heads != attention->u.attention.kv_heads)
+                return false;
+            normed[count++] = rows;
+            normed_rows += op->rows;
+        } else if (op->kind == SUMI_OP_LINEAR || op->kind == SUMI_OP_KRONECKER_ADD) {
+            const int32_t row = op->kind == SUMI_OP_LINEAR ? op->u.linear.y_row : op->u.kronecker.y_row;
+            if (meets_any(normed, count, (row_range){row, row + op->rows})) return false;
+        } else return false;
+    }
+    return normed_rows == sumi_plan_info(plan, attention->in[0])->rows;
+}
+
+static void mark_8bit_attention(const sumi_cuda_device* device, bool allows_hopper, sumi_plan* plan)
+{
+    if (plan->weight_options.attention != SUMI_ATTENTION_8BIT) return;
+    const bool has_hopper = sumi_cuda_has_hopper(device, allows_hopper);
+    for (size_t i = 0; i < plan->op_count; i++) {
+        sumi_op* op = &plan->ops[i];
+        if (!is_attention_for_8bit(plan, op)) continue;
+        const int32_t dim = op->u.attention.dim;
+        if (has_hopper && takes_e4m3_attention(plan, op) && has_normed_rows_only(plan, op))
+            plan->values[op->in[0].id - 1].marks |= SUMI_CUDA_VALUE_QK_E4M3;
+        if (!has_hopper && (dim == 64 || dim == 96 || dim == 128)) op->marks |= SUMI_CUDA_OP_INT8_ATTENTION;
+    }
+}
+
 // ---- A product and its gate -----------------------------------------------------------------------------------------
 
 // Whether a product reads and writes whole values and its gate and up are interleaved by 8 columns.
@@ -255,7 +344,7 @@ static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
 
 // ---- The plan -------------------------------------------------------------------------------------------------------
 
-void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
+void sumi_cuda_arrange(const sumi_cuda_device* device, bool allows_hopper, sumi_plan* plan)
 {
     SUMI_ASSERT(plan->activation_bytes == 2); // bfloat16
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
@@ -271,6 +360,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
         if (is_gated) plan->values[op->out.id - 1].is_unstored = true;
     }
     mark_8bit_values(plan);
+    mark_8bit_attention(device, allows_hopper, plan);
 }
 
 static bool joins(const sumi_plan* plan, int32_t op_index, sumi_op_kind kind)

@@ -21,7 +21,9 @@ enum {
     SUMI_CUDA_OP_GATED = 2,
     // A LINEAR or EMBED_ROWS that reads its weight in the bytes of its file, or a LINEAR that reads 4-bit codes that
     // were made of the weight.
-    SUMI_CUDA_OP_STORED = 4
+    SUMI_CUDA_OP_STORED = 4,
+    // An ATTENTION whose q k^T is computed in int8 by the portable kernels (SUMI_ATTENTION_8BIT).
+    SUMI_CUDA_OP_INT8_ATTENTION = 8
 };
 
 // Values of sumi_value_info.marks.
@@ -32,7 +34,10 @@ enum {
     // [rows].
     SUMI_CUDA_VALUE_8BIT = 2,
     // The norm that writes the value also balances it (balance.h), and the matrices that read it are balanced too.
-    SUMI_CUDA_VALUE_BALANCED = 4
+    SUMI_CUDA_VALUE_BALANCED = 4,
+    // q, k and v of an attention in e4m3 (SUMI_ATTENTION_8BIT): QK_NORM_ROPE writes the heads of q and k as e4m3, each
+    // into the first half of its bytes, and v stays bfloat16 (kernels/attention.h).
+    SUMI_CUDA_VALUE_QK_E4M3 = 8
 };
 
 // The type of both operands of a product (kernels/operands.cuh).
@@ -51,8 +56,9 @@ const sumi_op* sumi_cuda_writer(const sumi_plan* plan, sumi_value value);
 // Bytes from row to row of an 8-bit matrix with this many columns. Rows of int8 are whole blocks of the rotation.
 int32_t sumi_cuda_8bit_pitch(sumi_cuda_operands operands, int32_t cols);
 
-// The arrange function (sumi_plan_arrange) of a device. Reads only its capability.
-void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan);
+// The arrange function (sumi_plan_arrange) of a device. Reads only its capability, and for SUMI_ATTENTION_8BIT whether it
+// has the kernels for Hopper.
+void sumi_cuda_arrange(const sumi_cuda_device* device, bool allows_hopper, sumi_plan* plan);
 
 // Whether the op applies a change of an adapter. The last of these ops adds to a value; the op before it writes the
 // input of the last one.

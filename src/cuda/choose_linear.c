@@ -33,7 +33,7 @@ const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
 };
 #undef KERNEL_2
 #undef KERNEL_3
-enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels, WGMMA_SHARED = 232448 };
+enum { WGMMA_COUNT = sizeof sumi_cuda_wgmma_kernels / sizeof *sumi_cuda_wgmma_kernels };
 
 const sumi_cuda_split sumi_cuda_split_kernels[] = {
 #define ROW(COLUMNS, STAGES) {"sumi_gemm_split_any_" #COLUMNS, "sumi_gemm_split_swiglu_" #COLUMNS, SUMI_CUDA_BF16, COLUMNS, SUMI_GEMM_SPLIT_SHARED(COLUMNS, STAGES)},
@@ -270,12 +270,6 @@ static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* d
         }
     }
     return best;
-}
-
-bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper)
-{
-    return allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
-        && device->shared_per_block >= WGMMA_SHARED;
 }
 
 sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper,

@@ -401,7 +401,8 @@ static const char* cuda_device(const sumi_runner* runner) { return ((const sumi_
 static sumi_rates cuda_rates(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->rates; }
 static void cuda_arrange(const sumi_runner* runner, sumi_plan* plan)
 {
-    sumi_cuda_arrange(&((const sumi_cuda*)runner)->device, plan);
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    sumi_cuda_arrange(&cuda->device, !cuda->options.without_hopper, plan);
 }
 static uint64_t cuda_element_bytes(const sumi_runner* runner, sumi_element element)
 {

@@ -188,6 +188,13 @@ static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc*
     return result;
 }
 
+bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper)
+{
+    enum { MAX_SHARED_BYTES = 232448 }; // of the kernels for Hopper
+    return allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
+        && device->shared_per_block >= MAX_SHARED_BYTES;
+}
+
 sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
 {
     memset(device, 0, sizeof *device);

@@ -31,6 +31,9 @@ static inline double sumi_cuda_flops_per_clock(const sumi_cuda_device* device)
     return family == 9 ? 4096.0 : family == 10 || family == 11 ? 8192.0 : device->capability == 80 ? 2048.0 : 512.0;
 }
 
+// Whether the kernels for Hopper (TMA and wgmma) are to be used. allows_hopper: false in tests of the portable kernels.
+bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper);
+
 // Opens the device that sumi_engine_desc.cuda describes. Failures: SUMI_NO_DEVICE (also if no device has this uuid,
 // luid or ordinal), SUMI_DEVICE_UNSUPPORTED (before 8.0), SUMI_INVALID_ARGUMENT (a stream that is being captured).
 sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error);

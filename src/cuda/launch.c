@@ -43,6 +43,11 @@ bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value)
     return has_mark(run, value, SUMI_CUDA_VALUE_BALANCED);
 }
 
+bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value)
+{
+    return has_mark(run, value, SUMI_CUDA_VALUE_QK_E4M3);
+}
+
 CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value)
 {
     const sumi_value_info* info = info_of(run, value);

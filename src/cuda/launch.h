@@ -51,6 +51,7 @@ sumi_cuda_operands sumi_cuda_operands_of(const sumi_cuda_run* run, sumi_value va
 CUdeviceptr sumi_cuda_8bit_scales(const sumi_cuda_run* run, sumi_value value);
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);    // SUMI_CUDA_VALUE_GATED
 bool sumi_cuda_is_balanced(const sumi_cuda_run* run, sumi_value value); // SUMI_CUDA_VALUE_BALANCED
+bool sumi_cuda_is_qk_e4m3(const sumi_cuda_run* run, sumi_value value);  // SUMI_CUDA_VALUE_QK_E4M3
 // The form in which this op reads a weight; it is resident. GATED for a LINEAR with a gated output. `weight` is
 // op->weight, op->bias or a member of the op's own struct (qk.k_weight).
 sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight);
@@ -96,9 +97,10 @@ sumi_cuda_op_scratch sumi_cuda_linear_scratch;
 sumi_cuda_op sumi_cuda_attention;
 sumi_cuda_op_scratch sumi_cuda_attention_scratch;
 // launch_rows.c
-sumi_cuda_op sumi_cuda_embed_rows, sumi_cuda_fill_rows, sumi_cuda_copy_rows, sumi_cuda_mean_rows,
-    sumi_cuda_kronecker_add, sumi_cuda_activate, sumi_cuda_gated, sumi_cuda_norm_modulate, sumi_cuda_norm_gate_add,
-    sumi_cuda_qk_norm_rope, sumi_cuda_rope_table, sumi_cuda_time_embed, sumi_cuda_finish_modulation;
+sumi_cuda_op sumi_cuda_embed_rows, sumi_cuda_fill_rows, sumi_cuda_copy_rows, sumi_cuda_mean_rows, sumi_cuda_add_rows,
+    sumi_cuda_residual_change, sumi_cuda_add_residual, sumi_cuda_kronecker_add, sumi_cuda_activate, sumi_cuda_gated,
+    sumi_cuda_norm_modulate, sumi_cuda_norm_gate_add, sumi_cuda_qk_norm_rope, sumi_cuda_rope_table,
+    sumi_cuda_time_embed, sumi_cuda_finish_modulation;
 // x [rows][2 cols] of bfloat16, columns interleaved by 8 (SUMI_CUDA_FORM_GATED) -> y [rows][cols] = act(gate) * up.
 sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdeviceptr y, int32_t rows, int32_t cols,
                                 sumi_activation activation);

@@ -15,8 +15,8 @@ _Static_assert(sizeof(sumi_attention_args) <= 4096, "a launch takes 4 KiB of par
 
 typedef enum kernel_family {
     FAMILY_ANY,      // attention_any.cu
-    FAMILY_PORTABLE, // attention.cu
-    FAMILY_HOPPER,   // attention_sm90.cu
+    FAMILY_PORTABLE, // attention.cu, attention_int8.cu
+    FAMILY_HOPPER,   // attention_sm90.cu, attention_fp8_sm90.cu
     FAMILY_WIDE      // attention_wide_sm90.cu
 } kernel_family;
 
@@ -42,6 +42,9 @@ static const attention_kernel s_d96[2] = {{"sumi_attention_d96", FAMILY_PORTABLE
                                           {"sumi_attention_d96_causal", FAMILY_PORTABLE, 128, 128, 24576}};
 static const attention_kernel s_d80 = {"sumi_attention_d80", FAMILY_PORTABLE, 128, 128, 20480};
 static const attention_kernel s_d80_m1 = {"sumi_attention_d80_m1", FAMILY_PORTABLE, 64, 128, 40960};
+static const attention_kernel s_int8_d128 = {"sumi_attention_int8_d128", FAMILY_PORTABLE, 128, 128, 32768};
+static const attention_kernel s_int8_d96 = {"sumi_attention_int8_d96", FAMILY_PORTABLE, 128, 128, 24576};
+static const attention_kernel s_int8_d64 = {"sumi_attention_int8_d64", FAMILY_PORTABLE, 128, 128, 24576};
 static const attention_kernel s_d256 = {"sumi_attention_d256", FAMILY_PORTABLE, 32, 128, 81920};
 static const attention_kernel s_d256_k4 = {"sumi_attention_d256_k4", FAMILY_PORTABLE, 32, 256, 147456};
 static const attention_kernel s_d64[2] = {{"sumi_attention_d64", FAMILY_PORTABLE, 128, 128, 32768},
@@ -54,6 +57,7 @@ static const attention_kernel s_sm90_d96[2] = {{"sumi_attention_sm90_d96", FAMIL
 static const attention_kernel s_sm90_d80 = {"sumi_attention_sm90_d80", FAMILY_HOPPER, 192, 512, 226304};
 static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMILY_HOPPER, 192, 512, 181248},
                                                {"sumi_attention_sm90_d64_causal", FAMILY_HOPPER, 192, 512, 181248}};
+static const attention_kernel s_sm90_fp8_d128 = {"sumi_attention_sm90_fp8_d128", FAMILY_HOPPER, 192, 512, 173056};
 static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
@@ -166,6 +170,7 @@ static const attention_kernel* choose_hopper_attention(const sumi_cuda_run* run,
     if (dim == 384 || dim == 512) {
         return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
     }
+    if (sumi_cuda_is_qk_e4m3(run, op->in[0])) return &s_sm90_fp8_d128;
     // tiles of 192 rows are faster, unless their last round leaves too much of the device idle
     if (dim == 128 && !d->is_causal) {
         const attention_kernel *tall = &s_sm90_d128[0], *low = &s_sm90_d128_c2;
@@ -210,6 +215,8 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
 static const attention_kernel* choose_attention(const sumi_cuda_run* run, const requirements* d)
 {
     int32_t dim = run->op->u.attention.dim;
+    if ((run->op->marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0)
+        return dim == 128 ? &s_int8_d128 : dim == 96 ? &s_int8_d96 : &s_int8_d64;
     const attention_kernel* kernel = NULL;
     if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
         kernel = choose_hopper_attention(run, d);
@@ -220,7 +227,73 @@ static const attention_kernel* choose_attention(const sumi_cuda_run* run, const 
 
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
 
-// Launches tiles [begin, end) of the op with attention.cu or attention_any.cu.
+typedef struct head_range {
+    int32_t begin, end;
+} head_range;
+
+// The key heads that the tiles [begin, end) of a sequence read, of those that exist. tiles: of one query head.
+static head_range key_heads_of(int32_t begin, int32_t end, int32_t tiles, const sumi_cuda_run* run)
+{
+    const sumi_op_attention* a = &run->op->u.attention;
+    const int32_t group = a->q_heads / a->kv_heads, first = sumi_max_int(begin, 0) / tiles,
+                  last = sumi_min_int(end - 1, a->q_heads * tiles - 1) / tiles;
+    return (head_range){first / group, last / group + 1};
+}
+
+// ---- k in int8 ------------------------------------------------------------------------------------------------------
+static int32_t packed_tiles_of(const tokens* t)
+{
+    return sumi_divide_up(t->keys[0] + t->keys[1], SUMI_ATTENTION_INT8_KEYS);
+}
+
+// Tiles of packed keys of all sequences of the op.
+static int32_t count_packed_tiles(const sumi_op* op)
+{
+    int32_t tiles = 0;
+    for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
+        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tiles += packed_tiles_of(&t);
+    }
+    return tiles;
+}
+
+// Bytes of the packed keys, which come before their scales in the op's scratch memory.
+static uint64_t packed_bytes(const sumi_op* op)
+{
+    return (uint64_t)op->u.attention.kv_heads * (uint64_t)count_packed_tiles(op) * SUMI_ATTENTION_INT8_KEYS
+         * (uint64_t)op->u.attention.dim;
+}
+
+// Writes k of some key heads of a sequence as int8 to scratch. Every slice packs what it reads, so that slices do not
+// depend on each other: a long attention has few of them.
+static sumi_result pack_keys(sumi_cuda_run* run, const sumi_attention_sequence* sequence, head_range key_heads)
+{
+    const sumi_op* op = run->op;
+    const int32_t dim = op->u.attention.dim;
+    sumi_attention_pack_keys_args args = {.qkv = sumi_cuda_value(run, op->in[0]),
+                                          .packed = run->scratch,
+                                          .scales = run->scratch + packed_bytes(op),
+                                          .pitch = sumi_cuda_cols(run, op->in[0]),
+                                          .k_column = op->u.attention.k_column,
+                                          .tile_count = count_packed_tiles(op),
+                                          .first_tile = sequence->first_packed_tile,
+                                          .head_begin = key_heads.begin,
+                                          .begin = sequence->begin,
+                                          .first_span_tokens = sequence->first_span_tokens,
+                                          .second_span_offset = sequence->second_span_offset,
+                                          .keys = sequence->keys};
+    sumi_cuda_grid grid = {.x = (uint32_t)sumi_divide_up(sequence->keys, SUMI_ATTENTION_INT8_KEYS),
+                           .y = (uint32_t)(key_heads.end - key_heads.begin),
+                           .z = 1,
+                           .block = SUMI_ATTENTION_PACK_KEYS_THREADS};
+    return sumi_cuda_launch_args(run,
+                                 dim == 128  ? "sumi_attention_pack_keys_d128"
+                                 : dim == 96 ? "sumi_attention_pack_keys_d96"
+                                             : "sumi_attention_pack_keys_d64",
+                                 grid, &args);
+}
+
+// Launches tiles [begin, end) of the op with attention.cu, attention_int8.cu or attention_any.cu.
 static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention_kernel* kernel, const requirements* d,
                                              int32_t begin, int32_t end)
 {
@@ -240,11 +313,18 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
                                 .is_causal = d->is_causal,
                                 .window = d->window,
                                 .is_aligned = d->is_aligned};
+    const bool is_int8 = (op->marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0;
+    int32_t packed_tiles = 0;
+    if (is_int8) {
+        args.packed_keys = run->scratch;
+        args.packed_scales = run->scratch + packed_bytes(op);
+        args.packed_tiles = count_packed_tiles(op);
+    }
     for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SEQUENCES) {
         int32_t batch = sumi_min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = sumi_max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            int32_t tiles = row_tiles(kernel, &t);
+            int32_t tiles = row_tiles(kernel, &t), before = after;
             after += heads * tiles;
             args.sequences[i] = (sumi_attention_sequence){
                 .tile_end = after,
@@ -254,7 +334,13 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
                 .second_span_offset = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
                 .keys = t.keys[0] + t.keys[1],
                 .queries = t.first_query + t.queries[0] + t.queries[1],
-                .first_query = t.first_query};
+                .first_query = t.first_query,
+                .first_packed_tile = packed_tiles};
+            if (!is_int8) continue;
+            packed_tiles += packed_tiles_of(&t);
+            if (begin < after && before < end) {
+                SUMI_TRY(pack_keys(run, &args.sequences[i], key_heads_of(begin - before, end - before, tiles, run)));
+            }
         }
         int32_t to = sumi_min_int(end, after);
         if (from < to) {
@@ -272,8 +358,8 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
     return SUMI_OK;
 }
 
-// Makes a tensor map of `rows` rows from `row` on and the columns from `column` on, of a matrix with `cols` columns:
-// {slab, rows, slabs}.
+// Makes a tensor map of `rows` rows from `row` on and the columns from `column` on, of a matrix with `cols` columns of
+// bfloat16: {slab, rows, slabs}.
 static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUdeviceptr matrix, int32_t cols,
                             int32_t row, int32_t rows, int32_t column, int32_t columns, uint32_t slab,
                             uint32_t box_rows, uint32_t box_slabs)
@@ -291,6 +377,20 @@ static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUd
     return SUMI_OK;
 }
 
+// The same of heads of 128 channels in e4m3, each in the first half of its bytes: {128, rows, heads}.
+static sumi_result make_e4m3_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUdeviceptr matrix, int32_t cols,
+                                 int32_t row, int32_t rows, int32_t column, int32_t columns, uint32_t box_rows)
+{
+    CUtensorMap map;
+    CUdeviceptr address = matrix + 2 * ((uint64_t)row * (uint64_t)cols + (uint64_t)column);
+    const uint64_t dims[3] = {128, (uint64_t)rows, (uint64_t)columns / 128}, strides[2] = {2 * (uint64_t)cols, 256};
+    const uint32_t box[3] = {128, box_rows, 1};
+    SUMI_TRY(sumi_cuda_tensor_map(run, &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, address, dims, strides, box,
+                                  CU_TENSOR_MAP_SWIZZLE_128B));
+    memcpy(out_map, &map, sizeof *out_map);
+    return SUMI_OK;
+}
+
 // Makes the maps of span `s` of a sequence: queries, keys and values, outputs.
 static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uint32_t box_slabs, uint32_t key_box_rows,
                              sumi_attention_map* out_q, sumi_attention_map* out_kv, sumi_attention_map* out_out)
@@ -300,13 +400,65 @@ static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uin
             width = op->u.attention.q_heads * op->u.attention.dim;
     uint32_t slab = (uint32_t)slab_of(op->u.attention.dim);
     CUdeviceptr qkv = sumi_cuda_value(run, op->in[0]), out = sumi_cuda_value(run, op->out);
-    SUMI_TRY(make_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, slab, key_box_rows, box_slabs));
+    const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->in[0]);
+    if (is_e4m3) SUMI_TRY(make_e4m3_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, key_box_rows));
+    else SUMI_TRY(make_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, slab, key_box_rows, box_slabs));
     if (t->queries[s] == 0) { // this span has only keys
         return SUMI_OK;
     }
-    SUMI_TRY(make_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, slab, 64,
-                      box_slabs));
+    if (is_e4m3) {
+        SUMI_TRY(make_e4m3_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, 64));
+    } else {
+        SUMI_TRY(make_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, slab, 64,
+                          box_slabs));
+    }
     return make_map(run, out_out, out, out_cols, t->begin[s], t->queries[s], 0, width, slab, 64, box_slabs);
+}
+
+// ---- v in e4m3 ------------------------------------------------------------------------------------------------------
+static int32_t key_tiles_of(const tokens* t)
+{
+    return sumi_divide_up(t->keys[0], 128) + sumi_divide_up(t->keys[1], 128);
+}
+
+// Tiles of 128 keys of all sequences of the op.
+static int32_t count_key_tiles(const sumi_op* op)
+{
+    int32_t tiles = 0;
+    for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
+        tokens t = tokens_of(&op->u.attention.sequences[i]);
+        tiles += key_tiles_of(&t);
+    }
+    return tiles;
+}
+
+// Where the tiles of v lie in the op's scratch memory: first all tiles, then their scales.
+static sumi_attention_fp8_values values_of(const sumi_cuda_run* run)
+{
+    const int32_t tiles = count_key_tiles(run->op);
+    return (sumi_attention_fp8_values){
+        .tiles = run->scratch,
+        .scales =
+            run->scratch + (uint64_t)run->op->u.attention.kv_heads * (uint64_t)tiles * SUMI_ATTENTION_FP8_TILE_BYTES,
+        .tile_count = tiles};
+}
+
+// Writes v of some key heads of a sequence as tiles of e4m3 to scratch, as pack_keys does.
+static sumi_result pack_values(sumi_cuda_run* run, const tokens* t, int32_t first_tile, head_range key_heads)
+{
+    sumi_attention_pack_args args = {.qkv = sumi_cuda_value(run, run->op->in[0]),
+                                     .values = values_of(run),
+                                     .pitch = sumi_cuda_cols(run, run->op->in[0]),
+                                     .v_column = run->op->u.attention.v_column,
+                                     .first_tile = first_tile,
+                                     .head_begin = key_heads.begin,
+                                     .begin = {t->begin[0], t->begin[1]},
+                                     .keys = {t->keys[0], t->keys[1]}};
+    sumi_cuda_grid grid = {.x = (uint32_t)key_tiles_of(t),
+                           .y = (uint32_t)(key_heads.end - key_heads.begin),
+                           .z = 1,
+                           .block = SUMI_ATTENTION_PACK_THREADS};
+    return sumi_cuda_launch_args(run, "sumi_attention_pack_values", grid, &args);
 }
 
 static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin,
@@ -315,8 +467,11 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
     const sumi_op* op = run->op;
     int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0,
             dim = op->u.attention.dim;
-    int32_t slab = slab_of(dim);
-    uint32_t slabs = (uint32_t)(dim / slab);
+    const bool is_fp8 = kernel == &s_sm90_fp8_d128;
+    int32_t slab = is_fp8 ? 128 : slab_of(dim);
+    uint32_t slabs = (uint32_t)(dim / slab_of(dim));
+    sumi_attention_fp8_values values = is_fp8 ? values_of(run) : (sumi_attention_fp8_values){.tile_count = 0};
+    int32_t key_tiles = 0;
     sumi_attention_sm90_maps maps;
     memset(&maps, 0, sizeof maps);
     sumi_attention_sm90_shape shape = {.heads = heads,
@@ -331,7 +486,13 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             int32_t tiles = row_tiles(kernel, &t), first_span_query_groups = sumi_divide_up(t.queries[0], 64),
                     first_span_key_tiles = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
+            const int32_t before = after;
             after += heads * tiles;
+            if (is_fp8 && begin < after && before < end) {
+                SUMI_TRY(pack_values(run, &t, key_tiles, key_heads_of(begin - before, end - before, tiles, run)));
+            }
+            values.first_tile[i] = key_tiles;
+            key_tiles += key_tiles_of(&t);
             shape.sequences[i] = (sumi_attention_sm90_sequence){
                 .tile_end = after,
                 .row_tiles = tiles,
@@ -356,7 +517,7 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             shape.tile_begin = from;
             shape.split_begin = shape.blocks_per_split_tile > 1 ? to - remaining_tiles : to;
             shape.tile_end = to + remaining_tiles * (shape.blocks_per_split_tile - 1);
-            void* params[] = {&maps, &shape};
+            void* params[] = {&maps, &shape, &values}; // values: of kernels in 8 bits only
             uint32_t blocks = (uint32_t)sumi_min_int(shape.tile_end - from, units);
             sumi_cuda_grid grid = {
                 .x = blocks, .y = 1, .z = 1, .block = kernel->threads, .shared_bytes = kernel->shared_bytes};
@@ -419,6 +580,10 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
 
 uint64_t sumi_cuda_attention_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
-    (void)device, (void)plan, (void)op;
-    return 0;
+    (void)device;
+    if ((op->marks & SUMI_CUDA_OP_INT8_ATTENTION) != 0)
+        return packed_bytes(op) + (uint64_t)op->u.attention.kv_heads * (uint64_t)count_packed_tiles(op) * sizeof(float);
+    if ((sumi_plan_info(plan, op->in[0])->marks & SUMI_CUDA_VALUE_QK_E4M3) == 0) return 0;
+    return (uint64_t)op->u.attention.kv_heads * (uint64_t)count_key_tiles(op)
+         * (SUMI_ATTENTION_FP8_TILE_BYTES + sizeof(float[2]));
 }

@@ -1,11 +1,12 @@
 // Launchers of the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions
-// and times. The kernels are in kernels/rows.cu, norms.cu, rows_fp8.cu and rows_int8.cu. Columns and element types
+// and times, residuals. The kernels are in kernels/rows.cu, norms.cu, rows_fp8.cu, rows_int8.cu and residuals.cu. Columns and element types
 // decide which kernel runs. A grid only distributes rows to blocks, so slices change no bits.
 #include "base/integers.h"
 #include "cuda/arrange.h"
 #include "cuda/form.h"
 #include "cuda/launch.h"
 #include "cuda/stored.h"
+#include "kernels/residuals.h"
 #include "kernels/rows.h"
 #include <math.h>
 
@@ -148,6 +149,63 @@ sumi_result sumi_cuda_mean_rows(sumi_cuda_run* run)
         SUMI_TRY(sumi_cuda_launch_args(run, "sumi_mean_rows", grid, &args));
     }
     return SUMI_OK;
+}
+
+// ---- ADD_ROWS, RESIDUAL_CHANGE, ADD_RESIDUAL ------------------------------------------------------------------------
+sumi_result sumi_cuda_add_rows(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
+    const int64_t cols = sumi_cuda_cols(run, op->out), count = (rows.end - rows.begin) * cols;
+    sumi_add_rows_args args = {.x = matrix_of(run, op->in[0]),
+                               .y = matrix_of(run, op->out),
+                               .begin = rows.begin * cols,
+                               .end = rows.end * cols,
+                               .scale = op->u.add.scale};
+    args.is_vector = !args.x.is_float && !args.y.is_float && cols % 8 == 0;
+    return sumi_cuda_launch_args(
+        run, "sumi_add_rows",
+        row_grid(run, blocks_of(count, (args.is_vector ? 8 : 1) * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+}
+
+sumi_result sumi_cuda_residual_change(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const int64_t cols = sumi_cuda_cols(run, op->in[0]);
+    sumi_residual_change_args args = {.x = matrix_of(run, op->in[0]),
+                                      .before = matrix_of(run, op->in[1]),
+                                      .kept = matrix_of(run, op->in[2]),
+                                      .change = sumi_cuda_value(run, op->out),
+                                      .part_size = op->range_rows * cols,
+                                      .count = op->rows * cols,
+                                      .part_begin = run->range_begin,
+                                      .part_end = run->range_end};
+    args.is_vector = !args.x.is_float && !args.before.is_float && !args.kept.is_float && cols % 8 == 0;
+    return sumi_cuda_launch_args(run, "sumi_residual_change",
+                                 row_grid(run, args.part_end - args.part_begin, ELEMENTWISE_BLOCKS), &args);
+}
+
+sumi_result sumi_cuda_add_residual(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_op_add_residual* of = &op->u.add_residual;
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
+    const int64_t cols = sumi_cuda_cols(run, op->out), count = (rows.end - rows.begin) * cols;
+    const uint64_t sigmas = sumi_cuda_value(run, op->in[3]) + (uint64_t)of->column * sizeof(float);
+    sumi_add_residual_args args = {.x = matrix_of(run, op->out),
+                                   .residual = matrix_of(run, op->in[1]),
+                                   .change = matrix_of(run, op->in[2]),
+                                   .older_sigma = sigmas,
+                                   .newer_sigma = sigmas + (uint64_t)sumi_cuda_cols(run, op->in[3]) * sizeof(float),
+                                   .counter = run->counter,
+                                   .sigma = sumi_cuda_step_of(run, of->sigma),
+                                   .begin = rows.begin * cols,
+                                   .end = rows.end * cols,
+                                   .most = of->most};
+    args.is_vector = !args.x.is_float && !args.residual.is_float && !args.change.is_float && cols % 8 == 0;
+    return sumi_cuda_launch_args(
+        run, "sumi_add_residual",
+        row_grid(run, blocks_of(count, (args.is_vector ? 8 : 1) * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
 }
 
 // ---- KRONECKER_ADD --------------------------------------------------------------------------------------------------
@@ -442,6 +500,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
                                              "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
                                             {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8",
                                              "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
+    static const char* const fp8_names[2] = {"sumi_qk_norm_rope_fp8_pairs_16", "sumi_qk_norm_rope_fp8_halves_16"};
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
@@ -460,6 +519,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     args.is_halves = op->u.qk.rotary == SUMI_ROTARY_HALVES;
     args.eps = op->u.qk.eps;
     const int64_t count = rows.end - rows.begin;
+    const bool is_e4m3 = sumi_cuda_is_qk_e4m3(run, op->out); // then heads have 128 channels
     if (args.x.is_float || args.dim % (args.is_halves ? 16 : 8) != 0 || args.dim > 256 || args.pitch % 8 != 0) {
         return sumi_cuda_launch_args(run, "sumi_qk_norm_rope_any", row_grid(run, count, ANY_BLOCKS), &args);
     }
@@ -468,7 +528,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     const int32_t groups = SUMI_ROWS_THREADS / (4 << size), blocks = args.is_halves ? 2 : 3;
     args.heads_log2 = qk_heads_log2(args.q_heads + args.kv_heads, groups, count,
                                     (int64_t)run->device->multiprocessors * blocks * groups);
-    return sumi_cuda_launch_args(run, names[args.is_halves][size],
+    return sumi_cuda_launch_args(run, is_e4m3 ? fp8_names[args.is_halves] : names[args.is_halves][size],
                                  row_grid(run, blocks_of(count, groups >> args.heads_log2), blocks), &args);
 }
 

@@ -78,8 +78,6 @@ sumi_cuda_linear_choice sumi_cuda_choose_linear_kernel(const sumi_cuda_device* d
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape,
                               sumi_cuda_linear_choice* out_list, int32_t capacity);
 
-// Whether the kernels for Hopper are to be used for products.
-bool sumi_cuda_has_hopper(const sumi_cuda_device* device, bool allows_hopper);
 // Name of the kernel with this epilogue; NULL: there is none.
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);
 // Bytes of scratch for partial sums of shared k, or for cuBLASLt's workspace.

@@ -484,17 +484,40 @@ static bool loads_of(const sumi_cuda_weight_streaming* streaming, const sumi_sli
 
 // ---- A run ----------------------------------------------------------------------------------------------------------
 
+static bool has_loads(const sumi_cuda_weight_streaming* streaming, int32_t section)
+{
+    return streaming->section_loads[section] < streaming->section_loads[section + 1];
+}
+
+// The next position, if no more alternatives run. After an iteration of an alternative the section that it is an
+// alternative to goes on.
 static void advance(const sumi_cuda_weight_streaming* streaming, const sumi_plan* plan, sumi_cuda_load_position* at)
 {
     SUMI_ASSERT(at->load >= 0 && at->load < streaming->load_count && (size_t)at->section < plan->section_count);
     if (++at->load < streaming->section_loads[at->section + 1]) return;
+    if (plan->sections[at->section].is_alternative && has_loads(streaming, at->section - 1)) at->section--;
     at->load = streaming->section_loads[at->section];
     if (++at->iteration < plan->sections[at->section].repeat) return;
     at->iteration = 0;
     do at->section++;
     while ((size_t)at->section < plan->section_count
-           && streaming->section_loads[at->section] == streaming->section_loads[at->section + 1]);
+           && (plan->sections[at->section].is_alternative || !has_loads(streaming, at->section)));
     at->load = streaming->section_loads[at->section];
+}
+
+// Moves the positions forward to a later iteration of the section that they are in: the iterations between were left
+// out, or alternatives ran without loads in their place. The loads in the ring buffer are the same ones. False: the
+// loads after this iteration have already begun.
+static bool skip_iterations(sumi_cuda_weight_streaming* streaming, const sumi_plan* plan, sumi_cuda_load_position here)
+{
+    const int32_t count = here.iteration - streaming->next_used.iteration;
+    if (here.section != streaming->next_used.section || here.load != streaming->next_used.load || count < 0
+        || streaming->next_issued.section != here.section
+        || streaming->next_issued.iteration + count >= plan->sections[here.section].repeat)
+        return false;
+    streaming->next_used.iteration += count;
+    streaming->next_issued.iteration += count;
+    return true;
 }
 
 static bool is_same_place(sumi_cuda_load_position a, sumi_cuda_load_position b)
@@ -604,7 +627,9 @@ sumi_result sumi_cuda_streaming_begin_segment(sumi_cuda* cuda, sumi_cuda_plan* r
     const sumi_cuda_load_position here = {(int32_t)(section - record->plan->sections),
                                           iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
     // Tests may run slices in another order than the engine, or a counter that the section does not have.
-    if (!is_same_place(here, streaming->next_used)) SUMI_TRY(restart_at(cuda, streaming, here, error));
+    // An alternative runs, or iterations were left out.
+    if (!is_same_place(here, streaming->next_used) && !skip_iterations(streaming, record->plan, here))
+        SUMI_TRY(restart_at(cuda, streaming, here, error));
     for (const uint64_t needed = streaming->used + (uint64_t)(last - first) + 1; streaming->issued < needed;) {
         bool is_started = false;
         SUMI_TRY(issue(cuda, record, &is_started, error));

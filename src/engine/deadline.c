@@ -165,6 +165,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
                     + job->batch_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
     double denoise_us = 0.0;
     for (size_t s = 0; s < entry->plan.section_count; s++) {
+        if (entry->plan.sections[s].is_alternative) continue;
         const sumi_work_us iteration_work = sumi_section_work_us(engine, entry, s);
         const double us = total_us(&iteration_work) * entry->plan.sections[s].repeat;
         if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;

@@ -16,8 +16,10 @@ sumi_engine_desc sumi_engine_defaults(void)
 
 sumi_model_desc sumi_model_defaults(void)
 {
-    return (sumi_model_desc){
-        .weights = SUMI_WEIGHTS_AUTO, .text_weights = SUMI_WEIGHTS_AUTO, .cookie = SUMI_COOKIE_MODEL};
+    return (sumi_model_desc){.weights = SUMI_WEIGHTS_AUTO,
+                             .text_weights = SUMI_WEIGHTS_AUTO,
+                             .attention = SUMI_ATTENTION_AUTO,
+                             .cookie = SUMI_COOKIE_MODEL};
 }
 
 sumi_prompt_desc sumi_prompt_defaults(sumi_model* model)

@@ -88,6 +88,7 @@ static sumi_result check_guidance_rule(const sumi_image_desc* desc, sumi_error* 
 }
 
 #define MAX_SHIFT 1e4f
+#define MAX_STEP_CACHE 10.0f
 
 static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error)
 {
@@ -109,6 +110,9 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
     SUMI_REFUSE(!is_between(desc->shift, 0.0f, MAX_SHIFT), SUMI_INVALID_ARGUMENT,
                 "shift is %g: give 0 for the model's own, or a positive number up to %g", (double)desc->shift,
                 (double)MAX_SHIFT);
+    SUMI_REFUSE(!is_between(desc->step_cache, 0.0f, MAX_STEP_CACHE), SUMI_INVALID_ARGUMENT,
+                "step_cache is %g: give 0 (off), or the largest change to reuse over, such as 0.08, up to %g",
+                (double)desc->step_cache, (double)MAX_STEP_CACHE);
     if (desc->sigmas != NULL) {
         SUMI_TRY(sumi_schedule_check(desc->sigmas, desc->step_count, error));
         SUMI_REFUSE(desc->deadline_ms != 0, SUMI_INVALID_ARGUMENT,
@@ -468,6 +472,7 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
         job->lora_scales[job->lora_count++] = desc->loras[i].scale;
     }
     job->deadline_ms = desc->deadline_ms;
+    job->step_cache_threshold = desc->step_cache;
     job->preview_every = desc->preview_every;
     job->profiles = desc->profile;
     return SUMI_OK;

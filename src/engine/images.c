@@ -206,7 +206,9 @@ static void fill_image(const sumi_plan_job* job, sumi_job_item* item, sumi_image
                           .row_bytes = row,
                           .format = item->target.format,
                           .seed = item->seed,
-                          .step_count = item->step_count};
+                          .step_count = item->step_count,
+                          .evaluation_count = item->evaluation_count,
+                          .reused_count = item->reused_count};
     if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
     if (item->target.device_address != 0) return;
     if (item->target.host_memory == NULL) {

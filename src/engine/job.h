@@ -57,6 +57,7 @@ typedef struct sumi_job_functions {
 typedef struct sumi_model_job {
     sumi_network_desc desc; // its strings lie in the job slot's block `input`
     sumi_weight_format weights, text_weights;
+    sumi_attention_format attention;
     sumi_model* product;
     // has_reviewed: the job has checked whether the device has more memory than the current limit (device_limit.h).
     bool has_begun, is_open, has_reviewed;

@@ -19,6 +19,7 @@
 #include "engine/pool.h"
 #include "engine/prompts.h"
 #include "engine/run.h"
+#include "engine/step_cache.h"
 #include "sampling/schedule.h"
 #include <math.h>
 #include <stdio.h>
@@ -85,6 +86,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool
     if (slot->u.plan.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
     sumi_run_begin(engine, entry);
     sumi_deadline_begin(engine, slot);
+    sumi_step_cache_begin(&slot->u.plan);
     return SUMI_OK;
 }
 
@@ -92,8 +94,12 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool
 static bool begin_next_batch(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->batch_begin + job->batch_count <= job->item_count);
-    for (int32_t i = 0; i < job->batch_count; i++)
-        job->items[job->batch_begin + i].step_count = job->run_steps - job->deadline_adaptation.skipped_count;
+    for (int32_t i = 0; i < job->batch_count; i++) {
+        sumi_job_item* item = &job->items[job->batch_begin + i];
+        item->step_count = job->run_steps - job->deadline_adaptation.skipped_count;
+        item->evaluation_count = job->step_cache.evaluation_count;
+        item->reused_count = job->step_cache.reused_count;
+    }
     job->batch_begin += job->batch_count;
     const int32_t remaining_count = job->item_count - job->batch_begin;
     if (remaining_count <= 0) return false;

@@ -233,7 +233,8 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     p->width = job->width;
     p->height = job->height;
     p->samples_posterior = sumi_plan_job_draws_posterior(job);
-    if (job->batch_count == 0) job->batch_count = job->item_count;
+    // With a step cache every image decides for itself, so that its bits do not depend on the others.
+    if (job->batch_count == 0) job->batch_count = job->step_cache_threshold > 0.0f ? 1 : job->item_count;
     job->plan_prompts = tables.plan_prompts;
     job->plan_prompt_count = 0;
     for (int32_t i = 0; i < job->prompt_count; i++) tables.plan_prompts[job->plan_prompt_count++] = i;
@@ -244,6 +245,7 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
         p->inpaints = job->mask.data != NULL;
         p->composites = p->inpaints && p->starts_from_image && job->mask_feather >= 0;
         p->previews = job->preview_every > 0;
+        p->caches_steps = job->step_cache_threshold > 0.0f;
     }
     bool encodes_text = false;
     for (int32_t i = 0; i < job->plan_prompt_count; i++) {

@@ -14,9 +14,10 @@
 #include "engine/pause.h"
 #include "engine/plan_job.h"
 #include "engine/run.h"
+#include "engine/step_cache.h"
 #include "engine/trace.h"
 
-// Fills in which denoising step a slice belongs to, whether it ends the step, and whether a preview follows. This
+// Fills in which denoising step a slice belongs to, whether it ends the step, and what is read after it. This
 // happens before the slice is submitted: when it ends, the tables in the workspace may be those of the next job.
 static void fill_in_denoising_step(const sumi_plan_job* job, sumi_run_slice* slice)
 {
@@ -26,7 +27,10 @@ static void fill_in_denoising_step(const sumi_plan_job* job, sumi_run_slice* sli
     SUMI_ASSERT(evaluation >= 0 && evaluation < job->evaluation_count && denoising_step >= 0
                 && denoising_step < job->run_steps);
     slice->denoising_step = denoising_step;
-    if (!slice->ends_iteration) return; // of the section that repeats: one evaluation
+    const sumi_plan* plan = &job->entry->plan;
+    if (sumi_plan_has_alternative(plan, slice->section_index))
+        slice->change = sumi_step_cache_measured(plan, &plan->slices[slice->slice]);
+    if (!slice->ends_iteration || job->repeats) return; // of the section that repeats: one evaluation
     // An evaluation does not end the step if others of the same step follow.
     if (evaluation + 1 < job->evaluation_count && job->rows[evaluation + 1].step == denoising_step) return;
     slice->ends_step = true;
@@ -48,6 +52,7 @@ static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const su
     sumi_plan_job* job = &slot->u.plan;
     if (job->profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
     if (slice->ends_step) slot->live.step = slice->denoising_step + 1 + slice->skip_count;
+    if (slice->change.id != 0) sumi_step_cache_read(engine, job, slice->change);
     if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
         job->preview_is_pending = false;
@@ -99,12 +104,13 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi
     return SUMI_OK;
 }
 
-// Submits a slice. If a preview follows, also submits the preview's copy to host memory; after the last slice, the
-// copies of the products.
+// Submits a slice, and the copies to host memory that follow it: of the change that it has measured, of a preview, and
+// after the last slice of the products.
 static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_slice* slice, sumi_error* error)
 {
     SUMI_ASSERT(!job->preview_is_pending || !slice->has_preview);
     SUMI_TRY(sumi_run_submit(engine, slice, error));
+    SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->change, error));
     if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->entry->pipeline.preview, error));
         job->preview_is_pending = true;
@@ -189,13 +195,13 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         *out_stage = SUMI_STAGE_PREPARE;
         *out_end = SUMI_TURN_MORE;
     } else if (!*out_over && slot != engine->jobs.draining && !needs_noise && !restores && may_submit
-               && sumi_run_can_submit(engine)) {
-        sumi_deadline_adapt(engine, slot);
+               && sumi_run_can_submit(engine) && sumi_step_cache_choose(engine, job)) {
+        if (!job->repeats) sumi_deadline_adapt(engine, slot);
         sumi_run_slice next = sumi_run_next(engine);
         fill_in_denoising_step(job, &next);
         // Copies to host memory use the staging memory of the draining job's results, so none may be submitted until
         // that job has ended. A preview has one copy, which must have been published before the next one.
-        const bool copies = next.has_preview || next.ends_run;
+        const bool copies = next.has_preview || next.ends_run || next.change.id != 0;
         const bool is_blocked =
             (copies && engine->jobs.draining != NULL) || (next.has_preview && job->preview_is_pending);
         if (!is_blocked) {

@@ -44,6 +44,7 @@ static sumi_result begin_opening(sumi_engine* engine, sumi_model_job* job, sumi_
     model->engine = engine;
     model->weights = job->weights;
     model->text_weights = job->text_weights;
+    model->attention = job->attention;
     sumi_mutex_lock(&engine->state_lock);
     model->serial = ++engine->next_serial;
     SUMI_LIST_INSERT(engine->models, model);
@@ -75,11 +76,12 @@ static void choose_denoiser_weights(const sumi_engine* engine, sumi_model* model
     sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
 }
 
-// The format that AUTO stands for on this device. It depends only on the file and on the size of the device's memory,
+// The formats that AUTO stands for on this device. They depend only on the file and on the size of the device's memory,
 // not on budgets or free memory, so that a job gives the same image whatever memory other programs use.
 static void choose_weights(const sumi_engine* engine, sumi_model* model)
 {
     if (engine->runner->functions->prepare == NULL) return;
+    if (model->attention == SUMI_ATTENTION_AUTO) model->attention = SUMI_ATTENTION_BF16;
     choose_denoiser_weights(engine, model);
     if (model->text_weights != SUMI_WEIGHTS_AUTO) return;
     model->text_weights = model->weights == SUMI_WEIGHTS_AS_STORED ? SUMI_WEIGHTS_AS_STORED : SUMI_WEIGHTS_BF16;
@@ -256,6 +258,19 @@ static sumi_result check_weights(const sumi_engine* engine, const char* member, 
     return SUMI_OK;
 }
 
+static sumi_result check_attention(const sumi_engine* engine, sumi_attention_format attention, sumi_error* error)
+{
+    switch ((int)attention) {
+    case SUMI_ATTENTION_AUTO: return SUMI_OK;
+    case SUMI_ATTENTION_BF16:
+    case SUMI_ATTENTION_8BIT:
+        if (engine->runner->functions->prepare != NULL) return SUMI_OK;
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "attention: the CPU backend computes attention in float32; use SUMI_ATTENTION_AUTO");
+    default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "attention is %d: no such format", (int)attention);
+    }
+}
+
 static sumi_result check_model_desc(const sumi_engine* engine, const sumi_model_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_MODEL, "sumi_model_desc", "sumi_model_defaults", error));
@@ -271,7 +286,8 @@ static sumi_result check_model_desc(const sumi_engine* engine, const sumi_model_
                          "without_text_encoder");
     }
     SUMI_TRY(check_weights(engine, "weights", desc->weights, error));
-    return check_weights(engine, "text_weights", desc->text_weights, error);
+    SUMI_TRY(check_weights(engine, "text_weights", desc->text_weights, error));
+    return check_attention(engine, desc->attention, error);
 }
 
 static const char* pack_text(sumi_packer* packer, const char* text)
@@ -305,6 +321,7 @@ static sumi_result copy_model_desc(sumi_engine* engine, const void* source, sumi
     pack_paths(&packer, desc, &slot->u.model.desc);
     slot->u.model.weights = desc->weights;
     slot->u.model.text_weights = desc->text_weights;
+    slot->u.model.attention = desc->attention;
     return SUMI_OK;
 }
 
@@ -372,6 +389,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.weight_bytes = from->weight_bytes;
     info.weights = model->weights;
     info.text_weights = model->text_weights;
+    info.attention = model->attention;
     return info;
 }
 

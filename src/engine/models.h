@@ -9,6 +9,7 @@ struct sumi_model {
     sumi_network* network;
     sumi_network_info info;                   // zero until the model is open
     sumi_weight_format weights, text_weights; // the formats on a device
+    sumi_attention_format attention;          // likewise
 };
 
 // The negative prompt of the model's authors, for items that name none; "" if the authors give none. Valid as long as

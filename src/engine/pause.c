@@ -6,6 +6,7 @@
 #include "engine/plan_job.h"
 #include "engine/resize.h"
 #include "engine/run.h"
+#include "engine/step_cache.h"
 
 #define RESTORED_VALUES ((size_t)64 * 1024) // values per piece: some dozen microseconds
 
@@ -15,11 +16,16 @@ static size_t values_of(const sumi_plan_job* job)
          * (size_t)job->latent_width;
 }
 
-// Lists the values of the solver's state, in the order in which saved_state holds them. Returns how many there are.
-static int32_t states_of(const sumi_plan_job* job, sumi_value* out)
+typedef enum state_age { PRESENT = -1, BEFORE_LAST_WHOLE = 0, BEFORE_EARLIER_WHOLE = 1 } state_age;
+
+// Lists the values of the solver's state, the present ones or those that were kept, in the order in which saved_state
+// holds them. Returns how many there are.
+static int32_t states_of(const sumi_plan_job* job, state_age age, sumi_value* out)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
-    const sumi_value values[3] = {pipeline->x, pipeline->base, pipeline->history};
+    const sumi_value values[3] = {age == PRESENT ? pipeline->x : pipeline->kept_x[age],
+                                  age == PRESENT ? pipeline->base : pipeline->kept_base[age],
+                                  age == PRESENT ? pipeline->history : pipeline->kept_history[age]};
     int32_t count = 0;
     for (int32_t i = 0; i < 3; i++) {
         if (values[i].id != 0) out[count++] = values[i];
@@ -32,7 +38,8 @@ void sumi_plan_job_free_saved_state(sumi_engine* engine, sumi_plan_job* job)
     sumi_free(&engine->heap, job->saved_state);
     job->saved_state = NULL;
     job->saved_evaluation = 0;
-    job->save_is_pending = false;
+    job->save_is_pending = job->repeats = false;
+    job->repeated_evaluation = -1;
     job->restored_values = 0;
 }
 
@@ -42,7 +49,7 @@ static void enter_first_phase(sumi_plan_job* job)
     job->cursor = job->row = job->mask_rows = job->pieces_in_flight = 0;
     job->drawn_values = job->moved_values = job->restored_values = 0;
     job->resize = (sumi_resize){0};
-    job->preview_is_pending = false;
+    job->preview_is_pending = job->repeats = false;
 }
 
 static bool is_before_denoising(const sumi_run* run)
@@ -54,16 +61,20 @@ static bool is_before_denoising(const sumi_run* run)
     return true;
 }
 
-// Saves the state before this evaluation. The CPU does it at once; on a device the first call starts the copies and the
-// second one reads them. If there is no memory, the job will begin anew.
+// Saves the state before this evaluation, or with a step cache before the last whole ones, from which the evaluations
+// after them follow. The CPU does it at once; on a device the first call starts the copies and the second one reads
+// them. If there is no memory, the job will begin anew.
 static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t counter, bool* out_done,
                                sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_value states[3];
-    const int32_t count = states_of(job, states);
+    const sumi_step_cache_resumption at = sumi_step_cache_resumes_at(engine, job, counter);
+    sumi_value states[6];
+    int32_t count = states_of(job, at.uses_kept ? BEFORE_LAST_WHOLE : PRESENT, states);
+    if (at.repeated >= 0) count += states_of(job, BEFORE_EARLIER_WHOLE, states + count);
     const size_t values = values_of(job);
     *out_done = true;
+    if (at.evaluation == 0) return SUMI_OK;
     if (!job->save_is_pending) {
         sumi_plan_job_free_saved_state(engine, job);
         job->saved_state = sumi_alloc_array(&engine->heap, (size_t)count * values, sizeof *job->saved_state);
@@ -83,8 +94,10 @@ static sumi_result save_states(sumi_engine* engine, sumi_plan_job* job, int32_t 
         runner->read(engine->runner, &job->entry->plan, states[i], 0, job->saved_state + (size_t)i * values,
                      values * sizeof *job->saved_state);
     job->save_is_pending = false;
-    job->saved_evaluation = counter;
-    job->saved_deadline_adaptation = job->deadline_adaptation;
+    job->saved_evaluation = at.evaluation;
+    job->repeated_evaluation = at.repeated;
+    job->saved_step_cache = at.uses_kept ? sumi_step_cache_rewound(&job->step_cache) : job->step_cache;
+    job->saved_deadline_adaptation = at.uses_kept ? job->step_cache.adaptation_before : job->deadline_adaptation;
     return runner->health != NULL ? runner->health(engine->runner, error) : SUMI_OK;
 }
 
@@ -95,6 +108,11 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
     const sumi_run* run = &engine->runs.current;
     *out = SUMI_YIELD_NOT_NOW;
     if (job->phase == SUMI_PHASE_OUTPUT || (job->phase == SUMI_PHASE_RUN && run->is_submitted)) return SUMI_OK;
+    if (job->repeats) { // what was saved before still holds
+        *out = run->pending_count > 0 ? SUMI_YIELD_PENDING : SUMI_YIELDED;
+        if (run->pending_count == 0) enter_first_phase(job);
+        return SUMI_OK;
+    }
     int32_t counter = 0, left_in_section;
     bool is_over = true; // nothing was done yet that could be saved
     if (job->phase == SUMI_PHASE_RUN && job->goal == SUMI_GOAL_IMAGES && !is_before_denoising(run)) {
@@ -117,22 +135,29 @@ sumi_result sumi_plan_job_yield(sumi_engine* engine, sumi_job_slot* slot, sumi_y
 bool sumi_plan_job_restores(const sumi_engine* engine, const sumi_plan_job* job)
 {
     int32_t counter, left_in_section;
-    return job->saved_evaluation > 0 && sumi_run_begins_evaluation(engine, &counter, &left_in_section) && counter == 0;
+    return job->saved_evaluation > 0 && sumi_run_begins_evaluation(engine, &counter, &left_in_section)
+        && (job->repeats ? counter > job->repeated_evaluation : counter == 0);
 }
 
+// First the state before the evaluation that is repeated, if there is one, and after it that before the saved one.
 void sumi_plan_job_restore(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(sumi_plan_job_restores(engine, job) && engine->runs.current.pending_count == 0);
     sumi_value states[3];
-    const size_t values = values_of(job), total = (size_t)states_of(job, states) * values,
+    const size_t values = values_of(job), total = (size_t)states_of(job, PRESENT, states) * values,
                  offset = job->restored_values % values;
+    const bool begins_repeating = job->repeated_evaluation >= 0 && !job->repeats;
+    const float* saved = job->saved_state + (begins_repeating ? total : 0) + job->restored_values;
     const size_t piece = values - offset < RESTORED_VALUES ? values - offset : RESTORED_VALUES;
     engine->runner->functions->write(engine->runner, &job->entry->plan, states[job->restored_values / values],
-                                     offset * sizeof *job->saved_state, job->saved_state + job->restored_values,
-                                     piece * sizeof *job->saved_state);
+                                     offset * sizeof *saved, saved, piece * sizeof *saved);
     job->restored_values += piece;
     if (job->restored_values < total) return;
-    sumi_run_jump(engine, job->saved_evaluation);
+    job->restored_values = 0;
+    sumi_run_jump(engine, begins_repeating ? job->repeated_evaluation : job->saved_evaluation);
+    job->repeats = begins_repeating;
+    if (begins_repeating) return;
     job->deadline_adaptation = job->saved_deadline_adaptation;
+    job->step_cache = job->saved_step_cache;
     sumi_plan_job_free_saved_state(engine, job);
 }

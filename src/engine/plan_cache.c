@@ -36,6 +36,7 @@ static sumi_plan_request complete_request(const sumi_plan_inputs* inputs, const 
     request.slice_us = job_request->whole_ops ? 0 : inputs->slice_us;
     request.weight_options.weights = job_request->model->weights;
     request.weight_options.text_weights = job_request->model->text_weights;
+    request.weight_options.attention = job_request->model->attention;
     // If a model does not fit as a whole, a text or image encoder, which runs for a moment, must not evict weights of
     // the transformer, which would have to be copied again afterwards.
     request.weight_options.streams_weights = request.budget != 0 && job_request->pipeline.goal != SUMI_GOAL_IMAGES

@@ -10,6 +10,7 @@
 #include "engine/references.h"
 #include "engine/resize.h"
 #include "sampling/noise.h"
+#include "sampling/reuse.h"
 
 typedef struct sumi_job_prompt {
     const char* text;
@@ -25,9 +26,10 @@ typedef struct sumi_job_item {
     int32_t positive, negative; // indices of prompts; negative -1: none
     uint64_t seed;
     sumi_target target;
-    sumi_picture* picture; // memory of sumi; NULL if the target has memory
-    unsigned char* pixels; // the finished picture until the fetch
-    int32_t step_count;    // steps that were run
+    sumi_picture* picture;                  // memory of sumi; NULL if the target has memory
+    unsigned char* pixels;                  // the finished picture until the fetch
+    int32_t step_count;                     // steps that were run
+    int32_t evaluation_count, reused_count; // evaluations of these steps, and how many of them were reused
 } sumi_job_item;
 
 // Predictions for a job, kept until the predicted work is done, so that their accuracy can be noted (deadline.h).
@@ -48,6 +50,19 @@ typedef struct sumi_deadline_adaptation {
     int32_t skipped_count;   // evaluations that were left out so far
     bool row_is_changed;     // the solver row of this step or of the step before differs from the schedule's
 } sumi_deadline_adaptation;
+
+// Which evaluations of this run were whole and which were reused (step_cache.h).
+typedef struct sumi_step_cache {
+    sumi_reuse reuse;
+    int32_t next_evaluation; // the next evaluation to decide
+    // Of the section with an alternative to which the last decided evaluation belongs: its first counter. -1: none.
+    int32_t section_counter;
+    int32_t whole_evaluation;                   // the last whole evaluation of that section; -1: none
+    int32_t earlier_evaluation;                 // the whole evaluation before it, of the same section; -1: none
+    bool lacks_change;                          // the change of that evaluation was not read yet
+    int32_t evaluation_count, reused_count;     // evaluations decided, and how many of them are reused
+    sumi_deadline_adaptation adaptation_before; // before whole_evaluation
+} sumi_step_cache;
 
 typedef enum sumi_phase {
     SUMI_PHASE_TEXT,
@@ -87,6 +102,7 @@ typedef struct sumi_plan_job {
     float lora_scales[SUMI_MAX_LORAS];
     int32_t lora_count;
     uint32_t deadline_ms;
+    float step_cache_threshold; // 0: nothing is reused
     int32_t preview_every;
     bool profiles;
 
@@ -124,6 +140,7 @@ typedef struct sumi_plan_job {
     // The steps that are run. Fewer than step_count if a start image gets only a part of the noise.
     int32_t run_steps;
     sumi_deadline_adaptation deadline_adaptation;
+    sumi_step_cache step_cache;
     sumi_forecast forecast;
     bool preview_is_pending; // the copy from the device was started, and the preview is not published yet
     bool is_publishing;      // the device may be writing to device memory of the host program
@@ -132,9 +149,14 @@ typedef struct sumi_plan_job {
     // saved_evaluation. saved_evaluation 0: nothing was saved, and the job begins anew.
     float* saved_state;
     int32_t saved_evaluation;
+    // With a step cache: the evaluation to repeat before saved_evaluation, because that one needs its residual; the
+    // solver's values before it follow those before saved_evaluation. -1: none.
+    int32_t repeated_evaluation;
+    bool repeats;           // repeated_evaluation has been restored, and saved_evaluation not yet
     bool save_is_pending;   // the copies from the device were started and not read yet
     size_t restored_values; // values that were copied back to the device
     sumi_deadline_adaptation saved_deadline_adaptation;
+    sumi_step_cache saved_step_cache;
 
     // The products.
     int32_t latent_channels, latent_height, latent_width;

@@ -84,6 +84,7 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, composites)                                                                                            \
     ONE(NUMBER, inpaints)                                                                                              \
     ONE(NUMBER, previews)                                                                                              \
+    ONE(NUMBER, caches_steps)                                                                                          \
     ONE(NUMBER, tile_latent)                                                                                           \
     ONE(NUMBER, adapters)                                                                                              \
     ONE(NUMBER, adapter_count)                                                                                         \
@@ -94,7 +95,8 @@ TABLE(static, pipeline, PIPELINE);
 
 #define T sumi_weight_options
 #define WEIGHT_OPTIONS(ONE, NESTED, LIST)                                                                              \
-    ONE(NUMBER, weights) ONE(NUMBER, text_weights) ONE(NUMBER, streams_weights) ONE(UNUSED, unused)
+    ONE(NUMBER, weights)                                                                                               \
+    ONE(NUMBER, text_weights) ONE(NUMBER, attention) ONE(NUMBER, streams_weights) ONE(UNUSED, unused)
 TABLE(static, weight_options, WEIGHT_OPTIONS);
 #undef T
 

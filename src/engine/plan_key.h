@@ -28,7 +28,7 @@ typedef struct sumi_plan_request {
     uint32_t slice_us;                  // the longest predicted time of a slice; 0: no limit
     int32_t lora_count;
     bool whole_ops; // slices are whole ops, for profiles
-    bool unused[3];
+    bool unused[7];
 } sumi_plan_request;
 
 typedef enum sumi_key_kind {

@@ -31,13 +31,38 @@ const char* sumi_run_slice_name(const sumi_run_slice* step)
     return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
 }
 
-// Skips sections without slices.
+// Skips alternatives and sections without slices.
 static size_t next_section(const sumi_plan* plan, size_t section)
 {
     SUMI_ASSERT(section <= plan->section_count);
-    while (section < plan->section_count && plan->sections[section].slice_begin == plan->sections[section].slice_end)
+    while (section < plan->section_count
+           && (plan->sections[section].is_alternative
+               || plan->sections[section].slice_begin == plan->sections[section].slice_end))
         section++;
     return section;
+}
+
+// The section itself, or the one that it is an alternative to.
+static size_t own_section(const sumi_plan* plan, size_t section)
+{
+    SUMI_ASSERT(section < plan->section_count && (section > 0 || !plan->sections[section].is_alternative));
+    return plan->sections[section].is_alternative ? section - 1 : section;
+}
+
+// The predicted time of an iteration whose section may or may not be replaced by its alternative: own_us and
+// alternative_us, in the proportion of this run so far.
+static double mixed_us(const sumi_run* run, size_t section, double own_us, double alternative_us)
+{
+    const int32_t count = run->own_count + run->alternative_count;
+    if (!sumi_plan_has_alternative(&run->entry->plan, section) || count == 0) return own_us;
+    return (run->own_count * own_us + run->alternative_count * alternative_us) / count;
+}
+
+static double expected_us(const sumi_run* run, size_t section)
+{
+    const bool has_alternative = sumi_plan_has_alternative(&run->entry->plan, section);
+    return mixed_us(run, section, sumi_section_us(run->entry, section),
+                    has_alternative ? sumi_section_us(run->entry, section + 1) : 0.0);
 }
 
 static void enter_section(sumi_run* run, size_t section)
@@ -86,12 +111,14 @@ double sumi_run_remaining_us(const sumi_run* run)
     const sumi_plan* plan = &run->entry->plan;
     double remaining_us = 0.0;
     for (size_t s = run->done_section; s < plan->section_count; s++) {
-        double section_us = sumi_section_us(run->entry, s);
+        if (plan->sections[s].is_alternative) continue;
+        const double section_us = expected_us(run, s);
         if (s > run->done_section) {
             remaining_us += section_us * plan->sections[s].repeat;
             continue;
         }
-        double rest_of_iteration_us = section_us - run->iteration_us;
+        const double rest_of_iteration_us =
+            sumi_section_us(run->entry, run->done_is_alternative ? s + 1 : s) - run->iteration_us;
         remaining_us += section_us * (plan->sections[s].repeat - 1 - run->done_iteration)
                       + (rest_of_iteration_us > 0.0 ? rest_of_iteration_us : 0.0);
     }
@@ -123,8 +150,9 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
 
 static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
 {
-    SUMI_ASSERT(step->slice >= 0 && step->section_index == run->done_section);
     sumi_plan_entry* entry = run->entry;
+    SUMI_ASSERT(step->slice >= 0 && own_section(&entry->plan, step->section_index) == run->done_section);
+    run->done_is_alternative = entry->plan.sections[step->section_index].is_alternative;
     const sumi_slice* slice = &entry->plan.slices[step->slice];
     sumi_section_time* section = &entry->sections[step->section_index];
     const int32_t kind = entry->kind_first[step->slice], alike = entry->kind_count[kind];
@@ -153,6 +181,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     run->done_us += step->unwaited_us;
     if (!step->ends_iteration) return;
     run->iteration_us = 0.0;
+    run->done_is_alternative = false;
     run->done_iteration += 1 + step->skip_count;
     SUMI_ASSERT(run->done_iteration <= entry->plan.sections[step->section_index].repeat);
     if (run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
@@ -186,6 +215,17 @@ void sumi_run_jump(sumi_engine* engine, int32_t counter)
     run->iteration = run->done_iteration = counter - plan->sections[run->section].first_counter;
     run->done_section = run->section;
     run->iteration_us = 0.0;
+}
+
+void sumi_run_use_alternative(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL);
+    sumi_run* run = &engine->runs.current;
+    const sumi_plan* plan = &run->entry->plan;
+    SUMI_ASSERT(sumi_plan_has_alternative(plan, run->section)
+                && run->slice == plan->sections[run->section].slice_begin);
+    run->section++;
+    run->slice = plan->sections[run->section].slice_begin;
 }
 
 void sumi_run_skip(sumi_engine* engine, int32_t count)
@@ -261,16 +301,27 @@ static double end_fill(const sumi_engine* engine)
 {
     const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
+    const size_t section = own_section(plan, run->section);
     filling steps = {.budget_us = engine->deadline.budget_us}, end = steps;
     if (steps.budget_us <= 0.0) return 1.0;
     do {
-        fill_frames(engine, run->entry, run->section, &steps);
+        fill_frames(engine, run->entry, section, &steps);
     } while (steps.frames < FRAMES && steps.work_us > 0.0);
-    for (size_t s = run->section + 1; s < plan->section_count; s++) {
+    for (size_t s = section + 1; s < plan->section_count; s++) {
         for (int32_t r = 0; r < plan->sections[s].repeat && plan->sections[s].kind != SUMI_SECTION_DENOISE; r++)
             fill_frames(engine, run->entry, s, &end);
     }
     return steps.work_us > 0.0 && end.work_us > 0.0 ? work_per_frame(&end) / work_per_frame(&steps) : 1.0;
+}
+
+// As expected_us, with the guesses of sumi_section_work_us.
+static double mixed_section_us(const sumi_engine* engine, const sumi_run* run, size_t section)
+{
+    const bool has_alternative = sumi_plan_has_alternative(&run->entry->plan, section);
+    const sumi_work_us own = sumi_section_work_us(engine, run->entry, section),
+                       other = has_alternative ? sumi_section_work_us(engine, run->entry, section + 1)
+                                               : (sumi_work_us){.measured = 0.0};
+    return mixed_us(run, section, own.measured + own.guessed, other.measured + other.guessed);
 }
 
 sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine)
@@ -281,15 +332,18 @@ sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine)
     sumi_remaining_work work = {.evaluation = sumi_section_work_us(engine, run->entry, run->section),
                                 .end.measured = sumi_run_pending_us(engine),
                                 .end_fill = end_fill(engine)};
-    int32_t count = plan->sections[run->section].repeat - run->iteration;
-    double total_us = count * (work.evaluation.measured + work.evaluation.guessed);
-    for (size_t s = run->section + 1; s < plan->section_count; s++) {
-        const sumi_work_us iteration_work = sumi_section_work_us(engine, run->entry, s);
+    const size_t section = own_section(plan, run->section);
+    int32_t count = plan->sections[section].repeat - run->iteration;
+    double total_us =
+        work.evaluation.measured + work.evaluation.guessed + (count - 1) * mixed_section_us(engine, run, section);
+    for (size_t s = section + 1; s < plan->section_count; s++) {
         const int32_t repeat = plan->sections[s].repeat;
+        if (plan->sections[s].is_alternative) continue;
         if (plan->sections[s].kind == SUMI_SECTION_DENOISE) {
-            total_us += repeat * (iteration_work.measured + iteration_work.guessed);
+            total_us += repeat * mixed_section_us(engine, run, s);
             count += repeat;
         } else {
+            const sumi_work_us iteration_work = sumi_section_work_us(engine, run->entry, s);
             work.end.measured += repeat * iteration_work.measured;
             work.end.guessed += repeat * iteration_work.guessed;
         }
@@ -358,6 +412,12 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
     // the device was idle
     if (engine->runs.device_ends_ns < step->submitted_ns) engine->runs.device_ends_ns = step->submitted_ns;
     engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
+    if (step->slice >= 0 && step->ends_iteration) {
+        const size_t section = own_section(plan, run->section);
+        if (section != run->section) run->alternative_count++;
+        else if (sumi_plan_has_alternative(plan, section)) run->own_count++;
+        run->section = section;
+    }
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skip_count < plan->sections[run->section].repeat) {

@@ -19,6 +19,7 @@ typedef struct sumi_run_slice {
     float predicted_us;          // as predicted when the slice was submitted
     int32_t denoising_step;      // -1: not a slice of the denoising loop
     bool ends_step, has_preview; // the denoising step ends with this slice; a preview is taken after it
+    sumi_value change;           // the value to read when the slice has ended (step_cache.h); none: nothing
     double us;                   // measured, from the begin to the end of the slice
     bool has_waits;              // the slice waited for streamed weights, so its own work took less than `us`
     double unwaited_us;          // the time of its own work as far as it is known; predictions are made from it
@@ -38,9 +39,12 @@ typedef struct sumi_run {
     double pending_us; // sum of the predictions of the pending slices
     double done_us;    // own work of the slices that were collected since the run began
     // Section and iteration of the oldest slice that was not collected.
-    size_t done_section;
+    size_t done_section; // never an alternative
     int32_t done_iteration;
-    double iteration_us; // time of the slices of done_iteration that were collected
+    double iteration_us;      // time of the slices of done_iteration that were collected
+    bool done_is_alternative; // these slices are those of the alternative of done_section
+    // Iterations of sections with an alternative that were submitted: of the sections, and of their alternatives.
+    int32_t own_count, alternative_count;
 } sumi_run;
 
 // The current run, and the run before it, whose last slices may still be in flight. Touched by the thread that holds
@@ -70,6 +74,8 @@ sumi_run_slice sumi_run_next(const sumi_engine* engine);
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
 // Continues a run that has just begun with this evaluation instead of the first one. Nothing may be in flight.
 void sumi_run_jump(sumi_engine* engine, int32_t counter);
+// Runs the alternative of the section for the iteration that begins. Nothing of the iteration may have been submitted.
+void sumi_run_use_alternative(sumi_engine* engine);
 // Leaves `count` iterations out after the one that begins. count is less than what is left in the section.
 void sumi_run_skip(sumi_engine* engine, int32_t count);
 // Microseconds of work: measured for slices that ran before, and guessed for the others.

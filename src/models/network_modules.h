@@ -13,6 +13,7 @@
 // list. `bind` keeps its first failure in the binder.
 #ifndef SUMI_MODELS_NETWORK_MODULES_H
 #define SUMI_MODELS_NETWORK_MODULES_H
+#include "models/block_residuals.h"
 #include "models/limits.h"
 #include "models/weights.h"
 #include "plan/plan.h"
@@ -102,6 +103,13 @@ typedef struct sumi_reference_latents {
     int32_t height, width; // of the latents
 } sumi_reference_latents;
 
+// What is written of an evaluation (block_residuals.h).
+typedef enum sumi_evaluation_kind {
+    SUMI_EVALUATION_PLAIN, // all blocks
+    SUMI_EVALUATION_WHOLE, // all blocks, and keeps residuals for reused evaluations
+    SUMI_EVALUATION_REUSED // the first block, and the residual of the other ones from the last whole evaluation
+} sumi_evaluation_kind;
+
 // What the functions of one plan pass to each other. `state` belongs to the module, is zeroed at first, and lives while
 // the plan is written.
 typedef struct sumi_denoising {
@@ -113,6 +121,14 @@ typedef struct sumi_denoising {
     int32_t evaluation_count;  // rows of times
     sumi_value times;          // [evaluations, 1]
     bool computes_unused_rows; // also computes rows that nothing reads, as the reference does
+    // Whether write_layout makes residuals[slot], which evaluations of the kinds WHOLE and REUSED need. Not together
+    // with computes_unused_rows.
+    bool keeps_residuals;
+    sumi_evaluation_kind kind; // of the next call of write_evaluation
+    sumi_block_residuals residuals[2];
+    // For REUSED: the sigma of the evaluation, and those of the two last whole ones (sumi_block_residuals_reuse).
+    sumi_step_row sigma;
+    sumi_value whole_sigmas;
     void* state;
 } sumi_denoising;
 
@@ -132,8 +148,8 @@ typedef struct sumi_denoiser_module {
     // Writes what depends neither on latents nor on the list of evaluations: captions, and the modulation tables of all
     // evaluations.
     void (*write_prepare)(const void* model, sumi_plan* plan, sumi_denoising* job);
-    // Writes what depends only on the list of evaluations, such as rotary tables. `slot` (0 or 1) names the list, for
-    // write_evaluation.
+    // Writes what depends only on the list of evaluations, such as rotary tables and residuals. `slot` (0 or 1) names
+    // the list, for write_evaluation.
     void (*write_layout)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
                          const sumi_evaluation* list, int32_t count);
     // Writes one evaluation of the whole batch: latents [items * channels, h * w] -> velocities d x / d sigma [count *

@@ -705,6 +705,9 @@ static void write_dit_layout(const void* memory, sumi_plan* plan, sumi_denoising
     }
     state->rope[slot] = write_dit_rope(model, plan, positions, layout.rows);
     sumi_free(plan->heap, positions);
+    if (job->keeps_residuals) {
+        job->residuals[slot] = sumi_block_residuals_make(plan, count * layout.image_rows, model->dim);
+    }
 }
 
 // Writes 2x2 patches through x_embedder to the leading rows. Pad rows get the learned token.
@@ -783,14 +786,21 @@ static sumi_value write_dit_evaluation(const void* memory, sumi_plan* plan, sumi
                                                          .y_row = layout.caption_begin[entry],
                                                          .rows = state->caption_rows[list[entry].prompt]});
     }
-    for (int32_t i = 0; i < model->layer_count; i++) {
+    const bool keeps = job->kind == SUMI_EVALUATION_WHOLE, reuses = job->kind == SUMI_EVALUATION_REUSED;
+    const int32_t layer_count = reuses ? 1 : model->layer_count;
+    SUMI_ASSERT((!keeps && !reuses) || !job->computes_unused_rows);
+    if (keeps) { sumi_block_residuals_before_first(plan, &job->residuals[slot], x); }
+    for (int32_t i = 0; i < layer_count; i++) {
         const sumi_next_dit_block* block = &model->layers[i];
-        bool is_last = i == model->layer_count - 1 && !job->computes_unused_rows;
+        bool is_last = i == layer_count - 1 && !job->computes_unused_rows;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
         write_dit_block(model, plan, block, x, modulated_all, is_last ? modulated_images : modulated_all,
                         is_last ? &last_attention : &joint_attention, state->rope[slot],
                         state->modulation[block->table_index]);
+        if (keeps && i == 0) { sumi_block_residuals_after_first(plan, &job->residuals[slot], x); }
     }
+    if (keeps) { sumi_block_residuals_after_last(plan, &job->residuals[slot], x); }
+    if (reuses) { sumi_block_residuals_reuse(plan, &job->residuals[slot], x, job->whole_sigmas, job->sigma); }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value normed = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
                                                                     .x = x,

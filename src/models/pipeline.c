@@ -447,14 +447,64 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
     }
 }
 
-// Writes one evaluation of the batch and the solver's update, repeated for consecutive evaluations with the same
-// guidance.
-static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool guides, int32_t first, int32_t repeat)
+// Whether any section of evaluations has an alternative.
+static bool has_alternatives(const sumi_pipeline_request* r)
+{
+    int32_t longest = 0, count = 0;
+    for (int32_t e = 0; e < r->evaluation_count; e++) {
+        count = e > 0 && (r->guided == NULL || r->guided[e] == r->guided[e - 1]) ? count + 1 : 1;
+        longest = count > longest ? count : longest;
+    }
+    return r->caches_steps && longest >= SUMI_PIPELINE_FEWEST_CACHED;
+}
+
+// Makes copies of a state, which a section with an alternative keeps: out[0] before the last whole evaluation, out[1]
+// before the one before that. Both are the state itself at first.
+static void make_kept_states(const writer* w, const char* name, sumi_value state, sumi_value out[2])
+{
+    for (int32_t i = 0; i < 2 && state.id != 0; i++) {
+        out[i] = sumi_plan_bound(w->plan, name, SUMI_ELEMENT_FLOAT, sumi_plan_rows(w->plan, state),
+                                 sumi_plan_cols(w->plan, state));
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = state, .y = out[i]});
+    }
+}
+
+static void make_kept(writer* w)
+{
+    make_kept_states(w, "kept_x", w->out->x, w->out->kept_x);
+    make_kept_states(w, "kept_base", w->out->base, w->out->kept_base);
+    make_kept_states(w, "kept_history", w->out->history, w->out->kept_history);
+    w->denoising.sigma = solver_column(w, SIGMA_COLUMN, true);
+    w->denoising.whole_sigmas = sumi_plan_value(w->plan, "whole_sigmas", SUMI_ELEMENT_FLOAT, 2, SOLVER_COLUMNS);
+    sumi_plan_fill_rows(w->plan, w->denoising.whole_sigmas, NULL, &(sumi_span){0, 2}, 1);
+}
+
+// Keeps the solver's states and the row of its table before a whole evaluation, and what was kept before the one before.
+static void write_kept(const writer* w)
+{
+    const sumi_value states[] = {w->out->x, w->out->base, w->out->history},
+                     *kept[] = {w->out->kept_x, w->out->kept_base, w->out->kept_history};
+    for (int32_t i = 0; i < 3; i++) {
+        if (states[i].id == 0) { continue; }
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = kept[i][0], .y = kept[i][1]});
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = states[i], .y = kept[i][0]});
+    }
+    const sumi_value sigmas = w->denoising.whole_sigmas,
+                     row = sumi_plan_modulation(w->plan, &(sumi_plan_modulation_args){.label = "whole_sigma",
+                                                                                      .table = w->out->solver,
+                                                                                      .rows = 1,
+                                                                                      .per_step = true,
+                                                                                      .element = SUMI_ELEMENT_FLOAT});
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = sigmas, .x_row = 1, .y = sigmas, .rows = 1});
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = row, .y = sigmas, .y_row = 1});
+}
+
+// Writes one evaluation of the batch and the solver's update into the section that was begun. Returns the guided
+// prediction.
+static sumi_value write_step(writer* w, const sumi_plan_solve_args* states, bool guides)
 {
     const sumi_pipeline_request* r = w->r;
-    SUMI_ASSERT(repeat >= 1 && first >= 0 && first <= r->evaluation_count - repeat);
     int32_t channels = w->info->latent_channels;
-    sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     const sumi_evaluation* list = w->evaluation_lists[guides];
     sumi_value v = w->network->recipe->denoiser->write_evaluation(w->network->denoiser, w->plan, &w->denoising, guides,
                                                                   w->out->x, list, r->item_count * (guides ? 2 : 1));
@@ -484,7 +534,23 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     sumi_plan_solve_args solve = *states;
     solve.v = v;
     sumi_plan_solve(w->plan, &solve);
+    return v;
+}
+
+// Writes the section of consecutive evaluations with the same guidance.
+static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool guides, int32_t first, int32_t repeat)
+{
+    SUMI_ASSERT(repeat >= 1 && first >= 0 && first <= w->r->evaluation_count - repeat);
+    const bool caches = w->r->caches_steps && repeat >= SUMI_PIPELINE_FEWEST_CACHED;
+    sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
+    w->denoising.kind = caches ? SUMI_EVALUATION_WHOLE : SUMI_EVALUATION_PLAIN;
+    if (caches) { write_kept(w); }
+    const sumi_value v = write_step(w, states, guides);
     w->out->velocity = first == 0 ? v : w->out->velocity;
+    if (!caches) { return; }
+    sumi_plan_alternative(w->plan);
+    w->denoising.kind = SUMI_EVALUATION_REUSED;
+    write_step(w, states, guides);
 }
 
 static void write_denoising(writer* w, const sumi_plan_solve_args* states)
@@ -500,6 +566,7 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
                                           w->out->latent_height * w->out->latent_width);
     }
+    if (has_alternatives(r)) { make_kept(w); }
     bool has_layout[2] = {false, false};
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];
@@ -607,6 +674,7 @@ static sumi_result write_pipeline(const sumi_network* network, const sumi_pipeli
     w->denoising.state = w + 1;
     w->decodes = decodes;
     w->denoising.computes_unused_rows = computes_unused_rows;
+    w->denoising.keeps_residuals = request->goal == SUMI_GOAL_IMAGES && has_alternatives(request);
     sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);

@@ -5,7 +5,9 @@
 //   VISION x1    TEXT x1   IMAGE x1     PREPARE x1   IMAGE x1   DENOISE xE (counter = evaluation)    DECODE x items (counter = item)   TRANSFER x1
 //   references   ids       references   captions     start      evaluations with the same guidance   one item's picture                8-bit pixels
 //                                       modulation   noise      form one repeated section; a change
-//                                       rotary                  of guidance begins a new one
+//                                       rotary                  of guidance begins a new one;
+//                                                                  with caches_steps it may
+//                                                                  have an alternative
 //
 // The tables `times` and `solver` have one row per evaluation. The plan depends only on shapes and on which evaluations
 // are guided, so one plan serves every seed, all prompts of the same length, every sigma table and every guidance
@@ -45,6 +47,9 @@ typedef enum sumi_pipeline_goal {
     SUMI_GOAL_ENCODE   // an image to latents: pixels (and eps) in, clean latents of one item out
 } sumi_pipeline_goal;
 
+// The fewest evaluations of a section of which any can be reused: the first two and the last are whole.
+#define SUMI_PIPELINE_FEWEST_CACHED 4
+
 typedef struct sumi_pipeline_request {
     const sumi_pipeline_prompt* prompts; // distinct prompts: items with the same text share one
     const sumi_pipeline_item* items;
@@ -73,7 +78,10 @@ typedef struct sumi_pipeline_request {
     // Puts the pictures over the start image, by `opacity`. Needs starts_from_image.
     bool composites;
     bool previews; // linear RGB of the estimate of the clean latents at every evaluation
-    bool unused[4];
+    // Sections of SUMI_PIPELINE_FEWEST_CACHED or more evaluations have an alternative, which reuses most of the last
+    // whole evaluation (block_residuals.h).
+    bool caches_steps;
+    bool unused[3];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {
@@ -104,11 +112,14 @@ typedef struct sumi_pipeline {
     // evaluation
     sumi_value x;
     sumi_value base, history; // out, in  float, same shape, with has_base and has_history: the solver's other states
-    sumi_value clean;         // out  float, same shape: the encoded start image. in with starts_from_latents
-    sumi_value velocity;      // (not bound; for tests) d x / d sigma after guidance
-    sumi_value preview;       // out  float [items * 3, h * w] in [-1, 1], new after every evaluation
-    sumi_value picture;       // out  activations [items * H * W, 3]: decoder output, nominal range [-1, 1]
-    sumi_value bytes;         // out  bytes [items * H * W, 3]
+    // out  float, same shape, with caches_steps: x, base and history before the last whole evaluation of a section with
+    // an alternative, and before the one before that
+    sumi_value kept_x[2], kept_base[2], kept_history[2];
+    sumi_value clean;    // out  float, same shape: the encoded start image. in with starts_from_latents
+    sumi_value velocity; // (not bound; for tests) d x / d sigma after guidance
+    sumi_value preview;  // out  float [items * 3, h * w] in [-1, 1], new after every evaluation
+    sumi_value picture;  // out  activations [items * H * W, 3]: decoder output, nominal range [-1, 1]
+    sumi_value bytes;    // out  bytes [items * H * W, 3]
     // out  int [1, 1]: number of values of the picture that are not finite; the plan sets it to zero first
     sumi_value not_finite;
     int32_t latent_height, latent_width;

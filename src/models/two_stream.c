@@ -464,6 +464,7 @@ static void write_two_stream_layout(const void* memory, sumi_plan* plan, sumi_de
     memcpy(rope.pairs, model->axis_pairs, sizeof model->axis_pairs);
     state->rope[slot] = sumi_plan_rope_table(plan, &rope);
     sumi_free(plan->heap, positions);
+    if (job->keeps_residuals) { job->residuals[slot] = sumi_block_residuals_make(plan, count * l.tokens, model->dim); }
 }
 
 // ---- One evaluation -------------------------------------------------------------------------------------------------
@@ -506,8 +507,9 @@ typedef struct writer {
     const two_stream_state* state;
     layout layout;
     sumi_value rope;
-    sumi_value condition; // without tables: the row of this evaluation
-    stream streams[3];    // image or targets, text, references
+    sumi_value condition;            // without tables: the row of this evaluation
+    sumi_block_residuals* residuals; // of the job, for this list of evaluations
+    stream streams[3];               // image or targets, text, references
     int32_t stream_count;
     sumi_sequence sequences[MAX_EVALUATIONS];
 } writer;
@@ -728,11 +730,10 @@ static void write_after_attention(const writer* w, const stream* s, const sumi_t
 
 // In the last block only the targets have queries in attention. q of the text is computed there too: leaving it out
 // would save a 3000th of an evaluation of 1024 x 1024 pixels with 512 text tokens.
-static void write_two_stream_block(writer* w, int32_t index)
+static void write_two_stream_block(writer* w, int32_t index, bool is_last)
 {
     const sumi_two_stream* model = w->model;
     const sumi_two_stream_block* block = &model->blocks[index];
-    const bool is_last = index == model->block_count - 1;
     sumi_plan_prefix(w->plan, "transformer_blocks.%d.", (int)index);
     sumi_value qkv = sumi_plan_value(w->plan, "qkv", SUMI_ELEMENT_ACTIVATION, w->layout.rows, 3 * model->dim);
     sumi_step_row rows[3];
@@ -768,6 +769,21 @@ static void write_two_stream_block(writer* w, int32_t index)
     }
 }
 
+static void write_blocks(writer* w)
+{
+    const bool keeps = w->job->kind == SUMI_EVALUATION_WHOLE, reuses = w->job->kind == SUMI_EVALUATION_REUSED;
+    const int32_t count = reuses ? 1 : w->model->block_count;
+    const sumi_value x = w->streams[0].x;
+    SUMI_ASSERT((!keeps && !reuses) || !w->job->computes_unused_rows);
+    if (keeps) { sumi_block_residuals_before_first(w->plan, w->residuals, x); }
+    for (int32_t i = 0; i < count; i++) {
+        write_two_stream_block(w, i, i == count - 1);
+        if (keeps && i == 0) { sumi_block_residuals_after_first(w->plan, w->residuals, x); }
+    }
+    if (keeps) { sumi_block_residuals_after_last(w->plan, w->residuals, x); }
+    if (reuses) { sumi_block_residuals_reuse(w->plan, w->residuals, x, w->job->whole_sigmas, w->job->sigma); }
+}
+
 static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_step_row row)
 {
     const sumi_two_stream* model = w->model;
@@ -797,7 +813,7 @@ static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sum
             plan,
             &(sumi_plan_modulation_args){.label = "row", .table = w->state->condition, .rows = 1, .per_step = true});
     }
-    for (int32_t i = 0; i < model->block_count; i++) { write_two_stream_block(w, i); }
+    write_blocks(w);
     sumi_plan_prefix(plan, "%s", "");
     sumi_step_row row = write_two_stream_modulation(w,
                                                     &(sumi_plan_modulation_args){.label = "norm_out.modulation",
@@ -835,6 +851,7 @@ static sumi_value write_two_stream_evaluation(const void* memory, sumi_plan* pla
     w->job = job;
     w->state = state;
     w->rope = state->rope[slot];
+    w->residuals = &job->residuals[slot];
     lay_out(job, list, count, &w->layout);
     sumi_value velocity = write_evaluation_with(w, latents, list);
     sumi_free(plan->heap, w);

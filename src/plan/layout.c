@@ -4,6 +4,7 @@
 //
 // The arena. A value lives from the first to the last op that uses it. Exceptions: a value from before a repeated
 // section that is last used in it lives until the section ends, because the next iteration reads the value again. A
+// section and its alternative count as one section here, and what one of them leaves to the other lives until both end. A
 // bound value lives through the whole plan. What the second op of a pair writes lives from the first op of the pair on,
 // because both are executed together. A value that is not stored has no bytes. A use of a view is a use of its base.
 //
@@ -73,9 +74,16 @@ static void find_lifetimes(sumi_plan* plan)
         }
         for (size_t s = 0; s < plan->section_count; s++) {
             const sumi_section* section = &plan->sections[s];
-            bool enters = info->first_use >= 0 && info->first_use < section->op_begin
-                       && info->last_use >= section->op_begin && info->last_use < section->op_end;
-            if (section->repeat > 1 && enters) { info->last_use = section->op_end - 1; }
+            const bool has_alternative = sumi_plan_has_alternative(plan, s);
+            const int32_t end = has_alternative ? section[1].op_end : section->op_end;
+            if (section->is_alternative || info->first_use < 0 || info->last_use < section->op_begin
+                || info->last_use >= end) {
+                continue;
+            }
+            const bool enters = info->first_use < section->op_begin, crosses = has_alternative
+                                                                            && info->first_use < section->op_end
+                                                                            && info->last_use >= section->op_end;
+            if ((section->repeat > 1 && enters) || crosses) { info->last_use = end - 1; }
         }
     }
 }
@@ -286,7 +294,8 @@ sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
     find_lifetimes(plan);
     plan->total_flops = 0;
     for (size_t i = 0; i < plan->op_count; i++) {
-        plan->total_flops += plan->ops[i].flops * plan->sections[plan->ops[i].section].repeat;
+        const sumi_section* section = &plan->sections[plan->ops[i].section];
+        plan->total_flops += section->is_alternative ? 0.0 : plan->ops[i].flops * section->repeat;
     }
     SUMI_TRY(place_values(plan, error));
 #ifdef SUMI_CHECKED

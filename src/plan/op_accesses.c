@@ -75,8 +75,8 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
     case SUMI_OP_FILL_ROWS:
         for (int32_t i = 0; i < op->u.fill.span_count; i++) {
             if (op->u.fill.spans[i].count > 0) {
-                writes(accesses, op->out, op->u.fill.spans[i].begin, op->u.fill.spans[i].count, op->weight->cols,
-                       SUMI_ACCESS_NUMBER);
+                writes(accesses, op->out, op->u.fill.spans[i].begin, op->u.fill.spans[i].count,
+                       op->weight != NULL ? op->weight->cols : out_cols, SUMI_ACCESS_NUMBER);
             }
         }
         break;
@@ -91,6 +91,28 @@ static void list_rows(sumi_op_accesses* accesses, const sumi_op* op, int32_t out
             reads(accesses, op->in[0], op->u.mean.spans[i].begin, op->u.mean.spans[i].count, out_cols,
                   SUMI_ACCESS_NUMBER);
         }
+        writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        break;
+    case SUMI_OP_ADD_ROWS:
+        reads(accesses, op->in[0], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads_in_place(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        break;
+    case SUMI_OP_RESIDUAL_CHANGE: {
+        const int32_t cols = sumi_plan_info(accesses->plan, op->in[0])->cols;
+        reads(accesses, op->in[0], 0, op->rows, cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[1], 0, op->rows, cols, SUMI_ACCESS_NUMBER);
+        reads_in_place(accesses, op->in[2], 0, op->rows, cols, SUMI_ACCESS_NUMBER);
+        writes(accesses, op->in[2], 0, op->rows, cols, SUMI_ACCESS_NUMBER);
+        writes(accesses, op->out, 0, op->range_count, 2, SUMI_ACCESS_FLOAT);
+        break;
+    }
+    case SUMI_OP_ADD_RESIDUAL:
+        reads_in_place(accesses, op->in[0], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[1], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[2], 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
+        reads(accesses, op->in[3], 0, 2, sumi_plan_info(accesses->plan, op->in[3])->cols, SUMI_ACCESS_FLOAT);
+        reads_step(accesses, op->u.add_residual.sigma, 1, SUMI_ACCESS_FLOAT);
         writes(accesses, op->out, 0, op->rows, out_cols, SUMI_ACCESS_NUMBER);
         break;
     case SUMI_OP_ACTIVATE:

@@ -128,6 +128,11 @@ static int64_t single_range(const sumi_plan* plan, const sumi_op* op)
     return INT32_MAX;
 }
 
+static int64_t input_bound(const sumi_plan* plan, const sumi_op* op)
+{
+    return memory_bound_rows(sumi_plan_cols(plan, op->in[0]));
+}
+
 static int64_t linear_rows(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
@@ -173,7 +178,7 @@ static double fill_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     double rows = 0;
     for (int32_t i = 0; i < op->u.fill.span_count; i++) { rows += op->u.fill.spans[i].count; }
-    return rows * op->weight->cols * plan->activation_bytes;
+    return rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
 }
 
 static double copy_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -186,6 +191,16 @@ static double mean_bytes(const sumi_plan* plan, const sumi_op* op)
     double rows = op->u.mean.span_count; // rows that are written
     for (int32_t i = 0; i < op->u.mean.span_count; i++) { rows += op->u.mean.spans[i].count; }
     return rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
+}
+
+static double add_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return 3.0 * op->rows * sumi_plan_cols(plan, op->out) * plan->activation_bytes;
+}
+
+static double change_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return 4.0 * op->rows * sumi_plan_cols(plan, op->in[0]) * plan->activation_bytes;
 }
 
 static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -324,6 +339,9 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)),
                            .bytes = copy_bytes},
     [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one_unit, .bytes = mean_bytes},
+    [SUMI_OP_ADD_ROWS] = {"add_rows", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(1)), .bytes = add_bytes},
+    [SUMI_OP_RESIDUAL_CHANGE] = {"residual_change", rows_of_op, input_bound, .bytes = change_bytes},
+    [SUMI_OP_ADD_RESIDUAL] = {"add_residual", rows_of_op, memory_bound, IS_ONE_OF(SUMI_IN(0)), .bytes = change_bytes},
     // The CPU cuts a product into the same number of work ranges differently: by columns as well as by rows.
     [SUMI_OP_LINEAR] = {"linear", rows_of_op, linear_rows, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},

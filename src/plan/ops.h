@@ -22,6 +22,9 @@ typedef enum sumi_op_kind {
     SUMI_OP_FILL_ROWS,
     SUMI_OP_COPY_ROWS,
     SUMI_OP_MEAN_ROWS,
+    SUMI_OP_ADD_ROWS,
+    SUMI_OP_RESIDUAL_CHANGE,
+    SUMI_OP_ADD_RESIDUAL,
     SUMI_OP_LINEAR,
     SUMI_OP_KRONECKER_ADD,
     SUMI_OP_ACTIVATE,
@@ -122,8 +125,8 @@ typedef struct sumi_op_embed_rows {
     float scale;
 } sumi_op_embed_rows;
 
-// FILL_ROWS: out[r] = weight for every row r of the spans (learned padding tokens). The other rows of out are not
-// changed.
+// FILL_ROWS: out[r] = weight (none: 0) for every row r of the spans (learned padding tokens). The other rows of out are
+// not changed.
 // in[0] = out: [rows, cols]. weight: [1, cols].
 typedef struct sumi_op_fill_rows {
     const sumi_span* spans;
@@ -142,6 +145,26 @@ typedef struct sumi_op_mean_rows {
     const sumi_span* spans;
     int32_t span_count;
 } sumi_op_mean_rows;
+
+// ADD_ROWS: out[r] = in[0][r] + scale * out[r] for the op's rows r. The other rows of out are not changed.
+// in[0]: x. in[1] = out: y. x and y have the same number of columns.
+typedef struct sumi_op_add_rows {
+    float scale;
+} sumi_op_add_rows;
+
+// RESIDUAL_CHANGE: how much the residual d[r] = in[0][r] - in[1][r] of the op's rows r differs from an earlier one, k =
+// in[2]. Row p of out is (sum of |d - k|, sum of |k|) over the elements of work range p. Then in[2][r] = d[r].
+// in[0], in[1], in[2]: [.., cols]. out: [work ranges, 2] float. It has no parameters.
+
+// ADD_RESIDUAL: out[r] += in[1][r] + f * in[2][r] for the op's rows r: a residual, extrapolated from two earlier ones.
+// in[1] is the newer one, in[2] what it differs by from the older one. With their sigmas s0 (older) and s1, columns
+// `column` of rows 0 and 1 of in[3], and the present sigma s: f = min((s1 - s) / (s0 - s1), most), or 0 unless s0 > s1.
+// in[0] = out: [.., cols]. in[1], in[2]: [.., cols]. in[3]: [2, any] float. in[4]: the table of s, [.., any] float.
+typedef struct sumi_op_add_residual {
+    sumi_step_row sigma;
+    int32_t column;
+    float most;
+} sumi_op_add_residual;
 
 // LINEAR: with P = x[x_row + r] W^T + bias, for the op's rows r. P has a column for each row of the weight and is
 // written to the columns of out from y_column on:
@@ -438,6 +461,8 @@ typedef struct sumi_op {
         sumi_op_fill_rows fill;
         sumi_op_copy_rows copy;
         sumi_op_mean_rows mean;
+        sumi_op_add_rows add;
+        sumi_op_add_residual add_residual;
         sumi_op_linear linear;
         sumi_op_kronecker_add kronecker;
         sumi_op_activate activate;

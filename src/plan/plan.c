@@ -85,7 +85,18 @@ void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, 
         return;
     }
     int32_t begin = (int32_t)plan->op_count;
-    plan->sections[plan->section_count++] = (sumi_section){kind, begin, begin, repeat, first_counter, 0, 0};
+    plan->sections[plan->section_count++] = (sumi_section){kind, begin, begin, repeat, first_counter, 0, 0, false};
+}
+
+void sumi_plan_alternative(sumi_plan* plan)
+{
+    const sumi_section* other = plan->section_count > 0 ? &plan->sections[plan->section_count - 1] : NULL;
+    if (other == NULL || other->is_alternative || other->op_begin == other->op_end) {
+        sumi_plan_mismatch(plan, "section", "an alternative follows a section of its own with ops");
+        return;
+    }
+    sumi_plan_section(plan, other->kind, other->repeat, other->first_counter);
+    if (!sumi_plan_has_failed(plan)) { plan->sections[plan->section_count - 1].is_alternative = true; }
 }
 
 void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count)

@@ -11,10 +11,20 @@
 // written in one section and read in a later one lives until then.
 //
 //  TEXT x1 | PREPARE x1 | DENOISE x8 (counter 0..7) | DECODE x2 (counter = item) | TRANSFER x1
+//
+// A section may have an alternative: a section of which each iteration can run in place of the same iteration of the
+// section before it. Who runs the plan decides before every iteration, except the first, which is always the section's
+// own. Step caching works like this (models/step_cache.h).
+//
+//                       | DENOISE, counter 0 1   3   5 6 |
+//             PREPARE   |                                | DECODE
+//                       | its alternative  2   4         |
+//
 // Invariants: The rows of a value are written before they are read. If an op works in place, its output is also one of
 // its inputs. The bytes of two values overlap in the arena only if their lifetimes do not, or if one may share the
 // bytes of the other (sumi_plan_share). A value from before a repeated section that the section reads lives until the
-// section ends. Errors while writing (a shape that does not fit, no memory) are kept in the plan, and sumi_plan_finish
+// section ends, and that of its alternative. A value that is written in a section and read in its alternative lives until
+// the alternative ends. Errors while writing (a shape that does not fit, no memory) are kept in the plan, and sumi_plan_finish
 // returns the first one. So model code reads like the paper, without a check per line.
 // without a check per line.
 //
@@ -74,6 +84,7 @@ typedef struct sumi_section {
     int32_t op_begin, op_end; // ops [begin, end)
     int32_t repeat, first_counter;
     int32_t slice_begin, slice_end; // set by sumi_plan_slice
+    bool is_alternative;            // an alternative to the section before it
 } sumi_section;
 
 // A piece of work that is not interrupted: whole ops [op_begin, op_end) or, if op_end == op_begin + 1, work ranges
@@ -113,6 +124,7 @@ typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_pla
 typedef struct sumi_weight_options {
     sumi_weight_format weights;      // format for weights of the denoising sections, except those with keeps_precision
     sumi_weight_format text_weights; // the same for the text and vision sections
+    sumi_attention_format attention; // of the denoising sections
     // The plan uses its weights once, and they should not stay on the device: other plans need the memory.
     bool streams_weights;
     bool unused[3]; // explicit padding, see engine/plan_key.h
@@ -152,7 +164,7 @@ typedef struct sumi_plan {
     // A constant of value 1; none until it is first needed.
     sumi_value constant_one;
     uint64_t arena_bytes; // exact after sumi_plan_finish
-    double total_flops;   // over all iterations of all sections
+    double total_flops;   // over all iterations of all sections that are no alternatives
     char label_prefix[64];
     sumi_error error; // the first error while writing
 } sumi_plan;
@@ -180,6 +192,13 @@ float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_
 
 // Begins a section: ops that are written from here on belong to it.
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter);
+// Begins a section that is an alternative to the section before it, with the same kind and counters.
+void sumi_plan_alternative(sumi_plan* plan);
+// Whether the section has an alternative, which is then the next section.
+static inline bool sumi_plan_has_alternative(const sumi_plan* plan, size_t section)
+{
+    return section + 1 < plan->section_count && plan->sections[section + 1].is_alternative;
+}
 void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count); // `uses` must outlive the plan
 // The sum of a vector and of what the plan's adapters add to the vector, as one row of floats; none if they add
 // nothing. The ops that compute the sum are written at the first request for it, in a section that does not repeat if
@@ -239,6 +258,7 @@ sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const su
                                        const sumi_weight* bias);
 // Row r of the result is row ids[r] of x. ids: [rows, 1].
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x);
+// row NULL: fills with 0.
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
                          int32_t span_count);
 
@@ -251,6 +271,37 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
 // Returns one row per span: the mean of the span's rows.
 sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
                                int32_t span_count);
+
+typedef struct sumi_plan_add_rows_args {
+    const char* label;
+    sumi_value x, y; // y = x + scale * y
+    int32_t rows;    // the first rows of both; 0: all of x
+    float scale;
+} sumi_plan_add_rows_args;
+void sumi_plan_add_rows(sumi_plan* plan, const sumi_plan_add_rows_args* args);
+
+typedef struct sumi_plan_residual_change_args {
+    const char* label;
+    sumi_value x, before; // the residual is x - before
+    sumi_value kept;      // the earlier residual, which is replaced by this one
+    int32_t rows;         // the first rows of all three; 0: all of x
+    sumi_value change;    // the result of an op of the same shape, to write to; none: a new bound value
+} sumi_plan_residual_change_args;
+// Returns a bound value of [any number of rows, 2] floats. The relative change of the residual is the sum of column 0
+// divided by the sum of column 1.
+sumi_value sumi_plan_residual_change(sumi_plan* plan, const sumi_plan_residual_change_args* args);
+
+typedef struct sumi_plan_add_residual_args {
+    const char* label;
+    sumi_value x;                // is changed in place
+    sumi_value residual, change; // as in[1] and in[2] of ADD_RESIDUAL
+    int32_t rows;                // the first rows of all three; 0: all of x
+    sumi_value sigmas;           // [2, any] floats, in column `column`
+    int32_t column;
+    sumi_step_row sigma; // of the present evaluation
+    float most;
+} sumi_plan_add_residual_args;
+void sumi_plan_add_residual(sumi_plan* plan, const sumi_plan_add_residual_args* args);
 
 // Computes activation(x W^T + bias), or residual + gate * (x W^T + bias), which is written over the residual. The
 // plan's adapters are applied: the result is that of merged weights in both cases.

@@ -30,6 +30,14 @@ static sumi_result check_sections(const sumi_validator* v)
                 "section %d repeats %d times from counter %d: it runs at least once and counts from 0 or above", (int)s,
                 (int)section->repeat, (int)section->first_counter);
         }
+        const sumi_section* other = s > 0 ? &plan->sections[s - 1] : NULL;
+        if (section->is_alternative
+            && (other == NULL || other->is_alternative || other->kind != section->kind
+                || other->repeat != section->repeat || other->first_counter != section->first_counter)) {
+            return sumi_fail(v->error, SUMI_INTERNAL,
+                             "section %d: an alternative has the kind and the counters of the section before it",
+                             (int)s);
+        }
         for (; op < section->op_end; op++) {
             if (plan->ops[op].section != (int32_t)s) {
                 return sumi_validate_op_breaks(v, &plan->ops[op], plan->ops[op].out,
@@ -54,6 +62,7 @@ static sumi_result check_counters(const sumi_validator* v)
         const sumi_section* section = &plan->sections[op->section];
         for (size_t s = (size_t)op->section + 1; s < plan->section_count; s++) {
             const sumi_section* later = &plan->sections[s];
+            if (s == (size_t)op->section + 1 && later->is_alternative) { continue; } // only one of the two runs
             const bool overlaps = later->first_counter < section->first_counter + section->repeat
                                && section->first_counter < later->first_counter + later->repeat;
             for (int32_t k = later->op_begin; overlaps && k < later->op_end; k++) {

@@ -7,8 +7,8 @@
 
 // ---- Lifetimes ------------------------------------------------------------------------------------------------------
 
-// plan.h: a value lives at every op that uses it. A value from before a repeated section that the section uses lives
-// until the section ends.
+// plan.h: a value lives at every op that uses it. A value from before a repeated section that the section or its
+// alternative uses lives until both end, and so does a value that both use.
 static sumi_result check_life(const sumi_validator* v, const sumi_op* op, sumi_value value)
 {
     const sumi_plan* plan = v->plan;
@@ -22,9 +22,16 @@ static sumi_result check_life(const sumi_validator* v, const sumi_op* op, sumi_v
     if (info->first_use < 0 || info->first_use > index || info->last_use < index) {
         return sumi_validate_op_breaks(v, op, value, "the value does not live at an op that uses it");
     }
-    if (section->repeat > 1 && info->first_use < section->op_begin && info->last_use < section->op_end - 1) {
+    // the section with its alternative
+    const sumi_section *first = section->is_alternative ? section - 1 : section,
+                       *last = sumi_plan_has_alternative(plan, (size_t)(first - plan->sections)) ? first + 1 : first;
+    if (section->repeat > 1 && info->first_use < first->op_begin && info->last_use < last->op_end - 1) {
         return sumi_validate_op_breaks(v, op, value,
                                        "a value that enters a repeated section lives until the section ends");
+    }
+    if (section->is_alternative && info->first_use < section->op_begin && info->last_use < section->op_end - 1) {
+        return sumi_validate_op_breaks(v, op, value,
+                                       "a value that a section leaves to its alternative lives until both end");
     }
     return SUMI_OK;
 }
@@ -94,7 +101,7 @@ static sumi_result check_weights(const sumi_validator* v, const sumi_op* op)
         fits = op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 && is_vector(op->bias, cols)
                                   : op->in[1].id != 0 && op->bias == NULL;
         break;
-    case SUMI_OP_FILL_ROWS: fits = op->weight != NULL && is_vector(op->weight, cols) && op->bias == NULL; break;
+    case SUMI_OP_FILL_ROWS: fits = is_vector(op->weight, cols) && op->bias == NULL; break;
     case SUMI_OP_LINEAR: {
         const int32_t x_cols = sumi_plan_info(v->plan, op->in[0])->cols;
         fits = op->weight != NULL && (op->weight->cols == x_cols || (op->weight->cols + 7) / 8 * 8 == x_cols)
@@ -292,7 +299,8 @@ static sumi_result check_in_place_output(const sumi_validator* v, const sumi_op*
     static const int8_t in_place_input[SUMI_OP_KIND_COUNT] = {
         [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2,  [SUMI_OP_KRONECKER_ADD] = 2, [SUMI_OP_NORM_GATE_ADD] = 1,
         [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,   [SUMI_OP_SOLVE] = 1,         [SUMI_OP_PREVIEW] = 4,
-        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2, [SUMI_OP_COMPOSITE] = 1};
+        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2, [SUMI_OP_COMPOSITE] = 1,     [SUMI_OP_ADD_ROWS] = 2,
+        [SUMI_OP_ADD_RESIDUAL] = 1};
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
     bool is_input = in_place_input[op->kind] == 0 || op->in[in_place_input[op->kind] - 1].id == op->out.id;
     if (op->kind == SUMI_OP_LINEAR && op->u.linear.is_adapter_product) {

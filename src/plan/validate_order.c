@@ -4,6 +4,7 @@
 // overwritten, and rows that another view of the same value has overwritten. A repeated section is run twice.
 // In the first iteration an op may read only what ops before it have written, and in the second also what the first
 // iteration has left. The second iteration represents all further ones: it has the table rows of all their counters.
+// A section with an alternative is run again after the alternative was run twice, because their iterations mix.
 // The map works with whole rows of the base: a write through a view of some columns counts for the whole row.
 #include "plan/validator.h"
 #include <string.h>
@@ -115,6 +116,14 @@ static sumi_result run_op(sumi_validator* v, const sumi_op* op, int32_t first, i
     return SUMI_OK;
 }
 
+static sumi_result run_section(sumi_validator* v, const sumi_section* section, int32_t round)
+{
+    for (int32_t i = section->op_begin; i < section->op_end; i++) {
+        SUMI_TRY(run_op(v, &v->plan->ops[i], round, round == 0 ? 1 : section->repeat - 1));
+    }
+    return SUMI_OK;
+}
+
 // plan.h: the rows of a value are written before they are read. Bound values are written by the engine or are
 // constants.
 sumi_result sumi_validate_order(sumi_validator* v)
@@ -131,10 +140,9 @@ sumi_result sumi_validate_order(sumi_validator* v)
     for (size_t s = 0; s < plan->section_count; s++) {
         const sumi_section* section = &plan->sections[s];
         for (int32_t round = 0; round < 2 && round < section->repeat; round++) {
-            for (int32_t i = section->op_begin; i < section->op_end; i++) {
-                SUMI_TRY(run_op(v, &plan->ops[i], round, round == 0 ? 1 : section->repeat - 1));
-            }
+            SUMI_TRY(run_section(v, section, round));
         }
+        if (section->is_alternative && section->repeat > 1) { SUMI_TRY(run_section(v, section - 1, 1)); }
     }
     return SUMI_OK;
 }

@@ -46,7 +46,7 @@ void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, 
                          int32_t span_count)
 {
     if (span_count == 0) { return; }
-    if (row->cols != sumi_plan_cols(plan, y)) {
+    if (row != NULL && row->cols != sumi_plan_cols(plan, y)) {
         sumi_plan_mismatch(plan, "fill", "the row's width is not the value's");
     }
     for (int32_t i = 0; i < span_count; i++) {
@@ -96,6 +96,62 @@ sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x,
                    .in = {x},
                    .out = y,
                    .u.mean = {.spans = sumi_plan_copy(plan, spans, bytes), .span_count = span_count}});
+}
+
+void sumi_plan_add_rows(sumi_plan* plan, const sumi_plan_add_rows_args* args)
+{
+    sumi_value x = args->x, y = args->y;
+    int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0);
+    if (sumi_plan_cols(plan, x) != sumi_plan_cols(plan, y) || rows > sumi_plan_rows(plan, x)
+        || rows > sumi_plan_rows(plan, y)) {
+        sumi_plan_mismatch(plan, args->label, "the rows do not fit");
+    }
+    sumi_plan_add_op(
+        plan, args->label,
+        &(sumi_op){.kind = SUMI_OP_ADD_ROWS, .in = {x, y}, .out = y, .rows = rows, .u.add = {.scale = args->scale}});
+}
+
+sumi_value sumi_plan_residual_change(sumi_plan* plan, const sumi_plan_residual_change_args* args)
+{
+    const sumi_value x = args->x, before = args->before, kept = args->kept;
+    const int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0), cols = sumi_plan_cols(plan, x);
+    if (sumi_plan_cols(plan, before) != cols || sumi_plan_cols(plan, kept) != cols || rows > sumi_plan_rows(plan, x)
+        || rows > sumi_plan_rows(plan, before) || rows > sumi_plan_rows(plan, kept)) {
+        sumi_plan_mismatch(plan, args->label, "the rows do not fit");
+    }
+    sumi_plan_add_op(
+        plan, args->label,
+        &(sumi_op){.kind = SUMI_OP_RESIDUAL_CHANGE, .in = {x, before, kept}, .out = args->change, .rows = rows});
+    if (sumi_plan_has_failed(plan)) { return SUMI_NO_VALUE; }
+    sumi_op* op = &plan->ops[plan->op_count - 1];
+    if (op->out.id == 0) {
+        op->out = sumi_plan_bound(plan, "residual_change", SUMI_ELEMENT_FLOAT, op->range_count, 2);
+    } else if (!sumi_plan_is_shape(plan, op->out, op->range_count, 2)) {
+        sumi_plan_mismatch(plan, args->label, "the change is that of other rows");
+    }
+    return op->out;
+}
+
+void sumi_plan_add_residual(sumi_plan* plan, const sumi_plan_add_residual_args* args)
+{
+    const sumi_value x = args->x;
+    const int32_t rows = sumi_plan_rows_from(plan, args->rows, x, 0), cols = sumi_plan_cols(plan, x);
+    if (sumi_plan_cols(plan, args->residual) != cols || sumi_plan_cols(plan, args->change) != cols
+        || rows > sumi_plan_rows(plan, x) || rows > sumi_plan_rows(plan, args->residual)
+        || rows > sumi_plan_rows(plan, args->change)) {
+        sumi_plan_mismatch(plan, args->label, "the rows do not fit");
+    }
+    if (sumi_plan_rows(plan, args->sigmas) != 2 || args->column < 0
+        || args->column >= sumi_plan_cols(plan, args->sigmas) || args->sigma.table.id == 0
+        || !sumi_plan_is_step_row(plan, args->sigma, 1)) {
+        sumi_plan_mismatch(plan, args->label, "the sigmas do not fit");
+    }
+    sumi_plan_add_op(plan, args->label,
+                     &(sumi_op){.kind = SUMI_OP_ADD_RESIDUAL,
+                                .in = {x, args->residual, args->change, args->sigmas, args->sigma.table},
+                                .out = x,
+                                .rows = rows,
+                                .u.add_residual = {args->sigma, args->column, args->most}});
 }
 
 // Which argument does not fit a product of `rows` rows, as a text; NULL if all fit.

@@ -40,6 +40,57 @@ static void build_attention(scene* s, const op_case* c)
     sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
     for (int i = 0; i < read_count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
 }
+// q, k and v by a product, normed and rotated, then attention in 8 bits, where the GPU has it. m queries, n heads, heads
+// of k; a: flags; b: key heads; d: rows of the second span; e: 1: rotated in halves
+static void build_attention_8bit(scene* s, const op_case* c)
+{
+    s->plan.weight_options.attention = SUMI_ATTENTION_8BIT;
+    const int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m,
+              rows = (c->a & THREE ? 3 : 1) * m + (c->a & THREE ? 3 : 1) * c->d + (c->a & THREE ? 3 : 0);
+    sumi_sequence list[3] = {{{{0, m}, {m, c->d}}, c->d > 0 ? 2 : 1, c->d > 0 && !(c->a & FIRST_SPAN) ? 2 : 1, 0}};
+    sumi_span read[3] = {{0, c->a & FIRST_SPAN ? m : rows}};
+    int count = 1;
+    if (c->a & THREE) { // a batch: images, then captions of different lengths
+        count = 3;
+        for (int i = 0, tail = 3 * m; i < 3; tail += c->d + i, i++) {
+            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2, 0};
+            read[i] = (sumi_span){i * m, m};
+        }
+    }
+    const int width = 256;
+    sumi_value x = activations(s, rows, width);
+    sumi_value qkv = sumi_plan_linear(
+        &s->plan, &(sumi_plan_linear_args){
+                      .label = "qkv", .x = x, .weight = matrix_weight(s, (q + 2 * kv) * dim, width, SUMI_DTYPE_BF16)});
+    sumi_value rope = sumi_plan_rope_table(
+        &s->plan, &(sumi_plan_rope_args){
+                      .positions = integers(s, rows, 1, 400), .axes = 1, .pairs = {dim / 2}, .theta = 10000.0});
+    const int first = c->a & TWO_SPANS ? m : rows; // of two streams each norms its rows
+    for (int row = 0; row < rows; row = row == 0 ? first : rows) {
+        sumi_plan_qk_norm_rope(&s->plan,
+                               &(sumi_plan_qk_args){.label = "qk",
+                                                    .qkv = qkv,
+                                                    .row = row,
+                                                    .rope_row = row,
+                                                    .rows = row == 0 ? first : rows - first,
+                                                    .q_heads = q,
+                                                    .kv_heads = kv,
+                                                    .dim = dim,
+                                                    .q_norm = norm_weight(s, dim, SUMI_DTYPE_F32),
+                                                    .k_norm = norm_weight(s, dim, SUMI_DTYPE_F32),
+                                                    .eps = 1e-6f,
+                                                    .rope = rope,
+                                                    .rotary = c->e ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED});
+    }
+    sumi_attention attention = {.q_heads = q,
+                                .kv_heads = kv,
+                                .dim = dim,
+                                .scale = 1.0f / sqrtf((float)dim),
+                                .sequences = list,
+                                .sequence_count = count};
+    sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
+    for (int i = 0; i < count; i++) expect_rows(s, y, c->bound, read[i].begin, read[i].count);
+}
 // m rows in windows of c rows, as in the vision tower; the last window may be shorter; n heads, k dim
 static void build_windows(scene* s, const op_case* c)
 {
@@ -56,6 +107,9 @@ static void build_windows(scene* s, const op_case* c)
                                 .sequence_count = count};
     expect(s, sumi_plan_attention(&s->plan, "attention", qkv, &attention), c->bound);
 }
+// Attention in 8 bits. e4m3: q, k, the probabilities and v are off by 2.5e-2 each. int8: q and k by 1e-2; the
+// result is off by 1.5e-2 at most, that of e4m3 by 5.5e-2.
+#define ATTENTION_8BIT 6.5e-2
 // The probabilities are rounded to bfloat16 for the second product on tensor cores, so CHAINED.
 static const op_case s_attention[] = {
     {"attention 1 query, 1 head of 8", build_attention, 1, 1, 8, .bound = CHAINED},
@@ -128,6 +182,27 @@ static const op_case s_attention[] = {
      .bound = CHAINED},
     {"attention, a shared beginning, 2 heads of 96", build_attention, 90, 2, 96, CAUSAL | LATER, .d = 33,
      .bound = CHAINED},
+    {"8-bit attention 1 query, 2 heads", build_attention_8bit, 1, 2, 128, .bound = ATTENTION_8BIT},
+    {"8-bit attention 70 queries, 2 heads", build_attention_8bit, 70, 2, 128, .bound = ATTENTION_8BIT},
+    {"8-bit attention 300 queries, 4 of 2 heads, halves", build_attention_8bit, 300, 4, 128, 0, 2, .e = 1,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention 160 + 33, 2 heads, two streams", build_attention_8bit, 160, 2, 128, TWO_SPANS, .d = 33,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention 100 of 137, 3 heads", build_attention_8bit, 100, 3, 128, FIRST_SPAN, .d = 37,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, three sequences", build_attention_8bit, 192, 2, 128, THREE, .d = 32, .bound = ATTENTION_8BIT},
+    {"8-bit attention, batch of three at 1024 + 64, 30 heads", build_attention_8bit, 1024, 30, 128, THREE, .d = 64,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention 333 + 33, 4 of 2 heads of 96", build_attention_8bit, 333, 4, 96, TWO_SPANS, 2, .d = 33,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention, three sequences, heads of 64", build_attention_8bit, 130, 3, 64, THREE, .d = 9,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention 4096 + 256, 24 of 8 heads of 96", build_attention_8bit, 4096, 24, 96, TWO_SPANS, 8, .d = 256,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention 1024 + 128, 30 heads", build_attention_8bit, 1024, 30, 128, TWO_SPANS, .d = 128,
+     .bound = ATTENTION_8BIT},
+    {"8-bit attention 4096 + 128, 30 heads", build_attention_8bit, 4096, 30, 128, TWO_SPANS, .d = 128,
+     .bound = ATTENTION_8BIT},
     {"attention, text 8 of 4 heads of 256, 256", build_attention, 256, 8, 256, CAUSAL, 4, .bound = CHAINED},
     {"attention, text 8 of 4 heads of 256, 512", build_attention, 512, 8, 256, CAUSAL, 4, .bound = CHAINED},
     {"attention, a shared beginning, text 8 of 4 heads of 256, 480", build_attention, 480, 8, 256, CAUSAL | LATER, 4,

@@ -46,6 +46,53 @@ static void build_copy(scene* s, const op_case* c)
     sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .x_row = 2, .y = y, .y_row = 3, .rows = c->m});
     expect(s, y, EXACT);
 }
+// a: floats, otherwise activations; the first m of m + 2 rows
+static void build_zeros(scene* s, const op_case* c)
+{
+    sumi_value y = c->a ? floats(s, c->m + 2, c->n) : activations(s, c->m + 2, c->n);
+    sumi_plan_fill_rows(&s->plan, y, NULL, &(sumi_span){0, c->m}, 1);
+    expect(s, y, EXACT);
+}
+// y = x + b y for the first m rows. a: y is floats
+static void build_add(scene* s, const op_case* c)
+{
+    sumi_value x = activations(s, c->m + 3, c->n), y = c->a ? floats(s, c->m, c->n) : activations(s, c->m, c->n);
+    sumi_plan_add_rows(&s->plan,
+                       &(sumi_plan_add_rows_args){.label = "add", .x = x, .y = y, .rows = c->m, .scale = (float)c->b});
+    expect(s, y, c->bound);
+}
+// The change of a residual of the first m rows. a: the earlier residual is floats
+static void build_change(scene* s, const op_case* c)
+{
+    sumi_value x = activations(s, c->m + 3, c->n), before = activations(s, c->m, c->n),
+               kept = c->a ? floats(s, c->m, c->n) : activations(s, c->m, c->n);
+    expect(s,
+           sumi_plan_residual_change(&s->plan,
+                                     &(sumi_plan_residual_change_args){
+                                         .label = "change", .x = x, .before = before, .kept = kept, .rows = c->m}),
+           c->bound);
+    expect(s, kept, STORED);
+}
+// x += residual + f * change for the first m rows. a: x is floats
+static void build_add_residual(scene* s, const op_case* c)
+{
+    sumi_value x = c->a ? floats(s, c->m + 1, c->n) : activations(s, c->m + 1, c->n),
+               residual = activations(s, c->m, c->n), change = activations(s, c->m + 2, c->n);
+    static const float s_sigmas[2][3] = {{0.0f, 0.9f, 0.0f}, {0.0f, 0.7f, 0.0f}},
+                       s_table[4] = {0.95f, 0.8f, 0.64f, 0.2f};
+    sumi_value sigmas = sumi_plan_constant(&s->plan, "sigmas", SUMI_ELEMENT_FLOAT, 2, 3, s_sigmas),
+               table = sumi_plan_constant(&s->plan, "table", SUMI_ELEMENT_FLOAT, 4, 1, s_table);
+    sumi_plan_add_residual(&s->plan, &(sumi_plan_add_residual_args){.label = "residual",
+                                                                    .x = x,
+                                                                    .residual = residual,
+                                                                    .change = change,
+                                                                    .rows = c->m,
+                                                                    .sigmas = sigmas,
+                                                                    .column = 1,
+                                                                    .sigma = {table, 0, true},
+                                                                    .most = 0.5f});
+    expect(s, x, c->bound);
+}
 static const op_case s_moving_rows[] = {
     {"embed, bf16", build_embed, 77, 1000, 2560, .bound = EXACT},
     {"embed, bf16, odd width, scaled", build_embed, 9, 30, 21, 1, .bound = STORED},
@@ -68,5 +115,16 @@ static const op_case s_moving_rows[] = {
     {"copy, odd width", build_copy, 7, 21, .bound = EXACT},
     {"copy of floats", build_copy, 16, 16384, .a = 1},
     {"copy of floats, odd width", build_copy, 5, 35, .a = 1},
+    {"zeros, 3840", build_zeros, 64, 3840, .bound = EXACT},
+    {"zeros, floats of an odd width", build_zeros, 12, 21, .a = 1},
+    {"add, 3840", build_add, 130, 3840, .b = 1, .bound = STORED},
+    {"subtract, 2304", build_add, 77, 2304, .b = -1, .bound = STORED},
+    {"subtract floats, odd width", build_add, 9, 21, .a = 1, .b = -1, .bound = FLOATING},
+    {"change of a residual, 3840", build_change, 130, 3840, .bound = STORED},
+    {"change of a residual, 3072", build_change, 40, 3072, .bound = STORED},
+    {"change of a residual, floats of an odd width", build_change, 9, 21, .a = 1, .bound = STORED},
+    {"residual, 3840", build_add_residual, 130, 3840, .counter = 2, .bound = STORED},
+    {"residual, 3072, the most", build_add_residual, 40, 3072, .counter = 3, .bound = STORED},
+    {"residual, floats of an odd width", build_add_residual, 9, 21, .a = 1, .counter = 2, .bound = FLOATING},
 };
 CASE_TABLE(moving_rows);

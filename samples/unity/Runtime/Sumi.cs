@@ -65,6 +65,7 @@ namespace Sumi
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
         public int MinReferences, MaxReferences; // of a picture; both 0: the model takes none
         public WeightFormat Weights, TextWeights; // as asked for; of Auto on a GPU what it stands for there
+        public AttentionFormat Attention; // likewise
         public int SizeMultiple, MaxSize, NativeSize, LatentFactor, MaxPromptTokens;
         public float Guidance, GuidanceOff; // the authors' number, and the one that means none
         public GuidanceFormula GuidanceFormula;
@@ -77,6 +78,7 @@ namespace Sumi
     public sealed class Picture
     {
         public int Width, Height, StepCount;
+        public int EvaluationCount, ReusedCount; // of the transformer, and how many of them ImageRequest.StepCache reused
         public ulong Seed;
         public byte[] Pixels;
     }
@@ -402,7 +404,7 @@ namespace Sumi
         }
 
         // withTextEncoder false: for games that ship encoded prompts. variant: which model of its family it is ("2512"), for files that do not say so.
-        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null, WeightFormat textWeights = WeightFormat.Auto)
+        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null, WeightFormat textWeights = WeightFormat.Auto, AttentionFormat attention = AttentionFormat.Auto)
         {
             using (var scratch = new Scratch())
                 lock (handle.Gate)
@@ -412,6 +414,7 @@ namespace Sumi
                     desc.path = scratch.Text(path);
                     desc.weights = weights;
                     desc.text_weights = textWeights;
+                    desc.attention = attention;
                     desc.variant = scratch.Text(variant);
                     desc.without_text_encoder = (byte)(withTextEncoder ? 0 : 1);
                     desc.without_vae_encoder = (byte)(withVaeEncoder ? 0 : 1);
@@ -623,6 +626,8 @@ namespace Sumi
                 about.Width = images[0].width;
                 about.Height = images[0].height;
                 about.StepCount = images[0].step_count;
+                about.EvaluationCount = images[0].evaluation_count;
+                about.ReusedCount = images[0].reused_count;
                 about.Seed = images[0].seed;
                 Native.sumi_images_release(Owner, images, 1);
                 return Result.Ok;
@@ -662,7 +667,7 @@ namespace Sumi
                     return new ModelInfo
                     {
                         Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0,
-                        MinReferences = info.min_references, MaxReferences = info.max_references, Weights = info.weights, TextWeights = info.text_weights, UsesGuidance = info.uses_guidance != 0,
+                        MinReferences = info.min_references, MaxReferences = info.max_references, Weights = info.weights, TextWeights = info.text_weights, Attention = info.attention, UsesGuidance = info.uses_guidance != 0,
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
                         NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
                         Guidance = info.guidance, GuidanceOff = info.guidance_off, GuidanceFormula = info.guidance_formula,
@@ -925,6 +930,7 @@ namespace Sumi
         public List<Picture> References = new List<Picture>(); // of edit models: what the prompt speaks of, in this order
         public List<LoraUse> Loras = new List<LoraUse>();
         public uint DeadlineMilliseconds;                 // 0: none. Steps are left out, as many as needed
+        public float StepCache;                           // 0: off. With many steps: the largest change over which evaluations are reused, such as 0.08
         public int PreviewEvery, Priority;                // a preview after every n-th step; 0: none
         private readonly Preset preset;
 
@@ -966,6 +972,7 @@ namespace Sumi
             desc.references = scratch.Pixels(References);
             desc.reference_count = References.Count;
             desc.deadline_ms = DeadlineMilliseconds;
+            desc.step_cache = StepCache;
             desc.preview_every = PreviewEvery;
             desc.priority = Priority;
             if (Loras.Count > 0)

@@ -26,6 +26,7 @@ namespace Sumi
     public enum Pump { Update = 0, Thread = 1 }
     public enum JobState { None = 0, Queued = 1, Running = 2, Done = 3, Failed = 4, Cancelled = 5 }
     public enum WeightFormat { Auto = 0, Bf16 = 1, Fp8 = 2, AsStored = 3, Int8 = 4, Int4 = 5 }
+    public enum AttentionFormat { Auto = 0, Bf16 = 1, EightBit = 2 }
     public enum Preset { Model = 0, Preview = 1, Standard = 2, Quality = 3, Fast = 4 }
     public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3, HeunFull = 4, Rk4 = 5, ResMultistep = 6 }
     public enum GuidanceFormula { FromPositive = 0, FromNegative = 1 }
@@ -116,6 +117,7 @@ namespace Sumi
             public IntPtr user_data;
             public IntPtr text_encoder_2_path, tokenizer_2_path, vision_path, processor_path, variant;
             public WeightFormat text_weights;
+            public AttentionFormat attention;
         }
 
         public struct sumi_size { public int width, height; }
@@ -133,6 +135,7 @@ namespace Sumi
             public ulong weight_bytes;
             public int min_references, max_references;
             public WeightFormat weights, text_weights;
+            public AttentionFormat attention;
         }
 
         public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
@@ -182,6 +185,7 @@ namespace Sumi
             public IntPtr targets;
             public byte profile;
             public int mask_feather;
+            public float step_cache;
         }
 
         public struct sumi_memory
@@ -190,7 +194,7 @@ namespace Sumi
             public byte tiles_vae;
             public ulong streamed, uncounted, needed;
         }
-        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
+        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count, evaluation_count, reused_count; public ulong handle; }
         public struct sumi_encode_desc
         {
             public uint cookie;

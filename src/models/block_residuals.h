@@ -1,0 +1,36 @@
+// Step caching in denoisers: an evaluation may take what most of its blocks would add from an earlier evaluation
+// (First-Block Cache: ParaAttention, diffusers' first_block_cache.py).
+//
+//   whole    x -> first block -> x + F  -> other blocks -> x + F + R -> final layer   leaves F, R, D and the change of F
+//   reused   x'-> first block -> x'+ F' ------ + R + f D --------------> final layer   R, D of the last whole evaluation
+//
+// D is the difference of R from that of the whole evaluation before, so R + f D extrapolates R along sigma (TaylorSeer,
+// arXiv 2503.06923, order 1, on one residual instead of every layer's). f is at most a half: a whole step ahead it lost
+// half of what it gained (bench.md). The rows are those that the final layer reads. Evaluations of one batch share the matrices: those of a guided step
+// have rows of their own in them. The change of F says how quickly the evaluations change; sampling/reuse.h decides by
+// it.
+#ifndef SUMI_MODELS_BLOCK_RESIDUALS_H
+#define SUMI_MODELS_BLOCK_RESIDUALS_H
+#include "plan/plan.h"
+
+// All activations [rows, cols].
+typedef struct sumi_block_residuals {
+    sumi_value rest;   // R; during the first block of a whole evaluation the rows before it, then those before the rest
+    sumi_value first;  // F
+    sumi_value slope;  // D; during a whole evaluation the R of the one before
+    sumi_value change; // bound, floats: the result of RESIDUAL_CHANGE; none until the first whole evaluation is written
+    int32_t rows;
+} sumi_block_residuals;
+
+// Makes the values, in a section before the evaluations. F and R are 0 at first.
+sumi_block_residuals sumi_block_residuals_make(sumi_plan* plan, int32_t rows, int32_t cols);
+
+// In a whole evaluation. x is the matrix whose first rows the blocks change in place.
+void sumi_block_residuals_before_first(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x);
+void sumi_block_residuals_after_first(sumi_plan* plan, sumi_block_residuals* residuals, sumi_value x);
+void sumi_block_residuals_after_last(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x);
+// In a reused evaluation, after the first block. sigmas: [2, any] floats; column `sigma.column` has the sigmas of the two
+// last whole evaluations, the older one first.
+void sumi_block_residuals_reuse(sumi_plan* plan, const sumi_block_residuals* residuals, sumi_value x, sumi_value sigmas,
+                                sumi_step_row sigma);
+#endif

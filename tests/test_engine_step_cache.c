@@ -1,0 +1,430 @@
+// Step caching through the public functions: which evaluations are reused, and that nothing but the job decides it.
+#include "engine_fixture.h"
+#include "sampling/reuse.h"
+#include <math.h>
+
+#define STEPS 14
+#define TINY 1e-7f // nothing changes as little as that
+#define HUGE 10.0f // everything does
+#define SOME 0.04f // some of the steps of smooth_image do
+
+// ---- The rule -------------------------------------------------------------------------------------------------------
+
+TEST(the_rule_predicts_the_change_from_the_one_before)
+{
+    sumi_reuse reuse;
+    sumi_reuse_begin(&reuse, 0.1f);
+    CHECK(!sumi_reuse_allows(&reuse, 0.9f)); // there is nothing to reuse
+    sumi_reuse_note_whole(&reuse, 1.0f);
+    sumi_reuse_note_change(&reuse, 5.0, 0.0); // there was nothing before it
+    CHECK(!sumi_reuse_allows(&reuse, 0.99f));
+    sumi_reuse_note_whole(&reuse, 0.9f);
+    sumi_reuse_note_change(&reuse, 4.0, 100.0); // 0.4 per unit of sigma
+    CHECK(sumi_reuse_allows(&reuse, 0.7f) && sumi_reuse_allows(&reuse, 0.66f) && !sumi_reuse_allows(&reuse, 0.64f));
+    for (int i = 0; i < SUMI_REUSE_MOST; i++) {
+        CHECK(sumi_reuse_allows(&reuse, 0.89f));
+        sumi_reuse_note_reused(&reuse);
+    }
+    CHECK(!sumi_reuse_allows(&reuse, 0.89f)); // enough in a row
+    sumi_reuse_note_whole(&reuse, 0.7f);
+    sumi_reuse_note_change(&reuse, 40.0, 100.0);
+    CHECK(sumi_reuse_allows(&reuse, 0.66f) && !sumi_reuse_allows(&reuse, 0.64f));
+    // a second evaluation at the same sigma says nothing about the speed
+    sumi_reuse_note_whole(&reuse, 0.7f);
+    sumi_reuse_note_change(&reuse, 90.0, 100.0);
+    CHECK(sumi_reuse_allows(&reuse, 0.66f) && !sumi_reuse_allows(&reuse, 0.64f));
+    sumi_reuse_note_whole(&reuse, SOME);
+    sumi_reuse_note_change(&reuse, (double)NAN, 100.0);
+    CHECK(!sumi_reuse_allows(&reuse, SOME));
+    sumi_reuse_begin(&reuse, 0.0f);
+    sumi_reuse_note_whole(&reuse, 1.0f);
+    sumi_reuse_note_whole(&reuse, 0.9f);
+    sumi_reuse_note_change(&reuse, 0.0, 100.0);
+    CHECK(!sumi_reuse_allows(&reuse, 0.9f)); // off
+}
+
+// ---- Which evaluations ----------------------------------------------------------------------------------------------
+
+typedef struct counts {
+    int32_t evaluations, reused;
+    uint64_t hash;
+} counts;
+
+// Draws and returns what the last image says of its evaluations.
+static counts draw_counts(sumi_engine* engine, const sumi_image_desc* desc)
+{
+    counts result = {-1, -1, 0};
+    sumi_image images[4];
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    if (sumi_fetch_images(engine, job, images, 4) != SUMI_OK) return result;
+    for (int32_t i = 0; i < desc->item_count; i++) {
+        result =
+            (counts){images[i].evaluation_count, images[i].reused_count, result.hash * 31 + hash_image(&images[i])};
+    }
+    sumi_images_release(engine, images, desc->item_count);
+    return result;
+}
+
+static sumi_image_desc long_image(sumi_model* model, const sumi_image_item* item)
+{
+    sumi_image_desc desc = small_image(model, item);
+    desc.step_count = STEPS;
+    return desc;
+}
+
+// The weights of the tiny models are random, so an evaluation changes smoothly only over very short steps. These become
+// longer and longer.
+static sumi_image_desc smooth_image(sumi_model* model, const sumi_image_item* item)
+{
+    static float sigmas[STEPS + 1];
+    for (int i = 0; i <= STEPS; i++) sigmas[i] = 0.9f - 3e-6f * (float)(i * (i + 3));
+    sumi_image_desc desc = long_image(model, item);
+    desc.sigmas = sigmas;
+    return desc;
+}
+
+static const sumi_image_item s_guided = {.text = "a red fox", .negative_text = "grey", .seed = 7};
+
+// How many of `count` evaluations in a row are reused, if every change is small: the first two are whole, then every
+// fourth, and the last if the job ends with it.
+static int32_t most_reused(int32_t count, bool ends)
+{
+    int32_t reused = 0;
+    for (int32_t i = 2, in_row = 0; i < count - ends; i++) {
+        in_row = in_row < SUMI_REUSE_MOST ? in_row + 1 : 0;
+        reused += in_row > 0;
+    }
+    return count >= 4 ? reused : 0;
+}
+
+TEST(nothing_is_reused_below_the_threshold_and_the_most_above_it)
+{
+    static const char* const paths[] = {MODEL_PATH, "tests/golden/qwen-image/model", "tests/golden/newbie/model"};
+    for (size_t m = 0; m < sizeof paths / sizeof *paths; m++) {
+        memset(&s_host, 0, sizeof s_host);
+        sumi_engine_desc ed = host_desc(&s_host);
+        sumi_engine* engine = open_engine(&ed, NULL);
+        sumi_model* model = engine != NULL ? load_model_at(engine, paths[m]) : NULL;
+        CHECK(model != NULL);
+        if (model == NULL) continue;
+        for (int guided = 0; guided < 2; guided++) {
+            sumi_image_desc desc = long_image(model, &s_guided);
+            desc.solver = SUMI_SOLVER_EULER;
+            desc.guidance = sumi_model_get_info(model).guidance_off + (guided ? 2.0f : 0.0f);
+            desc.guidance_begin = 0.0f;
+            desc.guidance_end = 1.0f;
+            const counts off = draw_counts(engine, &desc);
+            CHECK_NUMBER(off.evaluations, STEPS);
+            CHECK_NUMBER(off.reused, 0);
+            desc.step_cache = TINY;
+            const counts none = draw_counts(engine, &desc);
+            CHECK_NUMBER(none.evaluations, STEPS);
+            CHECK_NUMBER(none.reused, 0);
+            CHECK(none.hash == off.hash && off.hash != 0);
+            desc.step_cache = HUGE;
+            const counts most = draw_counts(engine, &desc);
+            CHECK_NUMBER(most.evaluations, STEPS);
+            CHECK_NUMBER(most.reused, most_reused(STEPS, true));
+            CHECK(most.hash != off.hash && most.hash != 0);
+            CHECK(draw_counts(engine, &desc).hash == most.hash);
+        }
+        close_engine(engine);
+    }
+}
+
+// Solvers of several evaluations in a step, a change of guidance, few steps, a start image.
+TEST(the_first_and_the_last_step_are_whole)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = long_image(model, &s_guided);
+    desc.step_cache = HUGE;
+    for (int32_t steps = 1; steps < 8; steps++) {
+        desc.step_count = steps;
+        const counts got = draw_counts(engine, &desc);
+        CHECK_NUMBER(got.evaluations, steps);
+        CHECK_NUMBER(got.reused, most_reused(steps, true));
+    }
+    desc.step_count = 7;
+    desc.shift = 1.0f;
+    desc.solver = SUMI_SOLVER_MIDPOINT;
+    counts got = draw_counts(engine, &desc);
+    CHECK_NUMBER(got.evaluations, 14);
+    // two whole ones in the first step, and two in the last: w w rrr w rrr w r r w w
+    CHECK_NUMBER(got.reused, 8);
+    desc.solver = SUMI_SOLVER_EULER;
+    desc.step_count = STEPS;
+    desc.guidance = 2.0f;
+    desc.guidance_end = 0.52f;
+    got = draw_counts(engine, &desc);
+    // 1 - sigma is 0, 1/14 .. 13/14: guided up to 7/14
+    CHECK_NUMBER(got.evaluations, STEPS);
+    CHECK_NUMBER(got.reused, most_reused(8, false) + most_reused(6, true));
+    static uint8_t pixels[32 * 32 * 3];
+    const sumi_pixels start = {pixels, 32, 32, 0, 3};
+    desc.guidance = 0.0f;
+    desc.start_image = &start;
+    desc.strength = 0.5f;
+    got = draw_counts(engine, &desc);
+    CHECK_NUMBER(got.evaluations, STEPS / 2);
+    CHECK_NUMBER(got.reused, most_reused(STEPS / 2, true));
+    close_engine(engine);
+}
+
+TEST(thresholds_out_of_range_are_refused)
+{
+    static const float wrong[] = {-0.01f, 10.1f, NAN, INFINITY, -INFINITY};
+    OPEN(engine, model);
+    sumi_image_desc desc = long_image(model, &s_item);
+    CHECK(desc.step_cache == 0.0f);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        sumi_job job;
+        desc.step_cache = wrong[i];
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(s_host.log, "step_cache") != NULL);
+    }
+    close_engine(engine);
+}
+
+// ---- The same bits --------------------------------------------------------------------------------------------------
+
+TEST(slices_threads_and_paces_change_no_bit)
+{
+    counts first = {0, 0, 0};
+    for (int i = 0; i < 6; i++) {
+        memset(&s_host, 0, sizeof s_host);
+        sumi_engine_desc ed = host_desc(&s_host);
+        ed.max_slice_us = i == 1 ? 20 : i == 2 ? 300 : 2000;
+        ed.cpu_thread_count = i == 3 ? 3 : 1;
+        if (i == 4) ed.pump = SUMI_PUMP_THREAD;
+        tasks_host tasks = {0};
+        if (i == 5) ed.tasks = (sumi_tasks){3, begin_task, finish_task, &tasks};
+        sumi_model* model;
+        sumi_engine* engine = open_engine(&ed, &model);
+        CHECK(engine != NULL);
+        if (engine == NULL) return;
+        sumi_image_desc desc = smooth_image(model, &s_guided);
+        desc.guidance = 2.0f;
+        desc.step_cache = SOME;
+        desc.preview_every = i == 2 ? 1 : 0;
+        desc.profile = i == 3;
+        const counts got = draw_counts(engine, &desc);
+        if (i == 0) {
+            first = got;
+            printf("  %d of %d reused\n", got.reused, got.evaluations);
+            CHECK(got.reused > 0 && got.reused < most_reused(STEPS, true));
+        }
+        CHECK(got.hash == first.hash && got.reused == first.reused);
+        close_engine(engine);
+    }
+}
+
+// Every image decides for itself.
+TEST(batches_are_their_images_one_by_one)
+{
+    OPEN(engine, model);
+    const sumi_image_item items[3] = {{.text = "a red fox", .seed = 7},
+                                      {.text = "a lighthouse at dusk", .seed = 8},
+                                      {.text = "a red fox", .seed = 9}};
+    sumi_image_desc desc = smooth_image(model, items);
+    desc.step_cache = SOME;
+    uint64_t hash = 0;
+    for (int i = 0; i < 3; i++) {
+        desc.items = &items[i];
+        hash = hash * 31 + draw_counts(engine, &desc).hash;
+    }
+    desc.items = items;
+    desc.item_count = 3;
+    CHECK(draw_counts(engine, &desc).hash == hash);
+    close_engine(engine);
+}
+
+TEST(the_memory_is_counted_and_kept_within)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = long_image(model, &s_guided);
+    desc.guidance = 2.0f;
+    sumi_memory plain, cached;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &plain), SUMI_OK);
+    desc.step_cache = HUGE;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &cached), SUMI_OK);
+    CHECK(cached.arena >= plain.arena);
+    const counts free_counts = draw_counts(engine, &desc);
+    close_engine(engine);
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.memory_budget_bytes = cached.needed;
+    engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    desc.model = model;
+    const counts got = draw_counts(engine, &desc);
+    CHECK(got.hash == free_counts.hash && got.reused == free_counts.reused);
+    // a warm job allocates nothing
+    const long long count = s_host.count;
+    CHECK(draw_counts(engine, &desc).hash == got.hash);
+    CHECK_NUMBER(s_host.count, count);
+    close_engine(engine);
+}
+
+// ---- While a job runs -----------------------------------------------------------------------------------------------
+
+// A paused job goes on at its last whole evaluation, and reuses the same evaluations.
+TEST(pauses_change_no_bit)
+{
+    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_DPMPP_2M, SUMI_SOLVER_HEUN};
+    OPEN_WITH(100, engine, model);
+    const sumi_image_desc other = small_image(model, &s_item);
+    int resumed = 0;
+    for (size_t s = 0; s < sizeof solvers / sizeof *solvers; s++) {
+        sumi_image_desc desc = s == 0 ? smooth_image(model, &s_guided) : long_image(model, &s_guided);
+        desc.solver = solvers[s];
+        desc.step_cache = s == 0 ? SOME : HUGE;
+        desc.guidance = 2.0f;
+        desc.guidance_end = s == 1 ? 0.5f : 1.0f;
+        const counts want = draw_counts(engine, &desc);
+        bool is_over = false;
+        for (int updates = 5; !is_over && t_errors == 0; updates += s == 0 ? 7 : 31) {
+            sumi_job job;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            for (int i = 0; i < updates; i++) sumi_engine_update(engine, 1);
+            is_over = sumi_job_pause(engine, job, true) != SUMI_OK;
+            CHECK(draw_hash(engine, &other) != 0);
+            const sumi_job_status status = sumi_job_poll(engine, job);
+            resumed += status.state == SUMI_JOB_QUEUED && status.step > 2;
+            (void)sumi_job_pause(engine, job, false);
+            CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+            sumi_image image;
+            CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+            const bool is_same = hash_image(&image) == want.hash && image.evaluation_count == want.evaluations
+                              && image.reused_count == want.reused;
+            if (!is_same) printf("  solver %d: another image after a pause behind %d updates\n", (int)s, updates);
+            CHECK(is_same);
+            sumi_images_release(engine, &image, 1);
+        }
+    }
+    CHECK(resumed > 10);
+    close_engine(engine);
+}
+
+// Also while it repeats evaluations.
+TEST(a_job_that_reuses_may_be_paused_again_and_again)
+{
+    OPEN_WITH(200, engine, model);
+    sumi_image_desc desc = smooth_image(model, &s_guided);
+    desc.guidance = 2.0f;
+    desc.step_cache = HUGE;
+    const counts want = draw_counts(engine, &desc);
+    int pauses = 0;
+    for (int period = 1; period < 30; period += 3) {
+        sumi_job job;
+        int32_t step = 0;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        for (int i = 0; sumi_job_poll(engine, job).state < SUMI_JOB_DONE && i < 100000; i++) {
+            const sumi_job_status status = sumi_job_poll(engine, job);
+            // when it has gone on by a step, and sometimes before: then it repeats, or has not begun to
+            if ((i % period == 0 && status.step > step) || i % 97 == 13) {
+                step = status.step > step ? status.step : step;
+                pauses += sumi_job_pause(engine, job, true) == SUMI_OK;
+            }
+            sumi_engine_update(engine, 1);
+            if (i % 7 == 0) (void)sumi_job_pause(engine, job, false);
+        }
+        sumi_image image = {.reused_count = -1};
+        CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+        CHECK(hash_image(&image) == want.hash && image.reused_count == want.reused);
+        sumi_images_release(engine, &image, 1);
+    }
+    CHECK(pauses > 10);
+    close_engine(engine);
+}
+
+TEST(progress_grows_and_a_job_may_be_cancelled_anywhere)
+{
+    OPEN_WITH(100, engine, model);
+    sumi_image_desc desc = long_image(model, &s_guided);
+    desc.step_cache = HUGE;
+    bool is_over = false;
+    for (int updates = 1; !is_over; updates += 13) {
+        sumi_job job;
+        float progress = 0.0f;
+        int32_t step = 0;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        for (int i = 0; i < updates; i++) {
+            sumi_engine_update(engine, 1);
+            const sumi_job_status status = sumi_job_poll(engine, job);
+            CHECK(status.progress >= progress && status.progress <= 1.0f && status.step >= step);
+            progress = status.progress;
+            step = status.step;
+        }
+        is_over = sumi_job_poll(engine, job).state == SUMI_JOB_DONE;
+        if (!is_over) sumi_job_cancel(engine, job);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, is_over ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
+        sumi_job_discard(engine, job);
+    }
+    close_engine(engine);
+}
+
+TEST(deadlines_leave_out_steps_of_jobs_that_reuse)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = long_image(model, &s_guided);
+    desc.step_cache = HUGE;
+    desc.step_count = 200;
+    desc.deadline_ms = 100000;
+    counts got = draw_counts(engine, &desc);
+    CHECK_NUMBER(got.evaluations, 200);
+    CHECK_NUMBER(got.reused, most_reused(200, true));
+    desc.deadline_ms = 1;
+    got = draw_counts(engine, &desc);
+    CHECK(got.evaluations >= 4 && got.evaluations < 200 && got.reused < got.evaluations);
+    desc.solver = SUMI_SOLVER_MIDPOINT;
+    got = draw_counts(engine, &desc);
+    CHECK(got.evaluations >= 8 && got.evaluations < 400 && got.reused < got.evaluations);
+    close_engine(engine);
+}
+
+TEST(the_nth_allocation_of_a_job_may_fail)
+{
+    long long n = 1;
+    for (bool has_failed = true; has_failed && t_errors == 0; n++) {
+        OPEN(engine, model);
+        sumi_image_desc desc = long_image(model, &s_guided);
+        desc.step_cache = HUGE;
+        atomic_store(&s_host.fail_at, s_host.count + n);
+        sumi_image image;
+        const sumi_result result = draw(engine, &desc, &image);
+        has_failed = s_host.count >= s_host.fail_at;
+        CHECK(result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY);
+        CHECK(has_failed || result == SUMI_OK);
+        if (result == SUMI_OK) sumi_images_release(engine, &image, 1);
+        if (result != SUMI_OK && n % 8 == 0) {
+            const counts got = draw_counts(engine, &desc);
+            CHECK_NUMBER(got.reused, most_reused(STEPS, true));
+        }
+        close_engine(engine);
+    }
+    printf("  %lld allocations failed, one after the other\n", n - 2);
+    CHECK(n > 20);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(the_rule_predicts_the_change_from_the_one_before);
+    RUN(nothing_is_reused_below_the_threshold_and_the_most_above_it);
+    RUN(the_first_and_the_last_step_are_whole);
+    RUN(thresholds_out_of_range_are_refused);
+    RUN(slices_threads_and_paces_change_no_bit);
+    RUN(batches_are_their_images_one_by_one);
+    RUN(the_memory_is_counted_and_kept_within);
+    RUN(pauses_change_no_bit);
+    RUN(a_job_that_reuses_may_be_paused_again_and_again);
+    RUN(progress_grows_and_a_job_may_be_cancelled_anywhere);
+    RUN(deadlines_leave_out_steps_of_jobs_that_reuse);
+    RUN(the_nth_allocation_of_a_job_may_fail);
+    TEST_END();
+}
