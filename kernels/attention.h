@@ -54,13 +54,13 @@
 #define SUMI_ATTENTION_SEQUENCES 108
 #define SUMI_ATTENTION_ANY_SHARED_BYTES 41984
 
-// Token i of a sequence is row begin + i of the matrix if i < split (first span), and row begin + i + jump otherwise
-// (second span). Tokens [0, keys) are keys. Tokens [first_query, queries) are queries.
+// Token i of a sequence is row begin + i of the matrix if i < first_span_tokens (first span), and row begin + i +
+// second_span_offset otherwise (second span). Tokens [0, keys) are keys. Tokens [first_query, queries) are queries.
 typedef struct sumi_attention_sequence {
     // The sequence's tiles are [tile_end - heads * row_tiles, tile_end): all row tiles of head 0, then those of head 1,
     // and so on.
     int32_t tile_end, row_tiles;
-    int32_t begin, split, jump;
+    int32_t begin, first_span_tokens, second_span_offset;
     int32_t keys, queries, first_query;
     int32_t first_packed_tile; // sumi_attention_int8_*: the first tile of the sequence's packed keys
 } sumi_attention_sequence;
@@ -99,7 +99,7 @@ typedef struct sumi_attention_pack_keys_args {
     uint64_t packed, scales; // packed: 16-byte aligned
     int32_t pitch, k_column; // elements, multiples of 8
     int32_t tile_count, first_tile, head_begin;
-    int32_t begin, split, jump, keys; // as in sumi_attention_sequence
+    int32_t begin, first_span_tokens, second_span_offset, keys; // as in sumi_attention_sequence
     int32_t reserved;
 } sumi_attention_pack_keys_args;
 
@@ -130,12 +130,13 @@ typedef struct sumi_attention_sm90_maps {
 typedef struct sumi_attention_sm90_sequence {
     int32_t tile_end, row_tiles; // the sequence's tiles are [tile_end - heads * row_tiles, tile_end)
     // Groups of 64 queries: those of the first span, and those of both spans. No group holds rows of two spans.
-    int32_t groups0, groups;
-    int32_t key_tiles0, key_tiles; // tiles of 128 keys: those of the first span, and those of both spans
-    int32_t tail;                  // keys in the sequence's last tile, 1 .. 128
+    int32_t first_span_query_groups, query_groups;
+    // Tiles of 128 keys: those of the first span, and those of both spans.
+    int32_t first_span_key_tiles, key_tiles;
+    int32_t last_tile_keys; // keys in the sequence's last tile, 1 .. 128
     // If the first span's last tile of keys is not full and a second span follows: the index of that tile, and its
     // keys. Otherwise -1.
-    int32_t boundary, boundary_keys;
+    int32_t boundary_tile, boundary_keys;
 } sumi_attention_sm90_sequence;
 
 // Second parameter, by value. Grid (min(tile_end - tile_begin, multiprocessors)). Block b computes tiles tile_begin +
@@ -144,9 +145,9 @@ typedef struct sumi_attention_sm90_shape {
     int32_t heads, group;
     int32_t k_slab, v_slab;       // the slab, counted from column 0 of qkv, at which k and v of key head 0 begin
     int32_t tile_begin, tile_end; // this launch's range of tile numbers
-    // From tile number cut_begin on, each tile has `parts` consecutive numbers. The blocks with these numbers compute
-    // different groups of 64 queries of the tile.
-    int32_t cut_begin, parts;
+    // From tile number split_begin on, each tile has blocks_per_split_tile consecutive numbers. The blocks with these
+    // numbers compute different groups of 64 queries of the tile.
+    int32_t split_begin, blocks_per_split_tile;
     float scale_log2;
     sumi_attention_sm90_sequence sequences[SUMI_ATTENTION_SM90_SEQUENCES];
 } sumi_attention_sm90_shape;
@@ -186,9 +187,9 @@ typedef struct sumi_attention_pack_args {
 // one pair.
 typedef struct sumi_attention_wide_shape {
     int32_t keys, group, k_slab, v_slab;
-    // A pair is two neighbouring tiles of 64 query rows. pairs: pairs per head. pair_begin: this launch's first pair;
-    // pairs are numbered head by head.
-    int32_t pairs, pair_begin;
+    // A pair is two neighbouring tiles of 64 query rows. pair_begin: this launch's first pair; pairs are numbered head
+    // by head.
+    int32_t pairs_per_head, pair_begin;
     float scale_log2;
 } sumi_attention_wide_shape;
 #endif

@@ -38,7 +38,7 @@ template <int HEAD_DIM> SUMI_DEVICE void pack_keys(const sumi_attention_pack_key
     const int64_t tile = (int64_t)head * args.tile_count + args.first_tile + blockIdx.x;
     const u16* k = (const u16*)args.qkv + (int64_t)args.begin * args.pitch + args.k_column + head * HEAD_DIM;
     const auto row_of_token = [&](int token) {
-        return k + (int64_t)(token + (token >= args.split ? args.jump : 0)) * args.pitch;
+        return k + (int64_t)(token + (token >= args.first_span_tokens ? args.second_span_offset : 0)) * args.pitch;
     };
     if (threadIdx.x < HEAD_DIM) { // all tiles of a sequence take the same samples, in the same order
         float sum = 0.f;

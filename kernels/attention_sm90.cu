@@ -31,15 +31,15 @@
 // together, and a late warp would miss a phase of a barrier.
 #include "attention_forward_sm90.cuh"
 
-#define ATTENTION_KERNEL(NAME, DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL)                                    \
+#define ATTENTION_KERNEL(NAME, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL)                               \
     extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)                                             \
         NAME(const __grid_constant__ sumi_attention_sm90_maps maps,                                                    \
              const __grid_constant__ sumi_attention_sm90_shape shape)                                                  \
     {                                                                                                                  \
-        attention_sm90<SUMI_OPERANDS_BF16, DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL>::run(maps, shape,      \
-                                                                                                     nullptr);         \
+        attention_sm90<SUMI_OPERANDS_BF16, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL>::run(maps, shape, \
+                                                                                                          nullptr);    \
     }
-//               name                         dim  consumers stages overlap polynomial causal
+//               name, HEAD_DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL
 ATTENTION_KERNEL(sumi_attention_sm90_d128, 128, 3, 2, false, 0, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d128_c2, 128, 2, 2, true, 0, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d128_causal, 128, 3, 2, false, 0, true)

@@ -279,8 +279,8 @@ static sumi_result pack_keys(sumi_cuda_run* run, const sumi_attention_sequence* 
                                           .first_tile = sequence->first_packed_tile,
                                           .head_begin = key_heads.begin,
                                           .begin = sequence->begin,
-                                          .split = sequence->split,
-                                          .jump = sequence->jump,
+                                          .first_span_tokens = sequence->first_span_tokens,
+                                          .second_span_offset = sequence->second_span_offset,
                                           .keys = sequence->keys};
     sumi_cuda_grid grid = {.x = (uint32_t)sumi_divide_up(sequence->keys, SUMI_ATTENTION_INT8_KEYS),
                            .y = (uint32_t)(key_heads.end - key_heads.begin),
@@ -326,16 +326,16 @@ static sumi_result launch_portable_attention(sumi_cuda_run* run, const attention
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
             int32_t tiles = row_tiles(kernel, &t), before = after;
             after += heads * tiles;
-            args.sequences[i] =
-                (sumi_attention_sequence){.tile_end = after,
-                                          .row_tiles = tiles,
-                                          .begin = t.begin[0],
-                                          .split = t.keys[0],
-                                          .jump = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
-                                          .keys = t.keys[0] + t.keys[1],
-                                          .queries = t.first_query + t.queries[0] + t.queries[1],
-                                          .first_query = t.first_query,
-                                          .first_packed_tile = packed_tiles};
+            args.sequences[i] = (sumi_attention_sequence){
+                .tile_end = after,
+                .row_tiles = tiles,
+                .begin = t.begin[0],
+                .first_span_tokens = t.keys[0],
+                .second_span_offset = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
+                .keys = t.keys[0] + t.keys[1],
+                .queries = t.first_query + t.queries[0] + t.queries[1],
+                .first_query = t.first_query,
+                .first_packed_tile = packed_tiles};
             if (!is_int8) continue;
             packed_tiles += packed_tiles_of(&t);
             if (begin < after && before < end) {
@@ -483,8 +483,8 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
         int32_t batch = sumi_min_int(SUMI_ATTENTION_SM90_SEQUENCES, count - first), from = sumi_max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            int32_t tiles = row_tiles(kernel, &t), groups0 = sumi_divide_up(t.queries[0], 64),
-                    key_tiles0 = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
+            int32_t tiles = row_tiles(kernel, &t), first_span_query_groups = sumi_divide_up(t.queries[0], 64),
+                    first_span_key_tiles = sumi_divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
             const int32_t before = after;
             after += heads * tiles;
@@ -493,16 +493,16 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             }
             values.first_tile[i] = key_tiles;
             key_tiles += key_tiles_of(&t);
-            shape.sequences[i] =
-                (sumi_attention_sm90_sequence){.tile_end = after,
-                                               .row_tiles = tiles,
-                                               .groups0 = groups0,
-                                               .groups = groups0 + sumi_divide_up(t.queries[1], 64),
-                                               .key_tiles0 = key_tiles0,
-                                               .key_tiles = key_tiles0 + sumi_divide_up(t.keys[1], 128),
-                                               .tail = (t.keys[last] - 1) % 128 + 1,
-                                               .boundary = has_boundary ? key_tiles0 - 1 : -1,
-                                               .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
+            shape.sequences[i] = (sumi_attention_sm90_sequence){
+                .tile_end = after,
+                .row_tiles = tiles,
+                .first_span_query_groups = first_span_query_groups,
+                .query_groups = first_span_query_groups + sumi_divide_up(t.queries[1], 64),
+                .first_span_key_tiles = first_span_key_tiles,
+                .key_tiles = first_span_key_tiles + sumi_divide_up(t.keys[1], 128),
+                .last_tile_keys = (t.keys[last] - 1) % 128 + 1,
+                .boundary_tile = has_boundary ? first_span_key_tiles - 1 : -1,
+                .boundary_keys = has_boundary ? t.keys[0] % 128 : -1};
             for (int32_t s = 0; s < t.span_count; s++) {
                 SUMI_TRY(make_maps(run, &t, s, slabs, 128, &maps.q[i][s], &maps.kv[i][s], &maps.out[i][s]));
             }
@@ -512,10 +512,11 @@ static sumi_result launch_hopper_attention(sumi_cuda_run* run, const attention_k
             // If the last round would leave half of the device idle, two or three blocks share a tile. A warpgroup
             // works on its own, so no bit depends on this.
             const int32_t units = sumi_max_int(run->device->multiprocessors, 1), remaining_tiles = (to - from) % units;
-            shape.parts = remaining_tiles > 0 ? sumi_min_int(kernel->rows / 64, units / remaining_tiles) : 1;
+            shape.blocks_per_split_tile =
+                remaining_tiles > 0 ? sumi_min_int(kernel->rows / 64, units / remaining_tiles) : 1;
             shape.tile_begin = from;
-            shape.cut_begin = shape.parts > 1 ? to - remaining_tiles : to;
-            shape.tile_end = to + remaining_tiles * (shape.parts - 1);
+            shape.split_begin = shape.blocks_per_split_tile > 1 ? to - remaining_tiles : to;
+            shape.tile_end = to + remaining_tiles * (shape.blocks_per_split_tile - 1);
             void* params[] = {&maps, &shape, &values}; // values: of kernels in 8 bits only
             uint32_t blocks = (uint32_t)sumi_min_int(shape.tile_end - from, units);
             sumi_cuda_grid grid = {
@@ -543,7 +544,7 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
             sumi_attention_map q, kv, out;
             SUMI_TRY(make_maps(run, &t, 0, (uint32_t)op->u.attention.dim / 128, 64, &q, &kv, &out));
             shape.keys = t.keys[0];
-            shape.pairs = pairs;
+            shape.pairs_per_head = pairs;
             shape.pair_begin = from - before;
             void* params[] = {&q, &kv, &out, &shape};
             sumi_cuda_grid grid = {.x = 2 * (uint32_t)(to - from),
