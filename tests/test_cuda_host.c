@@ -186,15 +186,16 @@ TEST(an_image_of_2512_in_bounded_memory)
 static uint64_t draw_cached(sumi_engine* engine, const sumi_image_desc* desc, uint32_t budget_us, int32_t* out_reused)
 {
     sumi_job job;
-    sumi_image image = {.reused_count = -1};
+    sumi_image image;
     uint64_t hash = 0;
+    *out_reused = -1;
     CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
     CHECK_NUMBER(finish(engine, job, budget_us), SUMI_OK);
     if (sumi_fetch_images(engine, job, &image, 1) == SUMI_OK) {
         hash = hash_bytes(1469598103934665603u, image.pixels, (size_t)image.row_bytes * (size_t)image.height);
+        *out_reused = image.reused_count;
         sumi_images_release(engine, &image, 1);
     }
-    *out_reused = image.reused_count;
     return hash;
 }
 
