@@ -679,9 +679,10 @@ SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, in
 // for solvers that use earlier steps), and nothing else. When it runs again it repeats the stages before DENOISE
 // (texts, references, a start image), then continues where it stopped: the image is the same, bit for bit. (With a step
 // cache it keeps twice as many, and repeats the last evaluations that were computed, one or two.) If there is no host
-// memory for the latents, or the job had not reached DENOISE, it begins anew, as prompts and encodings do. A job whose images are being decoded is finished
-// instead, and `paused` is then of no effect; a job that loads cannot be paused. Time spent in a pause counts for a
-// deadline. sumi_job_wait for a paused job lasts until its timeout, or until another thread resumes the job.
+// memory for the latents, or the job had not reached DENOISE, it begins anew, as prompts and encodings do. A job whose
+// images are being decoded is finished instead, and `paused` is then of no effect; a job that loads cannot be paused.
+// Time spent in a pause counts for a deadline. sumi_job_wait for a paused job lasts until its timeout, or until another
+// thread resumes the job.
 //
 // Any thread, beside any other call. Never blocks. Failures: SUMI_STALE_HANDLE; SUMI_WRONG_STATE for a job in a final
 // state and for a load that runs, which is not logged; SUMI_INVALID_ARGUMENT.
@@ -737,17 +738,18 @@ typedef enum sumi_weight_format {
     SUMI_WEIGHTS_INT4 = 5
 } sumi_weight_format;
 
-// The format of the operands of attention, softmax(q k^T) v, in the transformer on a GPU. Text encoders and the VAE keep
-// bfloat16. Independent of sumi_weight_format, which is about matrices of weights.
+// The format of the operands of attention, softmax(q k^T) v, in the transformer on a GPU. Text encoders and the VAE
+// keep bfloat16. Independent of sumi_weight_format, which is about matrices of weights.
 typedef enum sumi_attention_format {
     SUMI_ATTENTION_AUTO = 0, // bfloat16 on a GPU, float32 on the CPU
     SUMI_ATTENTION_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
     // GPU: 8 bits, in the format that is fast on the device, with sums of 32 bits. SUMI_NOT_SUPPORTED on the CPU.
     // Compute capability 9.0: q, k, v and the probabilities in e4m3 (FlashAttention-3, Shah et al. 2024, without its
     // rotation of q and k), for heads of 128 channels (Z-Image, Qwen-Image); NewBie-image's heads of 96 channels keep
-    // bfloat16. All other GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the probabilities in bfloat16,
-    // for heads of 64, 96 or 128 channels. On an H200 a prediction of the transformer at Z-Image's size differs from
-    // float32 by 1.8 times the error of PyTorch's bfloat16 (BF16: 0.8), and takes 0.94 of the time with weights in INT8.
+    // bfloat16. All other GPUs: q and k in int8 (SageAttention, Zhang et al. 2024), v and the probabilities in
+    // bfloat16, for heads of 64, 96 or 128 channels. On an H200 a prediction of the transformer at Z-Image's size
+    // differs from float32 by 1.8 times the error of PyTorch's bfloat16 (BF16: 0.8), and takes 0.94 of the time with
+    // weights in INT8.
     SUMI_ATTENTION_8BIT = 2
 } sumi_attention_format;
 
@@ -848,7 +850,8 @@ typedef struct sumi_model_info {
     sumi_attention_format attention; // as requested; for AUTO on a GPU, SUMI_ATTENTION_BF16
 } sumi_model_info;
 
-// Returns SUMI_WEIGHTS_AUTO for both kinds of weights, SUMI_ATTENTION_AUTO, everything else zero. Any thread. Never blocks.
+// Returns SUMI_WEIGHTS_AUTO for both kinds of weights, SUMI_ATTENTION_AUTO, everything else zero. Any thread. Never
+// blocks.
 SUMI_API sumi_model_desc sumi_model_defaults(void);
 // Opens a checkpoint: a job of stage LOAD. Returns at once. The job reads headers and tokenizers and checks the shape
 // of every tensor; weights stay in their mapped files. On a GPU the job also loads the kernels and copies the weights
@@ -1154,8 +1157,8 @@ typedef struct sumi_target {
 // The import, the fetch and the release need the GL context current on the thread that calls them. The import may wait
 // for the running slice. The copy into the texture happens inside sumi_fetch_images, in order with the GL commands
 // before and after that call. The CPU waits for nothing: the GPU keeps the order. When this copy fails, the fetch fails
-// with the same results as the import; the job is not freed, stays DONE and can be fetched again. One job at a time uses an
-// external, from its submission to its fetch or discard.
+// with the same results as the import; the job is not freed, stays DONE and can be fetched again. One job at a time
+// uses an external, from its submission to its fetch or discard.
 //
 // Host programs with Vulkan or Direct3D 12 import their shared memory with CUDA themselves and pass a device_address.
 //
@@ -1267,10 +1270,10 @@ typedef struct sumi_image_desc {
     int32_t mask_feather;
     // Step caching, for jobs of about 20 steps or more. 0 (default): off, every evaluation of the transformer is
     // computed. Above 0: an evaluation that is predicted to differ little from an earlier one computes only the first
-    // block of the transformer, and extrapolates what the other blocks add from the last two that were computed. The number is the largest
-    // predicted change of the first block's output that counts as little, relative to its size, as in First-Block Cache
-    // (ParaAttention, diffusers): 0.05 to 0.12 are usual; a larger number is faster and changes the image more. At most
-    // 10; other numbers are SUMI_INVALID_ARGUMENT.
+    // block of the transformer, and extrapolates what the other blocks add from the last two that were computed. The
+    // number is the largest predicted change of the first block's output that counts as little, relative to its size,
+    // as in First-Block Cache (ParaAttention, diffusers): 0.05 to 0.12 are usual; a larger number is faster and changes
+    // the image more. At most 10; other numbers are SUMI_INVALID_ARGUMENT.
     //
     // The first two evaluations, those of the last step and the first two after guidance begins or ends are always
     // computed, and so is at least every fourth one. sumi_image.reused_count says how many were not. The same job

@@ -25,8 +25,8 @@ typedef struct sumi_residual_change_args {
     int32_t part_begin, part_end, is_vector, reserved;
 } sumi_residual_change_args;
 
-// x[i] += residual[i] + f * change[i] for the elements i in [begin, end), with f = min((s1 - s) / (s0 - s1), most), or 0
-// unless s0 > s1. s0 and s1: the floats at older_sigma and newer_sigma; s: that of the step row. is_vector 1: all
+// x[i] += residual[i] + f * change[i] for the elements i in [begin, end), with f = min((s1 - s) / (s0 - s1), most), or
+// 0 unless s0 > s1. s0 and s1: the floats at older_sigma and newer_sigma; s: that of the step row. is_vector 1: all
 // matrices are bf16, and begin and end are multiples of 8.
 typedef struct sumi_add_residual_args {
     sumi_rows_matrix x, residual, change;

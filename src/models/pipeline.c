@@ -484,7 +484,8 @@ static void make_kept(writer* w)
     sumi_plan_fill_rows(w->plan, w->denoising.extrapolation.whole_sigmas, NULL, &(sumi_span){0, 2}, 1);
 }
 
-// Keeps the solver's states and the row of its table before a whole evaluation, and what was kept before the one before.
+// Keeps the solver's states and the row of its table before a whole evaluation, and what was kept before the one
+// before.
 static void write_kept(const writer* w)
 {
     const sumi_value states[] = {w->out->x, w->out->base, w->out->history},

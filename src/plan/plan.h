@@ -23,10 +23,9 @@
 // Invariants: The rows of a value are written before they are read. If an op works in place, its output is also one of
 // its inputs. The bytes of two values overlap in the arena only if their lifetimes do not, or if one may share the
 // bytes of the other (sumi_plan_share). A value from before a repeated section that the section reads lives until the
-// section ends, and that of its alternative. A value that is written in a section and read in its alternative lives until
-// the alternative ends. Errors while writing (a shape that does not fit, no memory) are kept in the plan, and sumi_plan_finish
-// returns the first one. So model code reads like the paper, without a check per line.
-// without a check per line.
+// section ends, and that of its alternative. A value that is written in a section and read in its alternative lives
+// until the alternative ends. Errors while writing (a shape that does not fit, no memory) are kept in the plan, and
+// sumi_plan_finish returns the first one. So model code reads like the paper, without a check per line.
 //
 // A view is a value inside another value, its base: some of the base's rows, or some columns of some rows, or the whole
 // base as rows of another length. Large pictures are processed in strips of rows through views. Then the intermediate
@@ -170,7 +169,8 @@ typedef struct sumi_plan {
 } sumi_plan;
 
 // Begins an empty plan. activation_bytes: bytes of a SUMI_ELEMENT_ACTIVATION on the plan's runner (4 on the CPU).
-// `weight_options` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan (runner.h).
+// `weight_options` and `arrange` are empty: to begin a plan that a runner will run, call sumi_runner_begin_plan
+// (runner.h).
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
 void sumi_plan_end(sumi_plan* plan); // frees the plan's memory; accepts a zeroed plan
 // Lets the backend mark pairs of ops, and computes lifetimes, offsets and costs. Returns the first
