@@ -1112,7 +1112,9 @@ typedef enum sumi_format {
     SUMI_FORMAT_RGBA8 = 0, // alpha is 255
     SUMI_FORMAT_RGB8 = 1,
     SUMI_FORMAT_RGB32F = 2, // 0..1, not clamped
-    SUMI_FORMAT_BGRA8 = 3   // alpha is 255; Direct3D, Windows and Unreal call this format B8G8R8A8
+    SUMI_FORMAT_BGRA8 = 3,  // alpha is 255; Direct3D, Windows and Unreal call this format B8G8R8A8
+    // Four IEEE half floats; 0..1, not clamped; alpha is 1. Direct3D calls this format R16G16B16A16_FLOAT.
+    SUMI_FORMAT_RGBA16F = 4
 } sumi_format;
 
 // Where an image is written: at most one of host_memory, device_address and external. All zero: memory of sumi in

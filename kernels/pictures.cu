@@ -112,6 +112,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
         for (int c = 0; c < 3; c++) ((float*)row)[3 * x + c] = __bfloat162float(from[c]) * 0.5f + 0.5f;
         return;
     }
+    if (args.format == SUMI_PIXELS_RGBA16F) {
+        const bf16* from = (const bf16*)args.from + 3 * pixel;
+        uint16_t half[3];
+        for (int c = 0; c < 3; c++)
+            asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half[c]) : "f"(__bfloat162float(from[c]) * 0.5f + 0.5f));
+        ((uint32_t*)row)[2 * x] = half[0] | (uint32_t)half[1] << 16;
+        ((uint32_t*)row)[2 * x + 1] = half[2] | 0x3c000000u; // alpha: 1
+        return;
+    }
     const uint8_t* from = (const uint8_t*)args.from + 3 * pixel;
     const uint32_t red = from[0], green = from[1], blue = from[2];
     if (args.format == SUMI_PIXELS_RGBA8) ((uint32_t*)row)[x] = red | green << 8 | blue << 16 | 0xff000000u;

@@ -43,9 +43,9 @@ typedef struct sumi_pixels_out_args {
 
 // sumi_pixels_to: one image in the pixel format of the host program, `pitch` bytes from row to row. Grid (ceil(width /
 // 256), height).
-enum { SUMI_PIXELS_RGBA8, SUMI_PIXELS_RGB8, SUMI_PIXELS_RGB32F, SUMI_PIXELS_BGRA8 };
+enum { SUMI_PIXELS_RGBA8, SUMI_PIXELS_RGB8, SUMI_PIXELS_RGB32F, SUMI_PIXELS_BGRA8, SUMI_PIXELS_RGBA16F };
 typedef struct sumi_pixels_to_args {
-    uint64_t from; // the image's first pixel: bytes [height][width][3]; for RGB32F: bf16
+    uint64_t from; // the image's first pixel: bytes [height][width][3]; for RGB32F and RGBA16F: bf16
     // Multiples of 4 for all formats but RGB8. The pitch is added modulo 2^64, so it may be negative (bottom-up rows).
     uint64_t to, pitch;
     int32_t width, format;

@@ -73,7 +73,7 @@ TEST(conversions_equal_the_golden_bits)
     }
     for (size_t i = 0; i < (size_t)input->shape[0]; i++) {
         const float value = float_of(word(input, i));
-        const uint16_t bf16 = sumi_float_to_bf16(value), f16 = float_to_f16(value);
+        const uint16_t bf16 = sumi_float_to_bf16(value), f16 = sumi_float_to_f16(value);
         const uint8_t a = float_to_e4m3(value), b = float_to_e5m2(value);
         check_bits("float to bf16", i, bf16, word(to_bf16, i), isnan(value) && (bf16 & 0x7fff) > 0x7f80);
         check_bits("float to f16", i, f16, word(to_half, i), isnan(value) && (f16 & 0x7fff) > 0x7c00);

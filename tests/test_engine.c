@@ -1,5 +1,6 @@
 // The engine through the public header, with the tiny checkpoint: golden pipelines, same bits, prompts, adapters,
 // targets.
+#include "base/dtype.h"
 #include "engine/models.h"
 #include "engine/prompts.h"
 #include "engine_fixture.h"
@@ -754,20 +755,22 @@ TEST(images_go_where_the_host_wants_them)
 {
     OPEN(engine, model);
     enum { W = 48, H = 32 };
-    sumi_image_item items[6];
-    for (int i = 0; i < 6; i++) items[i] = (sumi_image_item){.text = "a", .seed = 1};
-    unsigned char rgba[(W * 4 + 20) * H], rgb[W * 3 * H], raw[W * 12 * H], bgra[(W * 4 + 8) * H];
+    sumi_image_item items[7];
+    for (int i = 0; i < 7; i++) items[i] = (sumi_image_item){.text = "a", .seed = 1};
+    unsigned char rgba[(W * 4 + 20) * H], rgb[W * 3 * H], raw[W * 12 * H], bgra[(W * 4 + 8) * H],
+        halves[(W * 8 + 2) * H];
     memset(rgba, 0x77, sizeof rgba);
     memset(bgra, 0x77, sizeof bgra);
-    sumi_target targets[6] = {
+    sumi_target targets[7] = {
         {.format = SUMI_FORMAT_RGBA8, .host_memory = rgba, .row_bytes = W * 4 + 20},
         {.format = SUMI_FORMAT_RGB8, .host_memory = rgb},
         {.format = SUMI_FORMAT_RGB32F, .host_memory = raw},
         {.format = SUMI_FORMAT_RGB32F},
         {.format = SUMI_FORMAT_BGRA8, .host_memory = bgra, .row_bytes = W * 4 + 8, .bottom_up = true},
-        {.format = SUMI_FORMAT_RGB8, .bottom_up = true}};
+        {.format = SUMI_FORMAT_RGB8, .bottom_up = true},
+        {.format = SUMI_FORMAT_RGBA16F, .host_memory = halves, .row_bytes = W * 8 + 2}};
     sumi_image_desc desc = small_image(model, items);
-    desc.item_count = 6;
+    desc.item_count = 7;
     desc.width = W;
     desc.height = H;
     desc.targets = targets;
@@ -775,10 +778,10 @@ TEST(images_go_where_the_host_wants_them)
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     sumi_job_wait(engine, job, SUMI_FOREVER);
     CHECK_NUMBER(rgba[0], 0x77); // nothing before the fetch
-    sumi_image images[6];
-    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 5), SUMI_INVALID_ARGUMENT); // too few: the job stays
-    CHECK_NUMBER(sumi_fetch_images(engine, job, NULL, 6), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 6), SUMI_OK);
+    sumi_image images[7];
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 6), SUMI_INVALID_ARGUMENT); // too few: the job stays
+    CHECK_NUMBER(sumi_fetch_images(engine, job, NULL, 7), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 7), SUMI_OK);
     CHECK(images[4].pixels == bgra && images[4].row_bytes == W * 4 + 8 && images[4].format == SUMI_FORMAT_BGRA8);
     CHECK(images[0].pixels == rgba && images[0].row_bytes == W * 4 + 20 && images[0].handle == 0);
     CHECK(images[1].pixels == rgb && images[1].row_bytes == W * 3 && images[2].row_bytes == W * 12);
@@ -791,9 +794,15 @@ TEST(images_go_where_the_host_wants_them)
                 float value;
                 memcpy(&value, raw + ((y * W + x) * 3 + c) * 4, sizeof value);
                 float clamped = value < 0.0f ? 0.0f : value > 1.0f ? 1.0f : value;
+                uint16_t half;
+                memcpy(&half, halves + y * (W * 8 + 2) + x * 8 + 2 * c, sizeof half);
+                wrong += half != sumi_float_to_f16(value);
                 wrong += four[c] != rgb[(y * W + x) * 3 + c] || fabsf(clamped * 255.0f - (float)four[c]) > 0.501f;
             }
             wrong += four[3] != 255;
+            uint16_t alpha;
+            memcpy(&alpha, halves + y * (W * 8 + 2) + x * 8 + 6, sizeof alpha);
+            wrong += alpha != 0x3c00; // 1
             const unsigned char *below = bgra + (H - 1 - y) * (W * 4 + 8) + x * 4,
                                 *three = (const unsigned char*)images[5].pixels + ((H - 1 - y) * W + x) * 3;
             wrong += below[0] != four[2] || below[1] != four[1] || below[2] != four[0] || below[3] != 255;
@@ -804,8 +813,8 @@ TEST(images_go_where_the_host_wants_them)
         for (int i = 0; i < 8; i++) wrong += bgra[y * (W * 4 + 8) + W * 4 + i] != 0x77;
     }
     CHECK_NUMBER(wrong, 0);
-    sumi_images_release(engine, images, 6);
-    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 6), SUMI_STALE_HANDLE);
+    sumi_images_release(engine, images, 7);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 7), SUMI_STALE_HANDLE);
     close_engine(engine);
 }
 

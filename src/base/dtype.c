@@ -90,6 +90,19 @@ float sumi_bf16_to_float(uint16_t bits) { return bf16_to_float(bits); }
 
 float sumi_f16_to_float(uint16_t bits) { return f16_to_float(bits); }
 
+uint16_t sumi_float_to_f16(float value)
+{
+    const uint32_t bits = sumi_bits_of_float(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); // 65520 and above round to infinity
+    if (magnitude < 0x38800000u) { // below 2^-14: multiples of 2^-24, to which the sum with 0.5 is rounded
+        const float sum = sumi_float_of_bits(magnitude) + 0.5f;
+        return (uint16_t)(sign | (sumi_bits_of_float(sum) - 0x3f000000u));
+    }
+    const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
+}
+
 // Has no branch, so that the compiler vectorises the loop of sumi_floats_to_bf16.
 static inline uint16_t float_to_bf16(float value)
 {

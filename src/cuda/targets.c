@@ -15,10 +15,11 @@
 
 static int32_t kernel_format(sumi_format format)
 {
-    return format == SUMI_FORMAT_RGB8   ? SUMI_PIXELS_RGB8
-         : format == SUMI_FORMAT_BGRA8  ? SUMI_PIXELS_BGRA8
-         : format == SUMI_FORMAT_RGB32F ? SUMI_PIXELS_RGB32F
-                                        : SUMI_PIXELS_RGBA8;
+    return format == SUMI_FORMAT_RGB8    ? SUMI_PIXELS_RGB8
+         : format == SUMI_FORMAT_BGRA8   ? SUMI_PIXELS_BGRA8
+         : format == SUMI_FORMAT_RGB32F  ? SUMI_PIXELS_RGB32F
+         : format == SUMI_FORMAT_RGBA16F ? SUMI_PIXELS_RGBA16F
+                                         : SUMI_PIXELS_RGBA8;
 }
 
 sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi_publication* picture,
@@ -26,7 +27,8 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(plan, picture->value);
-    const uint64_t pixel_bytes = picture->format == SUMI_FORMAT_RGB32F ? 6 : 3;
+    const bool is_float = picture->format == SUMI_FORMAT_RGB32F || picture->format == SUMI_FORMAT_RGBA16F;
+    const uint64_t pixel_bytes = is_float ? 6 : 3;
     sumi_pixels_to_args args = {.from = cuda->arena.address + info->offset + picture->first_pixel * pixel_bytes,
                                 .to = picture->address != 0
                                         ? picture->address

@@ -17,8 +17,15 @@ int32_t sumi_format_bytes(sumi_format format)
     case SUMI_FORMAT_BGRA8: return 4;
     case SUMI_FORMAT_RGB8: return 3;
     case SUMI_FORMAT_RGB32F: return 12;
+    case SUMI_FORMAT_RGBA16F: return 8;
     }
     return 0;
+}
+
+// Whether the format has values that were not rounded to 8 bits.
+static bool is_float_format(sumi_format format)
+{
+    return format == SUMI_FORMAT_RGB32F || format == SUMI_FORMAT_RGBA16F;
 }
 
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
@@ -144,7 +151,7 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
                    is_upward = sumi_job_item_has_device_target(item) && target->bottom_up;
         const uint64_t row = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format));
         const sumi_publication picture = {
-            .value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
+            .value = is_float_format(target->format) ? pipeline->picture : pipeline->bytes,
             .first_pixel = (uint64_t)i * pixels,
             .width = job->width,
             .height = job->height,
@@ -172,7 +179,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
     bool has_picture = false, has_bytes = false;
     for (int32_t i = job->batch_begin; i < job->batch_begin + job->batch_count; i++) {
         const bool is_picture =
-            job->items[i].target.format == SUMI_FORMAT_RGB32F || widens_on_device(engine, &job->items[i]);
+            is_float_format(job->items[i].target.format) || widens_on_device(engine, &job->items[i]);
         if (sumi_job_item_has_device_target(&job->items[i])) continue;
         has_picture = has_picture || is_picture;
         has_bytes = has_bytes || !is_picture;
@@ -242,6 +249,17 @@ static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t ite
         float* values = (float*)(void*)pixels; // aligned: `pixels` is memory of sumi
         read_activations(engine, job, pipeline->picture, first, values, count * 3);
         for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
+    } else if (format == SUMI_FORMAT_RGBA16F) {
+        uint16_t* values = (uint16_t*)(void*)pixels; // aligned, as above
+        float rgb[3 * 512];
+        for (size_t done = 0, piece; done < count; done += piece) {
+            piece = count - done < 512 ? count - done : 512;
+            read_activations(engine, job, pipeline->picture, first + 3 * done, rgb, 3 * piece);
+            for (size_t i = 0; i < piece; i++, values += 4) {
+                for (int c = 0; c < 3; c++) values[c] = sumi_float_to_f16(rgb[3 * i + (size_t)c] * 0.5f + 0.5f);
+                values[3] = sumi_float_to_f16(1.0f);
+            }
+        }
     } else if (widens_on_device(engine, &job->items[item])) {
         read_plan_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
     } else {

@@ -14,7 +14,13 @@ static void publish_row(sumi_format format, const void* x, int y, unsigned char*
             if (format == SUMI_FORMAT_RGBA8) into[4 * p + k] = bytes[k];
             else if (format == SUMI_FORMAT_BGRA8) into[4 * p + k] = bytes[2 - k];
             else if (format == SUMI_FORMAT_RGB8) into[3 * p + k] = bytes[k];
-            else {
+            else if (format == SUMI_FORMAT_RGBA16F) {
+                const uint16_t half = sumi_float_to_f16(
+                                   sumi_bf16_to_float(((const uint16_t*)x)[from + (size_t)k]) * 0.5f + 0.5f),
+                               one = 0x3c00;
+                memcpy(into + 8 * p + 2 * k, &half, 2);
+                memcpy(into + 8 * p + 6, &one, 2);
+            } else {
                 const float value = sumi_bf16_to_float(((const uint16_t*)x)[from + (size_t)k]) * 0.5f + 0.5f;
                 memcpy(into + 12 * p + 4 * k, &value, 4);
             }
@@ -29,7 +35,8 @@ static void check_publication(const machine* m, sumi_format format)
 {
     enum { PIXELS = PUBLISHED_BEFORE + PUBLISHED_WIDTH * PUBLISHED_HEIGHT, BYTES = PUBLISHED_ROW * PUBLISHED_HEIGHT };
     static unsigned char x[PIXELS * 3 * 2], got[BYTES], want[BYTES];
-    const sumi_element element = format == SUMI_FORMAT_RGB32F ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_BYTE;
+    const sumi_element element =
+        format == SUMI_FORMAT_RGB32F || format == SUMI_FORMAT_RGBA16F ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_BYTE;
     case_data store = {.random = 0x9E3779B97F4A7C15u};
     sumi_plan plan;
     sumi_error error = {0};
@@ -79,5 +86,6 @@ void check_publications(void)
         check_publication(&g_run.machines[i], SUMI_FORMAT_RGB8);
         check_publication(&g_run.machines[i], SUMI_FORMAT_RGB32F);
         check_publication(&g_run.machines[i], SUMI_FORMAT_BGRA8);
+        check_publication(&g_run.machines[i], SUMI_FORMAT_RGBA16F);
     }
 }

@@ -33,7 +33,7 @@ namespace Sumi
     public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }
     public enum Noise { TorchCpu = 0, TorchCuda = 1, Given = 2 }
     public enum Posterior { Sample = 0, Mode = 1 }
-    public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2, Bgra8 = 3 }
+    public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2, Bgra8 = 3, Rgba16f = 4 }
 
     internal static class Native
     {
