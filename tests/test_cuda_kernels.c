@@ -117,7 +117,7 @@ typedef struct bench {
     sumi_runner* runner;
 } bench;
 
-static bool open_bench(bench* b)
+static bool open_bench_with(bench* b, const sumi_cuda_options* options)
 {
     sumi_error error = {0};
     sumi_engine_desc desc = sumi_engine_defaults();
@@ -126,11 +126,13 @@ static bool open_bench(bench* b)
     fake_reset();
     sumi_heap_init(&b->heap, NULL);
     sumi_result result = sumi_workers_create(&b->heap, NULL, 1, &error, &b->workers);
-    if (result == SUMI_OK) result = sumi_cuda_create(&b->heap, b->workers, &desc, NULL, &error, &b->runner);
+    if (result == SUMI_OK) result = sumi_cuda_create(&b->heap, b->workers, &desc, options, &error, &b->runner);
     if (result == SUMI_OK) result = runner_load(b->runner, &error);
     CHECK_TEXT(error.text, "");
     return result == SUMI_OK;
 }
+
+static bool open_bench(bench* b) { return open_bench_with(b, NULL); }
 
 static void close_bench(bench* b)
 {
@@ -358,20 +360,24 @@ TEST(attention_in_8_bits_takes_its_kernels)
 {
     static const struct {
         const char* model;
-        bool has_heads_of_128, expected;
-        bool watches; // all values are bound, so nothing is stored differently from what the plan says
-    } s_cases[] = {{"tests/golden/z-image-wide/model", true, true, false},
-                   {"tests/golden/z-image-wide/model", true, false, true},
-                   {"tests/golden/z-image/model", false, false, false}};
+        bool watches; // all values are bound: q and k are not stored differently from what the plan says
+        bool without_hopper;
+        bool e4m3, int8;
+    } s_cases[] = {{"tests/golden/z-image-wide/model", false, false, true, false},
+                   {"tests/golden/z-image-wide/model", true, false, false, false},
+                   {"tests/golden/z-image-wide/model", false, true, false, true},
+                   {"tests/golden/z-image/model", false, false, false, false}, // heads of 16
+                   {"tests/golden/z-image/model", false, true, false, false}};
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         bench b;
-        if (open_bench(&b)) {
+        if (open_bench_with(&b, &(sumi_cuda_options){.without_hopper = s_cases[i].without_hopper})) {
             sumi_network* network = open_network(&b, NULL, s_cases[i].model);
             if (network != NULL) run_picture(&b, network, SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_8BIT, s_cases[i].watches);
-            check_used(&b, "sumi_attention_sm90_fp8_d128", s_cases[i].expected);
-            check_used(&b, "sumi_attention_pack_values", s_cases[i].expected);
-            check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].expected);
-            check_used(&b, "sumi_attention_sm90_d128_causal", s_cases[i].has_heads_of_128);
+            check_used(&b, "sumi_attention_sm90_fp8_d128", s_cases[i].e4m3);
+            check_used(&b, "sumi_attention_pack_values", s_cases[i].e4m3);
+            check_used(&b, "sumi_qk_norm_rope_fp8_", s_cases[i].e4m3);
+            check_used(&b, "sumi_attention_int8_d128", s_cases[i].int8);
+            check_used(&b, "sumi_attention_pack_keys_d128", s_cases[i].int8);
             sumi_network_close(network);
         }
         close_bench(&b);
