@@ -143,7 +143,9 @@ SUMI_DEVICE void attention(const sumi_attention_args& args)
                               + Q_FRAGMENTS_IN_REGISTERS * 16 + chunk * 8,
                           query0 + row < sequence.queries ? 16 : 0);
         }
-    if (Q_FRAGMENTS_IN_REGISTERS) { // the other channels of q pass through the buffers of K and V into registers
+    // The other channels of q pass through the buffers of K and V into registers. int8: q is as large as in bf16, so
+    // the launch may need more shared memory than the buffers take (attention.h has the larger of both).
+    if (Q_FRAGMENTS_IN_REGISTERS) {
         static_assert(!Q_FRAGMENTS_IN_REGISTERS || QK_INT8 || TILE_QUERIES <= 4 * TILE_KEYS, "q fits in the buffers");
         const u32 q_buffer = shared_k + (Q_IN_SECOND_BUFFERS ? BUFFER_BYTES : 0);
         copy(q_buffer, q, query0, sequence.queries, TILE_QUERIES);
