@@ -391,8 +391,8 @@ TEST(attention_in_8_bits_has_its_conditions)
     for (size_t k = 0; k < 2 * (sizeof s_cases / sizeof *s_cases); k++) {
         const size_t i = k / 2;
         const bool is_hopper = k % 2 == 0;
-        sumi_weight qkv_weight = {.rows = 3 * HEADS * s_cases[i].dim, .cols = 64},
-                    norm = {.rows = 1, .cols = s_cases[i].dim};
+        sumi_weight qkv_weight = make_weight("qkv", 3 * HEADS * s_cases[i].dim, 64, NULL, SUMI_DTYPE_BF16),
+                    norm = make_weight("norm", 1, s_cases[i].dim, NULL, SUMI_DTYPE_BF16);
         sumi_plan plan;
         sumi_plan_begin(&plan, &heap, 2);
         plan.arrange = is_hopper ? arrange_for_hopper : arrange_for_86;
