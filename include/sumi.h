@@ -1258,7 +1258,9 @@ typedef struct sumi_image_desc {
     // expected beside threads that keep every core busy; with a deadline of a few frames, because jobs end inside
     // updates; and for an engine's very first decoding, whose time is a guess. This reliability costs a margin: steps
     // are left out that might have fitted, more of them for a size that has not run before. A deadline of twice the
-    // time of all steps leaves none out, or a few with solvers that decide once.
+    // time of all steps leaves none out, or a few with solvers that decide once. With step_cache, the evaluations that
+    // will be reused are predicted from those before them; what solvers that decide once can reuse is known after the
+    // first such job of the model, which may leave out more steps than it has to.
     uint32_t deadline_ms;
     int32_t preview_every;      // a preview after every n-th step; 0: none. Previews never change the image
     int32_t priority;           // higher first

@@ -8,6 +8,7 @@
 #include "engine/plan_cache.h"
 #include "engine/plan_job.h"
 #include "engine/run.h"
+#include "engine/step_cache.h"
 #include "sampling/presets.h"
 #include <math.h>
 
@@ -153,6 +154,12 @@ static double overhead_us_in_frames(const sumi_engine* engine, double us)
     return factor > 1.0 ? us * factor : us;
 }
 
+static double section_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section)
+{
+    const sumi_work_us iteration_work = sumi_section_work_us(engine, entry, section);
+    return total_us(&iteration_work) * entry->plan.sections[section].repeat;
+}
+
 int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot, int32_t step_count)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -163,20 +170,32 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, sumi_job_slot* slot,
     double fixed_us = overhead_us_in_frames(
         engine, 3.0 * engine->overhead_us[SUMI_OVERHEAD_INPUT]
                     + job->batch_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
-    double denoise_us = 0.0;
+    double whole_us = 0.0, reused_us = 0.0; // if every evaluation is whole, and if every one that can be is reused
     for (size_t s = 0; s < entry->plan.section_count; s++) {
         if (entry->plan.sections[s].is_alternative) continue;
-        const sumi_work_us iteration_work = sumi_section_work_us(engine, entry, s);
-        const double us = total_us(&iteration_work) * entry->plan.sections[s].repeat;
-        if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;
-        else fixed_us += us;
+        const double us = section_us(engine, entry, s);
+        if (entry->plan.sections[s].kind != SUMI_SECTION_DENOISE) {
+            fixed_us += us;
+            continue;
+        }
+        whole_us += us;
+        reused_us += sumi_plan_has_alternative(&entry->plan, s) ? section_us(engine, entry, s + 1) : us;
     }
     // The step count is not changed later, so the margin covers the whole job.
     const double largest_factor = sumi_accuracy_largest_factor(&engine->deadline.job_accuracy, FIRST_GUESS_DEVIATION);
     const double remaining_seconds = sumi_deadline_remaining_seconds(slot) * share / batches_left(job) / largest_factor;
-    int32_t allowed = sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6,
-                                          remaining_seconds > 1e-6 ? remaining_seconds : 1e-6, fewest_steps(job),
-                                          job->run_steps, (double)job->evaluation_count / job->run_steps);
+    // With fewer steps a smaller share of them is reused, so the number is lowered until it fits the time that it takes
+    // itself.
+    int32_t allowed = job->run_steps, fitting = allowed;
+    double denoise_us;
+    do {
+        allowed = fitting;
+        const int32_t evaluations = (int32_t)((int64_t)allowed * job->evaluation_count / job->run_steps);
+        denoise_us = whole_us + sumi_step_cache_share_of_all(job, evaluations) * (reused_us - whole_us);
+        fitting = sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6,
+                                      remaining_seconds > 1e-6 ? remaining_seconds : 1e-6, fewest_steps(job),
+                                      job->run_steps, (double)job->evaluation_count / job->run_steps);
+    } while (fitting < allowed);
     job->forecast.planned_ns = sumi_clock_ns();
     job->forecast.job_seconds = 1e-6 * (fixed_us + denoise_us * allowed / job->run_steps) / share;
     if (allowed >= job->run_steps) return step_count;
@@ -193,12 +212,19 @@ static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_remaining_w
     sumi_forecast* forecast = &job->forecast;
     sumi_remaining_work work = sumi_run_remaining_work(engine);
     work.end.measured += overhead_us_in_frames(engine, job->batch_count * sumi_plan_job_output_us(engine, job));
-    if (forecast->begin_ns != 0) {
+    const sumi_run* run = &engine->runs.current;
+    const double seconds = is_guess(&work.evaluation) ? 0.0 : 1e-6 * total_us(&work.evaluation) / share;
+    if (run->entry->plan.sections[run->section].is_alternative && forecast->begin_ns != 0) {
+        // Evaluations that are reused are noted together with the whole one before them. They are short, so the slices
+        // in flight when they begin, and the frames that they are run in, would count for more than their own work.
+        forecast->step_seconds = forecast->step_seconds > 0.0 && seconds > 0.0 ? forecast->step_seconds + seconds : 0.0;
+    } else {
         const double actual_seconds = (double)(now_ns - forecast->begin_ns) * 1e-9;
-        sumi_accuracy_note(&job->entry->step, FIRST_STEP_DEVIATION, actual_seconds, forecast->step_seconds);
+        if (forecast->begin_ns != 0)
+            sumi_accuracy_note(&job->entry->step, FIRST_STEP_DEVIATION, actual_seconds, forecast->step_seconds);
+        forecast->begin_ns = now_ns;
+        forecast->step_seconds = seconds;
     }
-    forecast->begin_ns = now_ns;
-    forecast->step_seconds = is_guess(&work.evaluation) ? 0.0 : 1e-6 * total_us(&work.evaluation) / share;
     // Slices of the end fill the frames' budgets to another degree than slices of steps do. After this division the end
     // is in the same unit: divided by `share` it is wall-clock time.
     work.end.measured /= work.end_fill, work.end.guessed /= work.end_fill;
@@ -208,22 +234,22 @@ static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_remaining_w
     *out_share = share;
 }
 
-// How many evaluations, this one included, fit into the time that is left.
-static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_job_slot* slot, int32_t counter,
-                                   const sumi_remaining_work* work, double share)
+// How many evaluations, this one included, fit into the time that is left: seconds of work.
+static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_plan_job* job, int32_t counter,
+                                   const sumi_remaining_work* work, double remaining_seconds)
 {
-    const sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->batch_count > 0 && job->deadline_adaptation.skipped_count <= counter);
     SUMI_ASSERT(counter >= 0 && counter < job->evaluation_count);
     const int32_t remaining_count = job->evaluation_count - counter,
                   done_count = counter - job->deadline_adaptation.skipped_count;
     const int32_t fewest = fewest_steps(job) > done_count + 1 ? fewest_steps(job) - done_count : 1;
-    double step_us = work->average_us, end_us = total_us(&work->end);
-    if (is_guess(&work->evaluation) && fewest >= 2) {
-        // No evaluation of this size was measured yet. At least two more steps run in any case, so this step can be
-        // measured before many steps are left out: until then, steps are left out only if half of the guessed time is
-        // too long.
+    double step_us = total_us(&work->evaluation), later_us = work->later_us, end_us = total_us(&work->end);
+    if ((is_guess(&work->evaluation) || sumi_step_cache_lacks_speed(job)) && fewest >= 2) {
+        // No evaluation of this size was measured yet, or it is not known how many can be reused. At least two more
+        // steps run in any case, so this step can be measured before many steps are left out: until then, steps are
+        // left out only if half of the guessed time is too long.
         step_us *= 0.5;
+        later_us *= 0.5;
         end_us *= 0.5;
     } else {
         // The margin (deadline.h): the end takes as long as it hardly ever exceeds, and this step and the next one may
@@ -231,11 +257,14 @@ static int32_t allowed_evaluations(const sumi_engine* engine, const sumi_job_slo
         end_us =
             work->end.measured * sumi_accuracy_largest_factor(&engine->deadline.end_accuracy, FIRST_DEVIATION)
             + work->end.guessed * sumi_accuracy_largest_factor(&engine->deadline.guess_accuracy, FIRST_GUESS_DEVIATION)
-            + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION) * step_us;
+            + SUMI_ACCURACY_MARGIN * sumi_accuracy_deviation(&job->entry->step, FIRST_STEP_DEVIATION)
+                  * (step_us > later_us ? step_us : later_us);
     }
-    const double remaining_seconds = sumi_deadline_remaining_seconds(slot) * share / batches_left(job);
-    return sumi_deadline_steps(step_us * 1e-6, end_us * 1e-6, remaining_seconds > 1e-6 ? remaining_seconds : 1e-6,
-                               fewest < remaining_count ? fewest : remaining_count, remaining_count, 1.0);
+    const int32_t min_count = fewest < remaining_count ? fewest : remaining_count;
+    return 1
+         + sumi_deadline_steps(later_us * 1e-6, (step_us + end_us) * 1e-6,
+                               remaining_seconds > 1e-6 ? remaining_seconds : 1e-6, min_count - 1, remaining_count - 1,
+                               1.0);
 }
 
 // Writes a new solver row for evaluation `counter`, whose step leads to the sigma of evaluation `next`. It is needed
@@ -267,11 +296,19 @@ void sumi_deadline_adapt(sumi_engine* engine, sumi_job_slot* slot)
     look_ahead(engine, job, &work, &share);
     int32_t stride = 1;
     if (job->deadline_ms > 0 && can_skip(job->solver)) {
-        const int32_t remaining_count = job->evaluation_count - counter,
-                      allowed_count = allowed_evaluations(engine, slot, counter, &work, share);
-        SUMI_ASSERT(allowed_count >= 1 && allowed_count <= remaining_count);
-        // Spread the allowed evaluations evenly over those that are left. The next step decides again.
-        stride = (2 * remaining_count + allowed_count) / (2 * allowed_count);
+        const int32_t remaining_count = job->evaluation_count - counter;
+        const double remaining_seconds = sumi_deadline_remaining_seconds(slot) * share / batches_left(job);
+        int32_t fitting = 1;
+        do {
+            stride = fitting;
+            const int32_t allowed_count = allowed_evaluations(engine, job, counter, &work, remaining_seconds);
+            SUMI_ASSERT(allowed_count >= 1 && allowed_count <= remaining_count);
+            // Spread the allowed evaluations evenly over those that are left. The next step decides again.
+            fitting = (2 * remaining_count + allowed_count) / (2 * allowed_count);
+            // Of evaluations that are farther apart, fewer are reused.
+            work.later_us =
+                sumi_run_later_us(engine, sumi_step_cache_share_after(job, counter, (remaining_count - 1) / fitting));
+        } while (fitting > stride);
         // A step must not skip over the end of its section: where guidance begins or ends, another section follows.
         if (stride > left_in_section) stride = left_in_section;
     }

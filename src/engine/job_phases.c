@@ -86,7 +86,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool
     if (slot->u.plan.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
     sumi_run_begin(engine, entry);
     sumi_deadline_begin(engine, slot);
-    sumi_step_cache_begin(&slot->u.plan);
+    sumi_step_cache_begin(engine, &slot->u.plan);
     return SUMI_OK;
 }
 
@@ -205,7 +205,10 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
         // Reads from the runner report no failure, so the device is checked here.
         if (engine->runner->functions->health != NULL)
             SUMI_TRY(engine->runner->functions->health(engine->runner, error));
-        if (is_over && job->goal == SUMI_GOAL_IMAGES) sumi_deadline_end(engine, slot);
+        if (is_over && job->goal == SUMI_GOAL_IMAGES) {
+            sumi_deadline_end(engine, slot);
+            sumi_step_cache_end(job, slot->model);
+        }
         if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_batch(engine, job))) *out_end = SUMI_TURN_DONE;
         return SUMI_OK;
     }

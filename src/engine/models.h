@@ -10,6 +10,9 @@ struct sumi_model {
     sumi_network_info info;                   // zero until the model is open
     sumi_weight_format weights, text_weights; // the formats on a device
     sumi_attention_format attention;          // likewise
+    // By how much residuals changed per unit of sigma, on average over the newest job with a step cache (step_cache.h);
+    // 0: none has ended. Touched by the thread that holds the pump lock.
+    double residual_speed;
 };
 
 // The negative prompt of the model's authors, for items that name none; "" if the authors give none. Valid as long as

@@ -57,9 +57,12 @@ typedef struct sumi_step_cache {
     int32_t next_evaluation; // the next evaluation to decide
     // Of the section with an alternative to which the last decided evaluation belongs: its first counter. -1: none.
     int32_t section_counter;
-    int32_t whole_evaluation;                   // the last whole evaluation of that section; -1: none
-    int32_t earlier_evaluation;                 // the whole evaluation before it, of the same section; -1: none
-    bool lacks_change;                          // the change of that evaluation was not read yet
+    int32_t whole_evaluation;   // the last whole evaluation of that section; -1: none
+    int32_t earlier_evaluation; // the whole evaluation before it, of the same section; -1: none
+    bool lacks_change;          // the change of that evaluation was not read yet
+    // For predictions: the newest speed of any section or, before one was measured, of an earlier job; 0: not known.
+    double speed;
+    double change_sum, sigma_sum;               // of all changes that were read
     int32_t evaluation_count, reused_count;     // evaluations decided, and how many of them are reused
     sumi_deadline_adaptation adaptation_before; // before whole_evaluation
 } sumi_step_cache;

@@ -49,20 +49,17 @@ static size_t own_section(const sumi_plan* plan, size_t section)
     return plan->sections[section].is_alternative ? section - 1 : section;
 }
 
-// The predicted time of an iteration whose section may or may not be replaced by its alternative: own_us and
-// alternative_us, in the proportion of this run so far.
-static double mixed_us(const sumi_run* run, size_t section, double own_us, double alternative_us)
+// The predicted time of an iteration for which an alternative runs with this probability.
+static double mixed_us(double own_us, double alternative_us, double alternative_share)
 {
-    const int32_t count = run->own_count + run->alternative_count;
-    if (!sumi_plan_has_alternative(&run->entry->plan, section) || count == 0) return own_us;
-    return (run->own_count * own_us + run->alternative_count * alternative_us) / count;
+    return own_us + alternative_share * (alternative_us - own_us);
 }
 
 static double expected_us(const sumi_run* run, size_t section)
 {
-    const bool has_alternative = sumi_plan_has_alternative(&run->entry->plan, section);
-    return mixed_us(run, section, sumi_section_us(run->entry, section),
-                    has_alternative ? sumi_section_us(run->entry, section + 1) : 0.0);
+    const double own_us = sumi_section_us(run->entry, section);
+    if (!sumi_plan_has_alternative(&run->entry->plan, section)) return own_us;
+    return mixed_us(own_us, sumi_section_us(run->entry, section + 1), run->alternative_share);
 }
 
 static void enter_section(sumi_run* run, size_t section)
@@ -315,13 +312,29 @@ static double end_fill(const sumi_engine* engine)
 }
 
 // As expected_us, with the guesses of sumi_section_work_us.
-static double mixed_section_us(const sumi_engine* engine, const sumi_run* run, size_t section)
+static double mixed_section_us(const sumi_engine* engine, const sumi_run* run, size_t section, double alternative_share)
 {
     const bool has_alternative = sumi_plan_has_alternative(&run->entry->plan, section);
     const sumi_work_us own = sumi_section_work_us(engine, run->entry, section),
-                       other = has_alternative ? sumi_section_work_us(engine, run->entry, section + 1)
-                                               : (sumi_work_us){.measured = 0.0};
-    return mixed_us(run, section, own.measured + own.guessed, other.measured + other.guessed);
+                       other = has_alternative ? sumi_section_work_us(engine, run->entry, section + 1) : own;
+    return mixed_us(own.measured + own.guessed, other.measured + other.guessed, alternative_share);
+}
+
+double sumi_run_later_us(const sumi_engine* engine, double alternative_share)
+{
+    SUMI_ASSERT(engine->runs.current.entry != NULL && !engine->runs.current.is_submitted);
+    const sumi_run* run = &engine->runs.current;
+    const sumi_plan* plan = &run->entry->plan;
+    const size_t section = own_section(plan, run->section);
+    int32_t count = 0;
+    double total_us = 0.0;
+    for (size_t s = section; s < plan->section_count; s++) {
+        if (plan->sections[s].kind != SUMI_SECTION_DENOISE || plan->sections[s].is_alternative) continue;
+        const int32_t later_count = plan->sections[s].repeat - (s == section ? run->iteration + 1 : 0);
+        total_us += later_count * mixed_section_us(engine, run, s, alternative_share);
+        count += later_count;
+    }
+    return count > 0 ? total_us / count : 0.0;
 }
 
 sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine)
@@ -330,25 +343,15 @@ sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine)
     const sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     sumi_remaining_work work = {.evaluation = sumi_section_work_us(engine, run->entry, run->section),
+                                .later_us = sumi_run_later_us(engine, run->alternative_share),
                                 .end.measured = sumi_run_pending_us(engine),
                                 .end_fill = end_fill(engine)};
-    const size_t section = own_section(plan, run->section);
-    int32_t count = plan->sections[section].repeat - run->iteration;
-    double total_us =
-        work.evaluation.measured + work.evaluation.guessed + (count - 1) * mixed_section_us(engine, run, section);
-    for (size_t s = section + 1; s < plan->section_count; s++) {
-        const int32_t repeat = plan->sections[s].repeat;
-        if (plan->sections[s].is_alternative) continue;
-        if (plan->sections[s].kind == SUMI_SECTION_DENOISE) {
-            total_us += repeat * mixed_section_us(engine, run, s);
-            count += repeat;
-        } else {
-            const sumi_work_us iteration_work = sumi_section_work_us(engine, run->entry, s);
-            work.end.measured += repeat * iteration_work.measured;
-            work.end.guessed += repeat * iteration_work.guessed;
-        }
+    for (size_t s = own_section(plan, run->section) + 1; s < plan->section_count; s++) {
+        if (plan->sections[s].kind == SUMI_SECTION_DENOISE) continue;
+        const sumi_work_us iteration_work = sumi_section_work_us(engine, run->entry, s);
+        work.end.measured += plan->sections[s].repeat * iteration_work.measured;
+        work.end.guessed += plan->sections[s].repeat * iteration_work.guessed;
     }
-    work.average_us = total_us / count;
     return work;
 }
 
@@ -412,12 +415,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
     // the device was idle
     if (engine->runs.device_ends_ns < step->submitted_ns) engine->runs.device_ends_ns = step->submitted_ns;
     engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
-    if (step->slice >= 0 && step->ends_iteration) {
-        const size_t section = own_section(plan, run->section);
-        if (section != run->section) run->alternative_count++;
-        else if (sumi_plan_has_alternative(plan, section)) run->own_count++;
-        run->section = section;
-    }
+    if (step->slice >= 0 && step->ends_iteration) { run->section = own_section(plan, run->section); }
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skip_count < plan->sections[run->section].repeat) {

@@ -43,8 +43,9 @@ typedef struct sumi_run {
     int32_t done_iteration;
     double iteration_us;      // time of the slices of done_iteration that were collected
     bool done_is_alternative; // these slices are those of the alternative of done_section
-    // Iterations of sections with an alternative that were submitted: of the sections, and of their alternatives.
-    int32_t own_count, alternative_count;
+    // Of the iterations after the newest one, in sections with an alternative: the predicted share for which the
+    // alternative runs. 0 .. 1, written by step_cache.c.
+    double alternative_share;
 } sumi_run;
 
 // The current run, and the run before it, whose last slices may still be in flight. Touched by the thread that holds
@@ -86,17 +87,19 @@ typedef struct sumi_work_us {
 // The work of one run of a section. Slices that were not measured are guessed from recent times of ops of the same
 // kinds in any plan.
 sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section);
-// The work that remains when an iteration begins: of this evaluation; the average of all remaining evaluations, this
-// one included (they differ where guidance begins or ends); and of everything after the last evaluation. Slices in
-// flight count as part of `end`.
+// The work that remains when an iteration begins: of this evaluation; the average of those after it (they differ where
+// guidance begins or ends, and where some of them run alternatives); and of everything after the last evaluation.
+// Slices in flight count as part of `end`.
 typedef struct sumi_remaining_work {
     sumi_work_us evaluation, end;
-    double average_us;
+    double later_us; // 0: there is no evaluation after this one
     // On the CPU with a budget per frame: how much of a frame the slices of the end fill, relative to those of
     // evaluations. Whole slices do not fill a budget completely.
     double end_fill;
 } sumi_remaining_work;
 sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine);
+// later_us, if this share of the later evaluations runs alternatives where there are any.
+double sumi_run_later_us(const sumi_engine* engine, double alternative_share);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);

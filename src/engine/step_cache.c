@@ -3,12 +3,6 @@
 #include "engine/engine.h"
 #include "engine/pump_lock.h"
 
-void sumi_step_cache_begin(sumi_plan_job* job)
-{
-    job->step_cache = (sumi_step_cache){.section_counter = -1, .whole_evaluation = -1, .earlier_evaluation = -1};
-    sumi_reuse_begin(&job->step_cache.reuse, job->step_cache_threshold);
-}
-
 // Evaluations of the first and of the last step are always whole.
 static bool is_edge(const sumi_plan_job* job, int32_t counter)
 {
@@ -16,11 +10,106 @@ static bool is_edge(const sumi_plan_job* job, int32_t counter)
     return step == job->rows[0].step || step == job->rows[job->evaluation_count - 1].step;
 }
 
+// ---- Predictions ----------------------------------------------------------------------------------------------------
+
+static bool reuses(const sumi_plan_job* job)
+{
+    return job->goal == SUMI_GOAL_IMAGES && job->step_cache_threshold > 0.0f;
+}
+
+static size_t section_of(const sumi_plan* plan, int32_t counter)
+{
+    size_t s = 0;
+    while (plan->sections[s].kind != SUMI_SECTION_DENOISE || plan->sections[s].is_alternative
+           || counter < plan->sections[s].first_counter
+           || counter >= plan->sections[s].first_counter + plan->sections[s].repeat) {
+        s++;
+        SUMI_ASSERT(s < plan->section_count);
+    }
+    return s;
+}
+
+// Follows the rule over `count` evaluations, spread evenly over those from `begin` on, and returns how many of them are
+// reused. `reuse` and section_counter are what holds before the first of them.
+static int32_t count_reused(const sumi_plan_job* job, sumi_reuse reuse, int32_t section_counter, double speed,
+                            int32_t begin, int32_t count)
+{
+    const sumi_plan* plan = &job->entry->plan;
+    const int32_t last_count = job->evaluation_count / job->run_steps; // evaluations of the last step
+    int32_t reused_count = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t counter = begin + (int32_t)((int64_t)i * (job->evaluation_count - begin) / count);
+        const size_t section = section_of(plan, counter);
+        if (!sumi_plan_has_alternative(plan, section)) continue;
+        if (plan->sections[section].first_counter != section_counter) {
+            sumi_reuse_begin(&reuse, job->step_cache_threshold);
+            section_counter = plan->sections[section].first_counter;
+        }
+        const float sigma = job->rows[counter].sigma;
+        if (!is_edge(job, counter) && i < count - last_count && sumi_reuse_allows(&reuse, sigma)) {
+            sumi_reuse_note_reused(&reuse);
+            reused_count++;
+            continue;
+        }
+        const bool is_measured = reuse.has_whole;
+        sumi_reuse_note_whole(&reuse, sigma);
+        if (is_measured) reuse.speed = speed;
+    }
+    return reused_count;
+}
+
+double sumi_step_cache_share_of_all(const sumi_plan_job* job, int32_t count)
+{
+    SUMI_ASSERT(count >= 1 && count <= job->evaluation_count);
+    const double speed = job->entry->model->residual_speed;
+    if (!reuses(job) || speed <= 0.0) return 0.0;
+    sumi_reuse reuse;
+    sumi_reuse_begin(&reuse, job->step_cache_threshold);
+    return (double)count_reused(job, reuse, -1, speed, 0, count) / count;
+}
+
+double sumi_step_cache_share_after(const sumi_plan_job* job, int32_t counter, int32_t count)
+{
+    const sumi_step_cache* cache = &job->step_cache;
+    SUMI_ASSERT(count >= 0 && count < job->evaluation_count - counter);
+    if (!reuses(job) || cache->speed <= 0.0 || count == 0) return 0.0;
+    sumi_reuse reuse = cache->reuse;
+    // The change of this evaluation will be known when the next one is chosen.
+    if (cache->lacks_change && reuse.sigma_change > 0.0f) reuse.speed = cache->speed;
+    const int32_t stride = (job->evaluation_count - counter) / (count + 1);
+    return (double)count_reused(job, reuse, cache->section_counter, cache->speed, counter + stride, count) / count;
+}
+
+bool sumi_step_cache_lacks_speed(const sumi_plan_job* job) { return reuses(job) && job->step_cache.speed <= 0.0; }
+
+// ---- A run ----------------------------------------------------------------------------------------------------------
+
+void sumi_step_cache_begin(sumi_engine* engine, sumi_plan_job* job)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && job->entry == engine->runs.current.entry);
+    job->step_cache = (sumi_step_cache){.section_counter = -1, .whole_evaluation = -1, .earlier_evaluation = -1};
+    if (!reuses(job)) return;
+    sumi_reuse_begin(&job->step_cache.reuse, job->step_cache_threshold);
+    job->step_cache.speed = job->entry->model->residual_speed;
+    engine->runs.current.alternative_share = sumi_step_cache_share_of_all(job, job->evaluation_count);
+}
+
+void sumi_step_cache_end(const sumi_plan_job* job, sumi_model* model)
+{
+    const sumi_step_cache* cache = &job->step_cache;
+    if (cache->sigma_sum > 0.0) model->residual_speed = cache->change_sum / cache->sigma_sum;
+}
+
+static void predict_rest(sumi_run* run, const sumi_plan_job* job, int32_t counter)
+{
+    run->alternative_share = sumi_step_cache_share_after(job, counter, job->evaluation_count - counter - 1);
+}
+
 bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     sumi_step_cache* cache = &job->step_cache;
-    const sumi_run* run = &engine->runs.current;
+    sumi_run* run = &engine->runs.current;
     int32_t counter, left_in_section;
     if (job->goal != SUMI_GOAL_IMAGES || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return true;
     if (counter < cache->next_evaluation) return true;
@@ -42,6 +131,7 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
         sumi_reuse_note_reused(&cache->reuse);
         cache->reused_count++;
         sumi_run_use_alternative(engine);
+        predict_rest(run, job, counter);
         return true;
     }
     sumi_reuse_note_whole(&cache->reuse, sigma);
@@ -49,6 +139,7 @@ bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job)
     cache->whole_evaluation = counter;
     cache->adaptation_before = job->deadline_adaptation;
     cache->lacks_change = true;
+    predict_rest(run, job, counter);
     return true;
 }
 
@@ -79,8 +170,13 @@ void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_va
             size += (double)sums[i][1];
         }
     }
-    sumi_reuse_note_change(&job->step_cache.reuse, changed, size);
-    job->step_cache.lacks_change = false;
+    sumi_step_cache* cache = &job->step_cache;
+    sumi_reuse_note_change(&cache->reuse, changed, size);
+    cache->lacks_change = false;
+    if (cache->reuse.sigma_change <= 0.0f || cache->reuse.speed < 0.0) return;
+    cache->speed = cache->reuse.speed;
+    cache->change_sum += cache->reuse.speed * (double)cache->reuse.sigma_change;
+    cache->sigma_sum += (double)cache->reuse.sigma_change;
 }
 
 sumi_step_cache_resumption sumi_step_cache_resumes_at(const sumi_engine* engine, const sumi_plan_job* job,

@@ -13,12 +13,24 @@
 #include "engine/run.h"
 
 // At the begin of a run.
-void sumi_step_cache_begin(sumi_plan_job* job);
+void sumi_step_cache_begin(sumi_engine* engine, sumi_plan_job* job);
+// After the last evaluation of a batch: notes in the model how fast its residuals changed.
+void sumi_step_cache_end(const sumi_plan_job* job, sumi_model* model);
 // Decides about the evaluation that begins with the next slice, if one does and it was not decided. False: the change
 // of an earlier evaluation has to be collected first.
 bool sumi_step_cache_choose(sumi_engine* engine, sumi_plan_job* job);
 // The value that the slice completes and that is read when the slice has ended; none for most slices.
 sumi_value sumi_step_cache_measured(const sumi_plan* plan, const sumi_slice* slice);
+// Predictions of how many evaluations are reused, from the speed of the last change that was measured. They serve to
+// predict times: no decision about an evaluation depends on them.
+//
+// If the schedule of a job that has not begun had `count` evaluations: the share of them that is reused, 0 .. 1.
+double sumi_step_cache_share_of_all(const sumi_plan_job* job, int32_t count);
+// If `count` more evaluations are run after `counter`, whose own decision was made, spread evenly over the rest of the
+// schedule: the share of them that is reused, 0 .. 1.
+double sumi_step_cache_share_after(const sumi_plan_job* job, int32_t counter, int32_t count);
+// Whether the job has a step cache, but no change was measured in it or an earlier job: the predicted shares are 0.
+bool sumi_step_cache_lacks_speed(const sumi_plan_job* job);
 // Reads this value. The slice was collected.
 void sumi_step_cache_read(const sumi_engine* engine, sumi_plan_job* job, sumi_value change);
 // Where a job can go on that is paused before the evaluation `counter`, whose decision was not made. Residuals are not
