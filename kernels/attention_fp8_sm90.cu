@@ -26,9 +26,10 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 // x 8 channels, which become 8 words of the tile: one per channel, with the keys that are neighbours there. Lanes are
 // arranged so that two neighbours read 32 bytes of a row:
 //
-//   item i of a lane     channels 8 octet .. 8 octet + 7     octet = 2 warp + (lane & 1)
-//                        keys 16 group + 2 n + 0, 1, 8, 9    n = lane >> 1 & 3, group = 4 i + (lane >> 3)
-//   word of a channel    byte 128 channel + 16 (group ^ (channel & 7)) + 4 n of the tile: the 128-byte swizzle
+//   item of a lane       channels 8 octet .. 8 octet + 7           octet = 2 warp + (lane & 1)
+//                        keys 16 group + 2 quarter + 0, 1, 8, 9    quarter = lane >> 1 & 3,
+//                                                                  group = 4 item + (lane >> 3)
+//   word of a channel    byte 128 channel + 16 (group ^ (channel & 7)) + 4 quarter of the tile: the 128-byte swizzle
 extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_PACK_THREADS)
     sumi_attention_pack_values(const __grid_constant__ sumi_attention_pack_args args)
 {
@@ -36,26 +37,28 @@ extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_PACK_THREADS)
     __shared__ __align__(16) u32 tile[SUMI_ATTENTION_FP8_TILE_BYTES / 4];
     __shared__ float warp_largest[WARPS];
     const int head = args.head_begin + blockIdx.y, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int octet = 2 * warp + (lane & 1), n = lane >> 1 & 3;
-    const int tiles0 = (args.keys[0] + TILE_KEYS - 1) / TILE_KEYS, span = (int)blockIdx.x >= tiles0,
-              first_key = ((int)blockIdx.x - (span ? tiles0 : 0)) * TILE_KEYS, keys = args.keys[span] - first_key;
-    const int64_t number = (int64_t)head * args.values.tile_count + args.first_tile + blockIdx.x;
-    const u16* v = (const u16*)args.qkv + (int64_t)(args.begin[span] + first_key) * args.pitch + args.v_column
-                 + head * TILE_CHANNELS + 8 * octet;
-    u32 rows[ITEMS][4][4]; // of each key of an item, 8 channels
+    const int octet = 2 * warp + (lane & 1), quarter = lane >> 1 & 3;
+    const int first_span_tiles = (args.keys[0] + TILE_KEYS - 1) / TILE_KEYS, span = (int)blockIdx.x >= first_span_tiles,
+              first_key = ((int)blockIdx.x - (span ? first_span_tiles : 0)) * TILE_KEYS,
+              key_count = args.keys[span] - first_key;
+    const int64_t tile_index = (int64_t)head * args.values.tile_count + args.first_tile + blockIdx.x;
+    const u16* values = (const u16*)args.qkv + (int64_t)(args.begin[span] + first_key) * args.pitch + args.v_column
+                      + head * TILE_CHANNELS + 8 * octet;
+    u32 pairs[ITEMS][4][4]; // of each key of an item, 8 channels
     float largest = 0.f;
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
+    for (int item = 0; item < ITEMS; item++) {
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const int key = 16 * (4 * i + (lane >> 3)) + 2 * n + (k & 1) + 8 * (k >> 1);
-            uint4 row = make_uint4(0, 0, 0, 0); // keys past the end are zeros
-            if (key < keys) row = *(const uint4*)(v + (int64_t)key * args.pitch);
-            rows[i][k][0] = row.x, rows[i][k][1] = row.y, rows[i][k][2] = row.z, rows[i][k][3] = row.w;
+        for (int row = 0; row < 4; row++) {
+            const int key = 16 * (4 * item + (lane >> 3)) + 2 * quarter + (row & 1) + 8 * (row >> 1);
+            uint4 words = make_uint4(0, 0, 0, 0); // keys past the end are zeros
+            if (key < key_count) words = *(const uint4*)(values + (int64_t)key * args.pitch);
+            pairs[item][row][0] = words.x, pairs[item][row][1] = words.y;
+            pairs[item][row][2] = words.z, pairs[item][row][3] = words.w;
 #pragma unroll
-            for (int w = 0; w < 4; w++) {
-                largest = fmaxf(largest, fabsf(__uint_as_float(rows[i][k][w] << 16)));
-                largest = fmaxf(largest, fabsf(__uint_as_float(rows[i][k][w] & 0xFFFF0000u)));
+            for (int word = 0; word < 4; word++) {
+                largest = fmaxf(largest, fabsf(bf16_low(pairs[item][row][word])));
+                largest = fmaxf(largest, fabsf(bf16_high(pairs[item][row][word])));
             }
         }
     }
@@ -64,28 +67,29 @@ extern "C" __global__ void __launch_bounds__(SUMI_ATTENTION_PACK_THREADS)
     if (lane == 0) warp_largest[warp] = largest;
     __syncthreads();
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) largest = fmaxf(largest, warp_largest[w]);
+    for (int other = 0; other < WARPS; other++) largest = fmaxf(largest, warp_largest[other]);
     // The least power of two with largest / 2^exponent <= 448 = 1.75 * 2^8. The bounds keep sums of tiles finite.
     const u32 bits = __float_as_uint(largest);
     const int exponent = max(-60, min(60, (int)(bits >> 23) - 127 - 8 + ((bits & 0x7FFFFF) > 0x600000)));
     const float inverse = __uint_as_float((u32)(127 - exponent) << 23);
-    if (threadIdx.x == 0) ((tile_scale*)args.values.scales)[number] = {(float)exponent, inverse};
+    if (threadIdx.x == 0) ((tile_scale*)args.values.scales)[tile_index] = {(float)exponent, inverse};
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        const int group = 4 * i + (lane >> 3);
+    for (int item = 0; item < ITEMS; item++) {
+        const int group = 4 * item + (lane >> 3);
 #pragma unroll
-        for (int c = 0; c < 8; c++) { // channel 8 octet + c, so channel & 7 is c
-            float value[4];
+        for (int channel = 0; channel < 8; channel++) { // of the octet
+            float scaled[4];
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                const u32 pair = rows[i][k][c >> 1];
-                value[k] = __uint_as_float(c & 1 ? pair & 0xFFFF0000u : pair << 16) * inverse;
+            for (int row = 0; row < 4; row++) {
+                const u32 pair = pairs[item][row][channel >> 1];
+                scaled[row] = (channel & 1 ? bf16_high(pair) : bf16_low(pair)) * inverse;
             }
-            tile[(8 * octet + c) * 32 + (group ^ c) * 4 + n] = pack_e4m3(value[0], value[1], value[2], value[3]);
+            tile[(8 * octet + channel) * 32 + (group ^ channel) * 4 + quarter] =
+                pack_e4m3(scaled[0], scaled[1], scaled[2], scaled[3]);
         }
     }
     __syncthreads();
-    uint4* to = (uint4*)(args.values.tiles + number * SUMI_ATTENTION_FP8_TILE_BYTES);
+    uint4* to = (uint4*)(args.values.tiles + tile_index * SUMI_ATTENTION_FP8_TILE_BYTES);
 #pragma unroll
     for (int i = threadIdx.x; i < SUMI_ATTENTION_FP8_TILE_BYTES / 16; i += SUMI_ATTENTION_PACK_THREADS)
         to[i] = ((const uint4*)tile)[i];

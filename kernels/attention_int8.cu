@@ -36,35 +36,36 @@ template <int HEAD_DIM> SUMI_DEVICE void pack_keys(const sumi_attention_pack_key
     __shared__ float mean[HEAD_DIM], warp_largest[THREADS / 32];
     const int head = args.head_begin + blockIdx.y;
     const int64_t tile = (int64_t)head * args.tile_count + args.first_tile + blockIdx.x;
-    const u16* k = (const u16*)args.qkv + (int64_t)args.begin * args.pitch + args.k_column + head * HEAD_DIM;
+    const u16* keys = (const u16*)args.qkv + (int64_t)args.begin * args.pitch + args.k_column + head * HEAD_DIM;
     const auto row_of_token = [&](int token) {
-        return k + (int64_t)(token + (token >= args.first_span_tokens ? args.second_span_offset : 0)) * args.pitch;
+        return keys + (int64_t)(token + (token >= args.first_span_tokens ? args.second_span_offset : 0)) * args.pitch;
     };
     if (threadIdx.x < HEAD_DIM) { // all tiles of a sequence take the same samples, in the same order
         float sum = 0.f;
 #pragma unroll 8
-        for (int i = 0; i < SAMPLES; i++)
-            sum += __uint_as_float((u32)row_of_token((int)((int64_t)i * args.keys / SAMPLES))[threadIdx.x] << 16);
+        for (int sample = 0; sample < SAMPLES; sample++)
+            sum += bf16_low(row_of_token((int)((int64_t)sample * args.keys / SAMPLES))[threadIdx.x]);
         mean[threadIdx.x] = sum * (1.f / SAMPLES);
     }
     __syncthreads();
     float values[ITEMS][16], largest = 1e-12f;
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        const int item = i * THREADS + threadIdx.x, token = blockIdx.x * KEYS + item / ROW_ITEMS,
-                  channel = item % ROW_ITEMS * 16;
+    for (int item = 0; item < ITEMS; item++) {
+        const int index = item * THREADS + threadIdx.x, token = blockIdx.x * KEYS + index / ROW_ITEMS,
+                  first_channel = index % ROW_ITEMS * 16;
         uint4 words[2] = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)};
         if (token < args.keys) {
-            const uint4* from = (const uint4*)(row_of_token(token) + channel);
+            const uint4* from = (const uint4*)(row_of_token(token) + first_channel);
             words[0] = from[0], words[1] = from[1];
         }
         const u32 pairs[8] = {words[0].x, words[0].y, words[0].z, words[0].w,
                               words[1].x, words[1].y, words[1].z, words[1].w};
 #pragma unroll
-        for (int c = 0; c < 16; c++) { // keys past the end are zeros
-            const float v = c & 1 ? bf16_high(pairs[c / 2]) : bf16_low(pairs[c / 2]);
-            values[i][c] = token < args.keys ? v - mean[channel + c] : 0.f;
-            largest = fmaxf(largest, fabsf(values[i][c]));
+        for (int channel = 0; channel < 16; channel++) { // keys past the end are zeros
+            const u32 pair = pairs[channel / 2];
+            const float value = channel & 1 ? bf16_high(pair) : bf16_low(pair);
+            values[item][channel] = token < args.keys ? value - mean[first_channel + channel] : 0.f;
+            largest = fmaxf(largest, fabsf(values[item][channel]));
         }
     }
 #pragma unroll
@@ -72,18 +73,19 @@ template <int HEAD_DIM> SUMI_DEVICE void pack_keys(const sumi_attention_pack_key
     if ((threadIdx.x & 31) == 0) warp_largest[threadIdx.x >> 5] = largest;
     __syncthreads();
 #pragma unroll
-    for (int w = 0; w < THREADS / 32; w++) largest = fmaxf(largest, warp_largest[w]);
+    for (int warp = 0; warp < THREADS / 32; warp++) largest = fmaxf(largest, warp_largest[warp]);
     const float factor = 127.f / largest;
     if (threadIdx.x == 0) ((float*)args.scales)[tile] = largest * (1.f / 127.f);
     uint4* to = (uint4*)(args.packed + tile * KEYS * HEAD_DIM);
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        u32 words[4]; // channels 2 u, 2 u + 1, 2 u + 8, 2 u + 9: the order of quantize_queries
+    for (int item = 0; item < ITEMS; item++) {
+        const float(&from)[16] = values[item];
+        u32 words[4]; // channels 2 word, 2 word + 1, 2 word + 8, 2 word + 9: the order of quantize_queries
 #pragma unroll
-        for (int u = 0; u < 4; u++)
-            words[u] = pack_int8(values[i][2 * u] * factor, values[i][2 * u + 1] * factor,
-                                 values[i][2 * u + 8] * factor, values[i][2 * u + 9] * factor);
-        to[i * THREADS + threadIdx.x] = make_uint4(words[0], words[1], words[2], words[3]);
+        for (int word = 0; word < 4; word++)
+            words[word] = pack_int8(from[2 * word] * factor, from[2 * word + 1] * factor, from[2 * word + 8] * factor,
+                                    from[2 * word + 9] * factor);
+        to[item * THREADS + threadIdx.x] = make_uint4(words[0], words[1], words[2], words[3]);
     }
 }
 

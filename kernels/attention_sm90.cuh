@@ -63,12 +63,6 @@ SUMI_DEVICE void prefetch_map(const sumi_attention_map* map)
 }
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------
-SUMI_DEVICE float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 // 2^x computed by the FMA units, for a share of the exponentials that would otherwise wait for the special function
 // unit. Relative error 1e-4, which is less than that of bf16.
 SUMI_DEVICE float exp2_polynomial(float x)

@@ -1,5 +1,5 @@
-// What every kernel may use, and no CUDA header is needed for: short names of integers, pairs of bf16 in a word, and
-// activations.
+// What every kernel may use, and no CUDA header is needed for: short names of integers, pairs of bf16 in a word,
+// exponentials and activations.
 #pragma once
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -17,6 +17,13 @@ SUMI_DEVICE u32 pack_bf16(float low, float high)
 SUMI_DEVICE float bf16_low(u32 v) { return __uint_as_float(v << 16); }
 SUMI_DEVICE float bf16_high(u32 v) { return __uint_as_float(v & 0xffff0000u); }
 
+// 2^x, approximate; subnormal numbers are flushed to zero.
+SUMI_DEVICE float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 // tanh, approximate.
 SUMI_DEVICE float tanh_fast(float x)
 {

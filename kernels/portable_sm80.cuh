@@ -69,13 +69,6 @@ template <int OPERANDS> SUMI_DEVICE void mma(int (&d)[4], const u32 (&a)[4], u32
         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-// 2^x, approximate; subnormal numbers are flushed to zero.
-SUMI_DEVICE float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 // The swizzle of tiles in shared memory. A row has ROW_BYTES bytes (64, 128, 160, 192, 256 or 512), in 16-byte chunks.
 // Chunk c of row r is stored at position c ^ swizzle_key(r) of the row, so that the 8 rows that one ldmatrix or one
