@@ -122,9 +122,29 @@ static Ending Ask(sumi::Session& Session, const sumi::Request& Wish)
     return End;
 }
 
+static void StepsAreReused(const char* Model)
+{
+    auto Session = sumi::Session::Open(Model, Processor);
+    sumi::Request Wish;
+    Wish.Prompt = "a red house";
+    Wish.Width = Wish.Height = 64, Wish.Steps = 20, Wish.bPreviews = false;
+    const Ending Whole = Ask(*Session, Wish);
+    Wish.StepCache = 10.0f;
+    const Ending Cached = Ask(*Session, Wish);
+    Check(Whole.Dones == 1 && Whole.Picture.EvaluationCount == 20 && Whole.Picture.ReusedCount == 0,
+          "20 evaluations, none of them reused");
+    Check(Cached.Dones == 1 && Cached.Picture.EvaluationCount == 20 && Cached.Picture.ReusedCount == 13
+              && Cached.Picture.Rgba != Whole.Picture.Rgba,
+          "a step cache");
+    auto Fast = sumi::Session::Open(Model, Processor, {"", SUMI_WEIGHTS_AUTO, SUMI_ATTENTION_8BIT});
+    const Ending None = Ask(*Fast, Wish);
+    Check(None.Failures == 1 && None.Sentence.find("attention") != std::string::npos,
+          "attention in 8 bits needs a GPU");
+}
+
 static void EditModelsTakeReferences(const char* Model)
 {
-    auto Session = sumi::Session::Open(Model, Processor, "edit-2511");
+    auto Session = sumi::Session::Open(Model, Processor, {"edit-2511"});
     sumi::Request Wish;
     Wish.Prompt = "the hat";
     Wish.Seed = 7;
@@ -236,6 +256,7 @@ int main(int Count, char** Arguments)
                   && Session->Trouble() == End.Sentence,
               "a model that is not there is told");
     }
+    StepsAreReused(Arguments[1]);
     EditModelsTakeReferences(Arguments[3]);
     std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
     return Failed > 0;

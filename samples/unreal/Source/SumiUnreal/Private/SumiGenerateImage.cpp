@@ -44,7 +44,8 @@ static sumi::Picture ReadTexture(UTexture2D* Texture)
 
 USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
                                                       const TArray<UTexture2D*>& References, ESumiPreset Preset,
-                                                      const FString& Negative, int32 Width, int32 Height, int32 Steps)
+                                                      const FString& Negative, int32 Width, int32 Height, int32 Steps,
+                                                      float StepCache)
 {
     USumiGenerateImage* Action = NewObject<USumiGenerateImage>();
     Action->Wish.Prompt = TCHAR_TO_UTF8(*Prompt);
@@ -55,6 +56,7 @@ USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, con
     Action->Wish.Width = Width;
     Action->Wish.Height = Height;
     Action->Wish.Steps = Steps;
+    Action->Wish.StepCache = StepCache;
     const UWorld* World =
         GEngine ? GEngine->GetWorldFromContextObject(WorldContext, EGetWorldErrorMode::ReturnNull) : nullptr;
     UGameInstance* Game = World ? World->GetGameInstance() : nullptr;

@@ -17,7 +17,7 @@ std::string CheckVersion()
 
 std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
                                        const std::function<void(sumi_engine_desc& Engine)>& Adjust,
-                                       const std::string& Variant)
+                                       const ModelOptions& Options)
 {
     std::unique_ptr<Session> Made(new Session());
     Made->Sentence = CheckVersion();
@@ -27,7 +27,9 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
     if (!Desc.log.write) Desc.log = {WriteLog, Made.get()};
     sumi_model_desc ModelDesc = sumi_model_defaults();
     ModelDesc.path = ModelPath.c_str();
-    if (!Variant.empty()) ModelDesc.variant = Variant.c_str();
+    if (!Options.Variant.empty()) ModelDesc.variant = Options.Variant.c_str();
+    ModelDesc.weights = Options.Weights;
+    ModelDesc.attention = Options.Attention;
     sumi_result Result = sumi_engine_create(&Desc, &Made->Engine);
     if (Result == SUMI_OK) Result = sumi_submit_model(Made->Engine, &ModelDesc, &Made->Loading);
     if (Result != SUMI_OK) Made->Sentence = Made->LastError.empty() ? sumi_result_text(Result) : Made->LastError;
@@ -110,6 +112,7 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews)
     if (Wish.Steps > 0) Desc.step_count = Wish.Steps;
     if (Wish.Guidance >= 0.0f) Desc.guidance = Wish.Guidance;
     Desc.guidance_rule = Wish.GuidanceRule;
+    Desc.step_cache = Wish.StepCache;
     Desc.preview_every = Wish.bPreviews && bPreviews ? 1 : 0;
     sumi_size Size; // of 0 x 0 too
     const sumi_result Result = sumi_image_size(&Desc, &Size);
@@ -174,6 +177,8 @@ void Session::LookAtRunning()
     Picture Made;
     Made.Width = Image.width;
     Made.Height = Image.height;
+    Made.EvaluationCount = Image.evaluation_count;
+    Made.ReusedCount = Image.reused_count;
     const uint8_t* Pixels = static_cast<const uint8_t*>(Image.pixels);
     // our own memory: rows without gaps
     Made.Rgba.assign(Pixels, Pixels + static_cast<size_t>(Image.row_bytes) * static_cast<size_t>(Image.height));

@@ -20,9 +20,13 @@ sumi::Session& USumiSubsystem::GetSession()
         const uint64 Bytes = static_cast<uint64>(FMath::Max(MemoryBudget, 0)) * 1000000;
         const FString Path =
             FPaths::IsRelative(ModelPath) ? FPaths::Combine(FPaths::ProjectContentDir(), ModelPath) : ModelPath;
+        sumi::ModelOptions Options;
+        Options.Variant = TCHAR_TO_UTF8(*Variant);
+        Options.Weights = static_cast<sumi_weight_format>(Weights);
+        Options.Attention = static_cast<sumi_attention_format>(Attention);
         Session = sumi::Session::Open(
             TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)),
-            [Bytes](sumi_engine_desc& Engine) { Engine.memory_budget_bytes = Bytes; }, TCHAR_TO_UTF8(*Variant));
+            [Bytes](sumi_engine_desc& Engine) { Engine.memory_budget_bytes = Bytes; }, Options);
     }
     return *Session;
 }

@@ -22,14 +22,16 @@ class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
   public:
     // Sizes of 0 are the preset's; otherwise multiples of 16. References are for edit models: textures whose pixels the
     // processor can read (BGRA8 or RGBA8, uncompressed, from a file or made at run time). The size of 0 then follows
-    // from them. An empty negative prompt is the model's own.
+    // from them. An empty negative prompt is the model's own. Step Cache saves time where there are 20 steps or more:
+    // the largest change over which evaluations are reused, such as 0.08; 0 is off.
     UFUNCTION(BlueprintCallable, Category = "Sumi",
               meta = (BlueprintInternalUseOnly = "true", WorldContext = "WorldContext",
                       AutoCreateRefTerm = "References",
-                      AdvancedDisplay = "References,Preset,Negative,Width,Height,Steps"))
+                      AdvancedDisplay = "References,Preset,Negative,Width,Height,Steps,StepCache"))
     static USumiGenerateImage* GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
                                              const TArray<UTexture2D*>& References, ESumiPreset Preset,
-                                             const FString& Negative, int32 Width, int32 Height, int32 Steps);
+                                             const FString& Negative, int32 Width, int32 Height, int32 Steps,
+                                             float StepCache);
 
     UFUNCTION(BlueprintCallable, Category = "Sumi")
     void Cancel();

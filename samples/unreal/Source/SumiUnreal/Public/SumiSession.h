@@ -18,6 +18,8 @@ std::string CheckVersion();
 struct Picture {
     int32_t Width = 0, Height = 0;
     std::vector<uint8_t> Rgba; // rows from the top
+    // Of finished pictures: evaluations of the transformer, and how many of them Request::StepCache reused.
+    int32_t EvaluationCount = 0, ReusedCount = 0;
 };
 
 struct Request {
@@ -28,6 +30,8 @@ struct Request {
     float Guidance = -1.0f;        // the number of the model's card; negative: the preset's
     sumi_preset Preset = SUMI_PRESET_MODEL;
     sumi_guidance_rule GuidanceRule = SUMI_GUIDANCE_MODEL;
+    // For 20 steps or more: the largest change over which evaluations are reused, such as 0.08; 0: off.
+    float StepCache = 0.0f;
     uint64_t Seed = 0;
     bool bPreviews = true;
     std::vector<Picture> References; // of edit models: what the prompt speaks of, in this order
@@ -42,15 +46,23 @@ struct Listener {
     std::function<void(const std::string& Sentence)> Failed;
 };
 
+// How a model is opened.
+struct ModelOptions {
+    // Which model of its family it is ("2512"), for files that do not say so; "": by the files.
+    std::string Variant;
+    // On a GPU: the forms of the transformer's weights and of its attention.
+    sumi_weight_format Weights = SUMI_WEIGHTS_AUTO;
+    sumi_attention_format Attention = SUMI_ATTENTION_AUTO;
+};
+
 class Session {
   public:
-    // Begins to load the model; requests may be given at once. Variant says which model of its family it is ("2512"), for
-    // files that do not; "" goes by the files. Adjust may change services and budgets of the engine; the
+    // Begins to load the model; requests may be given at once. Adjust may change services and budgets of the engine; the
     // log, if it gives none, is kept for sentences. Nothing of the library is called, Adjust neither, when its version
     // is not that of the header that this was compiled with. Never NULL: what went wrong is told to every request.
     static std::unique_ptr<Session> Open(const std::string& ModelPath,
                                          const std::function<void(sumi_engine_desc& Engine)>& Adjust = {},
-                                         const std::string& Variant = "");
+                                         const ModelOptions& Options = {});
     ~Session(); // requests that are left fail
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;

@@ -7,6 +7,12 @@
 #include "SumiSession.h"
 #include "SumiSubsystem.generated.h"
 
+// As sumi_weight_format and sumi_attention_format.
+UENUM(BlueprintType)
+enum class ESumiWeights : uint8 { Auto, Bf16, Fp8, AsStored, Int8, Int4 };
+UENUM(BlueprintType)
+enum class ESumiAttention : uint8 { Auto, Bf16, EightBit };
+
 UCLASS(Config = Game)
 class SUMIUNREAL_API USumiSubsystem : public UGameInstanceSubsystem {
     GENERATED_BODY()
@@ -19,6 +25,12 @@ class SUMIUNREAL_API USumiSubsystem : public UGameInstanceSubsystem {
     // Which model of its family it is ("2512"), for files that do not say so; empty: by the files.
     UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
     FString Variant;
+
+    // The forms of the transformer's weights and of its attention on a GPU.
+    UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
+    ESumiWeights Weights = ESumiWeights::Auto;
+    UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
+    ESumiAttention Attention = ESumiAttention::Auto;
 
     // Work per frame, in milliseconds: time of this thread on the processor, of the GPU there. 0 pauses.
     UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
