@@ -64,7 +64,7 @@ internal static class UnityBindings
     {
         { typeof(Result), "" }, { typeof(LogLevel), "LOG_" }, { typeof(Stage), "STAGE_" }, { typeof(Backend), "BACKEND_" }, { typeof(Cublaslt), "CUBLASLT_" }, { typeof(Pump), "PUMP_" },
         { typeof(JobState), "JOB_" }, { typeof(WeightFormat), "WEIGHTS_" }, { typeof(Preset), "PRESET_" }, { typeof(Solver), "SOLVER_" }, { typeof(GuidanceFormula), "GUIDANCE_" }, { typeof(GuidanceRule), "GUIDANCE_" }, { typeof(Noise), "NOISE_" },
-        { typeof(Posterior), "POSTERIOR_" }, { typeof(Format), "FORMAT_" }
+        { typeof(Posterior), "POSTERIOR_" }, { typeof(Format), "FORMAT_" }, { typeof(AttentionFormat), "ATTENTION_" }
     };
 
     private static Type[] Structs() { return typeof(Native).GetNestedTypes().Where(type => type.IsValueType).ToArray(); }
@@ -126,7 +126,7 @@ internal static class UnityBindings
         {
             var bound = new List<string>();
             foreach (string name in Enum.GetNames(each.Key))
-                bound.Add("SUMI_" + each.Value + Regex.Replace(name, "(?<!^)([A-Z])", "_$1").ToUpperInvariant().Replace("DPMPP_2_M", "DPMPP_2M") + " " + (int)Enum.Parse(each.Key, name));
+                bound.Add("SUMI_" + each.Value + Regex.Replace(name, "(?<!^)([A-Z])", "_$1").ToUpperInvariant().Replace("DPMPP_2_M", "DPMPP_2M").Replace("EIGHT_BIT", "8BIT") + " " + (int)Enum.Parse(each.Key, name));
             foreach (string line in bound.Except(values)) Check(false, "the value is not C's: " + line);
             string whole = bound.Where(enums.ContainsKey).Select(line => enums[line]).FirstOrDefault();
             foreach (string line in values.Where(line => enums[line] == whole).Except(bound)) Check(false, "this is not bound: " + line);
@@ -267,6 +267,53 @@ internal static class UnityBindings
     {
         int row = 4 * width, rows = rgba.Length / row;
         return Enumerable.Range(0, rows).SelectMany(y => new ArraySegment<byte>(rgba, (rows - 1 - y) * row, row)).ToArray();
+    }
+
+    // ---- Options of a request -------------------------------------------------------------------------------------------------------------------
+    private static void RequestsHaveOptions(string path)
+    {
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(path))
+        using (Model model = loading.Wait())
+        {
+            Func<ImageRequest> one = () => new ImageRequest(model) { Prompt = "a red house", Seed = 7, Width = 64, Height = 64, Steps = 20, PreviewEvery = 0 };
+            Picture whole = Draw(model, one()), changed;
+            Check(whole.StepCount == 20 && whole.EvaluationCount == 20 && whole.ReusedCount == 0, "20 evaluations, none of them reused");
+            ImageRequest asked = one();
+            asked.StepCache = 10;
+            changed = Draw(model, asked);
+            Check(changed.EvaluationCount == 20 && changed.ReusedCount == 13 && !changed.Pixels.SequenceEqual(whole.Pixels), "a step cache: " + changed.ReusedCount + " reused");
+            asked = one();
+            asked.Shift = 1;
+            changed = Draw(model, asked);
+            asked = one();
+            asked.Sigmas = Enumerable.Range(0, 21).Select(i => (float)(20 - i) / 20).ToArray();
+            Check(!changed.Pixels.SequenceEqual(whole.Pixels) && Draw(model, asked).Pixels.SequenceEqual(changed.Pixels), "a shift of 1 is a schedule of equal steps");
+            asked = one();
+            asked.Guidance = 3;
+            Picture guided = Draw(model, asked);
+            asked.GuidanceEnd = 0.3f;
+            changed = Draw(model, asked);
+            Check(!changed.Pixels.SequenceEqual(guided.Pixels) && !changed.Pixels.SequenceEqual(whole.Pixels), "guidance of a part of the schedule");
+            asked = one();
+            asked.Guidance = 3;
+            asked.GuidanceRule = GuidanceRule.NormLimit;
+            asked.GuidanceNormLimit = 0.5f;
+            Check(!Draw(model, asked).Pixels.SequenceEqual(guided.Pixels), "a limit of the norm");
+        }
+        var component = new SumiGenerator { modelPath = Path.GetFullPath(path), backend = Backend.Cpu, budgetMilliseconds = 1000, steps = 20, width = 64, height = 64, previews = false, stepCache = 10 };
+        Texture2D made = null;
+        component.Done += texture => made = texture;
+        component.Failed += told => Check(false, "the component: " + told);
+        component.Tell("OnEnable");
+        component.Generate("a red house", 7);
+        while (component.IsBusy) component.Tell("Update");
+        byte[] cached = made.Shown;
+        component.stepCache = 0;
+        component.Generate("a red house", 7);
+        while (component.IsBusy) component.Tell("Update");
+        Check(cached.Length == made.Shown.Length && !cached.SequenceEqual(made.Shown), "the component takes a step cache");
+        component.Tell("OnDisable");
     }
 
     // ---- Edit models --------------------------------------------------------------------------------------------------------------------------
@@ -697,6 +744,7 @@ internal static class UnityBindings
         headerVersion = uint.Parse(arguments[3]);
         Run("layout", LayoutIsThatOfC);
         Run("pictures", PicturesAreTheCommandLines);
+        Run("options", () => RequestsHaveOptions(modelPath));
         Run("edit models", () => EditModelsTakeReferences(arguments[4]));
         Run("failures", FailuresAreSentences);
         Run("prompts in XML", PromptsInXml);

@@ -923,8 +923,12 @@ namespace Sumi
         public ulong Seed;
         public int Width, Height, Steps;                  // 0 x 0, of edit models: the size that follows from the references
         public float Guidance, Strength;                  // the number of the model's card: ModelInfo.GuidanceOff is none
+        public float GuidanceBegin, GuidanceEnd;          // the part of the schedule in which guidance is on: 0 .. 1
+        public float GuidanceNormLimit;                   // where GuidanceRule is a norm limit: times the norm of the positive prediction; 0: no limit
         public GuidanceRule GuidanceRule;
         public Solver Solver;
+        public float Shift;                               // of the schedule; 0: the model's own
+        public float[] Sigmas;                            // null: the model's own schedule, or that of Shift. Else Steps + 1 numbers in 0 .. 1, each below the one before
         public Picture StartImage, Mask;                  // image to image; inpainting: white is repainted
         public int MaskFeather;                           // pixels inside the mask's edge over which the new picture comes in; -1: nothing of StartImage is put back
         public List<Picture> References = new List<Picture>(); // of edit models: what the prompt speaks of, in this order
@@ -942,7 +946,11 @@ namespace Sumi
             Height = desc.height;
             Steps = desc.step_count;
             Guidance = desc.guidance;
+            GuidanceBegin = desc.guidance_begin;
+            GuidanceEnd = desc.guidance_end;
+            GuidanceNormLimit = desc.guidance_norm_limit;
             GuidanceRule = desc.guidance_rule;
+            Shift = desc.shift;
             Strength = desc.strength;
             Solver = desc.solver;
             PreviewEvery = desc.preview_every;
@@ -963,7 +971,12 @@ namespace Sumi
             desc.height = Height;
             desc.step_count = Steps;
             desc.guidance = Guidance;
+            desc.guidance_begin = GuidanceBegin;
+            desc.guidance_end = GuidanceEnd;
+            desc.guidance_norm_limit = GuidanceNormLimit;
             desc.guidance_rule = GuidanceRule;
+            desc.shift = Shift;
+            desc.sigmas = scratch.Pin(Sigmas);
             desc.strength = Strength;
             desc.solver = Solver;
             desc.start_image = scratch.Pixels(StartImage);
