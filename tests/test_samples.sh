@@ -95,6 +95,11 @@ if check "deadline" cook deadline $model "$prompt" "$folder/deadline.png"; then
     # A GPU may have time for all 50.
     check "a deadline leaves steps out, at least 4 are run" awk -v most=$([ -n "$has_gpu" ] && echo 50 || echo 49) '/ of 50 steps$/ { found = 1; bad = $1 < 4 || $1 > most } END { exit !found || bad }' "$out"
 fi
+if check "step_cache" cook step_cache $model "$prompt" "$folder/cached.png"; then
+    cat "$out"
+    check "a step cache reuses evaluations" awk '/ of 50 evaluations reused$/ { found = 1; bad = $1 < 20 || $1 > 36 } END { exit !found || bad }' "$out"
+    check "the command line, step cache" draw --steps 50 --step-cache 0.08 -o "$folder/cached-cli.png" && same "the recipe's picture, step cache" "$folder/cached.png" "$folder/cached-cli.png"
+fi
 
 tar -cf "$folder/model.tar" -C samples demo_model
 check "archive" cook archive demo_model "$prompt" "$folder/archive.png" "$folder/model.tar" && same "the picture of a model in an archive" "$folder/archive.png" "$folder/model.png"

@@ -22,6 +22,7 @@ static const recipe s_recipes[] = {
     {"device_memory", recipe_device_memory, true, false, 0, 0, ""},
     {"memory_budget", recipe_memory_budget, false, false, 0, 0, ""},
     {"deadline", recipe_deadline, false, false, 0, 0, ""},
+    {"step_cache", recipe_step_cache, false, false, 0, 0, ""},
     {"archive", recipe_archive, true, false, 1, 1, "ARCHIVE.tar, with MODEL as a path in it"},
     {"services", recipe_services, true, false, 0, 0, ""},
     {"by_name", recipe_by_name, true, false, 1, 1, "LIBRARY, path/to/libsumi.so"},

@@ -33,6 +33,7 @@ sumi_result recipe_xml_prompt(const recipe_host* host);
 sumi_result recipe_device_memory(const recipe_host* host);
 sumi_result recipe_memory_budget(const recipe_host* host);
 sumi_result recipe_deadline(const recipe_host* host);
+sumi_result recipe_step_cache(const recipe_host* host);
 sumi_result recipe_archive(const recipe_host* host);
 sumi_result recipe_services(const recipe_host* host);
 sumi_result recipe_by_name(const recipe_host* host);
