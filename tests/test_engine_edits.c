@@ -130,46 +130,138 @@ static void run_edit_case(sumi_engine* engine, const edit_case* c)
     sumi_tensor_set_close(&set);
 }
 
+// Areas and sizes are small.
+static const edit_case s_cases[] = {
+    {"pipe-edit",
+     "model-edit",
+     "Make the sky green and keep the house, it's fine.",
+     {.min_count = 1, .max_count = 1, .autoencoder_area = 9216, .vision_area = 9216, .multiple = 32, .max_ratio = 200},
+     1,
+     64,
+     48,
+     4,
+     {64, 48}},
+    {"pipe-edit-2509",
+     "model-edit-2509",
+     "Put the hat of picture 1 on the dog of picture 2.",
+     {.max_count = 3,
+      .autoencoder_area = 6400,
+      .vision_area = 12544,
+      .multiple = 32,
+      .max_ratio = 200,
+      .size_follows_last = true},
+     2,
+     0,
+     0,
+     3,
+     {64, 96}},
+};
+
 TEST(edit_models_draw_what_the_published_pipelines_do)
 {
-    static const edit_case cases[] = {
-        {"pipe-edit",
-         "model-edit",
-         "Make the sky green and keep the house, it's fine.",
-         {.min_count = 1,
-          .max_count = 1,
-          .autoencoder_area = 9216,
-          .vision_area = 9216,
-          .multiple = 32,
-          .max_ratio = 200},
-         1,
-         64,
-         48,
-         4,
-         {64, 48}},
-        {"pipe-edit-2509",
-         "model-edit-2509",
-         "Put the hat of picture 1 on the dog of picture 2.",
-         {.max_count = 3,
-          .autoencoder_area = 6400,
-          .vision_area = 12544,
-          .multiple = 32,
-          .max_ratio = 200,
-          .size_follows_last = true},
-         2,
-         0,
-         0,
-         3,
-         {64, 96}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         memset(&s_host, 0, sizeof s_host);
         const sumi_engine_desc desc = host_desc(&s_host);
         sumi_engine* engine = NULL;
         CHECK_NUMBER(sumi_engine_create(&desc, &engine), SUMI_OK);
         if (engine == NULL) return;
-        run_edit_case(engine, &cases[i]);
+        run_edit_case(engine, &s_cases[i]);
         if (t_errors > 0) printf("  %s\n", s_host.log);
+        close_engine(engine);
+    }
+}
+
+// ---- Step caching ---------------------------------------------------------------------------------------------------
+
+#define CACHE_STEPS 12
+#define CACHE_ITEMS 3
+
+// Draws; returns the hash of all images, and how many evaluations each of them has reused.
+static uint64_t draw_reused(sumi_engine* engine, const sumi_image_desc* desc, int32_t reused[CACHE_ITEMS])
+{
+    sumi_image images[CACHE_ITEMS];
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    if (sumi_fetch_images(engine, job, images, CACHE_ITEMS) != SUMI_OK) {
+        printf("  %s\n", s_host.log);
+        CHECK(false);
+        return 0;
+    }
+    uint64_t hash = 0;
+    for (int32_t i = 0; i < desc->item_count; i++) {
+        hash = hash * 31 + hash_image(&images[i]);
+        reused[i] = images[i].reused_count;
+        CHECK_NUMBER(images[i].evaluation_count, CACHE_STEPS);
+    }
+    sumi_images_release(engine, images, desc->item_count);
+    return hash;
+}
+
+// The same of the images drawn one by one.
+static uint64_t draw_one_by_one(sumi_engine* engine, sumi_image_desc desc, int32_t reused[CACHE_ITEMS])
+{
+    const sumi_image_item* items = desc.items;
+    const int32_t count = desc.item_count;
+    uint64_t hash = 0;
+    desc.item_count = 1;
+    for (int32_t i = 0; i < count; i++) {
+        desc.items = &items[i];
+        hash = hash * 31 + draw_reused(engine, &desc, &reused[i]);
+    }
+    return hash;
+}
+
+// With the models' own guidance, where each evaluation is two of the network: of a batch every image decides for
+// itself. The rows of references are computed in whole evaluations, and in the first block of reused ones.
+TEST(a_step_cache_serves_edit_models_with_guidance_and_batches)
+{
+    // Weights are random, so evaluations change smoothly over very short steps only. These become longer.
+    static float sigmas[CACHE_STEPS + 1];
+    for (int i = 0; i <= CACHE_STEPS; i++) sigmas[i] = 0.9f - 1e-4f * (float)(i * (i + 3));
+    const sumi_image_item items[CACHE_ITEMS] = {{.text = "make the sky green", .negative_text = "grey", .seed = 7},
+                                                {.text = "a hat", .negative_text = " ", .seed = 8},
+                                                {.text = "take the dog away", .seed = 9}};
+    for (size_t c = 0; c < sizeof s_cases / sizeof *s_cases; c++) {
+        memset(&s_host, 0, sizeof s_host);
+        const sumi_engine_desc ed = host_desc(&s_host);
+        sumi_engine* engine = NULL;
+        CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
+        sumi_model* model = engine != NULL ? load_edit(engine, &s_cases[c]) : NULL;
+        if (model == NULL) return;
+        sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+        desc.items = items;
+        desc.item_count = CACHE_ITEMS;
+        desc.references = edit_pictures();
+        desc.reference_count = s_cases[c].picture_count;
+        desc.width = 64, desc.height = 48;
+        desc.step_count = CACHE_STEPS;
+        desc.solver = SUMI_SOLVER_EULER;
+        desc.sigmas = sigmas;
+        CHECK(desc.guidance > sumi_model_get_info(model).guidance_off);
+        int32_t reused[CACHE_ITEMS], alone[CACHE_ITEMS], most[CACHE_ITEMS];
+        const uint64_t whole = draw_one_by_one(engine, desc, reused);
+        CHECK(whole != 0 && reused[0] + reused[1] + reused[2] == 0);
+        desc.step_cache = 1e-7f; // nothing changes as little as that
+        CHECK(draw_reused(engine, &desc, reused) == whole && reused[0] + reused[1] + reused[2] == 0);
+        bool has_differed = false;
+        for (float step_cache = 0.0006f; step_cache < 0.002f; step_cache *= 1.15f) {
+            desc.step_cache = step_cache;
+            CHECK(draw_reused(engine, &desc, reused) == draw_one_by_one(engine, desc, alone));
+            CHECK(memcmp(reused, alone, sizeof reused) == 0);
+            const bool differs = reused[0] != reused[1] || reused[1] != reused[2];
+            if (differs && !has_differed)
+                printf("  %s: %d, %d and %d of %d reused with %g\n", s_cases[c].name, (int)reused[0], (int)reused[1],
+                       (int)reused[2], CACHE_STEPS, (double)step_cache);
+            has_differed = has_differed || differs;
+        }
+        CHECK(has_differed);
+        desc.step_cache = 10.0f; // everything does: whole are the first two, each fourth after them, and the last
+        const uint64_t cached = draw_reused(engine, &desc, most);
+        CHECK(cached != whole && most[0] == 7 && most[1] == 7 && most[2] == 7);
+        // The references are not forgotten between the evaluations.
+        desc.references = edit_pictures() + 1;
+        CHECK(draw_reused(engine, &desc, most) != cached);
         close_engine(engine);
     }
 }
@@ -513,6 +605,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(edit_models_draw_what_the_published_pipelines_do);
+    RUN(a_step_cache_serves_edit_models_with_guidance_and_batches);
     RUN(an_encoded_prompt_keeps_its_references);
     RUN(damaged_references_of_saved_prompts_are_refused);
     RUN(references_that_cannot_be_are_refused);
