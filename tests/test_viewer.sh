@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # samples/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png [SECTION ...]]
-# FORM_SCREENSHOT=form.png keeps what the form for prompts in XML looks like.
+# FORM_SCREENSHOT=form.png keeps what the form for prompts in XML looks like, REUSE_SCREENSHOT the slider for step caching.
 # BACKEND=cuda lets a GPU make the pictures: it must draw the window too, as the pictures are to be left in its textures.
 # What the window did is read from its --report; pictures are compared with those of the command line. The last line is "viewer: N passed, N failed, N skipped".
 set -uo pipefail
@@ -535,6 +535,37 @@ test_numbers() {
     for i in 1 2 3; do click go; await "picture $i with another seed" "done" $((4 + i)); done
     seeds=$(sed -n 's/^event [0-9.]* generate \([0-9]*\) .*/\1/p' "$report" | tail -n 3 | sort -u | wc -l)
     if [ "$seeds" -eq 3 ]; then ok; else fail "every picture has another seed when none is kept" "$(grep generate "$report")"; fi
+    # Reuse is offered where there are steps enough.
+    click lock
+    if [[ "$(where reuse)" == *[0-9]* ]]; then fail "few steps have nothing to reuse"; else ok; fi
+    click adapter-0-remove
+    set_to steps 20
+    set_to reuse 0.2
+    if [ -z "$(overlaps)" ]; then ok; else fail "nothing lies over anything else with the slider for reuse" "$(overlaps)"; fi
+    [ -z "${REUSE_SCREENSHOT:-}" ] || look "$REUSE_SCREENSHOT" >/dev/null
+    click seed
+    hold ctrl a
+    xdotool type --delay 15 11
+    hold Return
+    click go
+    await "a picture with a step cache is done" "done 11" || finish
+    hold ctrl s
+    await "it is saved" "saved" 5
+    equals_command_line "the step cache is that of the command line" --prompt "$prompt" --size 176x96 --steps 20 --seed 11 --solver dpmpp-2m --shift 2.5 --step-cache 0.2
+    if "$support" parameters "$(last_saved)" | grep -q "Step cache: 0.2"; then ok; else fail "the file tells it" "$("$support" parameters "$(last_saved)")"; fi
+    set_to steps 15
+    click go
+    await "a picture of fewer steps is done" "done 11" 2
+    hold ctrl s
+    await "it is saved" "saved" 6
+    equals_command_line "nothing was reused" --prompt "$prompt" --size 176x96 --steps 15 --seed 11 --solver dpmpp-2m --shift 2.5
+    click entry-1
+    tool use-settings
+    click go
+    await "the settings of a picture have its step cache" "done 11" 3
+    hold ctrl s
+    await "it is saved" "saved" 7
+    equals_command_line "it is the same" --prompt "$prompt" --size 176x96 --steps 20 --seed 11 --solver dpmpp-2m --shift 2.5 --step-cache 0.2
     if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "$(grep ' failure ' "$report")"; fi
     quit
 }

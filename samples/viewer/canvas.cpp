@@ -112,9 +112,10 @@ static void draw_nothing(const Viewer& viewer, const Area& room)
 static std::string caption(const Product& product)
 {
     const Settings& s = product.settings;
-    char text[160];
-    snprintf(text, sizeof text, "%d \u00d7 %d    %d steps    seed %llu    %.2f s%s", s.width, s.height, s.step_count,
-             (unsigned long long)s.seed, product.seconds,
+    char text[160], reused[32] = "";
+    if (product.reused_count > 0) snprintf(reused, sizeof reused, ", %d reused", product.reused_count);
+    snprintf(text, sizeof text, "%d \u00d7 %d    %d steps%s    seed %llu    %.2f s%s", s.width, s.height, s.step_count,
+             reused, (unsigned long long)s.seed, product.seconds,
              s.mask                 ? "    repainted in part"
              : s.start              ? "    from a picture"
              : s.references.empty() ? ""

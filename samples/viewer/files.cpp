@@ -44,6 +44,7 @@ static std::string parameters_of(const Product& product)
     from.cfg_scale = product.cfg_scale;
     if (s.start) from.strength = s.strength;
     from.shift = s.shift;
+    from.step_cache = s.step_cache;
     std::string text(parameters_write(&from, nullptr, 0) + 1, '\0');
     parameters_write(&from, &text[0], text.size());
     text.pop_back();

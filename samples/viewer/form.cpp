@@ -47,6 +47,12 @@ void choose_prompt(Viewer& viewer, PromptKind kind)
     viewer.report.event(viewer.now, "prompt is a %s", kind == PromptKind::FORM ? "form" : "text");
 }
 
+bool can_reuse_steps(const Viewer& viewer)
+{
+    const bool skips_steps = viewer.start && !viewer.mask.has_paint; // those before the start picture's noise
+    return (float)viewer.form.step_count * (skips_steps ? viewer.form.strength : 1.0f) >= 16.0f;
+}
+
 // Complete for a job.
 Settings current_settings(const Viewer& viewer)
 {
@@ -67,6 +73,7 @@ Settings current_settings(const Viewer& viewer)
         for (const auto& each : viewer.references) settings.references.push_back(each->pixels);
     if (viewer.start && viewer.mask.has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask.pixels);
     if (settings.mask) settings.strength = 1.0f; // what is painted over is to be forgotten
+    if (!can_reuse_steps(viewer)) settings.step_cache = 0.0f;
     return settings;
 }
 
@@ -139,6 +146,7 @@ void apply_parameters(Viewer& viewer, const std::string& text)
     if (read.cfg_scale >= 0.0f) form.guidance = std::max(form.guidance_off, parameters_guidance(&info, read.cfg_scale));
     if (read.solver >= 0) form.solver = (sumi_solver)read.solver;
     form.shift = read.shift;
+    form.step_cache = std::min(read.step_cache, MAX_STEP_CACHE);
     if (read.strength > 0.0f) form.strength = std::min(read.strength, 1.0f);
     viewer.status = "Took the settings";
     if (read.loras) viewer.status += std::string("; it was made with the LoRA ") + read.loras;

@@ -186,6 +186,7 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     desc.guidance = s.guidance;
     desc.solver = s.solver;
     desc.shift = s.shift;
+    desc.step_cache = s.step_cache;
     desc.preview_every = 1;
     for (const AdapterUse& each : s.adapters)
         if (each.adapter) request->loras.push_back({each.adapter->lora, each.strength});
@@ -344,6 +345,7 @@ void Generator::end_job(const sumi_job_status& status, double now)
         product_->guidance_rule = (int)running_->desc.guidance_rule;
         product_->cfg_scale = parameters_cfg_scale(&model_info_, s.guidance);
         product_->seconds = now - began_;
+        product_->reused_count = (int)image.reused_count;
         std::copy(std::begin(status.stage_seconds), std::end(status.stage_seconds), product_->stage_seconds);
     } else if (result == SUMI_CANCELLED) {
         was_cancelled_ = true;

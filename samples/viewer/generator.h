@@ -43,7 +43,8 @@ struct Settings {
     int width = 0, height = 0, step_count = 0;
     float guidance = 0.0f, guidance_off = 0.0f, strength = 0.0f; // guidance_off: the model's number for none
     sumi_solver solver = SUMI_SOLVER_EULER;
-    float shift = 0.0f; // 0: the model's own schedule
+    float shift = 0.0f;      // 0: the model's own schedule
+    float step_cache = 0.0f; // 0: every step is computed whole
     uint64_t seed = 0;
     std::vector<AdapterUse> adapters;
     SharedPixels start, mask;             // image to image, inpainting
@@ -59,6 +60,7 @@ struct Product {
     int noise = 0, guidance_rule = 0;
     float cfg_scale = 0.0f; // the guidance in the scale of other tools
     double seconds = 0.0;   // on the clock
+    int reused_count = 0;   // of the network's evaluations, by the step cache
     std::string saved_path; // "": it was not saved
     float stage_seconds[8] = {};
 };

@@ -59,7 +59,7 @@ static void draw_offer(Viewer& viewer, const Area& room, float y)
         viewer.offer.clear();
     }
     mark(viewer, "offer-use");
-    hint("Fills in prompt, negative prompt, seed, steps, size, guidance, solver, shift and strength");
+    hint("Fills in prompt, negative prompt, seed, steps, size, guidance, solver, shift, step cache and strength");
     ImGui::SameLine();
     if (ImGui::Button("No", ImVec2(viewer.theme(52), 0))) viewer.offer.clear();
     mark(viewer, "offer-close");

@@ -146,6 +146,13 @@ static bool draw_solver(Viewer& viewer)
     changed |= slider("##shift", &form.shift, 0.0f, 12.0f, form.shift > 0.0f ? "%.2f" : "the model's own");
     mark(viewer, "shift");
     hint("How much of the way is spent at high noise. At 0 the model's own schedule, which may depend on the size.");
+    if (!can_reuse_steps(viewer)) return changed;
+    label(viewer, "Reuse");
+    changed |= slider("##reuse", &form.step_cache, 0.0f, MAX_STEP_CACHE, form.step_cache > 0.0f ? "%.2f" : "off");
+    mark(viewer, "reuse");
+    hint(
+        "Saves time where there are many steps: one that is predicted to change little computes a small part of the "
+        "network and reuses the rest of an earlier one. 0.05 is careful, 0.12 is fast; more changes the picture more.");
     return changed;
 }
 

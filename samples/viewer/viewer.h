@@ -136,6 +136,8 @@ void take_news(Viewer& viewer); // from the generator and the thread for files; 
 
 // ---- form.cpp: what the left panel says -----------------------------------------------------------------------------
 Settings current_settings(const Viewer& viewer);
+constexpr float MAX_STEP_CACHE = 0.3f;
+bool can_reuse_steps(const Viewer& viewer); // whether there are so many steps that a step cache saves time
 void apply_preset(Viewer& viewer, sumi_preset preset);
 void apply_settings(Viewer& viewer, const Product& product);    // of a picture that was made here
 void apply_parameters(Viewer& viewer, const std::string& text); // of a picture's file
