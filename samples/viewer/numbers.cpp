@@ -151,8 +151,8 @@ static bool draw_solver(Viewer& viewer)
     changed |= slider("##reuse", &form.step_cache, 0.0f, MAX_STEP_CACHE, form.step_cache > 0.0f ? "%.2f" : "off");
     mark(viewer, "reuse");
     hint(
-        "Saves time where there are many steps: one that is predicted to change little computes a small part of the "
-        "network and reuses the rest of an earlier one. 0.05 is careful, 0.12 is fast; more changes the picture more.");
+        "Saves time: a step that is predicted to change little reuses most of an earlier one. Usual are 0.05, which is "
+        "careful, to 0.12, which is fast. More than that changes the picture more.");
     return changed;
 }
 
