@@ -173,7 +173,8 @@ static double run_job(sumi_engine* engine, const sumi_image_desc* desc, const ho
     const uint64_t begin = fake_clock_now_ns();
     if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return -1.0;
     if (rhythm->budget_us == 0) sumi_job_wait(engine, job, SUMI_FOREVER);
-    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
+    int32_t frames = 0;
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && count_frame(&frames)) {
         const uint64_t at = fake_clock_now_ns();
         sumi_engine_update(engine, rhythm->budget_us);
         if (sumi_job_poll(engine, job).state >= SUMI_JOB_DONE) break;
@@ -412,12 +413,12 @@ TEST(the_time_left_counts_reused_evaluations)
         const wish w = {.solver = i == 2 ? SUMI_SOLVER_MIDPOINT : SUMI_SOLVER_EULER,
                         .step_cache = i == 0 ? 0.11f : 1.0f};
         sumi_image_desc desc = sized_image(model, s_sizes[SIZES - 1], &w);
-        int32_t steps = 0, count = 0;
+        int32_t steps = 0, count = 0, frames = 0;
         for (int j = 0; j < 2; j++) run_job(engine, &desc, &rhythm, &steps);
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         const double begin = 1e-9 * (double)fake_clock_now_ns();
-        for (;;) {
+        while (count_frame(&frames)) {
             sumi_engine_update(engine, 1);
             const sumi_job_status status = sumi_job_poll(engine, job);
             if (status.state >= SUMI_JOB_DONE) break;

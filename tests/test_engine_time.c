@@ -59,8 +59,9 @@ static double run_frames(sumi_engine* engine, const sumi_image_desc* desc, const
     sumi_image image;
     const double begin = seconds_now();
     double longest = 0.0;
+    int32_t count = 0;
     if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return -1.0;
-    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && count_frame(&count)) {
         const double at = seconds_now(), elapsed = at - begin;
         const bool pauses = f->then_us == 0 && elapsed >= f->change_at && elapsed < f->change_at + f->pause;
         const uint32_t budget_us = pauses ? 0 : elapsed < f->change_at || f->then_us == 0 ? f->first_us : f->then_us;
@@ -187,7 +188,8 @@ TEST(a_tracer_sees_every_piece_of_work)
     desc.step_count = 3;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 300);
+    int32_t updates = 0;
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && count_frame(&updates)) sumi_engine_update(engine, 300);
     const sumi_job_status status = sumi_job_poll(engine, job);
     double all = 0.0;
     for (int i = 0; i < 8; i++)

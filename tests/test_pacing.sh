@@ -15,12 +15,14 @@ check() { # what, command ...
     if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $what"; tail -n 30 "$out" | sed 's/^/  /'; fi
 }
 many=1e9 # no limit: how long a frame takes, and how many it takes until there is a picture, says something of the machine
+# But each frame does at least a slice, and no picture has so many: without a picture by then there will be none, and its row says 0.
+most_frames=2000
 # A cell of the first table, by the row's name and the column's number.
 cell() { awk -F'|' -v name="$1" -v column="$2" '{ key = $2; gsub(/ /, "", key) } NF == 15 && key == name { gsub(/[ %]/, "", $(column + 1)); print $(column + 1); exit }' "$out"; }
 between() { awk -v x="$1" -v least="$2" -v most="$3" 'BEGIN { exit !(x != "" && x + 0 >= least && x + 0 <= most) }'; }
 refuses() { "$pacing" "$@" >"$out" 2>&1; [ $? -eq 2 ] && grep -q '^usage: ' "$out"; }
 
-"$pacing" --host none --backend cpu --synthetic tiny --size 64 --steps 1 --frames 30 --load 5 --budgets 4,2@start,slack,unlimited --paced-load 4 --seconds 1000 >"$out" 2>&1
+"$pacing" --host none --backend cpu --synthetic tiny --size 64 --steps 1 --frames 30 --load 5 --budgets 4,2@start,slack,unlimited --paced-load 4 --seconds 10000 --max-frames $most_frames >"$out" 2>&1
 check "a short run" test $? -eq 0
 for row in loading first alone 4 2@start slack unlimited; do check "a row for $row" test -n "$(cell "$row" 2)"; done
 for row in alone 4 2@start slack; do

@@ -57,7 +57,7 @@ typedef struct pacing {
     synthetic_files* files;
     sumi_backend backend;
     sumi_weight_format weights;
-    int32_t frame_count, size, steps, slice_us, tokens, first_count, memory_budget_mb;
+    int32_t frame_count, max_frame_count, size, steps, slice_us, tokens, first_count, memory_budget_mb;
     double period_ms, load_ms, max_seconds, paced_load_ms;
     row rows[MAX_ROWS];
     int32_t row_count;
@@ -210,8 +210,8 @@ static bool watch_frames(pacing* p, loop* l, double until, int32_t most)
     }
 }
 
-// One row: until there are enough frames and a whole picture, or the time is over; while a model is loaded, until it
-// is.
+// One row: until there are enough frames and a whole picture, or there are too many, or the time is over; while a model
+// is loaded, until it is.
 static bool run_row(pacing* p, row* r)
 {
     p->now = r;
@@ -228,7 +228,7 @@ static bool run_row(pacing* p, row* r)
         const bool has_enough = is_loading          ? poll(p).state >= SUMI_JOB_DONE
                               : r->max_pictures > 0 ? r->pictures.count >= r->max_pictures
                                                     : i >= p->frame_count && (!r->has_job || r->pictures.count > 0);
-        if (is_late || has_enough) break;
+        if (is_late || has_enough || i >= p->max_frame_count) break;
         if (!watch_frames(p, &l, start, FRAMES_IN_FLIGHT - 1)) return false;
         const double lateness = seconds_now() - start;
         if (lateness > l.period) {
@@ -427,11 +427,13 @@ static int usage(void)
         stderr,
         "usage: pacing [--host gl|cuda|none] [--checkpoint FOLDER | --synthetic tiny|mid|z-image] [--backend cpu|cuda] "
         "[--weights " SYNTHETIC_WEIGHTS "] [--size N] [--steps N]\n"
-        "              [--budgets B,B,..] [--frames N] [--seconds N] [--period MS] [--load MS] [--slice US] [--tokens "
+        "              [--budgets B,B,..] [--frames N] [--max-frames N] [--seconds N] [--period MS] [--load MS] "
+        "[--slice US] [--tokens "
         "N] [--first N] [--paced-load MS]\n"
         "              [--memory-budget MB]\n"
         "  a budget is a number of milliseconds, slack or unlimited; of a number also MS@submit, MS@start, MS@finish\n"
-        "  --frames: at least so many per budget, and at least one picture; --seconds: no longer than that per budget\n"
+        "  --frames: at least so many per budget, and at least one picture; --max-frames, --seconds: no "
+        "more and no longer than that per budget\n"
         "  --load: GPU time of a frame; --slice: max_slice_us of the engine, 0 for whole ops; --paced-load: the model "
         "is loaded in frames of that budget\n"
         "  --first: so many pictures in the row of the first ones\n");
@@ -495,6 +497,7 @@ static bool read_arguments(pacing* p, int argc, char** argv)
             double least, most;
         } numbers[] = {
             {"--frames", NULL, &p->frame_count, 1, 1e6},
+            {"--max-frames", NULL, &p->max_frame_count, 1, 1e6},
             {"--size", NULL, &p->size, 16, 4096},
             {"--steps", NULL, &p->steps, 1, 1000},
             {"--slice", NULL, &p->slice_us, 0, 1e6},
@@ -534,6 +537,7 @@ int main(int argc, char** argv)
     static pacing p = {.model_path = "samples/demo_model",
                        .host_name = "gl",
                        .frame_count = 600,
+                       .max_frame_count = 1000000,
                        .slice_us = 500,
                        .tokens = 64,
                        .first_count = 1,
