@@ -320,7 +320,7 @@ static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
 
 // Counts the frames of a loop that waits for an event. An update does a piece of work however slow the machine is, and
 // no test has so many pieces: then the event will not come, and the test fails instead of running forever.
-#define MAX_FRAMES 1000000
+#define MAX_FRAMES 200000
 static inline bool count_frame(int32_t* frames)
 {
     const bool goes_on = ++*frames <= MAX_FRAMES;

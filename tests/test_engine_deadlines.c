@@ -221,7 +221,7 @@ static void measure_sizes(const wish* w, const host_rhythm* rhythm, double whole
 {
     sumi_model* model = NULL;
     sumi_engine* engine = open_simulated(&model);
-    for (int s = 0; s < SIZES; s++) {
+    for (int s = 0; s < SIZES && t_errors == 0; s++) {
         sumi_image_desc desc = sized_image(model, s_sizes[s], w);
         int32_t steps;
         run_job(engine, &desc, rhythm, &steps);
@@ -250,7 +250,7 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
     sumi_engine* engine = NULL;
     sumi_model* model = NULL;
     bool has_run[SIZES];
-    for (int j = 0; j < JOBS; j++) {
+    for (int j = 0; j < JOBS && t_errors == 0; j++) {
         if (j % JOBS_PER_ENGINE == 0) {
             if (engine != NULL) close_engine(engine);
             engine = open_simulated(&model);
@@ -278,7 +278,7 @@ static tally run_hundred(const processor* p, const wish* w, const host_rhythm* r
         if (steps > 4 && steps < STEPS) t.used += ratio, t.cut++;
         has_run[s] = true;
     }
-    close_engine(engine);
+    if (engine != NULL) close_engine(engine);
     return t;
 }
 
@@ -289,7 +289,7 @@ static const processor s_usual = {.conv = 1.0, .attention = 1.4, .others = 1.1, 
 // What is left unused of deadlines that leave steps out is the margin, and less than `max_unused`.
 static void check_hundred(const char* what, const processor* p, const wish* w, double max_unused)
 {
-    for (size_t r = 0; r < sizeof s_rhythms / sizeof *s_rhythms; r++) {
+    for (size_t r = 0; r < sizeof s_rhythms / sizeof *s_rhythms && t_errors == 0; r++) {
         const tally t = run_hundred(p, w, &s_rhythms[r]);
         printf(
             "  %s, %u us of %.0f ms: %d late, %d by more than a tenth (%d of a size's first), worst %.2f; %.2f of the "
