@@ -114,6 +114,36 @@ TEST(eight_bits_take_large_weights_of_the_denoising_section)
     check_8bit_marks(SUMI_WEIGHTS_INT8, SUMI_CUDA_FORM_GATED_INT8, SUMI_CUDA_FORM_MATRIX_INT8, true);
 }
 
+// Rows of int8 end with a whole block of 256 columns, which must save memory.
+TEST(eight_bits_take_rows_that_become_shorter)
+{
+    static const struct {
+        int32_t cols;
+        bool is_fp8, is_int8;
+    } s_cases[] = {{112, false, false}, {128, true, false}, {144, true, true}, {256, true, true}, {272, true, true}};
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {0};
+    for (size_t i = 0; i < 2 * sizeof s_cases / sizeof *s_cases; i++) {
+        const int32_t cols = s_cases[i / 2].cols;
+        sumi_weight weight = make_weight("w", 256, cols, NULL, SUMI_DTYPE_BF16);
+        const sumi_weight* read;
+        sumi_cuda_form form;
+        sumi_plan plan;
+        begin_plan_for_90(&plan, &heap);
+        plan.weight_options.weights = i % 2 ? SUMI_WEIGHTS_INT8 : SUMI_WEIGHTS_FP8;
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, cols);
+        (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "w", .x = in, .weight = &weight});
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK(sumi_cuda_op_weight(&plan, 0, 0, &read, &form));
+        const bool is_8bit = i % 2 ? s_cases[i / 2].is_int8 : s_cases[i / 2].is_fp8;
+        CHECK((sumi_cuda_form_operands(form) != SUMI_CUDA_BF16) == is_8bit);
+        CHECK(!is_8bit || sumi_cuda_form_bytes(&weight, form) < sumi_cuda_form_bytes(&weight, SUMI_CUDA_FORM_MATRIX));
+        sumi_plan_end(&plan);
+    }
+}
+
 // The sections TEXT and VISION have one weight format, DENOISE has another, and the other sections are in bfloat16.
 // Only ops of the same format read a value that is stored in 8 bits.
 TEST(text_encoders_have_a_format_of_their_own)
@@ -505,6 +535,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(forms_follow_from_the_ops);
     RUN(eight_bits_take_large_weights_of_the_denoising_section);
+    RUN(eight_bits_take_rows_that_become_shorter);
     RUN(text_encoders_have_a_format_of_their_own);
     RUN(a_norm_balances_what_it_writes_for_balanced_products_alone);
     RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);

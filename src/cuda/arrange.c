@@ -99,9 +99,11 @@ static bool takes_8bit(const sumi_cuda_device* device, const sumi_plan* plan, si
         return false;
     const sumi_weight* w = op->weight;
     // The rule depends on the weight, not on the rows of the product, because a weight must have the same form in every
-    // plan, or the device would hold it twice.
+    // plan, or the device would hold it twice. Rows of int8 are filled up to whole blocks of the rotation: with 128
+    // columns they would be as long as in bfloat16.
     return !w->keeps_precision && !sumi_cuda_is_adapter_op(plan, op_index) && w->rows % 16 == 0 && w->cols % 16 == 0
-        && w->rows >= 256 && w->cols >= 128 && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
+        && w->rows >= 256 && w->cols >= 128 && sumi_cuda_8bit_pitch(operands, w->cols) < 2 * w->cols
+        && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
         && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION;
 }
 

@@ -450,7 +450,7 @@ CASE_TABLE(fp8);
 static const op_case s_int8[] = {
     {"int8, norm and qkv 130x96x256", build_8bit_block, 130, 96, 256, IN_INT8, .bound = INT8},
     {"int8, a block filled up, 130x96x272", build_8bit_block, 130, 96, 272, IN_INT8, .bound = INT8},
-    {"int8, no room for the scales, 130x96x128", build_8bit_block, 130, 96, 128, IN_INT8, .bound = INT8},
+    {"int8, rows that would not be shorter, 130x96x128", build_8bit_block, 130, 96, 128, IN_INT8, .bound = INT8},
     {"int8, norm and feed-forward 130x272x256", build_8bit_block, 130, 272, 256, IN_INT8 | 1, .bound = 2 * INT8},
     {"int8, norm and feed-forward with adapters", build_8bit_block, 130, 96, 256, IN_INT8 | 1, 1, .bound = 2 * INT8},
     {"int8, norm and feed-forward with LoKr", build_8bit_block, 130, 96, 256, IN_INT8 | 1, -8, .bound = 2 * INT8},
