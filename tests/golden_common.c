@@ -165,15 +165,31 @@ static void run_other_form(golden_case* c, const char* folder, const char* name,
     for (int i = 0; i < 5; i++) sumi_file_close(&file[i]);
 }
 
+// Where tokenizer.json is: in the folder of the cases, or in the tiny checkpoint whose tokenizer it is.
+static void find_tokenizer(const char* folder, const char* name, char* out_folder, size_t capacity)
+{
+    static const struct {
+        const char *name, *place;
+    } s_places[] = {{"newbie-gemma", "newbie/model/text_encoder"},
+                    {"newbie-jina", "newbie/model/clip_model"},
+                    {"qwen-image", "qwen-image/model-edit/processor"}};
+    snprintf(out_folder, capacity, "%s", folder);
+    for (size_t i = 0; i < sizeof s_places / sizeof *s_places; i++) {
+        if (strcmp(name, s_places[i].name) == 0)
+            snprintf(out_folder, capacity, "%s/../../../%s", folder, s_places[i].place);
+    }
+}
+
 static void run_tokenizer(golden_case* c, const char* folder, const char* name, const lines* invalid)
 {
     char path[2600];
     snprintf(path, sizeof path, "%s/cases.jsonl", folder);
     lines l = read_lines(c, path);
+    find_tokenizer(folder, name, path, sizeof path);
     sumi_file json = {0};
     sumi_error error = {0};
     sumi_tokenizer* tokenizer = NULL;
-    if (open_file(c, &json, folder, "tokenizer.json")) {
+    if (open_file(c, &json, path, "tokenizer.json")) {
         sumi_result result =
             sumi_tokenizer_begin(&c->g->heap, json.data, (size_t)json.bytes, folder, &error, &tokenizer);
         if ((tokenizer = finish_tokenizer(c, tokenizer, result, &error)) != NULL) {

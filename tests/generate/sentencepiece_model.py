@@ -20,7 +20,7 @@ OUT = os.path.join(ROOT, "newbie-gemma")
 LAST = "<image_soft_token>"
 CONTROL = {"<pad>", "<eos>", "<bos>"}
 
-with open(f"{OUT}/tokenizer.json", encoding="utf-8") as f:
+with open(os.path.join(ROOT, "../../newbie/model/text_encoder/tokenizer.json"), encoding="utf-8") as f:
     whole = json.load(f)
 vocab = sorted(whole["model"]["vocab"].items(), key=lambda item: item[1])
 added = {t["content"] for t in whole["added_tokens"]}
