@@ -722,7 +722,8 @@ typedef enum sumi_weight_format {
     // their tables of token embeddings too, and are unpacked to bfloat16 for each product: the memory is that of the
     // file, and the values are those of BF16. On an H200 an evaluation at 1024x1024 takes 3 to 6 % longer, a prompt of
     // 128 tokens 0.95 to 1.2 times as long, one of 512 tokens 1.3 to 1.45 times. Everything else is as with BF16, also
-    // fp8 files with a scale for each row, int8 files, and matrices with an adapter merged into them. CPU: as AUTO.
+    // fp8 files with a scale for each row, int8 files, and matrices with an adapter merged into them: these take twice
+    // the memory of their file, and FP8 or INT8 are the formats that keep it at 8 bits. CPU: as AUTO.
     SUMI_WEIGHTS_AS_STORED = 3,
     // Any GPU: the same matrices as FP8 in 8-bit integers with a scale per row, after a rotation (a fixed
     // orthogonal matrix) of the rows that spreads large values over many columns, so that a few columns do not decide
