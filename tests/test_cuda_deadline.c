@@ -193,6 +193,22 @@ TEST(a_deadline_decides_the_steps_on_a_gpu)
     desc.deadline_ms = 3600000; // plenty of time
     run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
     CHECK_NUMBER(steps, 8);
+    // With a step cache: what is left is predicted with the evaluations that will be reused.
+    desc.deadline_ms = 0;
+    desc.step_count = 24;
+    const double uncached = run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
+    desc.step_cache = 10.0f; // reuses as many as the rule allows
+    run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
+    const double cached = run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
+    static const double shares[] = {0.6, 0.8, 1.2, 2.0}; // of what all steps take with the cache
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        desc.deadline_ms = (uint32_t)(1e3 * cached * shares[i]);
+        const double seconds = run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
+        printf("  with a step cache: %.0f ms of %u, %d of 24 steps, which take %.0f ms, and %.0f without a cache\n",
+               1e3 * seconds, (unsigned)desc.deadline_ms, (int)steps, 1e3 * cached, 1e3 * uncached);
+        CHECK(steps >= 4 && steps <= 24);
+    }
+    CHECK_NUMBER(steps, 24);
     close_painter(&p);
 }
 
