@@ -415,7 +415,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
     // the device was idle
     if (engine->runs.device_ends_ns < step->submitted_ns) engine->runs.device_ends_ns = step->submitted_ns;
     engine->runs.device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
-    if (step->slice >= 0 && step->ends_iteration) { run->section = own_section(plan, run->section); }
+    if (step->slice >= 0 && step->ends_iteration) run->section = own_section(plan, run->section);
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skip_count < plan->sections[run->section].repeat) {
