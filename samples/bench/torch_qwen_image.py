@@ -185,7 +185,8 @@ def vision_block(h, w, cos, sin, heads, window):
         o = F.scaled_dot_product_attention(*(t.transpose(0, 1)[None] for t in (q, k, v)))[0].transpose(0, 1)
     h = h + linear(o.flatten(1), w, "attn.proj")
     m = rms(h, w["norm2.weight"])
-    return h + linear(F.silu(linear(m, w, "mlp.gate_proj")) * linear(m, w, "mlp.up_proj"), w, "mlp.down_proj")
+    gate, up = products(m, w, *GATE_UP)
+    return h + linear(F.silu(gate) * up, w, "mlp.down_proj")
 
 
 class Vision:
