@@ -215,14 +215,16 @@ if has cublaslt; then
     # Where PyTorch keeps it; otherwise where the loader looks anyway.
     library=$(python3 -c 'import glob, sys
 print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
-    with_library() { local name=$1; shift; run "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
+    with_library() { local name=$1; shift; start "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
     for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
     for data in $golden_data; do
         with_library "golden $data, cublaslt" "$bin/golden_run" --backend cuda --cublaslt tests/golden/$data
         with_library "golden $data, portable, cublaslt" "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/$data
     done
+    finish
     if [ -x "$bin/tune_cuda_linear" ]; then
         WITHOUT_COUNTS=1 with_library tune_cuda_linear "$bin/tune_cuda_linear" --cublaslt
+        finish
         cat "$log/tune_cuda_linear.txt"
     fi
 fi

@@ -88,7 +88,7 @@ static inline double t_seconds(void)
 // frees it.
 static inline void* exact_copy(const void* data, size_t bytes)
 {
-    unsigned char* copy = malloc(bytes > 0 ? bytes : 1);
+    unsigned char* copy = (unsigned char*)malloc(bytes > 0 ? bytes : 1); // also compiled as C++
     if (bytes > 0) memcpy(copy, data, bytes);
     return copy;
 }

@@ -80,7 +80,8 @@ class Transformer:
             pictures = [torch.cartesian_prod(torch.tensor([float(i)], dtype=torch.float64), centred(h), centred(w)) for i, (h, w) in enumerate(grids)]
             first = max(max(h // 2, w // 2) for h, w in grids)
             text = (first + torch.arange(tokens, dtype=torch.float64))[:, None].expand(-1, 3)
-            self.tables = {key: (self.table(torch.cat(pictures), device), self.table(text, device))}
+            # All are kept: a CUDA graph reads them where they were when it was captured.
+            self.tables[key] = (self.table(torch.cat(pictures), device), self.table(text, device))
         return self.tables[key]
 
     def __call__(self, latents, t, features, references=()):
@@ -235,7 +236,7 @@ class Autoencoder:
         # the last slice in time of every kernel, once
         self.w = {name: tensor[:, :, -1].contiguous(memory_format=torch.channels_last) if tensor.dim() == 5 else tensor for name, tensor in w.items()}
         self.c = config
-        self.parts = {}
+        self.parts, self.of_channels = {}, {}
 
     def res(self, x, name):
         if name not in self.parts:
@@ -252,9 +253,12 @@ class Autoencoder:
         return self.res(x, name + ".resnets.1")
 
     def statistics(self, z):
-        c = self.c
-        shape = lambda name, none: torch.tensor(c.get(name, [none] * 16), dtype=z.dtype, device=z.device).view(1, -1, 1, 1)
-        return shape("latents_mean", 0.0), shape("latents_std", 1.0)
+        """Of the latents' channels: mean and standard deviation. Kept, because a CUDA graph cannot capture their way from the host."""
+        key = (z.dtype, z.device)
+        if key not in self.of_channels:
+            shape = lambda name, none: torch.tensor(self.c.get(name, [none] * 16), dtype=z.dtype, device=z.device).view(1, -1, 1, 1)
+            self.of_channels[key] = shape("latents_mean", 0.0), shape("latents_std", 1.0)
+        return self.of_channels[key]
 
     def decode(self, latents):
         w, c = self.w, self.c
