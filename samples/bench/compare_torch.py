@@ -10,6 +10,7 @@ Two pairs of processes run: one for the text encoder, one for transformer and VA
 most it ever had resident (VmHWM), mapped weights and PyTorch's own libraries included. Both sides compute once before anything is measured.
 
     samples/bench/compare_torch.py build/release/bin/bench --backend cuda [--sizes 1024,768,512] [--steps 8] [--seconds 6] [--rounds 2]
+                                   [--batch 4] [--weights fp8] [--torch-weights fp8]
 
 On a GPU it is about time alone: the released sizes with random weights of each side's own, bfloat16, one picture after the other for some seconds by PyTorch, then by sumi, then again: sustained
 rates of one card in one run. PyTorch: every transformer block compiled (torch.compile, fullgraph), cuDNN's attention where it has it, the VAE compiled whole in channels-last layout, the text
@@ -312,6 +313,21 @@ def make_gpu_networks():
 
     linear = lambda i, o, bias=False: nn.Linear(i, o, bias=bias)
 
+    class ProductByRows(nn.Module):
+        """A product in e4m3 with a scale for each row of both operands; the weights are rounded once."""
+
+        def __init__(self, weight):
+            super().__init__()
+            scale = weight.float().abs().amax(-1, keepdim=True) / 448.0
+            self.weight = nn.Parameter((weight.float() / scale).to(torch.float8_e4m3fn), requires_grad=False)
+            self.scale = nn.Parameter(scale.t().contiguous(), requires_grad=False)
+
+        def forward(self, x):
+            rows = x.flatten(0, -2)
+            scale = rows.abs().amax(-1, keepdim=True).float().clamp_min(1e-12) / 448.0
+            rounded = (rows.float() / scale).to(torch.float8_e4m3fn)
+            return torch._scaled_mm(rounded, self.weight.t(), scale, self.scale, out_dtype=x.dtype, use_fast_accum=True).unflatten(0, x.shape[:-1])
+
     class Block(nn.Module):
         def __init__(self, dim=3840, heads=30, hidden=10240, condition=256, modulated=True):
             super().__init__()
@@ -349,13 +365,13 @@ def make_gpu_networks():
             self.layers = nn.ModuleList(Block() for _ in range(layers))
             self.final_scale, self.final = linear(256, dim, True), linear(dim, 64, True)
 
-        def forward(self, latents, t, features, tables):
-            channels, height, width = latents.shape
+        def forward(self, latents, t, features, tables):  # latents: of a batch, for one caption
+            batch, channels, height, width = latents.shape
             rows, columns = height // 2, width // 2
             arguments = t * 1000.0 * torch.exp(-math.log(10000) * torch.arange(128, dtype=torch.float32, device=latents.device) / 128)
             condition = self.time(torch.cat([arguments.cos(), arguments.sin()]).to(latents.dtype))[None]
-            patches = latents.view(channels, rows, 2, columns, 2).permute(1, 3, 2, 4, 0).reshape(1, rows * columns, 4 * channels)
-            x, y = self.embed_x(patches), self.embed_caption(self.norm_caption(features))[None]
+            patches = latents.view(batch, channels, rows, 2, columns, 2).permute(0, 2, 4, 3, 5, 1).reshape(batch, rows * columns, 4 * channels)
+            x, y = self.embed_x(patches), self.embed_caption(self.norm_caption(features)).expand(batch, -1, -1)
             n = x.shape[1]
             (xc, xs), (yc, ys), (uc, us) = tables
             for block in self.noise_refiner:
@@ -366,7 +382,13 @@ def make_gpu_networks():
             for block in self.layers:
                 u = block(u, uc, us, condition)
             u = F.layer_norm(u[:, :n], u.shape[-1:], eps=1e-6) * (1 + self.final_scale(F.silu(condition)))
-            return self.final(u)[0].view(rows, columns, 2, 2, channels).permute(4, 0, 2, 1, 3).reshape(channels, height, width)
+            return self.final(u).view(batch, rows, columns, 2, 2, channels).permute(0, 5, 1, 3, 2, 4).reshape(batch, channels, height, width)
+
+        def to_fp8(self):
+            """The products of the blocks that run at every step, as sumi's fp8 has them."""
+            for block in (*self.noise_refiner, *self.layers):
+                for name in ("to_qkv", "out", "w1_w3", "w2"):
+                    setattr(block, name, ProductByRows(getattr(block, name).weight))
 
         def compile_blocks(self):
             for block in (*self.noise_refiner, *self.context_refiner, *self.layers):
@@ -456,7 +478,7 @@ def make_gpu_networks():
             self.parts = nn.Sequential(*parts)
 
         def forward(self, latents):
-            return self.parts((latents / 0.3611 + 0.1159)[None].contiguous(memory_format=torch.channels_last))
+            return self.parts((latents / 0.3611 + 0.1159).contiguous(memory_format=torch.channels_last))
 
     def build(make):
         with torch.device("meta"):
@@ -704,6 +726,8 @@ def compare_gpu(args):
     with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
         networks = make_gpu_networks()
         transformer, decoder, text = networks["transformer"](), networks["decoder"](), networks["text"]()
+        if args.torch_weights == "fp8":
+            transformer.to_fp8()
         transformer.compile_blocks()
         decode = torch.compile(decoder, dynamic=False)
         for layer in text.layers:
@@ -711,7 +735,7 @@ def compare_gpu(args):
         features = torch.randn(args.tokens, 2560, device="cuda", dtype=torch.bfloat16)
         jobs = {}
         for side in sides:
-            latents, tables = torch.randn(16, side // 8, side // 8, device="cuda", dtype=torch.bfloat16), networks["tables"](args.tokens, side)
+            latents, tables = torch.randn(args.batch, 16, side // 8, side // 8, device="cuda", dtype=torch.bfloat16), networks["tables"](args.tokens, side)
             forward = lambda latents=latents, tables=tables: transformer(latents, 0.5, features, tables)
             jobs[side] = [("forward", forward)] * args.steps + [("decode", lambda latents=latents: decode(latents))]
         ids = torch.randint(0, 150000, (1, 512), device="cuda")
@@ -725,7 +749,7 @@ def compare_gpu(args):
             ours.ask(f"sustain_text {args.tokens} 0")  # the captions of the pictures
             for side in sides:
                 a = timed(jobs[side], args.seconds)
-                b = ours.ask(f"sustain {side} {args.steps} 1 {args.seconds}")
+                b = ours.ask(f"sustain {side} {args.steps} {args.batch} {args.seconds}")
                 for key in ("forward", "decode", "picture"):
                     keep(theirs, f"{key}, {side}x{side}", a[key])
                     keep(mine, f"{key}, {side}x{side}", b[key])
@@ -849,24 +873,27 @@ def compare_gpu_newbie(args):
                 z = x.to(torch.bfloat16)
                 positive, negative = (transformer(z, 1 - now, *words).float() for words in ((features, pooled), empty))
                 x = x + (now - then) * (negative + 5.0 * (positive - negative))
-            return decode(x.to(torch.bfloat16))
+            return decode(x.to(torch.bfloat16)[None])
 
         jobs = {}  # (side, what): how often in a row PyTorch does it, what it does
         for side in sides:
             z = normal(16, side // 8, side // 8)
             jobs[side, "forward"] = 8, lambda z=z: transformer(z, 0.5, features, pooled)
-            jobs[side, "decode"] = 1, lambda z=z: decode_compiled(z)
+            jobs[side, "decode"] = 1, lambda z=z: decode_compiled(z[None])
             jobs[side, "picture"] = 1, lambda side=side: draw(side, decode_compiled)
-        plain = {(side, "decode"): lambda z=normal(16, side // 8, side // 8): decoder(z) for side in sides}
+        plain = {(side, "decode"): lambda z=normal(1, 16, side // 8, side // 8): decoder(z) for side in sides}
         plain |= {(side, "picture"): lambda side=side: draw(side, decoder) for side in sides}
         jobs[0, "text"] = 1, encode
-        kinds = {"compiled": lambda key: jobs[key][1], "eager": lambda key: n.eagerly(plain.get(key, jobs[key][1]))}
+        graphs = {}  # of the compiled side: replayed without the host. Positions of text are made on the host, and a picture's steps are forwards
+        kinds = {"compiled": lambda key: graphs.get(key, jobs[key][1]), "eager": lambda key: n.eagerly(plain.get(key, jobs[key][1]))}
         for run in kinds.values():  # compiles, and warms up
             for key in jobs:
                 if key[1] != "picture":
                     timed([("work", run(key))], 0.0)
             for side in sides:
                 transformer(normal(16, side // 8, side // 8), 0.5, *empty)
+        pool = torch.cuda.graph_pool_handle()
+        graphs = {key: captured(call, pool) for key, (_, call) in jobs.items() if key[1] in ("forward", "decode")}
         names = {"forward": "forward, {0}x{0}", "decode": "decode, {0}x{0}", "picture": f"picture of {args.steps} guided steps, {{0}}x{{0}}", "text": f"both text encoders, {n.MOST_TOKENS} tokens"}
         for _ in range(args.rounds):
             for key, (times, _) in jobs.items():
@@ -898,8 +925,8 @@ def compare_gpu_newbie(args):
 def print_gpu_table(args, about, peak, mine, theirs):
     import torch
 
-    print(f"{torch.cuda.get_device_name()}; sumi: {about}, {args.weights}, attention in {args.attention}; torch {torch.__version__}, at most {peak:.0f} MB; {args.rounds} rounds of {args.seconds:g} s each in turns,")
-    print(f"captions of {args.tokens} tokens, pictures of {args.steps} steps (PyTorch's from device event to device event, sumi's from submit to fetch).\n")
+    print(f"{torch.cuda.get_device_name()}; sumi: {about}, {args.weights}, attention in {args.attention}; torch {torch.__version__}, {args.torch_weights}, at most {peak:.0f} MB; {args.rounds} rounds of {args.seconds:g} s each in turns,")
+    print(f"captions of {args.tokens} tokens, batches of {args.batch}, pictures of {args.steps} steps (PyTorch's from device event to device event, sumi's from submit to fetch).\n")
     print("| stage | sumi ms | PyTorch ms | ratio | spread of the rounds |\n|---|---:|---:|---:|---:|")
     for key in theirs:
         a, b = statistics.median(mine[key]), statistics.median(theirs[key])
@@ -1087,6 +1114,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=2, help="turns on a GPU")
     parser.add_argument("--weights", default="bf16", choices=["bf16", "fp8", "int8", "int4", "as-stored"], help="sumi's on a GPU")
     parser.add_argument("--attention", default="bf16", choices=["bf16", "8bit"], help="sumi's on a GPU")
+    parser.add_argument("--torch-weights", default="bf16", choices=["bf16", "fp8"], help="PyTorch's of Z-Image on a GPU; fp8: e4m3 products with scales of rows")
+    parser.add_argument("--batch", type=int, default=1, help="pictures of Z-Image that both sides compute at once on a GPU")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--features", help=argparse.SUPPRESS)
     args = parser.parse_args()

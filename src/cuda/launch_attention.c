@@ -204,10 +204,10 @@ static const attention_kernel* choose_portable_attention(const sumi_cuda_run* ru
     if (shared < 160 * 1024 || !fits_device(run, &s_d128)) { return tiles < 2 * units ? &s_d128_m1 : &s_d128_40k; }
     if (tiles < units) { return &s_d128_m1; }
     // Where two blocks of 4 warps fit: one block of 8 warps, which share K and V, is better if its last round is nearly
-    // full.
+    // full. On an H100 it takes 0.94 of the time if the rounds are filled to 0.97, 1.00 at 0.85, 1.03 at 0.77.
     int32_t high = count_tiles(op, &s_d128_w8), rounds = sumi_divide_up(high, units);
     bool two_fit = shared >= 2 * ((int32_t)s_d128.shared_bytes + 1024);
-    return fits_device(run, &s_d128_w8) && (two_fit ? (double)high >= 0.75 * rounds * units : high >= units)
+    return fits_device(run, &s_d128_w8) && (two_fit ? (double)high >= 0.85 * rounds * units : high >= units)
              ? &s_d128_w8
              : &s_d128;
 }
