@@ -23,7 +23,7 @@ encoder compiled by layer, q, k and v one product, gate and up another, each for
     ... --synthetic newbie[-tiny|-mid] [--steps 28]
 
 The same for Qwen-Image (torch_qwen_image.py) and NewBie-image (torch_newbie.py), in all three forms. On a GPU both sides
-of Qwen-Image hold 57 GB of weights at once: it wants an H200. Text with a picture and encoding are in that table too. That
+of Qwen-Image hold 57 GB of weights at once: it wants an H200, or --blocks. Text with a picture and encoding are in that table too. That
 of NewBie-image has PyTorch both compiled and eager, sumi in bfloat16 and fp8, and pictures of --steps steps of Euler with
 guidance, away from the empty prompt.
 
@@ -770,7 +770,8 @@ def compare_gpu_qwen(args):
     torch._dynamo.config.recompile_limit = torch._dynamo.config.cache_size_limit = 64
     torch.backends.cudnn.benchmark = True
     sides = [int(s) for s in args.sizes.split(",")]
-    serve = lambda *options: Side("bench", [args.bench, "--synthetic", args.synthetic, "--backend", "cuda", "--serve", "--tokens", str(args.tokens), "--weights", args.weights, "--attention", args.attention, "--size", f"{sides[0]}x{sides[0]}", *options])
+    serve = lambda *options: Side("bench", [args.bench, "--synthetic", args.synthetic, "--backend", "cuda", "--serve", "--tokens", str(args.tokens), "--weights", args.weights, "--attention", args.attention, "--size", f"{sides[0]}x{sides[0]}", *(["--blocks", str(args.blocks)] if args.blocks else []), *options])
+    sizes = q.SIZES | {"transformer": q.SIZES["transformer"] | {"num_layers": args.blocks or q.SIZES["transformer"]["num_layers"]}}
     ours, theirs, mine = serve(), {}, {}
 
     def keep(into, key, seconds):
@@ -778,7 +779,7 @@ def compare_gpu_qwen(args):
 
     attention = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
-        transformer, text, vision, autoencoder = q.random_networks(q.SIZES, "cuda", torch.bfloat16)
+        transformer, text, vision, autoencoder = q.random_networks(sizes, "cuda", torch.bfloat16)
         q.compile_parts()
         normal = lambda *shape: torch.randn(shape, device="cuda", dtype=torch.bfloat16)
         features, ids = normal(args.tokens, 3584), torch.randint(0, 150000, (512 + q.DROPPED_ROWS,), device="cuda")
@@ -1116,6 +1117,7 @@ def main():
     parser.add_argument("--attention", default="bf16", choices=["bf16", "8bit"], help="sumi's on a GPU")
     parser.add_argument("--torch-weights", default="bf16", choices=["bf16", "fp8"], help="PyTorch's of Z-Image on a GPU; fp8: e4m3 products with scales of rows")
     parser.add_argument("--batch", type=int, default=1, help="pictures of Z-Image that both sides compute at once on a GPU")
+    parser.add_argument("--blocks", type=int, default=0, help="cuts Qwen-Image's transformer to so many of its 60 blocks on both sides, for a GPU that does not hold 114 GB")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--features", help=argparse.SUPPRESS)
     args = parser.parse_args()
