@@ -199,6 +199,7 @@ void sumi_engine_destroy(sumi_engine* engine)
         while (engine->loras != NULL) sumi_lora_free(engine->loras);
         while (engine->externals != NULL) sumi_external_free(engine->externals);
         while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
+        sumi_prompts_close(engine);
         while (engine->models != NULL) sumi_model_free(engine->models);
         sumi_pictures_close(engine);
         sumi_pump_unlock(engine);
