@@ -55,8 +55,8 @@ TEST(the_hosts_context_stays_current)
     CHECK_CURRENT(CHECK(f->start_read(setup.runner, &small.plan, small.y, &error) == SUMI_OK));
     CHECK_CURRENT(f->wait(setup.runner, 1));
     sumi_slice_time time;
-    CHECK_CURRENT(f->collect(setup.runner, &time));
-    CHECK_CURRENT(f->collect(setup.runner, &time));
+    CHECK_CURRENT(f->collect(setup.runner, &time, 1));
+    CHECK_CURRENT(f->collect(setup.runner, &time, 1));
     CHECK_CURRENT((void)f->idle(setup.runner));
     CHECK_CURRENT(f->health(setup.runner, &error));
     uint16_t y[TOKENS * WIDTH];
@@ -303,7 +303,7 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     f->start(setup.runner, &small.plan);
     write_ids(setup.runner, &small);
     sumi_slice_time time = {.us = -1.0};
-    CHECK(!f->collect(setup.runner, &time) && f->pending(setup.runner) == 0);
+    CHECK(!f->collect(setup.runner, &time, 1) && f->pending(setup.runner) == 0);
     f->wait(setup.runner, 1); // returns at once, because nothing is pending
     fake_complete_after(2);
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
@@ -312,12 +312,12 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     CHECK_NUMBER(f->pending(setup.runner), 2);
     CHECK(!f->idle(setup.runner));
     int32_t asked = 1;
-    while (!f->collect(setup.runner, &time) && asked < 20) asked++;
+    while (!f->collect(setup.runner, &time, 1) && asked < 20) asked++;
     CHECK(asked > 3 && asked < 20); // the end of the slice, then the end of the copy after it
     CHECK(time.us >= 0.0);
     CHECK_NUMBER(f->pending(setup.runner), 1);
     f->wait(setup.runner, 1);
-    CHECK(f->collect(setup.runner, &time));
+    CHECK_NUMBER(f->collect(setup.runner, &time, 1), 1);
     CHECK_NUMBER(f->pending(setup.runner), 0);
     uint16_t y[TOKENS * WIDTH];
     f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y);
@@ -347,7 +347,7 @@ TEST(a_lost_device_is_reported_and_stays_lost)
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
     fake_lose_device();
     sumi_slice_time time;
-    CHECK(!f->collect(setup.runner, &time));
+    CHECK(!f->collect(setup.runner, &time, 1));
     CHECK(f->health(setup.runner, &error) == SUMI_DEVICE_LOST);
     CHECK(error.text[0] != 0);
     CHECK_NUMBER(f->pending(setup.runner), 0); // there is nothing to wait for

@@ -72,6 +72,57 @@ TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
     close_cuda(engine);
 }
 
+// What a frame costs this thread: driver calls. The device finishes everything between two frames and nothing during
+// one, as a busy device does.
+TEST(a_frame_asks_the_device_once)
+{
+    static const char* const entries[] = {
+        "cuEventQuery",     "cuEventElapsedTime", "cuEventRecord",    "cuGraphLaunch",
+        "cuCtxPushCurrent", "cuCtxPopCurrent",    "cuMemsetD32Async", "cuThreadExchangeStreamCaptureMode"};
+    enum { ENTRIES = sizeof entries / sizeof *entries, ASKS = 2, FRAMES = 60 };
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 128;
+    desc.step_count = 40;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    run_until_denoise(engine, job);
+    uint64_t calls[ENTRIES] = {0};
+    int32_t ended_count = 0, submitted_count = 0;
+    for (int frame = 0; frame < FRAMES; frame++) {
+        uint64_t before[ENTRIES];
+        const int32_t ended = engine->runs.current.pending_count;
+        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(entries[i]);
+        fake_complete_after(1000000);
+        sumi_engine_update(engine, 4000);
+        fake_complete_after(0);
+        fake_finish();
+        uint64_t asked = 0;
+        for (size_t i = 0; i < ENTRIES; i++) {
+            const uint64_t count = fake_calls(entries[i]) - before[i];
+            calls[i] += count;
+            asked += i < ASKS ? count : 0;
+        }
+        const int32_t submitted = engine->runs.current.pending_count;
+        if (sumi_job_poll(engine, job).stage != SUMI_STAGE_DENOISE) break;
+        // each that has ended, and the oldest of those that have not: once, and again before the frame gives up
+        CHECK(asked <= (uint64_t)ended + 2);
+        ended_count += ended;
+        submitted_count += submitted;
+    }
+    CHECK(ended_count > FRAMES / 2 && submitted_count > FRAMES / 2);
+    uint64_t all = 0;
+    for (size_t i = 0; i < ENTRIES; i++) all += calls[i];
+    printf("  %d slices: %.2f driver calls each", (int)submitted_count, (double)all / submitted_count);
+    for (size_t i = 0; i < ENTRIES; i++) printf(", %s %.2f", entries[i] + 2, (double)calls[i] / submitted_count);
+    printf("\n");
+    sumi_job_discard(engine, job);
+    close_cuda(engine);
+}
+
 static double known_us(const sumi_engine* engine) // of all slices of the plan that runs, just now
 {
     const sumi_plan_entry* entry = engine->runs.current.entry;
@@ -243,6 +294,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(no_more_than_the_budget_is_on_its_way);
+    RUN(a_frame_asks_the_device_once);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
     RUN(noise_in_pieces_is_the_noise_of_one_call);
     RUN(noise_is_drawn_while_the_device_works);

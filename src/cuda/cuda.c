@@ -257,33 +257,40 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
     return state == CUDA_SUCCESS;
 }
 
-// The copies after a slice count as part of it: once the slice is reported, their values can be read.
-static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight)
+// Whether a slice has ended, and its time. The time between two events can be asked for only when both have passed, so
+// one call of the driver answers both questions. If it fails, the other way to ask decides whether the slice has ended,
+// and its time is 0. The copies after a slice count as part of it: once the slice is reported, their values can be read.
+static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight, sumi_slice_time* out_time)
 {
     SUMI_ASSERT(flight->plan != NULL && flight->last_fetch < flight->plan->mirror_count);
-    return has_passed(cuda, flight->end)
-        && (flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event));
+    float ms = 0.0f;
+    const CUresult timed = cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end);
+    if (timed == CUDA_ERROR_NOT_READY) return false;
+    if (timed != CUDA_SUCCESS) {
+        sumi_cuda_note_failure(cuda, timed, "timing a slice");
+        ms = 0.0f;
+        if (cuda->flight_count == 0 || !has_passed(cuda, flight->end)) return false;
+    }
+    *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
+    return flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event);
 }
 
-static bool cuda_finished(sumi_runner* runner, sumi_slice_time* out_time)
+static int32_t cuda_finished(sumi_runner* runner, sumi_slice_time* out_times, int32_t capacity)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return false;
-    const sumi_cuda_flight* flight = sumi_cuda_flight_at(cuda, 0);
-    const bool ends = is_over(cuda, flight);
-    if (ends) {
-        float ms = 0.0f;
-        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end),
-                               "timing a slice");
-        *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
-        if (cuda->flight_count > 0) {
-            cuda->flight_first = (cuda->flight_first + 1) % SUMI_RUNNER_DEPTH;
-            cuda->flight_count--;
-        }
+    SUMI_ASSERT(capacity >= 1);
+    if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return 0;
+    int32_t count = 0;
+    // with a lost device nothing is in flight
+    while (count < capacity && cuda->flight_count > 0
+           && is_over(cuda, sumi_cuda_flight_at(cuda, 0), &out_times[count])) {
+        cuda->flight_first = (cuda->flight_first + 1) % SUMI_RUNNER_DEPTH;
+        cuda->flight_count--;
+        count++;
     }
     sumi_cuda_leave(&cuda->device, &scope);
-    return ends;
+    return count;
 }
 
 static int32_t cuda_pending(const sumi_runner* runner) { return (int32_t)((const sumi_cuda*)runner)->flight_count; }

@@ -219,6 +219,7 @@ static void wait_for_device(sumi_engine* engine)
     } else {
         sumi_sleep_us(50);
     }
+    sumi_run_ask_again(engine);
 }
 
 static bool is_ending(const sumi_job_slot* draining)
@@ -297,6 +298,7 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
     engine->frame.max_thread_us = budget_us == SUMI_FOREVER || !is_device(engine) ? 0.0 : MAX_OWN_US; // 0: no limit
     sumi_frame_budget_follow(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin_ns);
+    sumi_run_ask_again(engine);
     // At least one turn: a budget below the smallest slice must not stop all progress.
     pump_state state = advance_one(engine);
     while (state != PUMP_HAS_NOTHING) {
@@ -335,6 +337,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         engine->frame.max_thread_us = 0.0;
         sumi_frame_budget_follow(engine, SUMI_FOREVER);
         sumi_deadline_follow(engine, SUMI_FOREVER, 0);
+        sumi_run_ask_again(engine);
     }
     sumi_mutex_lock(&engine->state_lock);
     for (;;) {

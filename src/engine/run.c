@@ -438,17 +438,42 @@ static void take_oldest(sumi_run* run, sumi_run_slice* out_step)
     if (--run->pending_count == 0) run->pending_us = 0.0;
 }
 
+// Returns the oldest slice of the run whose end was not reported; NULL: there is none.
+static sumi_run_slice* find_unreported(sumi_run* run)
+{
+    for (int32_t i = 0; i < run->pending_count; i++) {
+        sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        if (step->slice >= 0 && !step->is_over) return step;
+    }
+    return NULL;
+}
+
+// Asks the runner once for all slices that have ended, and marks them. Slices of the draining run are older than those
+// of the current run. Slices that neither run knows belong to a cancelled job and are the newest, because no run begins
+// before they have ended; they are forgotten. Returns whether any had ended.
+static bool mark_ended(sumi_engine* engine)
+{
+    sumi_slice_time times[SUMI_RUNNER_DEPTH];
+    const int32_t count = engine->runner->functions->collect(engine->runner, times, SUMI_RUNNER_DEPTH);
+    SUMI_ASSERT(count >= 0 && count <= SUMI_RUNNER_DEPTH);
+    for (int32_t i = 0; i < count; i++) {
+        sumi_run_slice* step = find_unreported(&engine->runs.draining);
+        if (step == NULL) step = find_unreported(&engine->runs.current);
+        if (step == NULL) break;
+        step->us = times[i].us;
+        step->has_waits = times[i].has_waits;
+        step->is_over = true;
+    }
+    return count > 0;
+}
+
 static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 {
     SUMI_ASSERT(run->pending_count > 0);
-    const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_run_slice* oldest = &run->pending[run->pending_begin];
-    sumi_slice_time time;
-    if (oldest->slice < 0 || oldest->is_over || runner->collect == NULL) return true;
-    if (!runner->collect(engine->runner, &time)) return false;
-    oldest->us = time.us;
-    oldest->has_waits = time.has_waits;
-    return true;
+    const sumi_run_slice* oldest = &run->pending[run->pending_begin];
+    if (oldest->slice < 0 || oldest->is_over || engine->runner->functions->collect == NULL) return true;
+    engine->runs.oldest_runs = !mark_ended(engine) || !oldest->is_over;
+    return !engine->runs.oldest_runs;
 }
 
 // Collects a slice of a job that was cancelled while it drained; no job asks for it any more.
@@ -475,6 +500,12 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_st
     if (engine->runs.device_ends_ns > latest) engine->runs.device_ends_ns = latest;
     if (out_step->slice >= 0) note_time(engine, run, out_step);
     return true;
+}
+
+void sumi_run_ask_again(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    engine->runs.oldest_runs = false;
 }
 
 double sumi_run_sleep_us(sumi_engine* engine)
@@ -525,36 +556,16 @@ bool sumi_run_is_only_draining(const sumi_engine* engine)
 
 // ---- Waiting for all of them ----------------------------------------------------------------------------------------
 
-// Returns the oldest slice of the run whose end was not reported; NULL: there is none.
-static sumi_run_slice* find_unreported(sumi_run* run)
-{
-    for (int32_t i = 0; i < run->pending_count; i++) {
-        sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
-        if (step->slice >= 0 && !step->is_over) return step;
-    }
-    return NULL;
-}
-
 void sumi_run_wait_for_all(sumi_engine* engine)
 {
     if (engine->runner == NULL) return;
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_slice_time time;
     if (runner->collect == NULL) return;
-    // Slices of the draining run are older than those of the current run. Slices that neither run knows belong to a
-    // cancelled job and are the newest, because no run begins before they have ended.
     while (runner->pending(engine->runner) > 0) {
-        if (!runner->collect(engine->runner, &time)) {
-            runner->wait(engine->runner, 1);
-            if (!runner->collect(engine->runner, &time)) break; // the device is lost: no slice will end
-        }
-        sumi_run_slice* step = find_unreported(&engine->runs.draining);
-        if (step == NULL) step = find_unreported(&engine->runs.current);
-        if (step == NULL) continue;
-        step->us = time.us;
-        step->has_waits = time.has_waits;
-        step->is_over = true;
+        if (mark_ended(engine)) continue;
+        runner->wait(engine->runner, 1);
+        if (!mark_ended(engine)) break; // the device is lost: no slice will end
     }
 }
 
@@ -562,9 +573,8 @@ bool sumi_run_is_idle(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_slice_time time;
     if (runner->collect == NULL) return true;
     if (!forget_older(engine)) return false;
-    while (engine->runs.current.entry == NULL && runner->collect(engine->runner, &time)) continue;
+    if (engine->runs.current.entry == NULL) (void)mark_ended(engine);
     return runner->pending(engine->runner) == 0;
 }

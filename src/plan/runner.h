@@ -133,9 +133,9 @@ typedef struct sumi_runner_functions {
     void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
     // The weights will be freed: removes them from the device. Call only while nothing that uses them is in flight.
     void (*release_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
-    // Reports the end of the oldest slice that was submitted and not yet reported. False if that slice still runs, or
-    // if there is none.
-    bool (*collect)(sumi_runner* runner, sumi_slice_time* out_time);
+    // Reports the slices that have ended of those that were submitted and not yet reported, the oldest first, at most
+    // `capacity`. Returns how many; 0 if the oldest still runs, or if there is none.
+    int32_t (*collect)(sumi_runner* runner, sumi_slice_time* out_times, int32_t capacity);
     // The state of the device after submissions: SUMI_OK, SUMI_DEVICE_LOST or SUMI_INTERNAL.
     sumi_result (*health)(sumi_runner* runner, sumi_error* error);
     // The number of slices that were submitted and not yet reported. The engine submits at most SUMI_RUNNER_DEPTH.

@@ -952,9 +952,14 @@ static CUresult elapsed_time(float* ms, CUevent begin_handle, CUevent end_handle
     ENTER("cuEventElapsedTime", IN_CONTEXT);
     NEED_ALIVE(begin_handle, FAKE_EVENT, "cuEventElapsedTime");
     NEED_ALIVE(end_handle, FAKE_EVENT, "cuEventElapsedTime");
-    const fake_event *begin = (fake_event*)begin_handle, *end = (fake_event*)end_handle;
+    fake_event *begin = (fake_event*)begin_handle, *end = (fake_event*)end_handle;
     NEED(begin->has_time && end->has_time && begin->ticket != 0 && end->ticket != 0,
          "cuEventElapsedTime: events without time, or never recorded");
+    if (!end->is_done && end->queries_left > 0) { // it counts as a query of its end
+        end->queries_left--;
+        return leave(CUDA_ERROR_NOT_READY);
+    }
+    fake_drain_event(end);
     if (!begin->is_done || !end->is_done || end->ready_ns > fake_now_ns()) return leave(CUDA_ERROR_NOT_READY);
     *ms = (float)(end->ms - begin->ms);
     return leave(CUDA_SUCCESS);
