@@ -83,17 +83,27 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
     engine->runs.current.done_section = engine->runs.current.section;
 }
 
-static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index)
+// The prediction of a slice whose kind was not measured in this plan. *out_is_known: ops like its first one were
+// measured before.
+static double predict_unmeasured_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index,
+                                    bool* out_is_known)
 {
-    SUMI_ASSERT(slice_index >= 0 && (size_t)slice_index < entry->plan.slice_count);
-    const float measured_us = entry->slice_us[entry->kind_first[slice_index]];
-    if (measured_us > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)measured_us);
     const sumi_slice* slice = &entry->plan.slices[slice_index];
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end
                 && (size_t)slice->op_end <= entry->plan.op_count);
     const sumi_op_kind kind = entry->plan.ops[slice->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
+    *out_is_known = ratio > 0.0f;
     return slice->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
+}
+
+static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index)
+{
+    SUMI_ASSERT(slice_index >= 0 && (size_t)slice_index < entry->plan.slice_count);
+    const float measured_us = entry->slice_us[entry->kind_first[slice_index]];
+    bool is_known;
+    return measured_us > 0.0f ? sumi_tempo_now_us(&engine->tempo, (double)measured_us)
+                              : predict_unmeasured_us(engine, entry, slice_index, &is_known);
 }
 
 double sumi_run_predict_us(const sumi_engine* engine)
@@ -160,12 +170,30 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     // slices of later plans became a sixth as long (streamed text encoder, H200).
     if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us)
         us = (double)step->predicted_us;
+    sumi_tempo_doubt* doubt = &entry->doubts[kind];
+    bool teaches = true; // whether the time tells something about other slices of the same kinds of ops
     if (*measured <= 0.0f) {
-        *measured = (float)us;
+        bool is_known = false;
+        const double predicted_us = predict_unmeasured_us(engine, entry, step->slice, &is_known);
+        double believed_us = us;
+        // On the processor nothing else counts as part of a slice.
+        if (is_known && engine->runner->functions->collect != NULL)
+            believed_us = sumi_tempo_first(doubt, predicted_us, us);
+        teaches = doubt->alike_count == 0;
+        if (alike * entry->plan.sections[step->section_index].repeat < SUMI_TEMPO_FEWEST_REPEATS) {
+            *doubt = (sumi_tempo_doubt){0.0f, 0};
+            believed_us = us;
+        }
+        *measured = (float)believed_us;
         section->measured_us += alike * (double)*measured;
         section->expected_us += alike * (double)slice->predicted_us;
         section->unmeasured_us -= alike * (double)slice->predicted_us;
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
+    } else if (doubt->alike_count > 0) {
+        const float believed = (float)sumi_tempo_again(doubt, (double)*measured, us);
+        section->measured_us += alike * ((double)believed - (double)*measured);
+        *measured = believed;
+        teaches = doubt->alike_count == 0;
     } else {
         sumi_tempo_note(&engine->tempo, (double)*measured, us);
         const float learnt = (float)sumi_tempo_learn(&engine->tempo, (double)*measured, us);
@@ -173,7 +201,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
         *measured = learnt;
     }
     step->unwaited_us = (double)*measured;
-    learn_ratios(engine, entry, slice, step->unwaited_us);
+    if (teaches) learn_ratios(engine, entry, slice, step->unwaited_us);
     run->iteration_us += *measured;
     run->done_us += step->unwaited_us;
     if (!step->ends_iteration) return;
