@@ -238,6 +238,24 @@ TEST(a_warm_job_allocates_nothing_anywhere)
     close_cuda(engine);
 }
 
+// A driver that loads kernels lazily may wait at the first use of each for all that runs in the context, in the host
+// program's frame. So they are loaded with the model.
+TEST(a_first_picture_finds_its_kernels_loaded)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(100, &model);
+    if (engine == NULL) return;
+    const uint64_t looked_up = fake_calls("cuModuleGetFunction"), asked = fake_calls("cuFuncGetAttribute");
+    CHECK(looked_up > 0 && asked > 0);
+    sumi_image_desc desc;
+    rich_image(&desc, model);
+    CHECK(draw_hash(engine, &desc) != 0);
+    CHECK_NUMBER(fake_calls("cuModuleGetFunction"), looked_up);
+    CHECK_NUMBER(fake_calls("cuFuncGetAttribute"), asked);
+    close_cuda(engine);
+}
+
 // Where ops are never cut they are not launched one by one either; a profile, which times them, does that. The bits are
 // the same.
 TEST(whole_ops_go_together)
@@ -548,6 +566,7 @@ int main(int argc, char** argv)
     RUN(text_encoders_take_the_memory_of_their_own_format);
     RUN(the_image_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
+    RUN(a_first_picture_finds_its_kernels_loaded);
     RUN(whole_ops_go_together);
     RUN(slices_follow_the_budgets_of_updates);
     RUN(waiting_sleeps_by_predictions);

@@ -50,10 +50,13 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
 
+#define KERNELS_PER_STEP 16
+
 static sumi_result load_modules(sumi_cuda* cuda, float* out_progress, sumi_error* error)
 {
     bool is_last = false;
     SUMI_TRY(sumi_cuda_modules_step(cuda->modules, &is_last, out_progress, error));
+    if (is_last) sumi_cuda_modules_ready_step(cuda->modules, KERNELS_PER_STEP, &is_last);
     if (!is_last) return SUMI_OK;
     SUMI_TRY(launch_first(cuda, error));
     uint64_t free_bytes;
