@@ -494,6 +494,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .copy_to_texture = cuda_show,
                                                 .wait_all = cuda_settle,
                                                 .properties = sumi_cuda_runner_properties,
+                                                .held_bytes = sumi_cuda_runner_held_bytes,
                                                 .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
 

@@ -341,6 +341,12 @@ void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_ca
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
+void sumi_cuda_runner_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4])
+{
+    const sumi_cuda_memory* memory = &((const sumi_cuda*)runner)->memory;
+    for (int kind = 0; kind < 4; kind++) out_bytes[kind] = atomic_load(&memory->held_bytes[kind]);
+}
+
 void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
@@ -348,5 +354,5 @@ void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properti
                                                .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
                                                .capability = cuda->device.capability,
                                                .driver = cuda->device.driver.version};
-    for (int kind = 0; kind < 4; kind++) out_properties->held_bytes[kind] = atomic_load(&cuda->memory.held_bytes[kind]);
+    sumi_cuda_runner_held_bytes(runner, out_properties->held_bytes);
 }

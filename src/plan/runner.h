@@ -162,8 +162,9 @@ typedef struct sumi_runner_functions {
     // Blocks until everything that was submitted has ended, copies and publications included.
     void (*wait_all)(sumi_runner* runner);
     void (*properties)(const sumi_runner* runner,
-                       sumi_device_properties* out_properties); // for sumi_engine_info; any thread
-    bool (*has_cublaslt)(const sumi_runner* runner);            // the same
+                       sumi_device_properties* out_properties);           // for sumi_engine_info; any thread
+    void (*held_bytes)(const sumi_runner* runner, uint64_t out_bytes[4]); // by sumi_memory_kind; any thread
+    bool (*has_cublaslt)(const sumi_runner* runner);                      // the same
     // For tests: lists every kernel that is built for this device, and how often it was looked up for a launch. A
     // launch into a graph counts twice, because the kernel is also looked up before the capture.
     void (*list_kernels)(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data);
