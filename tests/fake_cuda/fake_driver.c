@@ -41,6 +41,7 @@ static CUresult enter(const char* name, unsigned rules)
     }
     if (entry == NULL) abort(); // an entry that is not in the table
     entry->calls++;
+    if (fake.call_ns > 0) fake_pass_ns((uint64_t)fake.call_ns);
     if (fake.fail_name != NULL && fake.fail_nth > 0 && strcmp(fake.fail_name, name) == 0 && --fake.fail_nth == 0) {
         fake.has_failed = true;
         return (CUresult)fake.fail_code;

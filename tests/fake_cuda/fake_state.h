@@ -134,7 +134,7 @@ bool fake_captures_strictly(const fake_stream* stream); // it is being captured,
 #define FAKE_BUCKETS 1024
 typedef struct fake_world {
     // settings
-    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us;
+    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us, call_ns;
     bool old_lookup, takes_binaries, is_lost, refuses_graphs, locks_read_only;
     const char* lacking;
     uint64_t byte_limit, device_bytes, context_keeps, module_keeps, graph_keeps;

@@ -320,7 +320,7 @@ static void set_defaults(void)
     fake.capability = 90;
     fake.driver_version = 13000;
     fake.newest_ptx = 90;
-    fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = 0;
+    fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = fake.call_ns = 0;
     fake.locks_read_only = true;
     fake.clock = NULL;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
@@ -364,6 +364,7 @@ void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
 void fake_use_clock(const fake_clock* clock) { SET(fake.clock = clock); }
 void fake_kernels_take(int us) { SET(fake.kernel_us = us); }
+void fake_calls_take(int ns) { SET(fake.call_ns = ns); }
 void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
 void fake_kernel_times(const double* ms, int count)
