@@ -256,6 +256,32 @@ TEST(a_first_picture_finds_its_kernels_loaded)
     close_cuda(engine);
 }
 
+// The memory of a larger picture takes the place of a smaller one's in a frame of the host program, where a free would
+// wait for the host's kernels.
+TEST(a_larger_picture_frees_without_waiting)
+{
+    for (int has_entry = 1; has_entry >= 0; has_entry--) {
+        fake_reset();
+        if (!has_entry) fake_lack_entry("cuMemFreeAsync"); // an older driver
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(100, &model);
+        if (engine == NULL) return;
+        sumi_image_desc desc = small_image(model, &s_item);
+        CHECK(draw_hash(engine, &desc) != 0);
+        const uint64_t frees = fake_calls("cuMemFree"), arena = atomic_load(&engine->memory.arena_bytes);
+        desc.width = desc.height = 512;
+        CHECK(draw_hash(engine, &desc) != 0);
+        CHECK(atomic_load(&engine->memory.arena_bytes) > arena);
+        CHECK(has_entry ? fake_calls("cuMemFree") == frees && fake_calls("cuMemFreeAsync") > 0
+                        : fake_calls("cuMemFree") > frees);
+        const sumi_engine_info info = sumi_engine_get_info(engine);
+        uint64_t held = 0;
+        for (int kind = 0; kind < SUMI_MEMORY_KIND_COUNT; kind++) held += info.held_bytes[kind];
+        CHECK_NUMBER(fake_held_bytes(), held - atomic_load(&engine->memory.image_bytes));
+        close_cuda(engine);
+    }
+}
+
 // Where ops are never cut they are not launched one by one either; a profile, which times them, does that. The bits are
 // the same.
 TEST(whole_ops_go_together)
@@ -614,6 +640,7 @@ int main(int argc, char** argv)
     RUN(the_image_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
     RUN(a_first_picture_finds_its_kernels_loaded);
+    RUN(a_larger_picture_frees_without_waiting);
     RUN(whole_ops_go_together);
     RUN(slices_follow_the_budgets_of_updates);
     RUN(waiting_sleeps_by_predictions);

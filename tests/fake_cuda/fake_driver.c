@@ -562,14 +562,8 @@ static CUresult release(void* memory, fake_kind kind, const char* entry)
     NEED(block != NULL && block->memory == memory && block->object.kind == kind && !block->is_registered,
          "%s: there is no such block", entry);
     fake_drain_all(); // a free waits for the device
-    const int slot = fake.freed_count++ % 256;
-    fake.freed[slot].memory = block->memory;
-    fake.freed[slot].bytes = block->bytes;
-    fake.block_bytes -= block->bytes;
-    if (kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes -= block->bytes;
-    else take_time(block->bytes);
-    free(block->memory);
-    fake_unmake(block);
+    if (kind != FAKE_DEVICE_BLOCK) take_time(block->bytes);
+    fake_free_block(block);
     return leave(CUDA_SUCCESS);
 }
 
@@ -586,6 +580,20 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr address)
 {
     ENTER("cuMemFree", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
     return release((void*)(uintptr_t)address, FAKE_DEVICE_BLOCK, "cuMemFree");
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream_handle)
+{
+    ENTER("cuMemFreeAsync", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    NEED_STREAM(stream_handle, "cuMemFreeAsync");
+    void* memory = (void*)(uintptr_t)address;
+    const fake_block* block = fake_find_block(memory, 1);
+    NEED(block != NULL && block->memory == memory && block->object.kind == FAKE_DEVICE_BLOCK,
+         "cuMemFreeAsync: there is no such block");
+    fake_node* node = fake_new_node(FAKE_FREE);
+    node->to = memory;
+    fake_submit((fake_stream*)stream_handle, node);
+    return leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void** memory, size_t bytes, unsigned flags)
@@ -1165,6 +1173,7 @@ fake_entry fake_entries[] = {
     ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050),
     ENTRY(cuMemAlloc, 3020),
     ENTRY(cuMemFree, 3020),
+    ENTRY(cuMemFreeAsync, 11020),
     ENTRY(cuMemGetInfo, 3020),
     ENTRY(cuMemHostAlloc, 2020),
     ENTRY(cuMemFreeHost, 2000),

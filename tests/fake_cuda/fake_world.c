@@ -120,6 +120,17 @@ void fake_unmake(void* handle)
     free(object);
 }
 
+void fake_free_block(fake_block* block)
+{
+    const int slot = fake.freed_count++ % 256;
+    fake.freed[slot].memory = block->memory;
+    fake.freed[slot].bytes = block->bytes;
+    fake.block_bytes -= block->bytes;
+    if (block->object.kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes -= block->bytes;
+    free(block->memory);
+    fake_unmake(block);
+}
+
 static bool holds(const unsigned char* memory, size_t bytes, const void* from, size_t count)
 {
     const uintptr_t begin = (uintptr_t)memory, at = (uintptr_t)from;
@@ -242,6 +253,7 @@ static void run_node(fake_node* node)
             for (size_t i = 0; i < node->bytes; i += 4) memcpy(node->to + i, &node->value, 4);
         }
         break;
+    case FAKE_FREE: fake_free_block(fake_find_block(node->to, 1)); break;
     case FAKE_PRODUCT: {
         fake_product product;
         memcpy(&product, node->data, sizeof product);
