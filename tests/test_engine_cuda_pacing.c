@@ -82,10 +82,10 @@ TEST(a_frame_asks_the_device_once)
     enum { ENTRIES = sizeof entries / sizeof *entries, ASKS = 2, FRAMES = 60 };
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = cuda_engine(20, &model);
+    sumi_engine* engine = cuda_engine(100, &model);
     if (engine == NULL) return;
     sumi_image_desc desc = small_image(model, &s_item);
-    desc.width = desc.height = 128;
+    desc.width = desc.height = 1536;
     desc.step_count = 40;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
@@ -113,6 +113,8 @@ TEST(a_frame_asks_the_device_once)
         ended_count += ended;
         submitted_count += submitted;
     }
+    // An event at the end of each, and one where the first of a frame or of a step begins.
+    CHECK(calls[2] < 2 * (uint64_t)submitted_count);
     CHECK(ended_count > FRAMES / 2 && submitted_count > FRAMES / 2);
     uint64_t all = 0;
     for (size_t i = 0; i < ENTRIES; i++) all += calls[i];
