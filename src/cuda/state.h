@@ -78,6 +78,7 @@ typedef struct sumi_cuda {
     sumi_cuda_weights weights;
     sumi_cuda_block fixed; // arrivals, then the counter
     sumi_cuda_block arena, scratch;
+    bool has_late_frees; // sumi_cuda_release_behind was called since the compute stream was last waited for
     // Pinned memory: the ring buffer of inputs, then the mirrors of one plan at a time.
     sumi_cuda_block* pages;
     size_t page_count, page_capacity;
