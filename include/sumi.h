@@ -942,7 +942,8 @@ SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t c
 // SUMI_FILE_TRUNCATED; SUMI_TENSOR_MISMATCH when the prompt was encoded for another family, width or number of text
 // encoders, or with more references than the model takes; SUMI_INVALID_ARGUMENT, SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, sumi_prompt** out_prompt);
-// Frees a prompt. Jobs that were submitted with the prompt have their own copy. Accepts NULL. Never blocks.
+// Frees a prompt; the engine keeps the memory of one for the next prompt. Jobs that were submitted with the prompt have
+// their own copy. Accepts NULL. Never blocks.
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- XML prompts ----------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ static inline sumi_result runner_drain(sumi_runner* runner, int32_t left, double
         f->wait(runner, 1);
         sumi_result result = f->health(runner, error);
         if (result != SUMI_OK) return result;
-        if (f->collect(runner, &time) && device_us != NULL) *device_us += time.us;
+        if (f->collect(runner, &time, 1) > 0 && device_us != NULL) *device_us += time.us;
     }
     while (left == 0 && !f->idle(runner)) {
         sumi_result result = f->health(runner, error);

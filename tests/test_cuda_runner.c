@@ -9,6 +9,7 @@
 #include "cuda/state.h"
 #include "fake_cuda.h"
 #include "runner_fixture.h"
+#include <math.h>
 
 // ---- Running a plan -------------------------------------------------------------------------------------------------
 
@@ -55,8 +56,8 @@ TEST(the_hosts_context_stays_current)
     CHECK_CURRENT(CHECK(f->start_read(setup.runner, &small.plan, small.y, &error) == SUMI_OK));
     CHECK_CURRENT(f->wait(setup.runner, 1));
     sumi_slice_time time;
-    CHECK_CURRENT(f->collect(setup.runner, &time));
-    CHECK_CURRENT(f->collect(setup.runner, &time));
+    CHECK_CURRENT(f->collect(setup.runner, &time, 1));
+    CHECK_CURRENT(f->collect(setup.runner, &time, 1));
     CHECK_CURRENT((void)f->idle(setup.runner));
     CHECK_CURRENT(f->health(setup.runner, &error));
     uint16_t y[TOKENS * WIDTH];
@@ -303,7 +304,7 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     f->start(setup.runner, &small.plan);
     write_ids(setup.runner, &small);
     sumi_slice_time time = {.us = -1.0};
-    CHECK(!f->collect(setup.runner, &time) && f->pending(setup.runner) == 0);
+    CHECK(!f->collect(setup.runner, &time, 1) && f->pending(setup.runner) == 0);
     f->wait(setup.runner, 1); // returns at once, because nothing is pending
     fake_complete_after(2);
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
@@ -312,12 +313,12 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     CHECK_NUMBER(f->pending(setup.runner), 2);
     CHECK(!f->idle(setup.runner));
     int32_t asked = 1;
-    while (!f->collect(setup.runner, &time) && asked < 20) asked++;
+    while (!f->collect(setup.runner, &time, 1) && asked < 20) asked++;
     CHECK(asked > 3 && asked < 20); // the end of the slice, then the end of the copy after it
     CHECK(time.us >= 0.0);
     CHECK_NUMBER(f->pending(setup.runner), 1);
     f->wait(setup.runner, 1);
-    CHECK(f->collect(setup.runner, &time));
+    CHECK_NUMBER(f->collect(setup.runner, &time, 1), 1);
     CHECK_NUMBER(f->pending(setup.runner), 0);
     uint16_t y[TOKENS * WIDTH];
     f->read(setup.runner, &small.plan, small.y, 0, y, sizeof y);
@@ -347,7 +348,7 @@ TEST(a_lost_device_is_reported_and_stays_lost)
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
     fake_lose_device();
     sumi_slice_time time;
-    CHECK(!f->collect(setup.runner, &time));
+    CHECK(!f->collect(setup.runner, &time, 1));
     CHECK(f->health(setup.runner, &error) == SUMI_DEVICE_LOST);
     CHECK(error.text[0] != 0);
     CHECK_NUMBER(f->pending(setup.runner), 0); // there is nothing to wait for
@@ -369,6 +370,54 @@ TEST(a_lost_device_is_reported_and_stays_lost)
     close_setup(&setup);
 }
 
+// A slice that directly follows another begins at that one's end. With as many in flight as there may be, each time is the
+// one that an event of its own would give, also when events are used again.
+TEST(slices_that_follow_one_another_have_their_own_times)
+{
+    enum { SLICES = 300, KERNELS = 97 };
+    static double kernel_ms[KERNELS], measured[2][SLICES];
+    for (int i = 0; i < KERNELS; i++) kernel_ms[i] = 0.01 * (1 + i * 31 % KERNELS);
+    runner_setup setup;
+    static small_model model;
+    small_plan small;
+    sumi_error error = {0};
+    uint64_t records[2];
+    for (int follows = 0; follows < 2; follows++) {
+        open_small_plan(&setup, &model, &small, 7, &error);
+        const sumi_runner_functions* f = setup.runner->functions;
+        for (size_t i = 0; i < small.plan.slice_count; i++) small.plan.slices[i].predicted_us = follows ? 100.0f : 0.0f;
+        CHECK(plan_ready(setup.runner, &small.plan, &error) == SUMI_OK);
+        f->start(setup.runner, &small.plan);
+        fake_kernel_times(kernel_ms, KERNELS);
+        records[follows] = fake_calls("cuEventRecord");
+        int submitted = 0;
+        for (int collected = 0; collected < SLICES;) {
+            fake_complete_after(1000000);
+            for (; submitted < SLICES && f->pending(setup.runner) < SUMI_RUNNER_DEPTH; submitted++)
+                CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[(size_t)submitted % small.plan.slice_count],
+                             0, &error)
+                      == SUMI_OK);
+            fake_complete_after(0);
+            if (collected % 40 == 0) fake_finish();
+            sumi_slice_time times[3];
+            const int32_t count = f->collect(setup.runner, times, collected % 3 + 1);
+            if (count == 0) fake_finish();
+            for (int32_t i = 0; i < count && collected < SLICES; i++) measured[follows][collected++] = times[i].us;
+        }
+        records[follows] = fake_calls("cuEventRecord") - records[follows];
+        fake_kernel_times(NULL, 0);
+        close_small_plan(&setup, &small);
+    }
+    double sum = 0.0;
+    for (int i = 0; i < SLICES; i++) {
+        CHECK(measured[0][i] > 0.0 && fabs(measured[0][i] - measured[1][i]) < 0.5);
+        sum += measured[0][i];
+    }
+    CHECK(sum > 0.0);
+    CHECK_NUMBER(records[0], 2 * SLICES);
+    CHECK(records[1] < SLICES + 2); // one begins, the others follow
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -382,6 +431,7 @@ int main(int argc, char** argv)
     RUN(a_larger_plan_takes_the_arena_over_and_graphs_follow);
     RUN(inputs_go_through_the_ring_whole);
     RUN(slices_are_reported_in_order_when_they_are_over);
+    RUN(slices_that_follow_one_another_have_their_own_times);
     RUN(a_lost_device_is_reported_and_stays_lost);
     TEST_END();
 }

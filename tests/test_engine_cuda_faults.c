@@ -325,6 +325,7 @@ TEST(the_nth_call_of_every_entry_may_fail)
                                           "cuEventElapsedTime",
                                           "cuStreamSynchronize",
                                           "cuModuleGetFunction",
+                                          "cuMemFreeAsync",
                                           "cuFuncSetAttribute",
                                           "cuTensorMapEncodeTiled",
                                           "cuCtxPushCurrent"};

@@ -4,6 +4,7 @@
 #ifdef SUMI_HAS_CUDA
 #include "cuda_fixture.h"
 #include "engine/engine.h"
+#include "fake_clock.h"
 #include "fake_cuda.h"
 #include <math.h>
 
@@ -68,6 +69,61 @@ TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
         CHECK(engine->runs.current.pending_count == 1 && engine->runs.current.pending_begin == next);
     }
     sumi_engine_update(engine, 0); // a pause
+    sumi_job_discard(engine, job);
+    close_cuda(engine);
+}
+
+// What a frame costs this thread: driver calls. The device finishes everything between two frames and nothing during
+// one, as a busy device does.
+TEST(a_frame_asks_the_device_once)
+{
+    static const char* const entries[] = {
+        "cuEventQuery",     "cuEventElapsedTime", "cuEventRecord",    "cuGraphLaunch",
+        "cuCtxPushCurrent", "cuCtxPopCurrent",    "cuMemsetD32Async", "cuThreadExchangeStreamCaptureMode"};
+    enum { ENTRIES = sizeof entries / sizeof *entries, ASKS = 2, FRAMES = 60 };
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(100, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 1536;
+    desc.step_count = 40;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    run_until_denoise(engine, job);
+    fake_clock_begin(1000); // a frame's slices are then the same on any machine
+    uint64_t calls[ENTRIES] = {0};
+    int32_t ended_count = 0, submitted_count = 0;
+    for (int frame = 0; frame < FRAMES; frame++) {
+        uint64_t before[ENTRIES];
+        const int32_t ended = engine->runs.current.pending_count;
+        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(entries[i]);
+        fake_complete_after(1000000);
+        sumi_engine_update(engine, 4000);
+        fake_complete_after(0);
+        fake_finish();
+        uint64_t asked = 0;
+        for (size_t i = 0; i < ENTRIES; i++) {
+            const uint64_t count = fake_calls(entries[i]) - before[i];
+            calls[i] += count;
+            asked += i < ASKS ? count : 0;
+        }
+        const int32_t submitted = engine->runs.current.pending_count;
+        if (sumi_job_poll(engine, job).stage != SUMI_STAGE_DENOISE) break;
+        // each that has ended, and the oldest of those that have not: once, and again before the frame gives up
+        CHECK(asked <= (uint64_t)ended + 2);
+        ended_count += ended;
+        submitted_count += submitted;
+    }
+    // An event at the end of each, and one where the first of a frame or of a step begins.
+    CHECK(calls[2] < 2 * (uint64_t)submitted_count);
+    fake_clock_end();
+    CHECK(ended_count > FRAMES / 2 && submitted_count > FRAMES / 2);
+    uint64_t all = 0;
+    for (size_t i = 0; i < ENTRIES; i++) all += calls[i];
+    printf("  %d slices: %.2f driver calls each", (int)submitted_count, (double)all / submitted_count);
+    for (size_t i = 0; i < ENTRIES; i++) printf(", %s %.2f", entries[i] + 2, (double)calls[i] / submitted_count);
+    printf("\n");
     sumi_job_discard(engine, job);
     close_cuda(engine);
 }
@@ -239,14 +295,112 @@ TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
     close_cuda(engine);
 }
 
+// Makes a picture in frames of this budget. The device finishes everything between two frames. Returns the number of
+// frames that submitted slices of the denoising loop; *out_slices: these slices.
+static int draw_in_frames(sumi_engine* engine, const sumi_image_desc* desc, uint32_t budget_us, int* out_slices)
+{
+    enum { MOST = 4000 };
+    sumi_job job;
+    int frames = 0;
+    *out_slices = 0;
+    fake_clock_begin(1000); // a frame's slices are then the same on any machine
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    for (int i = 0; i < MOST && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) {
+        fake_complete_after(1000000);
+        sumi_engine_update(engine, budget_us);
+        const bool is_denoising = sumi_job_poll(engine, job).stage == SUMI_STAGE_DENOISE;
+        frames += is_denoising;
+        *out_slices += is_denoising ? engine->runs.current.pending_count : 0;
+        fake_complete_after(0);
+        fake_finish();
+    }
+    fake_clock_end();
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
+    sumi_job_discard(engine, job);
+    return frames;
+}
+
+// Nothing is known of the slices of a first picture. Beside kernels of the host program in the same context each seems
+// to take two to four times as long as it does; the text before it was encoded alone.
+TEST(a_first_picture_beside_a_hosts_kernels_uses_its_budget)
+{
+    enum { KERNELS = 77 * 7, BUDGET_US = 1000 };
+    static const double alone[] = {0.02};
+    static double beside[KERNELS];
+    for (int i = 0; i < KERNELS; i++) beside[i] = 0.04 + 0.004 * (i / 7 * 37 % 11);
+    int frames[2] = {0}, slices[2] = {0};
+    for (int is_beside = 0; is_beside < 2; is_beside++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(20, &model);
+        if (engine == NULL) return;
+        fake_kernel_times(alone, 1);
+        sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
+        const sumi_image_item item = {.prompt = prompt, .seed = 1};
+        sumi_image_desc desc = small_image(model, &item);
+        desc.width = desc.height = 128;
+        desc.step_count = 40;
+        if (is_beside) fake_kernel_times(beside, KERNELS);
+        frames[is_beside] = draw_in_frames(engine, &desc, BUDGET_US, &slices[is_beside]);
+        sumi_prompt_release(prompt);
+        close_cuda(engine);
+    }
+    printf("  alone %d slices in %d frames, beside the host's kernels %d in %d\n", slices[0], frames[0], slices[1],
+           frames[1]);
+    CHECK(frames[0] > 10 && frames[1] <= 1.6 * frames[0]);
+}
+
+// A device on which pictures take three times as long as the text made believe, and that nobody else uses: that is
+// doubted at first, and soon believed.
+TEST(a_first_picture_that_takes_longer_is_soon_believed)
+{
+    static const double text[] = {0.02}, picture[] = {0.06};
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    fake_kernel_times(text, 1);
+    sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
+    const sumi_image_item item = {.prompt = prompt, .seed = 1};
+    sumi_image_desc desc = small_image(model, &item);
+    desc.step_count = 20;
+    fake_kernel_times(picture, 1);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    double known[2] = {0.0};
+    int32_t frames = 0, doubted[2] = {0};
+    while (sumi_job_poll(engine, job).step < 19 && run_updates(engine, job, 1) && count_frame(&frames)) {
+        const int32_t step = sumi_job_poll(engine, job).step;
+        const sumi_plan_entry* entry = engine->runs.current.entry;
+        if (entry == NULL || (step != 1 && step != 6)) continue;
+        known[step > 1] = known_us(engine);
+        doubted[step > 1] = 0;
+        for (size_t i = 0; i < entry->plan.slice_count; i++) {
+            const bool is_denoising = entry->plan.slices[i].op_begin >= 0
+                                   && entry->plan.sections[entry->plan.ops[entry->plan.slices[i].op_begin].section].kind
+                                          == SUMI_SECTION_DENOISE;
+            doubted[step > 1] += is_denoising && entry->doubts[i].alike_count > 0;
+        }
+    }
+    printf("  after a step %.0f us, %d kinds doubted; after six %.0f, %d\n", known[0], (int)doubted[0], known[1],
+           (int)doubted[1]);
+    CHECK(doubted[0] > 0 && doubted[1] == 0 && known[1] > 1.1 * known[0]);
+    sumi_job_discard(engine, job);
+    sumi_prompt_release(prompt);
+    close_cuda(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(no_more_than_the_budget_is_on_its_way);
+    RUN(a_frame_asks_the_device_once);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
     RUN(noise_in_pieces_is_the_noise_of_one_call);
     RUN(noise_is_drawn_while_the_device_works);
     RUN(slices_of_a_kind_share_their_times);
+    RUN(a_first_picture_beside_a_hosts_kernels_uses_its_budget);
+    RUN(a_first_picture_that_takes_longer_is_soon_believed);
     RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
     TEST_END();
 }

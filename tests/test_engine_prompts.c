@@ -193,11 +193,56 @@ TEST(texts_that_are_too_long_are_reported)
     }
 }
 
+// Prompts that follow one another allocate nothing: each has the block of one that was released.
+TEST(prompts_use_the_memory_of_released_ones)
+{
+    OPEN(engine, model);
+    static const char* const texts[] = {"a red fox in the snow, in the morning",
+                                        "a blue owl in the snow, in the morning"};
+    sumi_prompt* kept = NULL;
+    long long count = 0;
+    uint64_t first_hash[2] = {0};
+    for (int i = 0; i < 8; i++) { // as a host program that keeps a prompt until it has the next one
+        sumi_prompt* prompt = encode_prompt(engine, model, texts[i % 2]);
+        const sumi_prompt_encoder features = sumi_prompt_get_info(prompt).encoders[0];
+        const uint64_t hash = hash_bytes(features.features, (size_t)features.token_count * (size_t)features.width * 4);
+        if (i < 2) first_hash[i] = hash;
+        CHECK(hash == first_hash[i % 2]);
+        sumi_prompt_release(kept);
+        kept = prompt;
+        if (i == 3) count = s_host.count;
+    }
+    CHECK(first_hash[0] != first_hash[1]);
+    CHECK_NUMBER(s_host.count, count);
+    // a short prompt does not take the block of a long one
+    enum { LONG_TOKENS = 200 };
+    const int32_t widths[] = {WIDTH}, longer[] = {LONG_TOKENS}, shorter[] = {1};
+    sumi_prompt_shape shape = {.family = "z-image", .encoder_count = 1, .token_count = longer, .width = widths};
+    sumi_error error = {0};
+    sumi_prompt *large = NULL, *small = NULL;
+    CHECK_NUMBER(sumi_prompt_create(engine, &shape, &large, &error), SUMI_OK);
+    sumi_prompt_release(large);
+    CHECK(engine->spare_prompt != NULL && engine->spare_prompt->block_bytes > LONG_TOKENS * WIDTH * sizeof(float));
+    count = s_host.count;
+    shape.token_count = shorter;
+    CHECK_NUMBER(sumi_prompt_create(engine, &shape, &small, &error), SUMI_OK);
+    CHECK_NUMBER(s_host.count, count + 1);
+    sumi_prompt_release(small); // the smaller of two blocks is freed
+    CHECK(engine->spare_prompt != NULL && engine->spare_prompt->block_bytes > LONG_TOKENS * WIDTH * sizeof(float));
+    shape.token_count = longer;
+    CHECK_NUMBER(sumi_prompt_create(engine, &shape, &large, &error), SUMI_OK);
+    CHECK_NUMBER(s_host.count, count + 1);
+    sumi_prompt_release(large);
+    sumi_prompt_release(kept);
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(a_prompt_saved_by_an_earlier_version_is_read);
     RUN(every_text_encoder_is_told_saved_and_loaded);
     RUN(texts_that_are_too_long_are_reported);
+    RUN(prompts_use_the_memory_of_released_ones);
     TEST_END();
 }

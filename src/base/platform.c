@@ -112,10 +112,53 @@ sumi_cpu_features sumi_cpu_detect(void)
 // does not hold the mutex meanwhile.
 #if defined(_WIN32)
 uintptr_t sumi_this_thread(void) { return (uintptr_t)GetCurrentThreadId(); }
-uint64_t sumi_process_id(void) { return (uint64_t)GetCurrentProcessId(); }
+void sumi_process_mark_init(sumi_process_mark* mark) { *mark = (sumi_process_mark){NULL, 0}; }
+bool sumi_process_is_other(const sumi_process_mark* mark) // Windows has no fork
+{
+    (void)mark;
+    return false;
+}
+void sumi_process_mark_close(sumi_process_mark* mark) { (void)mark; }
 #else
 uintptr_t sumi_this_thread(void) { return (uintptr_t)pthread_self(); }
-uint64_t sumi_process_id(void) { return (uint64_t)getpid(); }
+
+#if defined(MADV_WIPEONFORK)
+#define MARK_BYTES 4096u // the system rounds up to its pages
+
+static volatile unsigned char* make_mark(void)
+{
+    void* page = mmap(NULL, MARK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return NULL;
+    if (madvise(page, MARK_BYTES, MADV_WIPEONFORK) != 0) { // an older kernel
+        munmap(page, MARK_BYTES);
+        return NULL;
+    }
+    return page;
+}
+#endif
+
+void sumi_process_mark_init(sumi_process_mark* mark)
+{
+    *mark = (sumi_process_mark){.page = NULL, .process_id = (uint64_t)getpid()};
+#if defined(MADV_WIPEONFORK)
+    volatile unsigned char* page = make_mark();
+    if (page != NULL) *page = 1;
+    mark->page = page;
+#endif
+}
+
+bool sumi_process_is_other(const sumi_process_mark* mark)
+{
+    return mark->page != NULL ? *mark->page == 0 : mark->process_id != (uint64_t)getpid();
+}
+
+void sumi_process_mark_close(sumi_process_mark* mark)
+{
+#if defined(MADV_WIPEONFORK)
+    if (mark->page != NULL) munmap((void*)(uintptr_t)mark->page, MARK_BYTES);
+#endif
+    mark->page = NULL;
+}
 #endif
 
 #if defined(SUMI_CHECKED)

@@ -1,6 +1,9 @@
 // The runner of one GPU: how a run proceeds. It uses failure.h, plan_records.h, transfers.h and device_budget.h.
 //
-//   compute stream   [write ..] [counter] e slice e  e slice e  [fetch] f  [counter] e slice e ..        e: two timed events per slice, f: one event per value that is fetched
+//   compute stream   [write ..] [counter] e slice e slice e  [fetch] f  [counter] e slice e ..
+//
+//   e: a timed event at the end of each slice, and before one that does not directly follow another; f: one event per
+//   value that is fetched
 //
 // All work of a run goes into the compute stream, in order, so nothing else needs to be ordered. Outputs are read
 // through pinned memory, after an event; inputs are written through a pinned ring buffer. Between `start` and the last
@@ -50,10 +53,13 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
 
+#define KERNELS_PER_STEP 16
+
 static sumi_result load_modules(sumi_cuda* cuda, float* out_progress, sumi_error* error)
 {
     bool is_last = false;
     SUMI_TRY(sumi_cuda_modules_step(cuda->modules, &is_last, out_progress, error));
+    if (is_last) sumi_cuda_modules_ready_step(cuda->modules, KERNELS_PER_STEP, &is_last);
     if (!is_last) return SUMI_OK;
     SUMI_TRY(launch_first(cuda, error));
     uint64_t free_bytes;
@@ -185,7 +191,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     }
     if (!sumi_cuda_enter_quietly(cuda, &scope)) return;
     cuda->current = record;
-    cuda->has_counter = false;
+    cuda->has_counter = cuda->is_end_newest = false;
     for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_pending = false;
     sumi_cuda_copy_constants(cuda, record);
     sumi_error error = {0};
@@ -197,6 +203,11 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
 
 // ---- Running --------------------------------------------------------------------------------------------------------
 
+// A slice that directly follows another begins at its end, which saves an event. If the device has become idle between
+// them, the time contains that gap, which is at most the time of a submission: of short slices, as those of a profile,
+// it would be a large part. In a stream of the host program there may be other commands in between.
+#define LEAST_FOLLOWING_US 50.0f
+
 static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter,
                              sumi_error* error)
 {
@@ -204,6 +215,8 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const CUstream stream = cuda->device.compute;
     cuda->current = record;
+    bool follows = cuda->is_end_newest && cuda->flight_count > 0 && cuda->device.owns_compute;
+    cuda->is_end_newest = false;
     if (!cuda->has_counter || cuda->counter != counter) {
         SUMI_CU(
             driver,
@@ -211,15 +224,19 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
             "setting the step");
         cuda->has_counter = true;
         cuda->counter = counter;
+        follows = false;
     }
     sumi_cuda_flight* flight = sumi_cuda_flight_at(cuda, cuda->flight_count);
     flight->has_waits = false;
+    // Streamed weights are waited for before the slice.
+    follows = follows && record->streaming == NULL && slice->predicted_us >= LEAST_FOLLOWING_US;
+    flight->from = follows ? sumi_cuda_flight_at(cuda, cuda->flight_count - 1)->end : flight->begin;
     bool is_first = true;
     for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); is_first = false) {
         bool waits = false;
         SUMI_TRY(sumi_cuda_streaming_begin_segment(cuda, record, &segment, counter, &waits, error));
-        if (is_first) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
-        else flight->has_waits = flight->has_waits || waits;
+        if (is_first && !follows) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
+        if (!is_first) flight->has_waits = flight->has_waits || waits;
         const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
         if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
         else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
@@ -229,6 +246,7 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     flight->last_fetch = -1;
     flight->plan = record;
     cuda->flight_count++;
+    cuda->is_end_newest = true;
     return sumi_cuda_streaming_start_loads(cuda, record, error);
 }
 
@@ -257,33 +275,40 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
     return state == CUDA_SUCCESS;
 }
 
-// The copies after a slice count as part of it: once the slice is reported, their values can be read.
-static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight)
+// Whether a slice has ended, and its time. The time between two events can be asked for only when both have passed, so
+// one call of the driver answers both questions. If it fails, the other way to ask decides whether the slice has ended,
+// and its time is 0. The copies after a slice count as part of it: once the slice is reported, their values can be read.
+static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight, sumi_slice_time* out_time)
 {
     SUMI_ASSERT(flight->plan != NULL && flight->last_fetch < flight->plan->mirror_count);
-    return has_passed(cuda, flight->end)
-        && (flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event));
+    float ms = 0.0f;
+    const CUresult timed = cuda->device.driver.cuEventElapsedTime(&ms, flight->from, flight->end);
+    if (timed == CUDA_ERROR_NOT_READY) return false;
+    if (timed != CUDA_SUCCESS) {
+        sumi_cuda_note_failure(cuda, timed, "timing a slice");
+        ms = 0.0f;
+        if (cuda->flight_count == 0 || !has_passed(cuda, flight->end)) return false;
+    }
+    *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
+    return flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event);
 }
 
-static bool cuda_finished(sumi_runner* runner, sumi_slice_time* out_time)
+static int32_t cuda_finished(sumi_runner* runner, sumi_slice_time* out_times, int32_t capacity)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return false;
-    const sumi_cuda_flight* flight = sumi_cuda_flight_at(cuda, 0);
-    const bool ends = is_over(cuda, flight);
-    if (ends) {
-        float ms = 0.0f;
-        sumi_cuda_note_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end),
-                               "timing a slice");
-        *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
-        if (cuda->flight_count > 0) {
-            cuda->flight_first = (cuda->flight_first + 1) % SUMI_RUNNER_DEPTH;
-            cuda->flight_count--;
-        }
+    SUMI_ASSERT(capacity >= 1);
+    if (cuda->flight_count == 0 || !sumi_cuda_enter_quietly(cuda, &scope)) return 0;
+    int32_t count = 0;
+    // with a lost device nothing is in flight
+    while (count < capacity && cuda->flight_count > 0
+           && is_over(cuda, sumi_cuda_flight_at(cuda, 0), &out_times[count])) {
+        cuda->flight_first = (cuda->flight_first + 1) % SUMI_CUDA_FLIGHTS;
+        cuda->flight_count--;
+        count++;
     }
     sumi_cuda_leave(&cuda->device, &scope);
-    return ends;
+    return count;
 }
 
 static int32_t cuda_pending(const sumi_runner* runner) { return (int32_t)((const sumi_cuda*)runner)->flight_count; }
@@ -338,6 +363,7 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
     sumi_cuda_scope scope;
     SUMI_TRY(sumi_cuda_report_failure(cuda, error));
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
+    cuda->is_end_newest = false;
     sumi_result result = sumi_cuda_publish(cuda, plan, picture, error);
     sumi_cuda_leave(&cuda->device, &scope);
     return sumi_cuda_note_result(cuda, result, error);
@@ -419,7 +445,7 @@ static void destroy_inside(sumi_cuda* cuda)
     sumi_cuda_release(&cuda->memory, &cuda->weight_ring);
     sumi_cuda_weights_close(&cuda->weights);
     sumi_cuda_release(&cuda->memory, &cuda->fixed);
-    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
+    for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         if (cuda->flights[i].begin != NULL) driver->cuEventDestroy(cuda->flights[i].begin);
         if (cuda->flights[i].end != NULL) driver->cuEventDestroy(cuda->flights[i].end);
     }
@@ -484,6 +510,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .copy_to_texture = cuda_show,
                                                 .wait_all = cuda_settle,
                                                 .properties = sumi_cuda_runner_properties,
+                                                .held_bytes = sumi_cuda_runner_held_bytes,
                                                 .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
 
@@ -518,7 +545,7 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const bool sleeps_for_all = cuda->device.owns_compute && SUMI_SLEEP_SLACK_US < 1000;
-    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
+    for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         SUMI_CU(driver, cuEventCreate(&cuda->flights[i].begin, CU_EVENT_DEFAULT), "making an event");
         SUMI_CU(driver,
                 cuEventCreate(&cuda->flights[i].end, sleeps_for_all ? CU_EVENT_DEFAULT : CU_EVENT_BLOCKING_SYNC),

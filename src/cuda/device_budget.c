@@ -221,11 +221,13 @@ static sumi_result grow_block(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t 
     }
     sumi_error first = {0};
     if (sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, &first) == SUMI_OK) {
-        sumi_cuda_release(&cuda->memory, block);
+        sumi_cuda_release_behind(&cuda->memory, block, cuda->device.compute);
+        cuda->has_late_frees = true;
     } else {
         if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY) return sumi_fail_with(error, &first);
         sumi_cuda_release(&cuda->memory, block);
         sumi_cuda_drop_all_graphs(cuda);
+        if (cuda->has_late_frees) sumi_cuda_settle(cuda);
         SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, error));
     }
     *block = larger;
@@ -337,8 +339,15 @@ void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_ca
     out_capacity->failed_request_bytes = memory->failed_request_bytes;
     memory->failed_held_bytes = memory->failed_request_bytes = 0;
     if (memory->allocator.allocate != NULL || !sumi_cuda_enter_quietly(cuda, &scope)) return;
+    if (cuda->has_late_frees && cuda->flight_count == 0) sumi_cuda_settle(cuda);
     out_capacity->is_known = sumi_cuda_query_free_bytes(cuda, &out_capacity->free_bytes);
     sumi_cuda_leave(&cuda->device, &scope);
+}
+
+void sumi_cuda_runner_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4])
+{
+    const sumi_cuda_memory* memory = &((const sumi_cuda*)runner)->memory;
+    for (int kind = 0; kind < 4; kind++) out_bytes[kind] = atomic_load(&memory->held_bytes[kind]);
 }
 
 void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties)
@@ -348,5 +357,5 @@ void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properti
                                                .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
                                                .capability = cuda->device.capability,
                                                .driver = cuda->device.driver.version};
-    for (int kind = 0; kind < 4; kind++) out_properties->held_bytes[kind] = atomic_load(&cuda->memory.held_bytes[kind]);
+    sumi_cuda_runner_held_bytes(runner, out_properties->held_bytes);
 }

@@ -28,5 +28,6 @@ bool sumi_cuda_runner_evict(sumi_runner* runner, const sumi_plan* plan);
 // the driver's own memory has grown. The context must be current.
 bool sumi_cuda_query_free_bytes(sumi_cuda* cuda, uint64_t* out_free_bytes);
 void sumi_cuda_runner_capacity(sumi_runner* runner, sumi_device_capacity* out_capacity);
+void sumi_cuda_runner_held_bytes(const sumi_runner* runner, uint64_t out_bytes[4]);
 void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properties* out_properties);
 #endif

@@ -119,6 +119,19 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
     return SUMI_OK;
 }
 
+void sumi_cuda_release_behind(sumi_cuda_memory* memory, sumi_cuda_block* block, CUstream stream)
+{
+    const sumi_cuda_driver* driver = &memory->device->driver;
+    const bool is_drivers = block->address != 0 && memory->allocator.release == NULL;
+    if (!is_drivers || block->kind == SUMI_MEMORY_STAGING || driver->cuMemFreeAsync == NULL
+        || driver->cuMemFreeAsync(block->address, stream) != CUDA_SUCCESS) {
+        sumi_cuda_release(memory, block);
+        return;
+    }
+    atomic_fetch_sub(&memory->held_bytes[block->kind], block->bytes);
+    memset(block, 0, sizeof *block);
+}
+
 void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block)
 {
     if (block->address != 0) {

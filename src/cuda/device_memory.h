@@ -34,6 +34,10 @@ static inline uint64_t sumi_cuda_held_bytes(const sumi_cuda_memory* memory) // b
          + atomic_load(&memory->held_bytes[SUMI_MEMORY_IMAGE]);
 }
 void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block); // Accepts a zeroed block. Zeroes the block.
+// The same for a block in frames of the host program: the driver frees device memory behind what was submitted to the
+// stream, and at the latest when the stream is next waited for. A free that is done at once waits for everything that
+// runs in the context, kernels of the host program too.
+void sumi_cuda_release_behind(sumi_cuda_memory* memory, sumi_cuda_block* block, CUstream stream);
 // The memory of a STAGING block.
 static inline void* sumi_cuda_host(const sumi_cuda_block* block) { return (void*)(uintptr_t)block->address; }
 #endif

@@ -70,6 +70,7 @@ typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResourc
     X(cuEventQuery, 2000, true)                                                                                        \
     X(cuEventSynchronize, 2000, true)                                                                                  \
     X(cuEventElapsedTime, 2000, true)                                                                                  \
+    X(cuMemFreeAsync, 11020, false)                                                                                    \
     X(cuMemHostRegister, 6050, false)                                                                                  \
     X(cuMemHostUnregister, 4000, false)                                                                                \
     X(cuTensorMapEncodeTiled, 12000, false)                                                                            \

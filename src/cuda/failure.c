@@ -51,6 +51,7 @@ void sumi_cuda_settle(sumi_cuda* cuda)
 {
     sumi_cuda_note_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute),
                            "waiting for the device");
+    cuda->has_late_frees = false;
     for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
     cuda->write_count = 0;
     // copies of streamed weights that are ahead of their use

@@ -30,6 +30,7 @@ struct sumi_cuda_modules {
     int32_t source_count, loaded_count; // sources are loaded in order
     kernel* kernels;                    // sorted by name
     int32_t kernel_count;
+    int32_t ready_count; // kernels [0, ready_count) were looked up when the modules had been loaded
 };
 
 // ---- Choosing -------------------------------------------------------------------------------------------------------
@@ -227,22 +228,38 @@ bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
     return entry != NULL && modules->sources[entry->source_index].module != NULL;
 }
 
-// The driver loads a kernel's code when it is first asked for. A capture would forbid this if the thread's mode were
-// not relaxed.
+// A driver that loads lazily loads a kernel's code when it is first asked for its properties, and waits meanwhile for
+// what runs in the context. A capture would forbid this if the thread's mode were not relaxed.
 static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* entry, uint32_t shared_bytes, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &modules->device->driver;
     CUresult result = CUDA_SUCCESS;
-    if (entry->function == NULL)
-        result =
-            driver->cuModuleGetFunction(&entry->function, modules->sources[entry->source_index].module, entry->name);
-    if (result != CUDA_SUCCESS) entry->function = NULL;
+    if (entry->function == NULL) {
+        CUfunction function = NULL;
+        int registers = 0;
+        result = driver->cuModuleGetFunction(&function, modules->sources[entry->source_index].module, entry->name);
+        if (result == CUDA_SUCCESS)
+            result = driver->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+        if (result == CUDA_SUCCESS) entry->function = function;
+    }
     if (result == CUDA_SUCCESS && shared_bytes > entry->shared_bytes) {
         result = driver->cuFuncSetAttribute(entry->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                             (int)shared_bytes);
         if (result == CUDA_SUCCESS) entry->shared_bytes = shared_bytes;
     }
     return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, entry->name, error);
+}
+
+void sumi_cuda_modules_ready_step(sumi_cuda_modules* modules, int32_t count, bool* out_done)
+{
+    SUMI_ASSERT(modules->loaded_count == modules->source_count && count >= 1);
+    for (int32_t i = 0; i < count && modules->ready_count < modules->kernel_count; i++) {
+        kernel* entry = &modules->kernels[modules->ready_count++];
+        sumi_error ignored = {0};
+        if (entry->function == NULL && modules->sources[entry->source_index].module != NULL)
+            (void)make_ready(modules, entry, 0, &ignored);
+    }
+    *out_done = modules->ready_count == modules->kernel_count;
 }
 
 sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint32_t shared_bytes,

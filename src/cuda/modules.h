@@ -34,6 +34,10 @@ void sumi_cuda_modules_destroy(sumi_cuda_modules* modules);
 // SUMI_DEVICE_UNSUPPORTED, SUMI_OUT_OF_HOST_MEMORY, SUMI_OUT_OF_DEVICE_MEMORY, SUMI_INTERNAL. A failed step can be
 // repeated. The context must be current.
 sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, float* out_progress, sumi_error* error);
+// Makes the driver load the code of up to `count` more kernels, after all modules were loaded. A driver that loads code
+// lazily may wait for everything that runs in the context, so the first job should find its kernels loaded. A failure is
+// left to the kernel's first use. The context must be current.
+void sumi_cuda_modules_ready_step(sumi_cuda_modules* modules, int32_t count, bool* out_done);
 // Finds a kernel by name and allows it `shared_bytes` of dynamic shared memory. SUMI_INTERNAL if no loaded image has
 // it. The kernel stays valid as long as the modules. The context must be current; this thread may be capturing.
 // Allocates nothing.

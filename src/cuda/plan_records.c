@@ -50,7 +50,7 @@ void sumi_cuda_free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
     for (int32_t i = 0; i < record->mirror_count; i++) {
         if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
     }
-    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
+    for (int32_t i = 0; i < SUMI_CUDA_FLIGHTS; i++) {
         if (cuda->flights[i].plan == record) cuda->flights[i].last_fetch = -1;
     }
     sumi_cuda_release(&cuda->memory, &record->constants);
@@ -101,7 +101,7 @@ SUMI_ONLY_ASSERTED static bool has_slices_in_flight(const sumi_cuda* cuda, const
 {
     bool is_any = false;
     for (uint32_t i = 0; i < cuda->flight_count; i++) {
-        is_any = is_any || cuda->flights[(cuda->flight_first + i) % SUMI_RUNNER_DEPTH].plan == record;
+        is_any = is_any || cuda->flights[(cuda->flight_first + i) % SUMI_CUDA_FLIGHTS].plan == record;
     }
     return is_any;
 }

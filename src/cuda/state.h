@@ -52,11 +52,13 @@ typedef struct sumi_cuda_plan {
 
 typedef struct sumi_cuda_flight {
     CUevent begin, end; // `begin` is recorded after the wait for the weights of the first op
+    CUevent from;       // where the slice's time begins: `begin`, or `end` of the slice before it
     bool has_waits;     // the slice waits for weights of a later op
     int32_t last_fetch; // index of the mirror that was copied last after this slice; -1: none
     const sumi_cuda_plan* plan;
 } sumi_cuda_flight;
 
+#define SUMI_CUDA_FLIGHTS (SUMI_RUNNER_DEPTH + 1)
 #define SUMI_CUDA_WRITES 32 // copies of bound inputs that may be in flight
 
 typedef struct sumi_cuda_write {
@@ -76,6 +78,7 @@ typedef struct sumi_cuda {
     sumi_cuda_weights weights;
     sumi_cuda_block fixed; // arrivals, then the counter
     sumi_cuda_block arena, scratch;
+    bool has_late_frees; // sumi_cuda_release_behind was called since the compute stream was last waited for
     // Pinned memory: the ring buffer of inputs, then the mirrors of one plan at a time.
     sumi_cuda_block* pages;
     size_t page_count, page_capacity;
@@ -96,8 +99,11 @@ typedef struct sumi_cuda {
 
     bool has_counter;
     int32_t counter; // value of the counter in device memory
-    sumi_cuda_flight flights[SUMI_RUNNER_DEPTH];
+    // One more than may be in flight: the oldest may need the end of the one before it.
+    sumi_cuda_flight flights[SUMI_CUDA_FLIGHTS];
     uint32_t flight_first, flight_count; // slices in flight that were not reported yet
+    // The newest command in the compute stream is the end of the newest slice, so the next slice begins there.
+    bool is_end_newest;
     // Recorded if somebody waits for everything. NULL: the ends of the slices can be waited for.
     CUevent wait_event;
     sumi_cuda_write writes[SUMI_CUDA_WRITES];
@@ -109,6 +115,6 @@ typedef struct sumi_cuda {
 // The slices in flight; index 0 is the oldest.
 static inline sumi_cuda_flight* sumi_cuda_flight_at(sumi_cuda* cuda, uint32_t index)
 {
-    return &cuda->flights[(cuda->flight_first + index) % SUMI_RUNNER_DEPTH];
+    return &cuda->flights[(cuda->flight_first + index) % SUMI_CUDA_FLIGHTS];
 }
 #endif

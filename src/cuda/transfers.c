@@ -180,6 +180,7 @@ void sumi_cuda_runner_write(sumi_runner* runner, const sumi_plan* plan, sumi_val
     sumi_cuda_scope scope;
     if (cuda->failure.result != SUMI_OK || cuda->page_count < RING_PAGES || !sumi_cuda_enter_quietly(cuda, &scope))
         return;
+    cuda->is_end_newest = false;
     const unsigned char* from = data;
     const CUdeviceptr to = value_address(cuda, plan, value) + offset;
     for (uint64_t done = 0; done < bytes && cuda->failure.result == SUMI_OK;) {
@@ -217,6 +218,7 @@ static sumi_result fetch_mirror(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cu
     SUMI_ASSERT(!mirror->is_pending); // at most one copy is pending
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
+    cuda->is_end_newest = false;
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
         piece = info->bytes - done;
         unsigned char* to = page_at(cuda, mirror->offset + done, &piece);

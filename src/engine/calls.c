@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include <stdio.h>
 
-bool sumi_call_is_foreign(const sumi_engine* engine) { return engine->callers.process != sumi_process_id(); }
+bool sumi_call_is_foreign(const sumi_engine* engine) { return sumi_process_is_other(&engine->callers.process); }
 
 // ---- The log --------------------------------------------------------------------------------------------------------
 

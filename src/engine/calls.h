@@ -4,6 +4,7 @@
 // `state_lock`, which they may lock for a moment.
 #ifndef SUMI_ENGINE_CALLS_H
 #define SUMI_ENGINE_CALLS_H
+#include "base/platform.h"
 #include "base/result.h"
 #include <stdatomic.h>
 #include <sumi.h>
@@ -15,7 +16,7 @@ typedef struct sumi_callers {
     // callback.
     atomic_uintptr_t caller, logger;
     atomic_uintptr_t pump, loader; // the pump's thread, and the thread that loads kernels, while they run
-    uint64_t process;              // the process that created the engine; never changes
+    sumi_process_mark process;     // of the process that created the engine; never changes
     sumi_error last_error;         // what sumi_engine_last_error returns; protected by `state_lock`
 } sumi_callers;
 

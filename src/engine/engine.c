@@ -157,7 +157,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             atomic_store(&engine->heap.peak, atomic_load(&first.peak));
             atomic_store(&engine->heap.count, atomic_load(&first.count));
             engine->desc = *desc;
-            engine->callers.process = sumi_process_id();
+            sumi_process_mark_init(&engine->callers.process);
             engine->memory.budget_bytes = desc->memory_budget_bytes;
             engine->frame.max_pending_us = SUMI_MAX_PENDING_US;
             engine->frame.slice_us = desc->max_slice_us;
@@ -199,6 +199,7 @@ void sumi_engine_destroy(sumi_engine* engine)
         while (engine->loras != NULL) sumi_lora_free(engine->loras);
         while (engine->externals != NULL) sumi_external_free(engine->externals);
         while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
+        sumi_prompts_close(engine);
         while (engine->models != NULL) sumi_model_free(engine->models);
         sumi_pictures_close(engine);
         sumi_pump_unlock(engine);
@@ -214,6 +215,7 @@ void sumi_engine_destroy(sumi_engine* engine)
         sumi_mutex_destroy(&engine->tokenizer_lock);
         sumi_mutex_destroy(&engine->state_lock);
     }
+    sumi_process_mark_close(&engine->callers.process);
     sumi_heap last; // the engine's own heap lies in the block that is freed last
     sumi_heap_init(&last, &engine->desc.allocator);
     atomic_store(&last.allocated_bytes, atomic_load(&heap->allocated_bytes));

@@ -87,6 +87,7 @@ struct sumi_engine {
     // Protected by `state_lock`.
     sumi_model* models;
     sumi_prompt* prompts;
+    sumi_prompt* spare_prompt; // the block of a prompt that was freed (prompts.h); NULL: none
     sumi_lora* loras;
     sumi_external* externals;
     sumi_picture* pictures;

@@ -6,7 +6,6 @@
 #include "engine/plan_cache.h"
 #include "engine/pump_lock.h"
 #include "engine/run.h"
-#include <string.h>
 
 static uint64_t held_device_bytes(const sumi_engine* engine)
 {
@@ -95,28 +94,31 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     return sumi_call_end(engine, SUMI_OK, NULL);
 }
 
+// Called by every sumi_job_poll, so it reads nothing else.
+void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
+{
+    const uint64_t image_bytes = atomic_load(&engine->memory.image_bytes);
+    if (engine->runner->functions->held_bytes != NULL) {
+        engine->runner->functions->held_bytes(engine->runner, out_bytes);
+        out_bytes[SUMI_MEMORY_IMAGE] += image_bytes;
+        return;
+    }
+    out_bytes[SUMI_MEMORY_WEIGHTS] = atomic_load(&engine->memory.weight_bytes);
+    out_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->memory.arena_bytes);
+    out_bytes[SUMI_MEMORY_IMAGE] = image_bytes;
+    out_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->memory.scratch_bytes);
+}
+
 static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
 {
-    info->held_bytes[SUMI_MEMORY_WEIGHTS] = atomic_load(&engine->memory.weight_bytes);
-    info->held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->memory.arena_bytes);
-    info->held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->memory.image_bytes);
-    info->held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->memory.scratch_bytes);
+    sumi_engine_held_bytes(engine, info->held_bytes);
     if (engine->runner->functions->properties == NULL) return;
     sumi_device_properties properties;
     engine->runner->functions->properties(engine->runner, &properties);
-    properties.held_bytes[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
-    memcpy(info->held_bytes, properties.held_bytes, sizeof info->held_bytes);
     info->device_bytes = properties.device_bytes;
     info->uncounted_bytes = properties.uncounted_bytes;
     info->compute_capability = properties.capability;
     info->driver_version = properties.driver;
-}
-
-void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
-{
-    sumi_engine_info info = {.backend = NULL};
-    read_memory(engine, &info);
-    memcpy(out_bytes, info.held_bytes, sizeof info.held_bytes);
 }
 
 sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)

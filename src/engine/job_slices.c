@@ -177,10 +177,13 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
     const bool is_device = runner->collect != NULL;
     const sumi_run* run = run_of(engine, slot);
     *out_end = SUMI_TURN_WAITS;
+    // The turns that follow one another submit a slice each, in a few microseconds. The first one asks the device which
+    // slices have ended; while the oldest still runs, the others need not ask for the same answer.
+    const bool asks = is_device && !engine->runs.oldest_runs;
     if (is_device) {
         slot->live.device_us = 0.0;
         if (run->pending_count > 0) *out_stage = sumi_stage_of_section(run->pending[run->pending_begin].section);
-        SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
+        if (asks) SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
     }
     if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
         SUMI_TRY(draw_noise(engine, slot, error));
@@ -211,8 +214,11 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
             *out_end = SUMI_TURN_MORE;
         }
     }
-    if (is_device) return runner->health(engine->runner, error);
-    return collect_slices(engine, slot, out_stage, out_end, out_over, error);
+    if (!is_device) return collect_slices(engine, slot, out_stage, out_end, out_over, error);
+    // nothing could be submitted, so everything depends on what has ended
+    if (!asks && *out_end == SUMI_TURN_WAITS)
+        SUMI_TRY(collect_slices(engine, slot, out_stage, out_end, out_over, error));
+    return runner->health(engine->runner, error);
 }
 
 // is_ready exists only in runners of devices that can have a second plan ready while the first one runs.

@@ -66,6 +66,7 @@ void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry)
 {
     sumi_plan_end(&entry->plan);
     sumi_free(heap, entry->slice_us);
+    sumi_free(heap, entry->doubts);
     sumi_free(heap, entry->kind_first);
     sumi_free(heap, entry->kind_count);
     sumi_free(heap, entry->sections);
@@ -237,10 +238,12 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
     const bool gathers = max_us == 0 && !request->whole_ops && w->runner->functions->collect != NULL;
     SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
     entry->slice_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->slice_us);
+    entry->doubts = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->doubts);
     entry->kind_first = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_first);
     entry->kind_count = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_count);
     entry->sections = sumi_alloc_zero(w->heap, plan->section_count * sizeof *entry->sections);
-    if (entry->slice_us == NULL || entry->kind_first == NULL || entry->kind_count == NULL || entry->sections == NULL)
+    if (entry->slice_us == NULL || entry->doubts == NULL || entry->kind_first == NULL || entry->kind_count == NULL
+        || entry->sections == NULL)
         return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
     find_kinds(entry);
     for (size_t s = 0; s < plan->section_count; s++) {

@@ -9,6 +9,7 @@
 #define SUMI_ENGINE_PLAN_CACHE_H
 #include "engine/accuracy.h"
 #include "engine/plan_key.h"
+#include "engine/tempo.h"
 #include "plan/runner.h"
 
 #define SUMI_PLAN_CACHE_SIZE 4
@@ -37,6 +38,8 @@ typedef struct sumi_plan_entry {
     // for each slice the first slice of its kind; at a kind's first slice the number of its slices
     int32_t *kind_first, *kind_count;
     float* slice_us; // measured, at a kind's first slice; 0: not measured yet
+    // at a kind's first slice: whether slice_us is less than what was measured (tempo.h)
+    sumi_tempo_doubt* doubts;
     sumi_section_time* sections;
     sumi_accuracy step; // of the wall-clock predictions for the steps of this plan
     unsigned char* key;

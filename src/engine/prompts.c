@@ -25,8 +25,33 @@ void sumi_prompt_free(sumi_prompt* prompt)
     sumi_engine* engine = prompt->engine;
     sumi_mutex_lock(&engine->state_lock);
     SUMI_LIST_REMOVE(prompt);
+    sumi_prompt* unused = engine->spare_prompt; // of the two, the larger block is kept
+    if (unused == NULL || unused->block_bytes <= prompt->block_bytes) engine->spare_prompt = prompt;
+    else unused = prompt;
     sumi_mutex_unlock(&engine->state_lock);
-    sumi_free(&engine->heap, prompt);
+    sumi_free(&engine->heap, unused);
+}
+
+void sumi_prompts_close(sumi_engine* engine)
+{
+    SUMI_ASSERT(engine->prompts == NULL);
+    sumi_free(&engine->heap, engine->spare_prompt);
+    engine->spare_prompt = NULL;
+}
+
+// Takes the spare block if it is large enough. A block of more than four times the size stays: the next long prompt
+// needs it, and a short one that is kept for long would keep it all. *out_bytes: its size.
+static void* take_spare(sumi_engine* engine, uint64_t bytes, uint64_t* out_bytes)
+{
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_prompt* spare = engine->spare_prompt;
+    if (spare != NULL && (spare->block_bytes < bytes || spare->block_bytes / 4 > bytes)) spare = NULL;
+    if (spare != NULL) {
+        *out_bytes = spare->block_bytes;
+        engine->spare_prompt = NULL;
+    }
+    sumi_mutex_unlock(&engine->state_lock);
+    return spare;
 }
 
 static sumi_prompt* pack_prompt(sumi_packer* packer, const sumi_prompt_shape* shape)
@@ -60,11 +85,14 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* sha
     *out_prompt = NULL;
     sumi_packer packer = {NULL, 0};
     (void)pack_prompt(&packer, shape);
-    void* block = packer.used < SIZE_MAX / 2 ? sumi_alloc(&engine->heap, (size_t)packer.used) : NULL;
+    uint64_t block_bytes = packer.used;
+    void* block = take_spare(engine, packer.used, &block_bytes);
+    if (block == NULL && packer.used < SIZE_MAX / 2) block = sumi_alloc(&engine->heap, (size_t)packer.used);
     if (block == NULL) return sumi_out_of_memory(error, (size_t)packer.used, "an encoded prompt");
     packer = (sumi_packer){block, 0};
     sumi_prompt* prompt = pack_prompt(&packer, shape);
     prompt->engine = engine;
+    prompt->block_bytes = block_bytes;
     prompt->encoder_count = shape->encoder_count;
     prompt->reference_count = shape->reference_count;
     snprintf(prompt->family, sizeof prompt->family, "%s", shape->family);

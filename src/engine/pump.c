@@ -219,6 +219,7 @@ static void wait_for_device(sumi_engine* engine)
     } else {
         sumi_sleep_us(50);
     }
+    sumi_run_ask_again(engine);
 }
 
 static bool is_ending(const sumi_job_slot* draining)
@@ -236,9 +237,12 @@ static double predict(const sumi_engine* engine)
 // With a device: limits of this thread's own time in one update with a budget, in microseconds. The time delays the
 // host program's frame, so the limits are much lower than those of the device's work.
 #define MAX_OWN_US 200.0 // of anything that has no limit of its own below
-// Of submitting slices, which takes about 24 us for each. With a large budget the limit is a twelfth of the budget,
-// which streamed weights need.
-#define MAX_SUBMITTING_US 240.0
+// Of submitting slices. A budget holds about eight of them (frame_budget.c), but the first slices of a picture are short,
+// and dozens would fit. The turn that begins below the limit ends above it: the last one of a picture takes 60 us more,
+// which makes less than 300 in all.
+#define MAX_SUBMITTING_US 220.0
+// Slices with streamed weights have copies of their own. With a large budget the limit is then a share of the budget.
+#define STREAMED_SHARE (1.0 / 12.0)
 // Of preparing weights and graphs of a new plan: hundreds of pieces of MAX_OWN_US would take as many frames.
 #define MAX_PREPARING_US 1900.0
 
@@ -251,8 +255,10 @@ static bool submits_next(const sumi_engine* engine)
 
 static double max_submitting_us(const sumi_engine* engine)
 {
-    const double share = engine->frame.max_pending_us / 12.0;
-    return share > MAX_SUBMITTING_US ? share : MAX_SUBMITTING_US;
+    const sumi_plan_entry* entry = engine->runs.current.entry;
+    const double share_us = engine->frame.max_pending_us * STREAMED_SHARE;
+    const bool is_streamed = entry != NULL && entry->need.streamed_bytes > 0;
+    return is_streamed && share_us > MAX_SUBMITTING_US ? share_us : MAX_SUBMITTING_US;
 }
 
 // Loading a model may take the whole budget: INFINITY.
@@ -297,6 +303,7 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
     engine->frame.max_thread_us = budget_us == SUMI_FOREVER || !is_device(engine) ? 0.0 : MAX_OWN_US; // 0: no limit
     sumi_frame_budget_follow(engine, budget_us);
     sumi_deadline_follow(engine, budget_us, begin_ns);
+    sumi_run_ask_again(engine);
     // At least one turn: a budget below the smallest slice must not stop all progress.
     pump_state state = advance_one(engine);
     while (state != PUMP_HAS_NOTHING) {
@@ -335,6 +342,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         engine->frame.max_thread_us = 0.0;
         sumi_frame_budget_follow(engine, SUMI_FOREVER);
         sumi_deadline_follow(engine, SUMI_FOREVER, 0);
+        sumi_run_ask_again(engine);
     }
     sumi_mutex_lock(&engine->state_lock);
     for (;;) {

@@ -83,17 +83,27 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
     engine->runs.current.done_section = engine->runs.current.section;
 }
 
-static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index)
+// The prediction of a slice whose kind was not measured in this plan. *out_is_known: ops like its first one were
+// measured before.
+static double predict_unmeasured_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index,
+                                    bool* out_is_known)
 {
-    SUMI_ASSERT(slice_index >= 0 && (size_t)slice_index < entry->plan.slice_count);
-    const float measured_us = entry->slice_us[entry->kind_first[slice_index]];
-    if (measured_us > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)measured_us);
     const sumi_slice* slice = &entry->plan.slices[slice_index];
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end
                 && (size_t)slice->op_end <= entry->plan.op_count);
     const sumi_op_kind kind = entry->plan.ops[slice->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
+    *out_is_known = ratio > 0.0f;
     return slice->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
+}
+
+static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice_index)
+{
+    SUMI_ASSERT(slice_index >= 0 && (size_t)slice_index < entry->plan.slice_count);
+    const float measured_us = entry->slice_us[entry->kind_first[slice_index]];
+    bool is_known;
+    return measured_us > 0.0f ? sumi_tempo_now_us(&engine->tempo, (double)measured_us)
+                              : predict_unmeasured_us(engine, entry, slice_index, &is_known);
 }
 
 double sumi_run_predict_us(const sumi_engine* engine)
@@ -160,12 +170,30 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     // slices of later plans became a sixth as long (streamed text encoder, H200).
     if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us)
         us = (double)step->predicted_us;
+    sumi_tempo_doubt* doubt = &entry->doubts[kind];
+    bool teaches = true; // whether the time tells something about other slices of the same kinds of ops
     if (*measured <= 0.0f) {
-        *measured = (float)us;
+        bool is_known = false;
+        const double predicted_us = predict_unmeasured_us(engine, entry, step->slice, &is_known);
+        double believed_us = us;
+        // On the processor nothing else counts as part of a slice.
+        if (is_known && engine->runner->functions->collect != NULL)
+            believed_us = sumi_tempo_first(doubt, predicted_us, us);
+        teaches = doubt->alike_count == 0;
+        if (alike * entry->plan.sections[step->section_index].repeat < SUMI_TEMPO_FEWEST_REPEATS) {
+            *doubt = (sumi_tempo_doubt){0.0f, 0};
+            believed_us = us;
+        }
+        *measured = (float)believed_us;
         section->measured_us += alike * (double)*measured;
         section->expected_us += alike * (double)slice->predicted_us;
         section->unmeasured_us -= alike * (double)slice->predicted_us;
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
+    } else if (doubt->alike_count > 0) {
+        const float believed = (float)sumi_tempo_again(doubt, (double)*measured, us);
+        section->measured_us += alike * ((double)believed - (double)*measured);
+        *measured = believed;
+        teaches = doubt->alike_count == 0;
     } else {
         sumi_tempo_note(&engine->tempo, (double)*measured, us);
         const float learnt = (float)sumi_tempo_learn(&engine->tempo, (double)*measured, us);
@@ -173,7 +201,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
         *measured = learnt;
     }
     step->unwaited_us = (double)*measured;
-    learn_ratios(engine, entry, slice, step->unwaited_us);
+    if (teaches) learn_ratios(engine, entry, slice, step->unwaited_us);
     run->iteration_us += *measured;
     run->done_us += step->unwaited_us;
     if (!step->ends_iteration) return;
@@ -438,17 +466,42 @@ static void take_oldest(sumi_run* run, sumi_run_slice* out_step)
     if (--run->pending_count == 0) run->pending_us = 0.0;
 }
 
+// Returns the oldest slice of the run whose end was not reported; NULL: there is none.
+static sumi_run_slice* find_unreported(sumi_run* run)
+{
+    for (int32_t i = 0; i < run->pending_count; i++) {
+        sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        if (step->slice >= 0 && !step->is_over) return step;
+    }
+    return NULL;
+}
+
+// Asks the runner once for all slices that have ended, and marks them. Slices of the draining run are older than those
+// of the current run. Slices that neither run knows belong to a cancelled job and are the newest, because no run begins
+// before they have ended; they are forgotten. Returns whether any had ended.
+static bool mark_ended(sumi_engine* engine)
+{
+    sumi_slice_time times[SUMI_RUNNER_DEPTH];
+    const int32_t count = engine->runner->functions->collect(engine->runner, times, SUMI_RUNNER_DEPTH);
+    SUMI_ASSERT(count >= 0 && count <= SUMI_RUNNER_DEPTH);
+    for (int32_t i = 0; i < count; i++) {
+        sumi_run_slice* step = find_unreported(&engine->runs.draining);
+        if (step == NULL) step = find_unreported(&engine->runs.current);
+        if (step == NULL) break;
+        step->us = times[i].us;
+        step->has_waits = times[i].has_waits;
+        step->is_over = true;
+    }
+    return count > 0;
+}
+
 static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 {
     SUMI_ASSERT(run->pending_count > 0);
-    const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_run_slice* oldest = &run->pending[run->pending_begin];
-    sumi_slice_time time;
-    if (oldest->slice < 0 || oldest->is_over || runner->collect == NULL) return true;
-    if (!runner->collect(engine->runner, &time)) return false;
-    oldest->us = time.us;
-    oldest->has_waits = time.has_waits;
-    return true;
+    const sumi_run_slice* oldest = &run->pending[run->pending_begin];
+    if (oldest->slice < 0 || oldest->is_over || engine->runner->functions->collect == NULL) return true;
+    engine->runs.oldest_runs = !mark_ended(engine) || !oldest->is_over;
+    return !engine->runs.oldest_runs;
 }
 
 // Collects a slice of a job that was cancelled while it drained; no job asks for it any more.
@@ -475,6 +528,12 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_st
     if (engine->runs.device_ends_ns > latest) engine->runs.device_ends_ns = latest;
     if (out_step->slice >= 0) note_time(engine, run, out_step);
     return true;
+}
+
+void sumi_run_ask_again(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine));
+    engine->runs.oldest_runs = false;
 }
 
 double sumi_run_sleep_us(sumi_engine* engine)
@@ -525,36 +584,16 @@ bool sumi_run_is_only_draining(const sumi_engine* engine)
 
 // ---- Waiting for all of them ----------------------------------------------------------------------------------------
 
-// Returns the oldest slice of the run whose end was not reported; NULL: there is none.
-static sumi_run_slice* find_unreported(sumi_run* run)
-{
-    for (int32_t i = 0; i < run->pending_count; i++) {
-        sumi_run_slice* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
-        if (step->slice >= 0 && !step->is_over) return step;
-    }
-    return NULL;
-}
-
 void sumi_run_wait_for_all(sumi_engine* engine)
 {
     if (engine->runner == NULL) return;
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_slice_time time;
     if (runner->collect == NULL) return;
-    // Slices of the draining run are older than those of the current run. Slices that neither run knows belong to a
-    // cancelled job and are the newest, because no run begins before they have ended.
     while (runner->pending(engine->runner) > 0) {
-        if (!runner->collect(engine->runner, &time)) {
-            runner->wait(engine->runner, 1);
-            if (!runner->collect(engine->runner, &time)) break; // the device is lost: no slice will end
-        }
-        sumi_run_slice* step = find_unreported(&engine->runs.draining);
-        if (step == NULL) step = find_unreported(&engine->runs.current);
-        if (step == NULL) continue;
-        step->us = time.us;
-        step->has_waits = time.has_waits;
-        step->is_over = true;
+        if (mark_ended(engine)) continue;
+        runner->wait(engine->runner, 1);
+        if (!mark_ended(engine)) break; // the device is lost: no slice will end
     }
 }
 
@@ -562,9 +601,8 @@ bool sumi_run_is_idle(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_slice_time time;
     if (runner->collect == NULL) return true;
     if (!forget_older(engine)) return false;
-    while (engine->runs.current.entry == NULL && runner->collect(engine->runner, &time)) continue;
+    if (engine->runs.current.entry == NULL) (void)mark_ended(engine);
     return runner->pending(engine->runner) == 0;
 }

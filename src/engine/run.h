@@ -57,6 +57,9 @@ typedef struct sumi_runs {
     uint64_t device_ends_ns; // predicted end of all that is in flight (ns, steady clock)
     // Time of submission (ns, steady clock) of the most recent slice that took longer than predicted.
     uint64_t late_slice_ns;
+    // The runner was asked and the oldest slice in flight had not ended. It is asked again when nothing else can be
+    // done, or after the pump has stepped back (sumi_run_ask_again).
+    bool oldest_runs;
 } sumi_runs;
 
 // Begins a run. The runner is told too. The caller writes the bound inputs next.
@@ -103,6 +106,8 @@ double sumi_run_later_us(const sumi_engine* engine, double alternative_share);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);
+// Called when the pump begins to work, or has waited for the device: slices may have ended since the runner was asked.
+void sumi_run_ask_again(sumi_engine* engine);
 // Begins to drain the run, whose slices were all submitted: another run may begin before they have ended. No other run
 // may be draining.
 void sumi_run_begin_draining(sumi_engine* engine);

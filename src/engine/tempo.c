@@ -10,6 +10,32 @@
 // Per measurement. A step of a large model has dozens of slices of each kind, and `slowness` follows sooner.
 #define MAX_RISE 1.01
 
+// A first measurement is believed up to this multiple of its prediction. Predictions of kinds of ops that were measured
+// before are seldom that wrong.
+#define MAX_FIRST 1.5
+#define ALIKE 1.04f   // the largest ratio of two measurements that are alike
+#define ALIKE_COUNT 4 // so many in a row are believed; a model has dozens of layers
+
+double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double measured_us)
+{
+    SUMI_ASSERT(predicted_us >= 0.0 && measured_us > 0.0 && doubt->alike_count == 0);
+    if (predicted_us <= 0.0 || measured_us <= predicted_us * MAX_FIRST) return measured_us;
+    *doubt = (sumi_tempo_doubt){(float)measured_us, 1};
+    return predicted_us * MAX_FIRST;
+}
+
+double sumi_tempo_again(sumi_tempo_doubt* doubt, double known_us, double measured_us)
+{
+    SUMI_ASSERT(doubt->alike_count > 0 && known_us > 0.0 && measured_us > 0.0);
+    const float us = (float)measured_us;
+    const bool is_alike = us <= doubt->us * ALIKE && doubt->us <= us * ALIKE;
+    doubt->alike_count = is_alike ? doubt->alike_count + 1 : 1;
+    doubt->us = us;
+    const bool is_over = measured_us <= known_us || doubt->alike_count >= ALIKE_COUNT;
+    if (is_over) doubt->alike_count = 0;
+    return is_over ? measured_us : known_us;
+}
+
 static void estimate_slowness(sumi_tempo* tempo)
 {
     SUMI_ASSERT(tempo->count >= FEWEST && tempo->count <= SUMI_TEMPO_TIMES);

@@ -20,6 +20,25 @@ typedef struct sumi_tempo {
     bool is_shared; // other work runs between the slices, so their times are only upper bounds
 } sumi_tempo;
 
+// The first measurement of a slice has no known time to be compared with, only a prediction. Beside a host program whose
+// kernels keep the device busy while ours run, every slice may look several times as long as it is. If that were
+// believed, fewer slices would fit into a frame, all of them would run beside these kernels, and no better time would
+// ever be measured. So a first time far above its prediction is doubted: less is believed, until several times in a
+// row are alike, as those of a device that nobody else uses are.
+typedef struct sumi_tempo_doubt {
+    float us;            // the newest measurement
+    int32_t alike_count; // how many in a row were alike; 0: no doubt
+} sumi_tempo_doubt;
+
+// The time of a slice that a job measures less often than that is believed at once: nothing would end the doubt.
+#define SUMI_TEMPO_FEWEST_REPEATS 8
+
+// What is believed of a first measurement.
+double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double measured_us);
+// Called instead of the functions below while there is a doubt. Returns what is believed after another measurement:
+// known_us, or the measured time, which then is not doubted any more.
+double sumi_tempo_again(sumi_tempo_doubt* doubt, double known_us, double measured_us);
+
 void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us);
 // The new estimate for a slice after another measurement.
 double sumi_tempo_learn(const sumi_tempo* tempo, double known_us, double measured_us);

@@ -133,9 +133,9 @@ typedef struct sumi_runner_functions {
     void (*release_plan)(sumi_runner* runner, const sumi_plan* plan);
     // The weights will be freed: removes them from the device. Call only while nothing that uses them is in flight.
     void (*release_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count);
-    // Reports the end of the oldest slice that was submitted and not yet reported. False if that slice still runs, or
-    // if there is none.
-    bool (*collect)(sumi_runner* runner, sumi_slice_time* out_time);
+    // Reports the slices that have ended of those that were submitted and not yet reported, the oldest first, at most
+    // `capacity`. Returns how many; 0 if the oldest still runs, or if there is none.
+    int32_t (*collect)(sumi_runner* runner, sumi_slice_time* out_times, int32_t capacity);
     // The state of the device after submissions: SUMI_OK, SUMI_DEVICE_LOST or SUMI_INTERNAL.
     sumi_result (*health)(sumi_runner* runner, sumi_error* error);
     // The number of slices that were submitted and not yet reported. The engine submits at most SUMI_RUNNER_DEPTH.
@@ -162,8 +162,9 @@ typedef struct sumi_runner_functions {
     // Blocks until everything that was submitted has ended, copies and publications included.
     void (*wait_all)(sumi_runner* runner);
     void (*properties)(const sumi_runner* runner,
-                       sumi_device_properties* out_properties); // for sumi_engine_info; any thread
-    bool (*has_cublaslt)(const sumi_runner* runner);            // the same
+                       sumi_device_properties* out_properties);           // for sumi_engine_info; any thread
+    void (*held_bytes)(const sumi_runner* runner, uint64_t out_bytes[4]); // by sumi_memory_kind; any thread
+    bool (*has_cublaslt)(const sumi_runner* runner);                      // the same
     // For tests: lists every kernel that is built for this device, and how often it was looked up for a launch. A
     // launch into a graph counts twice, because the kernel is also looked up before the capture.
     void (*list_kernels)(const sumi_runner* runner, sumi_kernel_callback* seen, void* user_data);

@@ -62,6 +62,8 @@ void fake_use_clock(const fake_clock* clock);
 // The time of each kernel by that clock; events after it have then passed. 0 at first. Only with
 // fake_complete_after(0).
 void fake_kernels_take(int us);
+// The time of each call of the driver, which passes inside the call. 0 at first.
+void fake_calls_take(int ns);
 // The time of pinning and of unpinning a MiB, which passes inside the call. 0 at first.
 void fake_pinning_takes(int us);
 void fake_finish(void); // everything that was submitted is done now

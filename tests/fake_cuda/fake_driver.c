@@ -41,6 +41,7 @@ static CUresult enter(const char* name, unsigned rules)
     }
     if (entry == NULL) abort(); // an entry that is not in the table
     entry->calls++;
+    if (fake.call_ns > 0) fake_pass_ns((uint64_t)fake.call_ns);
     if (fake.fail_name != NULL && fake.fail_nth > 0 && strcmp(fake.fail_name, name) == 0 && --fake.fail_nth == 0) {
         fake.has_failed = true;
         return (CUresult)fake.fail_code;
@@ -561,14 +562,8 @@ static CUresult release(void* memory, fake_kind kind, const char* entry)
     NEED(block != NULL && block->memory == memory && block->object.kind == kind && !block->is_registered,
          "%s: there is no such block", entry);
     fake_drain_all(); // a free waits for the device
-    const int slot = fake.freed_count++ % 256;
-    fake.freed[slot].memory = block->memory;
-    fake.freed[slot].bytes = block->bytes;
-    fake.block_bytes -= block->bytes;
-    if (kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes -= block->bytes;
-    else take_time(block->bytes);
-    free(block->memory);
-    fake_unmake(block);
+    if (kind != FAKE_DEVICE_BLOCK) take_time(block->bytes);
+    fake_free_block(block);
     return leave(CUDA_SUCCESS);
 }
 
@@ -585,6 +580,20 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr address)
 {
     ENTER("cuMemFree", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
     return release((void*)(uintptr_t)address, FAKE_DEVICE_BLOCK, "cuMemFree");
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream_handle)
+{
+    ENTER("cuMemFreeAsync", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    NEED_STREAM(stream_handle, "cuMemFreeAsync");
+    void* memory = (void*)(uintptr_t)address;
+    const fake_block* block = fake_find_block(memory, 1);
+    NEED(block != NULL && block->memory == memory && block->object.kind == FAKE_DEVICE_BLOCK,
+         "cuMemFreeAsync: there is no such block");
+    fake_node* node = fake_new_node(FAKE_FREE);
+    node->to = memory;
+    fake_submit((fake_stream*)stream_handle, node);
+    return leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void** memory, size_t bytes, unsigned flags)
@@ -952,9 +961,14 @@ static CUresult elapsed_time(float* ms, CUevent begin_handle, CUevent end_handle
     ENTER("cuEventElapsedTime", IN_CONTEXT);
     NEED_ALIVE(begin_handle, FAKE_EVENT, "cuEventElapsedTime");
     NEED_ALIVE(end_handle, FAKE_EVENT, "cuEventElapsedTime");
-    const fake_event *begin = (fake_event*)begin_handle, *end = (fake_event*)end_handle;
+    fake_event *begin = (fake_event*)begin_handle, *end = (fake_event*)end_handle;
     NEED(begin->has_time && end->has_time && begin->ticket != 0 && end->ticket != 0,
          "cuEventElapsedTime: events without time, or never recorded");
+    if (!end->is_done && end->queries_left > 0) { // it counts as a query of its end
+        end->queries_left--;
+        return leave(CUDA_ERROR_NOT_READY);
+    }
+    fake_drain_event(end);
     if (!begin->is_done || !end->is_done || end->ready_ns > fake_now_ns()) return leave(CUDA_ERROR_NOT_READY);
     *ms = (float)(end->ms - begin->ms);
     return leave(CUDA_SUCCESS);
@@ -1159,6 +1173,7 @@ fake_entry fake_entries[] = {
     ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050),
     ENTRY(cuMemAlloc, 3020),
     ENTRY(cuMemFree, 3020),
+    ENTRY(cuMemFreeAsync, 11020),
     ENTRY(cuMemGetInfo, 3020),
     ENTRY(cuMemHostAlloc, 2020),
     ENTRY(cuMemFreeHost, 2000),

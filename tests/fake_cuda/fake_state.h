@@ -61,7 +61,8 @@ typedef enum fake_node_kind {
     FAKE_SET32,
     FAKE_RECORD,
     FAKE_WAIT,
-    FAKE_PRODUCT
+    FAKE_PRODUCT,
+    FAKE_FREE
 } fake_node_kind;
 typedef struct fake_node {
     struct fake_node* next;
@@ -134,7 +135,7 @@ bool fake_captures_strictly(const fake_stream* stream); // it is being captured,
 #define FAKE_BUCKETS 1024
 typedef struct fake_world {
     // settings
-    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us;
+    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us, call_ns;
     bool old_lookup, takes_binaries, is_lost, refuses_graphs, locks_read_only;
     const char* lacking;
     uint64_t byte_limit, device_bytes, context_keeps, module_keeps, graph_keeps;
@@ -179,6 +180,7 @@ void fake_violation(const char* format, ...) __attribute__((format(printf, 1, 2)
 void* fake_make(size_t bytes, fake_kind kind); // zeroed
 bool fake_is_alive(const void* handle, fake_kind kind);
 void fake_unmake(void* handle);
+void fake_free_block(fake_block* block);
 // of memory that the caller allocated, and frees
 fake_block* fake_make_block(fake_kind kind, unsigned char* memory, size_t bytes);
 

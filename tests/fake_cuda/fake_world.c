@@ -120,6 +120,17 @@ void fake_unmake(void* handle)
     free(object);
 }
 
+void fake_free_block(fake_block* block)
+{
+    const int slot = fake.freed_count++ % 256;
+    fake.freed[slot].memory = block->memory;
+    fake.freed[slot].bytes = block->bytes;
+    fake.block_bytes -= block->bytes;
+    if (block->object.kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes -= block->bytes;
+    free(block->memory);
+    fake_unmake(block);
+}
+
 static bool holds(const unsigned char* memory, size_t bytes, const void* from, size_t count)
 {
     const uintptr_t begin = (uintptr_t)memory, at = (uintptr_t)from;
@@ -242,6 +253,7 @@ static void run_node(fake_node* node)
             for (size_t i = 0; i < node->bytes; i += 4) memcpy(node->to + i, &node->value, 4);
         }
         break;
+    case FAKE_FREE: fake_free_block(fake_find_block(node->to, 1)); break;
     case FAKE_PRODUCT: {
         fake_product product;
         memcpy(&product, node->data, sizeof product);
@@ -320,7 +332,7 @@ static void set_defaults(void)
     fake.capability = 90;
     fake.driver_version = 13000;
     fake.newest_ptx = 90;
-    fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = 0;
+    fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = fake.call_ns = 0;
     fake.locks_read_only = true;
     fake.clock = NULL;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
@@ -364,6 +376,7 @@ void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
 void fake_use_clock(const fake_clock* clock) { SET(fake.clock = clock); }
 void fake_kernels_take(int us) { SET(fake.kernel_us = us); }
+void fake_calls_take(int ns) { SET(fake.call_ns = ns); }
 void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
 void fake_kernel_times(const double* ms, int count)
