@@ -260,13 +260,14 @@ static sumi_cuda_linear_choice choose_portable_product(const sumi_cuda_device* d
         const int64_t tiles = (int64_t)sumi_divide_up(s->m, kernel->rows) * sumi_divide_up(s->n, kernel->cols),
                       at_once = processors * blocks;
         const double rate = (kernel->cols == 256   ? 1.0
-                             : kernel->rows == 128 ? 0.96
+                             : kernel->rows == 128 ? 0.97
                                                    : 0.84)
                           * (kernel->k_bytes == 128 || !has_wide_multiprocessors ? 1.0 : 0.95);
         // A block that has its multiprocessor to itself in the last round takes 1.2 of its share of a full one.
         const int64_t left = tiles % at_once;
-        const double last_round = left == 0 ? 0.0 : blocks > 1 && left <= processors ? 1.2 : blocks,
-                     cost = ((double)(tiles / at_once) * blocks + last_round) * kernel->rows * kernel->cols / rate;
+        double rounds = (double)(tiles / at_once) * blocks; // of one block per multiprocessor
+        if (left > 0) rounds += blocks > 1 && left <= processors ? 1.2 : blocks;
+        const double cost = rounds * kernel->rows * kernel->cols / rate;
         if (best.method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
             best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_PORTABLE, i, 1, kernel->rows};
