@@ -1,6 +1,6 @@
-"""Judges the demo model as the library runs it: held-out prompts through the command line, read by check.py. Prints the table of the model card.
+"""Judges the demo model as the library runs it: held-out prompts and those of prompts.txt through the command line, read by check.py. Prints the tables of the model card.
 
-    python3 judge.py PROGRAM FOLDER [--count 200]        PROGRAM: build/release/bin/sumi; pictures and prompts.json go to FOLDER
+    python3 judge.py PROGRAM FOLDER [--count 200] [--model FOLDER]        PROGRAM: build/release/bin/sumi; pictures and prompts.json go to FOLDER
 """
 
 import argparse
@@ -19,14 +19,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--count", type=int, default=200, help="prompts of each kind")
+    parser.add_argument("--count", type=int, default=200, help="held-out prompts of each kind")
+    parser.add_argument("--model", type=Path, default=MODEL)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    scenes = [s for kind in ("single", "relation", "count") for s in check.held_out_scenes(args.count, 21, kind)]
-    entries = [{"text": caption(s, random.Random(0), True), "scene": s} for s in scenes]
+    entries = [{"row": "newcomer", "text": text, "scene": scene} for text, scene in check.newcomer_prompts()]
+    for row in check.ROWS:
+        if row not in ("empty", "newcomer") and args.count:
+            entries += [{"row": row, "text": caption(s, random.Random(0), True), "scene": s} for s in check.held_out_scenes(args.count, 21, row)]
     (args.folder / "prompts.json").write_text(json.dumps(entries))
     for k, entry in enumerate(entries):
-        subprocess.run([args.program, "generate", "--model", MODEL, "--prompt", entry["text"], "--seed", str(k), "--quiet", "-o", args.folder / f"{k:05}.png"], check=True)
+        subprocess.run([args.program, "generate", "--model", args.model, "--prompt", entry["text"], "--seed", str(k), "--quiet", "-o", args.folder / f"{k:05}.png"], check=True)
     check.judge(args.folder)
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 # Head size 64 and widths that are multiples of 64, so that GPU kernels made for the real models run this one too.
 TRANSFORMER = dict(dim=192, n_layers=5, n_refiner_layers=1, n_heads=3, in_channels=16, cap_feat_dim=128, axes_dims=[16, 24, 24], rope_theta=256.0, t_scale=1000.0, norm_eps=1e-5)
-TEXT = dict(hidden_size=128, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, head_dim=64, intermediate_size=128, rms_norm_eps=1e-6, rope_theta=1e6)
+TEXT = dict(hidden_size=128, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=64, intermediate_size=128, rms_norm_eps=1e-6, rope_theta=1e6)
 VAE = dict(block_out_channels=[64, 64, 64, 128], layers_per_block=1, latent_channels=16, norm_num_groups=32)
 TIME_WIDTH = 256
 
@@ -214,6 +214,10 @@ class TextEncoder(nn.Module):
         for name, p in self.named_parameters():
             if p.dim() == 2:
                 nn.init.normal_(p, std=0.5 if "embed" in name else 1 / math.sqrt(p.shape[1]))
+
+    def compile_layers(self):
+        for layer in self.model["layers"]:
+            layer.compile(dynamic=True)
 
     def forward(self, ids):
         """ids [B, T], right-padded: causal attention makes pads harmless -> [B, T, 128]."""

@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from world import COLOURS
+from world import COLOURS, edge_of
 
 PALETTE = {name: tuple(c / 255 for c in rgb) for name, rgb in COLOURS.items()}
 
@@ -204,6 +204,17 @@ def _colour(rgb, device):
     return torch.tensor(rgb, device=device)[None, :, None, None]
 
 
+def _sea(picture, water, foam, strength, x, y, step, rand):
+    """Water below a horizon, with four lines of waves."""
+    n, height, width = y.shape
+    shore = 0.60 + 0.02 * rand()
+    picture = _over(picture, step(shore - y), _gradient(n, height, width, *water, picture.device))
+    for k in range(4):
+        line = (y - (shore + 0.07 + 0.09 * k) - 0.008 * torch.sin(x * 26 + 6.28 * rand())).abs() - 0.004
+        picture = _over(picture, step(line) * strength, _colour(foam, picture.device))
+    return picture
+
+
 def paint_background(kind, n, height, width, generator, device):
     y = torch.linspace(0, 1, height, device=device)[None, :, None].expand(n, height, width)
     x = torch.linspace(0, 1, width, device=device)[None, None, :].expand(n, height, width) * (width / height)
@@ -212,19 +223,26 @@ def paint_background(kind, n, height, width, generator, device):
     rand = lambda: torch.rand(n, 1, 1, generator=generator, device=device)
     if kind == "plain":
         return _gradient(n, height, width, (0.985, 0.98, 0.965), (0.965, 0.96, 0.945), device)
-    if kind == "night":
+    sea, grass = kind.endswith("sea"), kind.endswith("grass")
+    if kind.startswith("night"):
         picture = _gradient(n, height, width, (0.05, 0.07, 0.18), (0.13, 0.16, 0.34), device)
         for _ in range(14):
             cx, cy, r = rand() * (width / height), rand(), 0.004 + 0.006 * rand()
             picture = _over(picture, step(torch.sqrt((x - cx) ** 2 + (y - cy) ** 2 + 1e-9) - r) * 0.9, _colour((0.98, 0.96, 0.85), device))
-        hill = 0.84 + 0.05 * torch.sin(x * 2.6 + 6.28 * rand())
-        return _over(picture, step(hill - y), _gradient(n, height, width, (0.06, 0.09, 0.20), (0.07, 0.13, 0.22), device))
-    if kind == "sunset":
+        if sea:
+            return _sea(picture, ((0.07, 0.16, 0.34), (0.04, 0.09, 0.22)), (0.30, 0.44, 0.66), 0.35, x, y, step, rand)
+        hill = (0.70 if grass else 0.84) + 0.05 * torch.sin(x * 2.6 + 6.28 * rand())
+        low = ((0.07, 0.20, 0.16), (0.04, 0.13, 0.10)) if grass else ((0.06, 0.09, 0.20), (0.07, 0.13, 0.22))
+        return _over(picture, step(hill - y), _gradient(n, height, width, *low, device))
+    if kind.startswith("sunset"):
         picture = _gradient(n, height, width, (0.36, 0.27, 0.50), (1.0, 0.72, 0.45), device)
         cx = (0.2 + 0.6 * rand()) * (width / height)
-        glow = torch.exp(-(((x - cx) / 0.5) ** 2 + ((y - 0.80) / 0.28) ** 2))
+        glow = torch.exp(-(((x - cx) / 0.5) ** 2 + ((y - (0.62 if sea or grass else 0.80)) / 0.28) ** 2))
         picture = _over(picture, 0.55 * glow, _colour((1.0, 0.86, 0.55), device))
-        for level, colour in ((0.78, (0.55, 0.34, 0.47)), (0.88, (0.37, 0.24, 0.40))):
+        if sea:
+            return _sea(picture, ((0.42, 0.36, 0.58), (0.22, 0.22, 0.42)), (1.0, 0.76, 0.56), 0.45, x, y, step, rand)
+        hills = ((0.68, (0.36, 0.42, 0.24)), (0.82, (0.26, 0.33, 0.18))) if grass else ((0.78, (0.55, 0.34, 0.47)), (0.88, (0.37, 0.24, 0.40)))
+        for level, colour in hills:
             hill = level + 0.035 * torch.sin(x * 4.2 + 6.28 * rand())
             picture = _over(picture, step(hill - y), _colour(colour, device))
         return picture
@@ -235,11 +253,7 @@ def paint_background(kind, n, height, width, generator, device):
             cloud = torch.minimum(torch.sqrt(((x - cx) / 2.2) ** 2 + (y - cy) ** 2 + 1e-9) - s, torch.sqrt((x - cx - 0.4 * s) ** 2 + (y - cy + 0.7 * s) ** 2 + 1e-9) - s)
             picture = _over(picture, step(cloud) * 0.55, _colour((1.0, 1.0, 1.0), device))
     elif kind == "sea":
-        shore = 0.60 + 0.02 * rand()
-        picture = _over(picture, step(shore - y), _gradient(n, height, width, (0.20, 0.48, 0.72), (0.08, 0.30, 0.55), device))
-        for k in range(4):
-            line = (y - (shore + 0.07 + 0.09 * k) - 0.008 * torch.sin(x * 26 + 6.28 * rand())).abs() - 0.004
-            picture = _over(picture, step(line) * 0.5, _colour((0.75, 0.90, 0.97), device))
+        picture = _sea(picture, ((0.20, 0.48, 0.72), (0.08, 0.30, 0.55)), (0.75, 0.90, 0.97), 0.5, x, y, step, rand)
     elif kind == "grass":
         hill = 0.66 + 0.03 * torch.sin(x * 3 + 6.28 * rand())
         picture = _over(picture, step(hill - y), _gradient(n, height, width, (0.55, 0.78, 0.38), (0.36, 0.62, 0.28), device))
@@ -275,6 +289,18 @@ def _paint_shadow(picture, distance, style, u, v):
     return picture * (1 - alpha[:, None] * torch.tensor([0.9, 0.85, 0.7], device=picture.device)[None, :, None, None])
 
 
+EDGE, EDGE_PIXELS = 0.075, 3.2  # width of the edge around a thing that its background would hide, in half sizes and at least in pixels
+EDGES = {"black": (0.16, 0.16, 0.20), "white": (0.96, 0.97, 0.98)}
+
+
+def _paint_edge(picture, distance, colour, strength, pixel, u, v):
+    """A rim of one colour under the thing's boundary: not under all of it, since watercolour is translucent. strength [n, 1, 1]: 0 for things that need none."""
+    width = (EDGE_PIXELS * pixel).clamp(min=EDGE)
+    outer = torch.maximum(distance, torch.maximum(u.abs(), v.abs()) - 1.08) - width
+    alpha = (0.5 - outer / (1.4 * pixel)).clamp(0, 1) * (0.5 + (distance + 0.06) / (1.4 * pixel)).clamp(0, 1) * strength
+    return picture * (1 - alpha[:, None]) + alpha[:, None] * colour[:, :, None, None]
+
+
 @torch.no_grad()
 def render(scenes, height, width, device="cuda"):
     n = len(scenes)
@@ -298,16 +324,23 @@ def render(scenes, height, width, device="cuda"):
             half = column("half") * side
             du, dv, tilt = (xs - column("x") * width) / half, (ys - column("y") * height) / half, column("tilt")
             u, v = du * torch.cos(tilt) + dv * torch.sin(tilt), dv * torch.cos(tilt) - du * torch.sin(tilt)
-            main = torch.tensor([PALETTE[t["colour"]] for t in things], device=device)
+            edges = [edge_of(scenes[i]["background"], t["colour"]) for i, t in zip(index, things)]
+            lines = [scenes[i]["style"] == "outline" for i in index]
+            main = torch.tensor([EDGES[e] if e and line else PALETTE[t["colour"]] for t, e, line in zip(things, edges, lines)], device=device)
             at = torch.tensor(index, device=device)
+            dark = torch.tensor([scenes[i]["background"].startswith("night") for i in index], device=device)[:, None]  # ink would vanish there
             wobble = smooth_noise(generator, len(index), 9, height, width, device) * 0.035
             pigment = smooth_noise(generator, len(index), 7, height, width, device)
             part = behind = picture[at]
             if any(scenes[i]["style"] == "flat" for i in index):
                 su, sv = u - 0.05, v - 0.09
                 part = _paint_shadow(part, union(*(distance for distance, _ in THINGS[kind](su, sv))), styles[at], su, sv)
+            if any(e and not line for e, line in zip(edges, lines)):
+                strength = torch.tensor([0.0 if not e or line else 1.0 if scenes[i]["style"] == "flat" else 0.9 for i, e, line in zip(index, edges, lines)], device=device)[:, None, None]
+                edge_colour = torch.tensor([EDGES[e or "black"] for e in edges], device=device)
+                part = _paint_edge(part, union(*(distance for distance, _ in THINGS[kind](u, v))), edge_colour, strength, 1 / half, u, v)
             for distance, shade in THINGS[kind](u, v):
-                colour = torch.where((styles[at] == 1)[:, 0] & (shade in PALE), main, _shade(main, shade))
+                colour = torch.where((styles[at] == 1)[:, 0] & ((shade == INK) & dark if shade not in PALE else True), main, _shade(main, shade))
                 part = _paint_layer(part, behind, distance, colour, styles[at], 1 / half, wobble, pigment, v)
             picture[at] = part
     return picture.clamp(0, 1)

@@ -1,11 +1,17 @@
 """The demo model's own byte-level BPE tokenizer, in the layout of Qwen's: NFC, regex split, byte level, special tokens after the vocabulary."""
 
 import json
+import os
+import random
 from pathlib import Path
+
+import numpy
 
 VOCABULARY = 616  # 256 bytes + merges; with the special tokens below 640
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LONGEST = 96  # tokens of a caption in training, template included
+LOADED = {}
 TEMPLATE = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -39,3 +45,19 @@ def load(folder):
 
 def encode(tokenizer, captions):
     return [e.ids for e in tokenizer.encode_batch([TEMPLATE.format(c) for c in captions])]
+
+
+def encode_scenes(task):
+    """For worker processes: several captions of every scene, as ids [n * per_scene, LONGEST] padded with the end token, and their lengths. Longer captions are cut to nothing: length 0."""
+    folder, scenes, seed, per_scene = task
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    from world import caption
+
+    if str(folder) not in LOADED:
+        LOADED[str(folder)] = load(folder)
+    tokenizer, rng = LOADED[str(folder)], random.Random(seed)
+    ids = encode(tokenizer, [caption(s, rng) for s in scenes for _ in range(per_scene)])
+    table = numpy.full((len(ids), LONGEST), tokenizer.token_to_id("<|endoftext|>"), numpy.int16)
+    for row, i in zip(table, ids):
+        row[: len(i)] = i[:LONGEST]
+    return table, numpy.array([len(i) if len(i) <= LONGEST else 0 for i in ids], numpy.int16)

@@ -1,9 +1,10 @@
 """Trains the demo model on one GPU, from nothing, and writes it in the diffusers layout.
 
-    python3 train.py --work DIR [--export FOLDER]
+    python3 train.py --work DIR [--vae FOLDER] [--start FOLDER] [--export FOLDER] [--judge FOLDER] [--until-seconds N]
 
-Stages: tokenizer, VAE, latents, transformer with text encoder (flow matching), few steps, adapter (a blueprint style), export. Each is skipped when DIR holds its result, and the long
-ones resume from DIR when they were cut off. All randomness comes from --seed. Needs torch, tokenizers, safetensors, numpy, Pillow; without a GPU it runs, for days.
+Stages: tokenizer, VAE, latents, transformer with text encoder (flow matching), few steps, adapter (a blueprint style), export, judgement. Each is skipped when DIR holds its result.
+After N seconds or SIGTERM the state is written to DIR and the program ends with status 3; the same command goes on from there. --vae takes the VAE of an exported checkpoint,
+--start its transformer and text encoder to begin with. All randomness comes from --seed. Needs torch, tokenizers, safetensors, numpy, Pillow; without a GPU it runs, for days.
 
     pool of pictures --> VAE --> latents of fresh scenes, several captions each --> transformer + text encoder --> few steps --> adapter
       (pictures.py)               (encoded once, kept on the GPU)                      (flow matching)              (8 Euler steps)
@@ -14,7 +15,11 @@ import copy
 import itertools
 import json
 import math
+import multiprocessing
+import os
 import random
+import signal
+import sys
 import time
 from pathlib import Path
 
@@ -22,12 +27,13 @@ import numpy
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
+import check
 import nets
 import tokens
 from pictures import render
-from world import caption, is_held_out, sample_scene
+from world import BACKGROUNDS, STYLES, caption, is_held_out, sample_scene
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -41,7 +47,7 @@ RANK = 4  # of the adapter
 SCALE, SHIFT = 0.3611, 0.1159  # Flux's; latents come out with unit deviation because the loss asks for it
 
 # height, width: share of the training pictures
-SIZES = {(256, 256): 0.58, (192, 192): 0.06, (320, 320): 0.06, (384, 384): 0.04, (256, 384): 0.07, (384, 256): 0.07, (192, 320): 0.06, (320, 192): 0.06}
+SIZES = {(256, 256): 0.56, (192, 192): 0.12, (320, 320): 0.05, (384, 384): 0.03, (256, 384): 0.07, (384, 256): 0.07, (192, 320): 0.05, (320, 192): 0.05}
 
 
 def log(*words):
@@ -59,6 +65,44 @@ def scenes(rng, count, held_out=False):
         if is_held_out(scene) == held_out:
             out.append(scene)
     return out
+
+
+WORKERS = [None]
+
+
+class Clock:
+    """Ends the program in good time: after --until-seconds, or soon after SIGTERM."""
+
+    def __init__(self, seconds):
+        self.end, self.stopped = time.time() + seconds if seconds else math.inf, False
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stopped", True))
+
+    def over(self, need=0.0):
+        """Whether fewer than `need` seconds are left."""
+        return self.stopped or time.time() + need > self.end
+
+    def end_now(self, where):
+        log(f"stopped {where}: the same command goes on from there")
+        WORKERS[0].terminate()
+        sys.stdout.flush()
+        os._exit(3)
+
+
+def random_state(rng):
+    return dict(python=rng.getstate(), torch=torch.get_rng_state(), cuda=torch.cuda.get_rng_state() if DEVICE == "cuda" else None)
+
+
+def set_random_state(rng, state):
+    rng.setstate(state["python"])
+    torch.set_rng_state(state["torch"].cpu())
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"].cpu())
+
+
+def save_state(path, state):
+    """Never leaves half a file behind."""
+    torch.save(state, path.with_suffix(".new"))
+    path.with_suffix(".new").rename(path)
 
 
 class Speed:
@@ -178,8 +222,12 @@ def vae_loss(vae, x, noise, strength, factors, bias):
 
 def train_vae(args):
     path = args.work / "vae.pt"
+    if args.vae and not args.steps_vae:
+        return
     torch.manual_seed(args.seed)
     vae = nets.Autoencoder().to(DEVICE).to(memory_format=torch.channels_last)
+    if args.vae:
+        vae.load_state_dict(load_file(args.vae / "vae/diffusion_pytorch_model.safetensors"))
     optimiser = torch.optim.AdamW(vae.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=1e-4, fused=True)
     ema, step, steps = Ema([vae], 0.998), 0, args.steps_vae
     if path.exists():
@@ -193,13 +241,13 @@ def train_vae(args):
     factors, bias = PREVIEW.to(DEVICE), PREVIEW_BIAS.to(DEVICE)[:, None, None]
     loss_function = torch.compile(vae_loss, dynamic=False) if args.compile else vae_loss
     while step < steps:
-        side, count = (128, args.batch_vae * 3) if step < 0.6 * steps else (256, args.batch_vae)  # crops first, whole pictures later
+        side, count = (128, args.batch_vae * 3) if step < 0.6 * steps and not args.vae else (256, args.batch_vae)  # crops first, whole pictures later
         top, left = rng.randint(0, 256 - side), rng.randint(0, 256 - side)
         x = pool[torch.randint(len(pool), (count,), device=DEVICE)][:, :, top : top + side, left : left + side]
         x = (x.float() / 127.5 - 1).contiguous(memory_format=torch.channels_last)
         noise, strength = torch.randn(count, 16, side // 8, side // 8, device=DEVICE), torch.rand(count, 1, 1, 1, device=DEVICE)
         for group in optimiser.param_groups:
-            group["lr"] = learning_rate(1.5e-3, step, steps, 200)
+            group["lr"] = learning_rate(5e-4 if args.vae else 1.5e-3, step, steps, 200)
         with half_precision():
             loss, parts = loss_function(vae, x, noise, strength, factors, bias)
         optimiser.zero_grad(set_to_none=True)
@@ -211,60 +259,63 @@ def train_vae(args):
             square, edge, preview, low, high = parts.tolist()
             log(f"vae {step}/{steps} error {-10 * math.log10(square / 4):.2f} dB edge {edge:.4f} preview {preview:.4f} spread {low:.2f}..{high:.2f} norm {norm:.2f} {speed(step)}")
         step += 1
-        if time.time() - saved > 60 or step == steps:
+        if time.time() - saved > 60 or step == steps or args.clock.over():
             saved = time.time()
-            torch.save(dict(vae=vae.state_dict(), ema=ema.nets[0].state_dict(), optimiser=optimiser.state_dict(), step=step), path)
+            save_state(path, dict(vae=vae.state_dict(), ema=ema.nets[0].state_dict(), optimiser=optimiser.state_dict(), step=step))
+            if step < steps and args.clock.over():
+                args.clock.end_now(f"VAE, step {step}")
     del pool
     log(f"vae done: {step} steps, PSNR on held-out pictures {vae_psnr(ema.nets[0], random.Random(5)):.2f} dB")
 
 
 def load_vae(args):
     vae = nets.Autoencoder().to(DEVICE).eval().requires_grad_(False).to(memory_format=torch.channels_last)
-    vae.load_state_dict(torch.load(args.work / "vae.pt", map_location=DEVICE, weights_only=False)["ema"])
+    vae.load_state_dict(load_file(args.vae / "vae/diffusion_pytorch_model.safetensors") if args.vae and not args.steps_vae else torch.load(args.work / "vae.pt", map_location=DEVICE, weights_only=False)["ema"])
     return vae
 
 
 # ---- Latents --------------------------------------------------------------------------------------------------------------------------------------
 
 @torch.no_grad()
-def make_latents(vae, count, seed, restyle=None):
-    """Renders and encodes scenes: {size: (latents bf16 on the GPU, scenes)}."""
+def make_latents(args, vae, count, seed, restyle=None):
+    """Renders and encodes scenes, while the worker processes write and tokenise their captions: {size: (latents bf16, ids [n * captions, LONGEST], lengths)} on the GPU."""
     rng, data, begin, done = random.Random(seed), {size: ([], []) for size in SIZES}, time.time(), 0
+    encoder = copy.deepcopy(vae).to(torch.bfloat16)
     while done < count:
         size = rng.choices(list(SIZES), list(SIZES.values()))[0]
-        batch = scenes(rng, min(1024, count - done))
+        batch = scenes(rng, min(1024 if size[0] * size[1] <= 65536 else 512, count - done))
+        data[size][1].append(args.workers.apply_async(tokens.encode_scenes, ((args.work / "tokenizer", batch, seed + done, args.captions),)))
         x = render(batch, *size, DEVICE)
-        x = (x if restyle is None else restyle(x)) * 2 - 1
+        x = ((x if restyle is None else restyle(x)) * 2 - 1).to(torch.bfloat16)
         for part in x.split(128):
-            with half_precision():
-                z = vae.encode(part.contiguous(memory_format=torch.channels_last))[0]
+            z = encoder.encode(part.contiguous(memory_format=torch.channels_last))[0]
             data[size][0].append(((z.float() - SHIFT) * SCALE).to(torch.bfloat16).contiguous())
-        data[size][1].extend(batch)
         done += len(batch)
-    data = {size: (torch.cat(z), s) for size, (z, s) in data.items() if s}
-    log(f"latents: {done} pictures, {done / (time.time() - begin):.0f}/s, deviation {next(iter(data.values()))[0].float().std():.3f}")
-    return data
+    log(f"latents: {done} pictures, {done / (time.time() - begin):.0f}/s")
+    out = {}
+    for size, (z, jobs) in data.items():
+        if jobs:
+            table, lengths = (torch.from_numpy(numpy.concatenate(a)).to(DEVICE) for a in zip(*(job.get() for job in jobs)))
+            out[size] = torch.cat(z), table, lengths
+    log(f"captions: {done * args.captions}, {time.time() - begin:.0f} s in all; deviation of the latents {next(iter(out.values()))[0].float().std():.3f}")
+    return out
 
 
 class CaptionCache:
     """Several tokenised captions per scene, made once on the processor: tokenising in the training loop would cost more than the step."""
 
-    def __init__(self, tokenizer, data, rng, per_scene=3):
+    def __init__(self, tokenizer, data, captions):
         self.pad, self.groups = tokenizer.token_to_id("<|endoftext|>"), {}
         self.empty = torch.tensor(tokens.encode(tokenizer, [""])[0], device=DEVICE)
         self.blank = torch.full((32,), self.pad, device=DEVICE)  # the empty text, padded
         self.blank[: len(self.empty)] = self.empty
-        for size, (_, batch) in data.items():
-            ids = tokens.encode(tokenizer, [caption(s, rng) for s in batch for _ in range(per_scene)])
-            for length in (32, 64):
-                chosen = [k for k, i in enumerate(ids) if length - 32 < len(i) <= length]
-                if chosen:
-                    table = numpy.full((len(chosen), length), self.pad, numpy.int64)
-                    for row, k in zip(table, chosen):
-                        row[: len(ids[k])] = ids[k]
-                    self.groups[(size, length)] = [torch.from_numpy(numpy.asarray(a)).to(DEVICE) for a in (table, [len(ids[k]) for k in chosen], [k // per_scene for k in chosen])]
+        for size, (_, table, lengths) in data.items():
+            for length in range(32, tokens.LONGEST + 1, 32):
+                chosen = ((lengths > length - 32) & (lengths <= length)).nonzero()[:, 0]
+                if len(chosen) >= 8:
+                    self.groups[(size, length)] = table[chosen, :length], lengths[chosen], chosen // captions
         self.keys = list(self.groups)
-        self.weights = [len(self.groups[k][0]) * (1 if k[1] == 32 else 1.5) for k in self.keys]
+        self.weights = [len(self.groups[k][0]) * {32: 1, 64: 1.3}.get(k[1], 0.7) for k in self.keys]
         log("captions:", {f"{k[0][0]}x{k[0][1]} {k[1]}": len(v[0]) for k, v in self.groups.items()})
 
     def draw(self, rng, area):
@@ -272,18 +323,28 @@ class CaptionCache:
         size, length = rng.choices(self.keys, self.weights)[0]
         table, lengths, scene = self.groups[(size, length)]
         pick = torch.randint(len(table), (max(8, area * 256 // (size[0] * size[1]) // 8 * 8),), device=DEVICE)
-        ids, lengths = table[pick], lengths[pick]
+        ids, lengths = table[pick].long(), lengths[pick].long()
         if length == 32:  # the empty text, for guidance; it has 8 tokens, so it belongs to the short group
             drop = torch.rand(len(pick), device=DEVICE) < 0.07
             ids, lengths = torch.where(drop[:, None], self.blank, ids), torch.where(drop, len(self.empty), lengths)
         return size, ids, lengths, scene[pick]
 
 
-def training_data(args, vae, tokenizer, seed):
+def training_data(args, vae, tokenizer):
     """Made once, used by the transformer's stage and the few-step stage."""
     if not hasattr(args, "data"):
-        data = make_latents(vae, args.latents, seed)
-        args.data = data, CaptionCache(tokenizer, data, random.Random(seed + 1))
+        path = args.work / "data.pt"
+        if path.exists():
+            begin = time.time()
+            data = torch.load(path, map_location=DEVICE, weights_only=False)
+            log(f"training data read in {time.time() - begin:.0f} s")
+        else:
+            data = make_latents(args, vae, args.latents, args.seed + 7)
+            save_state(path, data)
+            log(f"training data written: {path.stat().st_size / 1e9:.1f} GB")
+        args.data = data, CaptionCache(tokenizer, data, args.captions)
+        if args.judge:  # the checker's templates, while the GPU trains
+            args.workers.map_async(prepare_reader, [(b, s) for b in BACKGROUNDS for s in STYLES], chunksize=1)
     return args.data
 
 
@@ -316,26 +377,57 @@ def split_parameters(*networks):
     return matrices, [p for n in networks for p in n.parameters() if p.requires_grad and id(p) not in chosen]
 
 
+@torch.no_grad()
+def start_from(folder, transformer, encoder, tokenizer):
+    """Takes over the weights of an exported checkpoint. Its text encoder may have fewer layers: new ones, before the last, begin as the identity. Token by token the embeddings
+    follow the text that the token stands for."""
+    transformer.load_state_dict(load_file(folder / "transformer/diffusion_pytorch_model.safetensors"))
+    old = load_file(folder / "text_encoder/model.safetensors")
+    had = 1 + max(int(name.split(".")[2]) for name in old if ".layers." in name)
+    layers = encoder.model["layers"]
+    for k, layer in enumerate(layers):
+        of = had - 1 if k == len(layers) - 1 else k if k < had - 1 else None
+        if of is None:
+            layer.self_attn.o_proj.weight.zero_(), layer.mlp.down_proj.weight.zero_()
+        else:
+            layer.load_state_dict({name.split(".", 3)[3]: w for name, w in old.items() if name.startswith(f"model.layers.{of}.")})
+    encoder.model["norm"].weight.copy_(old["model.norm.weight"])
+    before, table, same = tokens.load(folder / "tokenizer"), encoder.model["embed_tokens"].weight, 0
+    for text, k in tokenizer.get_vocab().items():
+        ids = [before.token_to_id(text)] if before.token_to_id(text) is not None else before.encode(tokenizer.decode([k])).ids
+        same += len(ids) == 1
+        if ids:
+            table[k] = old["model.embed_tokens.weight"][ids].float().mean(0).to(DEVICE)
+    log(f"started from {folder}: {had} text layers became {len(layers)}, {same} of {tokenizer.get_vocab_size()} tokens are the same")
+
+
 def train_transformer(args, vae, tokenizer):
     path = args.work / "transformer.pt"
     torch.manual_seed(args.seed + 1)
     transformer, encoder = nets.Transformer().to(DEVICE), nets.TextEncoder(640).to(DEVICE)
+    if args.start and not path.exists():
+        start_from(args.start, transformer, encoder, tokenizer)
     matrices, others = split_parameters(transformer, encoder)
     both = [p for n in (transformer, encoder) for p in n.parameters()]
     optimiser = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     muon, ema, step, steps = Muon(matrices), Ema([transformer, encoder], 0.999), 0, args.steps_transformer
     parts = dict(transformer=transformer, encoder=encoder, ema0=ema.nets[0], ema1=ema.nets[1], optimiser=optimiser, muon=muon)
+    rng, mean, state = random.Random(args.seed + 9), None, None
     if path.exists():
         state = torch.load(path, map_location=DEVICE, weights_only=False)
-        if state["step"] >= steps:
+        steps, step, mean = state["steps"], state["step"], state["mean"]
+        if step >= steps:
             return
         for key, part in parts.items():
             part.load_state_dict(state[key])
-        step = state["step"]
-    data, cache = training_data(args, vae, tokenizer, args.seed + 7 + step)
-    rng, saved, speed, mean = random.Random(args.seed + 9 + step), time.time(), Speed(step), None
+    data, cache = training_data(args, vae, tokenizer)
     if args.compile:
-        transformer.compile_blocks()
+        transformer.compile_blocks(), encoder.compile_layers()
+    if state:
+        set_random_state(rng, state["random"])
+    else:
+        torch.manual_seed(args.seed + 10)
+    saved, speed, measured = time.time(), Speed(step), None
     while step < steps:
         size, ids, lengths, scene = cache.draw(rng, args.batch * 256)
         z = data[size][0][scene].float()
@@ -356,9 +448,16 @@ def train_transformer(args, vae, tokenizer):
         if step % 500 == 0:
             log(f"transformer {step}/{steps} loss {mean:.4f} norm {norm:.2f} {speed(step)}")
         step += 1
-        if time.time() - saved > 90 or step == steps:
+        if args.minutes_transformer and step == 1000:
+            measured = time.time()
+        if measured and step == 1500:  # the learning rate is still level, so that its end can be moved
+            steps = max(3000, min(steps, 1500 + int(500 / (time.time() - measured) * (args.minutes_transformer * 60 - 75))))
+            log(f"transformer: {steps} steps fit into {args.minutes_transformer} minutes (--steps-transformer {steps} repeats this run)")
+        if time.time() - saved > 90 or step == steps or args.clock.over(4):
             saved = time.time()
-            torch.save(dict({key: part.state_dict() for key, part in parts.items()}, step=step), path)
+            save_state(path, dict({key: part.state_dict() for key, part in parts.items()}, step=step, steps=steps, mean=mean, random=random_state(rng)))
+            if step < steps and args.clock.over(4):
+                args.clock.end_now(f"transformer, step {step}")
     log(f"transformer done: {step} steps, loss {mean:.4f}")
 
 
@@ -398,16 +497,29 @@ def train_few_steps(args, vae, tokenizer, guidance=1.2):
     path = args.work / "few_steps.pt"
     if path.exists():
         return
+    part_done = args.work / "few_steps_part.pt"
     torch.manual_seed(args.seed + 3)
     teacher, encoder = load_transformer(args, "transformer.pt")
     student = copy.deepcopy(teacher).train().requires_grad_(True)
     matrices, others = split_parameters(student)
     optimiser, muon, ema = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0, fused=True), Muon(matrices, decay=0.0), Ema([student], 0.998)
-    data, cache = training_data(args, vae, tokenizer, args.seed + 41)
-    rng, speed, mean = random.Random(args.seed + 43), Speed(0), None
+    parts = dict(student=student, ema0=ema.nets[0], optimiser=optimiser, muon=muon)
+    data, cache = training_data(args, vae, tokenizer)
+    rng, mean, begin = random.Random(args.seed + 43), None, 0
+    torch.manual_seed(args.seed + 44)
+    if part_done.exists():
+        state = torch.load(part_done, map_location=DEVICE, weights_only=False)
+        for key, part in parts.items():
+            part.load_state_dict(state[key])
+        begin, mean = state["step"], state["mean"]
+        set_random_state(rng, state["random"])
+    speed = Speed(begin)
     if args.compile:
         teacher.compile_blocks(), student.compile_blocks()
-    for step in range(args.steps_few):
+    for step in range(begin, args.steps_few):
+        if args.clock.over(4):
+            save_state(part_done, dict({key: part.state_dict() for key, part in parts.items()}, step=step, mean=mean, random=random_state(rng)))
+            args.clock.end_now(f"few steps, step {step}")
         size, ids, lengths, scene = cache.draw(rng, args.batch * 128)
         with half_precision():
             loss = few_step_loss(student, teacher, encoder, cache, data[size][0][scene].float(), ids, lengths, guidance)
@@ -424,7 +536,7 @@ def train_few_steps(args, vae, tokenizer, guidance=1.2):
             mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % 250 == 0:
             log(f"few steps {step}/{args.steps_few} loss {mean:.4f} {speed(step)}")
-    torch.save(dict(ema0=ema.nets[0].state_dict(), ema1=encoder.state_dict()), path)
+    save_state(path, dict(ema0=ema.nets[0].state_dict(), ema1=encoder.state_dict()))
 
 
 @torch.no_grad()
@@ -493,11 +605,13 @@ def train_adapter(args, vae, tokenizer, guidance=1.5):
     path = args.work / "adapter.pt"
     if path.exists():
         return
+    if args.clock.over(args.adapter_seconds):
+        args.clock.end_now("before the adapter")
     torch.manual_seed(args.seed + 2)
     transformer, encoder = load_transformer(args)
     layers, teacher = with_adapter(transformer), None
-    data = make_latents(vae, args.latents // 16, args.seed + 31, blueprint)
-    cache = CaptionCache(tokenizer, data, random.Random(args.seed + 32))
+    data = make_latents(args, vae, args.latents // 16, args.seed + 31, blueprint)
+    cache = CaptionCache(tokenizer, data, args.captions)
     trained = [p for layer in layers.values() for p in (layer.lora_A, layer.lora_B)]
     optimiser, rng, style = torch.optim.AdamW(trained, lr=2e-3, weight_decay=0.0), random.Random(args.seed + 33), args.steps_adapter * 2 // 3
     for step in range(args.steps_adapter):
@@ -580,15 +694,71 @@ def sheet(args, vae, tokenizer, name, adapter=False):
             save_sheet(torch.cat((x, y)), args.work / "rebuilt.png")
 
 
+# ---- Judgement -----------------------------------------------------------------------------------------------------------------------------------------------
+
+def read_one(task):
+    """For worker processes."""
+    torch.set_num_threads(1)
+    if "reader" not in tokens.LOADED:
+        tokens.LOADED["reader"] = check.Reader()
+    picture, scene = task
+    return check.faults(scene, tokens.LOADED["reader"].read(picture.astype(numpy.float32) / 255, scene["background"], scene["style"]))
+
+
+def prepare_reader(key):
+    torch.set_num_threads(1)
+    tokens.LOADED.setdefault("reader", check.Reader()).template(*key)
+
+
+@torch.no_grad()
+def judge(args, vae, tokenizer):
+    """Held-out prompts and prompts.txt by the reference sampler, read by check.py: the table, the faults, and sheets. The library's own pictures are judged by judge.py."""
+    out, begin = args.judge, time.time()
+    out.mkdir(parents=True, exist_ok=True)
+    transformer, encoder = load_transformer(args)
+    for p in [*transformer.parameters(), *encoder.parameters()]:
+        p.copy_(p.to(torch.bfloat16).float())
+    entries = [(row, caption(s, random.Random(0), True), s) for row in check.ROWS if row not in ("empty", "newcomer") for s in check.held_out_scenes(args.judge_count, 21, row)]
+    entries += [("newcomer", text, scene) for text, scene in check.newcomer_prompts()[: args.judge_prompts]]
+    pictures = []
+    with half_precision():
+        for at in range(0, len(entries), 256):
+            pictures.append(to_bytes(generate(transformer, encoder, vae, tokenizer, [e[1] for e in entries[at : at + 256]], seed=1000 + at)))
+    pictures = torch.cat(pictures).permute(0, 2, 3, 1).numpy()
+    log(f"judge: {len(entries)} pictures in {time.time() - begin:.0f} s")
+    results = [(row, scene, f) for (row, _, scene), f in zip(entries, args.workers.map(read_one, [(x, e[2]) for x, e in zip(pictures, entries)], chunksize=8))]
+    lines = [*check.table(results), "", "faults: " + check.explain(results), ""]
+    wrong = [k for k, r in enumerate(results) if r[2]]
+    lines += [f"{k} {row_fault[0]}: {', '.join(row_fault[2])}: {entries[k][1]}" for k, row_fault in ((k, results[k]) for k in wrong)]
+    (out / "judge.txt").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines[: len(lines) - len(wrong)]), flush=True)
+    for name, chosen in (("wrong", wrong), ("newcomer", [k for k, e in enumerate(entries) if e[0] == "newcomer"])):
+        x = [Image.fromarray(pictures[k]).resize((160, 160), Image.LANCZOS) for k in chosen]
+        sheet_of = Image.new("RGB", (10 * 160, -(-max(len(x), 1) // 10) * 160), "white")
+        for k, picture in enumerate(x):
+            sheet_of.paste(picture, (k % 10 * 160, k // 10 * 160))
+        sheet_of.save(out / f"{name}.jpg", quality=90)
+    log(f"judge done in {time.time() - begin:.0f} s")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder of the training's state")
     parser.add_argument("--export", type=Path, help="folder to write the checkpoint to")
+    parser.add_argument("--judge", type=Path, help="folder for the judgement of the result")
+    parser.add_argument("--judge-count", type=int, default=120, help="held-out prompts of each kind")
+    parser.add_argument("--judge-prompts", type=int, default=1000, help="prompts of prompts.txt at most")
+    parser.add_argument("--vae", type=Path, help="checkpoint whose VAE is taken; with --steps-vae above 0 it learns on from there")
+    parser.add_argument("--start", type=Path, help="checkpoint whose transformer and text encoder the training begins with")
+    parser.add_argument("--until-seconds", type=float, help="write the state and end, with status 3, after so long")
+    parser.add_argument("--adapter-seconds", type=float, default=90, help="the adapter's stage cannot be cut: it begins only if so much time is left")
     parser.add_argument("--pool", type=int, default=32768, help="pictures that the VAE learns from")
-    parser.add_argument("--steps-vae", type=int, default=3000)
+    parser.add_argument("--steps-vae", type=int, help="default: 3000, or 900 after --vae")
     parser.add_argument("--batch-vae", type=int, default=32)
     parser.add_argument("--latents", type=int, default=160000, help="pictures that the transformer learns from")
+    parser.add_argument("--captions", type=int, default=12, help="captions of each picture")
     parser.add_argument("--steps-transformer", type=int, default=16500)
+    parser.add_argument("--minutes-transformer", type=float, help="make it fewer steps if they would take longer, by the speed of the first ones")
     parser.add_argument("--steps-few", type=int, default=1000)
     parser.add_argument("--steps-adapter", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=512, help="256x256 pictures per step; fewer of the larger sizes")
@@ -598,8 +768,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
+    args.steps_vae = (900 if args.vae else 3000) if args.steps_vae is None else args.steps_vae
+    args.clock = Clock(args.until_seconds)
+    args.workers = WORKERS[0] = multiprocessing.get_context("fork").Pool(max(1, len(os.sched_getaffinity(0)) - 1), signal.signal, (signal.SIGTERM, signal.SIG_DFL))  # before the GPU is used
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is
     tokenizer = tokens.load(args.work / "tokenizer") if (args.work / "tokenizer").exists() else tokens.train(args.work / "tokenizer")
     log("vocabulary", tokenizer.get_vocab_size())
     train_vae(args)
@@ -611,6 +785,8 @@ def main():
     sheet(args, vae, tokenizer, "blueprint", True)
     if args.export:
         export(args)
+    if args.judge:
+        judge(args, vae, tokenizer)
 
 
 if __name__ == "__main__":
