@@ -11,7 +11,7 @@ import torch.nn.functional as F
 # Heads of 64 (80 in the vision tower), so that GPU kernels made for the real models run this one too.
 TRANSFORMER = dict(dim=128, layers=5, heads=2, channels=16, features=128, axes=[8, 28, 28])
 TEXT = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, intermediate_size=192, rms_norm_eps=1e-6, rope_theta=1e6, sections=[8, 12, 12])
-VISION = dict(depth=2, hidden_size=80, num_heads=1, intermediate_size=112, out_hidden_size=128, patch_size=14, temporal_patch_size=2, spatial_merge_size=2, window_size=112, full_blocks=[1])
+VISION = dict(depth=2, hidden_size=80, num_heads=1, intermediate_size=96, out_hidden_size=128, patch_size=14, temporal_patch_size=2, spatial_merge_size=2, window_size=112, full_blocks=[1])
 VISION_AREA = 30000  # the processor's max_pixels: a square picture becomes 168 x 168, which is 6 x 6 cells
 VAE = dict(base=32, factors=[1, 1, 1, 2], blocks=1, channels=16)
 TIME_WIDTH = 256

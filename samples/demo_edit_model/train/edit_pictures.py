@@ -4,6 +4,7 @@
 
 What an edit leaves alone is the same to the pixel before and after: a background is painted once for all pictures that have it, and a thing keeps the noise of its brush."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo_model" / "tra
 from pictures import PALE, PALETTE, THINGS, _paint_layer, _paint_shadow, _shade, paint_background, smooth_noise, union
 from world import STYLES
 
+LIMITS = (0.15, 0.25)  # of half sizes: things of about one size are painted together
 MAX_IDS = 8  # things with noise of their own in a pair: those of picture 1 and after have 0 ... 4, those of picture 2 begin at 4
 
 
@@ -49,25 +51,32 @@ def paint(pairs, height, width, device, seed=None):
     picture = picture + wash * (1 - picture) * (0.22 + 0.10 * papers[of_pair][:, None]) * (0.4 + 0.6 * picture.mean(1, keepdim=True))  # paper shows through
 
     side = min(height, width)
-    ys, xs = torch.arange(height, device=device)[None, :, None] + 0.5, torch.arange(width, device=device)[None, None, :] + 0.5
-    for kind in sorted({t["object"] for _, s, _, _ in pictures for t in s["things"]}):
-        found = [(k, i, t, first) for k, (i, s, _, first) in enumerate(pictures) for t in s["things"] if t["object"] == kind]
+    groups = {}
+    for k, (i, scene, _, first) in enumerate(pictures):
+        for t in scene["things"]:
+            groups.setdefault((t["object"], sum(t["half"] > limit for limit in LIMITS)), []).append((k, i, t, first))
+    for (kind, _), found in sorted(groups.items(), key=lambda g: g[0]):
         values = torch.tensor([(t["x"] * width, t["y"] * height, t["half"] * side, t["tilt"], *PALETTE[t["colour"]]) for _, _, t, _ in found], device=device, dtype=torch.float32)
         x, y, half, tilt = (values[:, c, None, None] for c in range(4))
         main, at = values[:, 4:], torch.tensor([k for k, _, _, _ in found], device=device)
-        du, dv = (xs - x) / half, (ys - y) / half
+        # only a window around each thing is painted
+        window = min(side, math.ceil(2 * (1.15 * max(t["half"] for _, _, t, _ in found) + 0.02) * side))
+        rows, columns = ((torch.arange(window, device=device) + (middle - window / 2).round().clamp(0, whole - window).long()) for middle, whole in ((y[:, :, 0], height), (x[:, 0], width)))
+        du, dv = (columns[:, None] + 0.5 - x) / half, (rows[:, :, None] + 0.5 - y) / half
         u, v = du * torch.cos(tilt) + dv * torch.sin(tilt), dv * torch.cos(tilt) - du * torch.sin(tilt)
         pair, brush = (torch.tensor(numbers, device=device) for numbers in ([i for _, i, _, _ in found], [(t["id"] + first) % MAX_IDS for _, _, t, first in found]))
-        wobble = _grown(wobbles[pair, brush][:, None], height, width) * 0.035
-        pigment = _grown(pigments[pair, brush][:, None], height, width)
-        part = behind = picture[at]
+        cells = lambda count: max(3, round(count * window / side))
+        wobble = _grown(wobbles[pair, brush, : cells(9), : cells(9)][:, None], window, window) * 0.035
+        pigment = _grown(pigments[pair, brush, : cells(7), : cells(7)][:, None], window, window)
+        where = (at[:, None, None], slice(None), rows[:, :, None], columns[:, None, :])
+        part = behind = picture[where].permute(0, 3, 1, 2)
         if any(pictures[k][1]["style"] == "flat" for k, _, _, _ in found):
             su, sv = u - 0.05, v - 0.09
             part = _paint_shadow(part, union(*(distance for distance, _ in THINGS[kind](su, sv))), styles[at], su, sv)
         for distance, shade in THINGS[kind](u, v):
             colour = torch.where((styles[at] == 1)[:, 0] & (shade in PALE), main, _shade(main, shade))
             part = _paint_layer(part, behind, distance, colour, styles[at], 1 / half, wobble, pigment, v)
-        picture[at] = part
+        picture[where] = part.permute(0, 2, 3, 1)
     parts = picture.clamp(0, 1).split(n)
     return parts[0], parts[1], parts[2] if has_second else None
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import edit_world
 from world import words_for_tokenizer
 
-VOCABULARY = 900  # 256 bytes and merges; the special tokens follow
-ROWS = 912        # of the embedding
+VOCABULARY = 880  # 256 bytes and merges; the special tokens follow
+ROWS = 888        # of the embedding
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"]
 SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 BEFORE = ("<|im_start|>system\nDescribe the key features of the input image (color, shape, size, texture, objects, background), then explain how the user's text instruction should alter or modify "

@@ -1,23 +1,23 @@
 """The world of edits: a scene before and after, a second picture where the instruction speaks of one, and the instruction in varied English.
 
-Scenes, words and the rule for what training never sees are those of the drawing demo model (samples/demo_model/train/world.py). A pair is a plain dict:
+Things, colours, words and the rule for what training never sees are those of the drawing demo model (samples/demo_model/train/world.py). A pair is a plain dict:
 
     kind          one of KINDS
     before, after scenes; every thing has an id that stays with it, so that it is painted with the same brush in both
     second        the scene of picture 2, or None
     background    "before", "second" or "new": whose background, to the pixel, the picture after has
-    text          filled in by `instruction`
     names         what the instruction says: thing, colour, place ... (also what check_edit.py asks about)"""
 
 import random
 import sys
-import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo_model" / "train"))
 
-from world import BACKGROUNDS, COLOURS, HIDDEN, NAMES, OBJECTS, PLACE_WORDS, RELATION_WORDS, SIZE_WORDS, STYLES, sample_scene
+import world
+from world import COLOURS, HIDDEN, NAMES, OBJECTS, PLACE_WORDS, PLACES, RELATION_WORDS, STYLES
 
+BACKGROUNDS = ["plain", "sky", "night", "sea", "grass", "sunset"]
 KINDS = ["recolour", "remove", "add", "background", "style", "swap", "replace", "put", "borrow background", "borrow style"]
 SECOND = {"put", "borrow background", "borrow style"}  # the instruction speaks of picture 2
 WEIGHTS = {"recolour": 0.14, "remove": 0.13, "add": 0.19, "background": 0.12, "style": 0.10, "swap": 0.14, "replace": 0.18}
@@ -31,13 +31,13 @@ STEPS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 
 # ---- What training never sees -----------------------------------------------------------------------------------------------------------------
 
 def thing_is_held_out(thing):
-    """The rule of world.is_held_out: one (object, colour) pair in seven."""
-    return (3 * OBJECTS.index(thing["object"]) + list(COLOURS).index(thing["colour"])) % 7 == 0
+    return world.is_held_out({"kind": "single", "things": [thing], "groups": [thing]})
 
 
 def triple_is_held_out(first, relation, second):
-    """One (object, relation, object) triple in five."""
-    return zlib.crc32(f"{first} {relation} {second}".encode()) % 5 == 0
+    """first, second: things, of which only the objects count."""
+    things = [{"object": o, "colour": next(c for c in COLOURS if not thing_is_held_out({"object": o, "colour": c}))} for o in (first, second)]
+    return world.is_held_out({"kind": "relation", "relation": relation, "things": things, "groups": things})
 
 
 def is_held_out(pair):
@@ -76,11 +76,18 @@ def cell_scene(rng, count=None, background=None, style=None):
     return scene
 
 
-def world_scene(rng, kind):
-    """A scene of the drawing model, with larger things than cells hold."""
-    scene = sample_scene(rng, kind)
-    for number, thing in enumerate(scene["things"]):
-        thing["id"] = number
+def large_scene(rng, count):
+    """One or two things that are larger than a cell."""
+    scene = cell_scene(rng, count)
+    if count == 1:
+        size = rng.choices([(0.17, 0.22), (0.27, 0.33), (0.40, 0.48)], [0.25, 0.5, 0.25])[0]
+        spots, half = [PLACES[rng.choice(list(PLACES))] if size[1] < 0.25 else (0.5, 0.5)], [rng.uniform(*size)]
+    else:
+        gap, half = rng.uniform(0.235, 0.255), [rng.uniform(0.16, 0.215) for _ in range(2)]
+        spots = rng.choice([[(0.5 - gap, 0.5), (0.5 + gap, 0.5)], [(0.5, 0.5 - gap), (0.5, 0.5 + gap)]])
+    for thing, (x, y), h in zip(scene["things"], spots, half):
+        x, y = x + rng.uniform(-0.02, 0.02), y + rng.uniform(-0.02, 0.02)
+        thing.update(cell=None, x=x, y=y, half=min(h, 0.97 * min(x, y, 1 - x, 1 - y)))
     return scene
 
 
@@ -120,9 +127,9 @@ def sample_pair(rng, kind):
     if needs_cells or roll < 0.66:
         before = cell_scene(rng, rng.choices([2, 3, 4], [0.5, 0.35, 0.15])[0] if kind == "swap" else rng.choices([1, 2, 3], [0.3, 0.4, 0.3])[0] if needs_cells else None)
     elif kind == "swap":
-        before = world_scene(rng, "relation")
+        before = large_scene(rng, 2)
     else:
-        before = world_scene(rng, "single" if roll < 0.86 else "relation")
+        before = large_scene(rng, 1 if roll < 0.86 else 2)
     after, names, second, background = copied(before), {}, None, "before"
     things = after["things"]
     pick = rng.randrange(len(things))
@@ -252,8 +259,6 @@ def instruction(pair, rng, plain=False):
         text = choose([f"remove {t}", f"delete {t}", f"take {t} away", f"erase {t}", f"take away {t}", f"the picture without {t}", f"get rid of {t}"])
     elif kind == "add":
         a = _article(names["colour"] + " " + _name(rng, names["thing"], plain))
-        if chance(0.12):
-            a = _article(rng.choice(SIZE_WORDS["small"]) + " " + a.split(" ", 1)[1])
         text = choose([f"add {a}{where()}", f"draw {a}{where()}", f"put {a}{where()}", f"paint {a}{where()}", f"place {a}{where()}", f"add {a}{where()}"])
     elif kind == "background":
         text = choose(BACKGROUND_EDITS[names["background"]])
