@@ -28,7 +28,7 @@ from edit_pictures import paint
 from edit_world import BACKGROUNDS, KINDS, SECOND, instruction, pairs
 
 import check
-from world import STYLES, caption, is_held_out, sample_scene
+from world import STYLES, caption
 
 PSNR = 26.0
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -194,11 +194,7 @@ def judge_pictures(batch, true, results, reader=None):
 
 def judge_drawings(draw, reader, count, turbo):
     """From text alone: held-out scenes of the drawing model's world, read by its checker."""
-    rng, scenes = random.Random(31), []
-    while len(scenes) < count:
-        scene = sample_scene(rng)
-        if scene["kind"] in ("single", "relation") and is_held_out(scene):
-            scenes.append(scene)
+    scenes = edit_world.drawing_scenes(random.Random(31), count, True)
     pictures = draw([caption(s, random.Random(0), True) for s in scenes], [], turbo=turbo, seed=17)
     good = [not check.faults(s, reader.read(p.permute(1, 2, 0).numpy(), s["background"], s["style"])) for s, p in zip(scenes, pictures)]
     return f"From text alone: {100 * sum(good) / len(good):.1f} % of {len(good)} held-out scenes of one and two things.", pictures

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import edit_world
-from world import words_for_tokenizer
+from world import caption
 
 VOCABULARY = 880  # 256 bytes and merges; the special tokens follow
 ROWS = 888        # of the embedding
@@ -22,7 +22,7 @@ DROPPED = 64
 
 def corpus(count, seed=1):
     rng = random.Random(seed)
-    texts = words_for_tokenizer(count)
+    texts = [caption(s, rng) for s in edit_world.drawing_scenes(rng, count)]
     for second, share in ((False, count), (True, count // 2)):
         texts += [edit_world.instruction(p, rng) for p in edit_world.pairs(rng, share, second)]
     return texts

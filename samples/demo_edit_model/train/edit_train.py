@@ -27,7 +27,7 @@ import edit_world
 from edit_pictures import paint
 from pictures import render
 from train import Ema, Muon, learning_rate, log, save_sheet, to_bytes
-from world import caption, is_held_out, sample_scene
+from world import caption
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BEGAN = time.time()
@@ -115,15 +115,6 @@ def save(state, path):
 
 # ---- VAE ------------------------------------------------------------------------------------------------------------------------------------------
 
-def drawn_scenes(rng, count, held_out=False):
-    out = []
-    while len(out) < count:
-        scene = sample_scene(rng)
-        if is_held_out(scene) == held_out:
-            out.append(scene)
-    return out
-
-
 @torch.no_grad()
 def picture_pool(count, seed):
     """[count, 3, 256, 256] uint8: scenes and pairs, some in other colours so that the VAE knows more than its world."""
@@ -131,7 +122,7 @@ def picture_pool(count, seed):
     pool = torch.empty(count, 3, 256, 256, dtype=torch.uint8, device=DEVICE)
     while at < count:
         if rng.random() < 0.3:
-            x = render(drawn_scenes(rng, step), 256, 256, DEVICE)
+            x = render(edit_world.drawing_scenes(rng, step), 256, 256, DEVICE)
         else:
             x = torch.cat(paint(edit_world.pairs(rng, step), 256, 256, DEVICE)[:2])
         if rng.random() < 0.12:
@@ -285,7 +276,7 @@ def make_data(args, clock):
             for at in range(0, number, 256):
                 n = min(256, number - at)
                 if kind == "text":
-                    scenes = drawn_scenes(rng, n)
+                    scenes = edit_world.drawing_scenes(rng, n)
                     pictures = [None, render(scenes, *size, DEVICE)]
                     texts += [caption(s, rng) for s in scenes for _ in range(args.texts)]
                 else:

@@ -208,6 +208,16 @@ def pairs(rng, count, second=False, held_out=False, kind=None):
     return out
 
 
+def drawing_scenes(rng, count, held_out=False):
+    """Scenes of the drawing model's world for prompts without a picture: one thing or two, on the backgrounds of this world, in colours that show there."""
+    out = []
+    while len(out) < count:
+        scene = world.sample_scene(rng)
+        if scene["kind"] in ("single", "relation") and len(scene["things"]) <= 2 and scene["background"] in BACKGROUNDS and _fits(scene, scene["background"]) and world.is_held_out(scene) == held_out:
+            out.append(scene)
+    return out
+
+
 # ---- Words ------------------------------------------------------------------------------------------------------------------------------------
 
 BACKGROUND_EDITS = {
