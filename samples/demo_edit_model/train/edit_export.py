@@ -75,6 +75,13 @@ def export(folder, tokenizer_folder, transformer, encoder, vae, statistics, adap
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
 
 
+def adapted_modules(transformer):
+    """The attention's and the MLPs' matrices of every block, but those that nothing reads."""
+    last = f"transformer_blocks.{len(transformer.transformer_blocks) - 1}."
+    dead = tuple(last + d for d in DEAD)
+    return [n for n, m in transformer.named_modules() if isinstance(m, torch.nn.Linear) and (".attn." in n or "_mlp." in n) and not (n + ".").startswith(dead)]
+
+
 def write_adapter(path, adapter, dtype=torch.bfloat16):
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {}

@@ -300,6 +300,8 @@ class Vision(nn.Module):
         super().__init__()
         self.patch_embed, self.merger = PatchEmbed(), Merger()
         self.blocks = nn.ModuleList([VisionBlock() for _ in range(VISION["depth"])])
+        for name, values in (("mean", MEAN), ("deviation", DEVIATION)):
+            self.register_buffer(name, torch.tensor(values)[:, None, None], persistent=False)
         self.tables = {}
 
     def table(self, high, wide, device):
@@ -322,8 +324,7 @@ class Vision(nn.Module):
     def forward(self, pixels):
         """Pixels in [0, 1], [N, 3, 28 a, 28 b] -> [N, a b, width]. All patches stay in the order of cells: a mask stands for the windows."""
         n, _, h, w = pixels.shape
-        mean, deviation = (torch.tensor(v, device=pixels.device)[:, None, None] for v in (MEAN, DEVIATION))
-        x = (pixels.float() - mean) / deviation
+        x = (pixels.float() - self.mean) / self.deviation
         x = x.reshape(n, 3, h // 28, 2, 14, w // 28, 2, 14).permute(0, 2, 5, 3, 6, 1, 4, 7).reshape(n, h * w // 196, 588)
         x = F.linear(x, self.patch_embed.proj.weight.sum(2).flatten(1))
         cos, sin, mask = self.table(h // 28, w // 28, pixels.device)

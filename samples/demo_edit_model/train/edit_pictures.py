@@ -24,7 +24,8 @@ def _grown(grid, height, width):
 
 
 @torch.no_grad()
-def paint(pairs, height, width, device, seed=None):
+def paint(pairs, height, width, device, seed=None, over=None):
+    """over: [n, 3, height, width], finished backgrounds for the pictures before and after."""
     n, has_second = len(pairs), pairs[0]["second"] is not None
     seed = pairs[0]["before"]["seed"] if seed is None else seed
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -50,6 +51,7 @@ def paint(pairs, height, width, device, seed=None):
     wash = (styles == 2).float()[:, None]
     picture = picture + wash * (1 - picture) * (0.22 + 0.10 * papers[of_pair][:, None]) * (0.4 + 0.6 * picture.mean(1, keepdim=True))  # paper shows through
 
+    picture = picture if over is None else torch.cat((over, over))
     side = min(height, width)
     groups = {}
     for k, (i, scene, _, first) in enumerate(pictures):

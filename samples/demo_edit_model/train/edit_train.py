@@ -317,6 +317,7 @@ class Batches:
         self.pad = tokenizer.token_to_id("<|image_pad|>")
         self.before, self.after, self.space = (torch.tensor(tokenizer.encode(t).ids, device=DEVICE) for t in (edit_tokens.BEFORE, edit_tokens.AFTER, " "))
         self.picture = [tokenizer.encode(edit_tokens.PICTURE.format(k + 1)).ids for k in range(3)]
+        self.rows = {}
         self.keys, self.weights = [], []
         for (kind, size), group in data["groups"].items():
             total = sum(len(t) for g, v in data["groups"].items() if g[0] == kind for t, _ in v["texts"].values())
@@ -330,8 +331,9 @@ class Batches:
         for k, (high, wide) in enumerate(grids):
             tokens = self.picture[k]
             at = tokens.index(self.pad)
-            row = tokens[:at] + [self.pad] * (high * wide) + tokens[at + 1 :]
-            parts.append(torch.tensor(row, device=DEVICE).expand(b, -1))
+            if (k, high * wide) not in self.rows:
+                self.rows[(k, high * wide)] = torch.tensor(tokens[:at] + [self.pad] * (high * wide) + tokens[at + 1 :], device=DEVICE)
+            parts.append(self.rows[(k, high * wide)].expand(b, -1))
             runs += [count + at, (high, wide)]
             count = len(tokens) - at - 1
         parts += [own.long(), self.after.expand(b, -1)]
@@ -434,7 +436,7 @@ def train_flow(args, clock):
         muon.step(learning_rate(args.rate_muon, step, steps, warm_up))
         ema.update([transformer, encoder], step)
         over = pace.step()
-        if step % 20 == 0:
+        if mean is None or step % 20 == 0:
             mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % (5 * args.log) == 0:
             log(f"flow {step}/{steps} loss {mean:.4f} {pace.rate()}")
@@ -472,16 +474,9 @@ class LowRank(torch.nn.Module):
         return self.linear(x) + edit_export.ALPHA / RANK * F.linear(F.linear(x, self.down), self.up)
 
 
-def adapted_modules(transformer):
-    """The attention's and the MLPs' matrices of every block, but those that nothing reads."""
-    last = f"transformer_blocks.{len(transformer.transformer_blocks) - 1}."
-    dead = tuple(last + d for d in edit_export.DEAD)
-    return [n for n, m in transformer.named_modules() if isinstance(m, torch.nn.Linear) and (".attn." in n or "_mlp." in n) and not (n + ".").startswith(dead)]
-
-
 def with_adapter(transformer, state=None):
     layers = {}
-    for name in adapted_modules(transformer):
+    for name in edit_export.adapted_modules(transformer):
         parent, last = transformer.get_submodule(name.rsplit(".", 1)[0]), name.rsplit(".", 1)[1]
         layers[name] = LowRank(transformer.get_submodule(name))
         if isinstance(parent, torch.nn.ModuleList):
@@ -558,7 +553,7 @@ def train_turbo(args, clock):
         optimiser.step()
         torch._foreach_lerp_(average, [p.detach() for p in trained], 1 - min(0.995, (step + 1) / (step + 10)))
         over = pace.step()
-        if step % 10 == 0:
+        if mean is None or step % 10 == 0:
             mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % args.log == 0:
             log(f"turbo {step}/{steps} loss {mean:.4f} {pace.rate()}")
@@ -684,7 +679,7 @@ def main():
     parser.add_argument("--export", type=Path, help="folder to write the checkpoint to")
     parser.add_argument("--until-seconds", type=float, default=0, help="stop in good time before, with the status 75")
     parser.add_argument("--trial", type=float, default=0, metavar="SECONDS", help="every stage for so long; prints seconds per step")
-    parser.add_argument("--judge", type=int, default=0, metavar="N", help="judge N held-out edits of every kind in the end")
+    parser.add_argument("--judge", type=int, default=0, metavar="N", help="judge N held-out edits of every kind in the end, 2 at least")
     parser.add_argument("--finish", action="store_true", help="train no more: export and judge what there is")
     parser.add_argument("--snapshot", type=Path, help="write what there is to this file, and do nothing else")
     parser.add_argument("--restore", type=Path, help="begin from such a file if the folder is empty")
@@ -692,9 +687,9 @@ def main():
     parser.add_argument("--steps-vae", type=int, default=3500)
     parser.add_argument("--batch-vae", type=int, default=32)
     parser.add_argument("--rate-vae", type=float, default=1.5e-3)
-    parser.add_argument("--scenes", type=int, default=40000, help="pictures with captions")
-    parser.add_argument("--pairs", type=int, default=64000, help="pairs with one reference")
-    parser.add_argument("--pairs-two", type=int, default=28000, help="pairs with two")
+    parser.add_argument("--scenes", type=int, default=30000, help="pictures with captions")
+    parser.add_argument("--pairs", type=int, default=52000, help="pairs with one reference")
+    parser.add_argument("--pairs-two", type=int, default=24000, help="pairs with two")
     parser.add_argument("--texts", type=int, default=3, help="ways to say each")
     parser.add_argument("--steps", type=int, default=36000)
     parser.add_argument("--batch", type=int, default=256, help="pairs with one reference of 256 x 256 in a step; of others as many as give as many rows")
@@ -726,6 +721,8 @@ def main():
             save((args.data["mean"], args.data["deviation"]), args.work / "statistics.pt")
         train_flow(args, clock)
         train_turbo(args, clock)
+        if args.judge and clock.is_over(120):  # the judgement would not fit
+            raise Unfinished
     except StopIteration:
         log("what there is counts as done")
     except Unfinished:

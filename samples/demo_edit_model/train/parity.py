@@ -5,6 +5,8 @@
 An untrained checkpoint is written in float32, so that both sides compute with the same weights to float precision. Needs Pillow before 13, whose resizing passes are in the library's order."""
 
 import argparse
+import copy
+import json
 import random
 import subprocess
 from pathlib import Path
@@ -64,7 +66,6 @@ class Reference:
         self.vae.load_state_dict(state)
         for net in (self.transformer, self.encoder, self.vae):
             net.eval().requires_grad_(False)
-        import json
         config = json.loads((folder / "vae/config.json").read_text())
         self.mean, self.deviation = (torch.tensor(config[k])[None, :, None, None] for k in ("latents_mean", "latents_std"))
 
@@ -87,12 +88,6 @@ def add_adapter(transformer, adapter):
         transformer.get_submodule(name).weight += edit_export.ALPHA / down.shape[0] * (up @ down)
 
 
-def adapter_modules(transformer):
-    """The attention's and the MLPs' matrices of every block, but those that nothing reads."""
-    last = f"transformer_blocks.{len(transformer.transformer_blocks) - 1}."
-    return [n for n, m in transformer.named_modules() if isinstance(m, torch.nn.Linear) and (".attn." in n or "_mlp." in n) and not n.startswith(tuple(last + d for d in ("attn.to_add_out", "txt_mlp")))]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=Path)
@@ -105,7 +100,7 @@ def main():
     if not args.model:
         edit_tokens.train(work / "tokenizer")
         nets = [scrambled(n, k) for k, n in enumerate((edit_nets.Transformer(), edit_nets.TextEncoder(edit_tokens.ROWS), edit_nets.Autoencoder()))]
-        adapter = {n: (torch.randn(8, nets[0].get_submodule(n).in_features) * 0.1, torch.randn(nets[0].get_submodule(n).out_features, 8) * 0.1) for n in adapter_modules(nets[0])}
+        adapter = {n: (torch.randn(8, nets[0].get_submodule(n).in_features) * 0.1, torch.randn(nets[0].get_submodule(n).out_features, 8) * 0.1) for n in edit_export.adapted_modules(nets[0])}
         generator = torch.Generator().manual_seed(5)
         statistics = torch.randn(16, generator=generator), 1 + torch.rand(16, generator=generator)
         print("bytes", edit_export.export(folder, work / "tokenizer", *nets, statistics, adapter, torch.float32))
@@ -143,13 +138,15 @@ def main():
             for adapted in ((False, True) if what == "edit1" else (False,)):
                 transformer = reference.transformer
                 if adapted:
-                    import copy
                     transformer = copy.deepcopy(transformer)
                     add_adapter(transformer, adapter)
                 velocity = transformer(noise[None], latents, torch.ones(1), features)
                 run("generate", "--prompt", text, *more, "--size", f"{width}x{height}", "--steps", "1", "--guidance", "1", "--noise", work / "noise.safetensors", "--latents-out", work / "out.safetensors",
                     "-o", work / "out.png", *(("--lora", folder / "lora/turbo.safetensors") if adapted else ()))
                 got = noise - load_file(work / "out.safetensors")["latents"][0]
+                if adapted:
+                    plain = reference.transformer(noise[None], latents, torch.ones(1), features)
+                    assert error_of(velocity[0], plain[0]) > 1e-2, "the adapter changes too little to be compared"
                 results["velocity with adapter" if adapted else "velocity"] = error_of(got, velocity[0])
                 picture = torch.from_numpy(numpy.asarray(Image.open(work / "out.png").convert("RGB")).copy()).permute(2, 0, 1).float()
                 results["picture, levels"] = (picture - reference.decoded(noise[None] - velocity)).abs().max().item()
