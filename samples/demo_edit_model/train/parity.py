@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 import edit_export
 import edit_nets
 import edit_tokens
+import edit_train
 from edit_pictures import paint
 from edit_world import instruction, pairs
 
@@ -150,6 +151,17 @@ def main():
                 results["velocity with adapter" if adapted else "velocity"] = error_of(got, velocity[0])
                 picture = torch.from_numpy(numpy.asarray(Image.open(work / "out.png").convert("RGB")).copy()).permute(2, 0, 1).float()
                 results["picture, levels"] = (picture - reference.decoded(noise[None] - velocity)).abs().max().item()
+            if what == "edit1" and (width, height) == (SIDE, SIDE):  # whole pipelines: guidance, both schedules
+                empty = reference.features(" ", pictures)
+                for name, steps, guidance, options in (("20 guided steps", 20, 3.0, ("--steps", "20", "--guidance", "3")), ("4 steps, fast", 4, 1, ("--preset", "fast", "--lora", folder / "lora/turbo.safetensors"))):
+                    turbo, transformer, x = steps == 4, copy.deepcopy(reference.transformer), noise[None]
+                    if turbo:
+                        add_adapter(transformer, adapter)
+                    sigmas = edit_train.schedule(steps, SIDE * SIDE // 256, turbo)
+                    for a, b in zip(sigmas[:-1], sigmas[1:]):
+                        x = x + (b - a) * edit_train.guided(transformer, x, latents, a.expand(1), features, empty, guidance)
+                    run("generate", "--prompt", text, *more, "--noise", work / "noise.safetensors", "--latents-out", work / "out.safetensors", "-o", work / "out.png", *options)
+                    results[name] = error_of(load_file(work / "out.safetensors")["latents"][0], x[0])
             print(f"{what:10} {width}x{height}: " + ", ".join(f"{n} {v:.1e}" if "levels" not in n else f"{n} {v:.0f}" for n, v in results.items()))
             worst = max([worst] + [v for n, v in results.items() if "levels" not in n])
     print(f"worst {worst:.1e}")
