@@ -100,15 +100,19 @@ def distances(picture, candidates, where, reach=0):
 
 
 def background_and_style_of(picture, pair):
-    """The nearest ones, at half the size. The style is None where there is no thing to tell it by."""
-    small = F.avg_pool2d(picture[None], 2)[0]
-    height, width, scene = *small.shape[1:], pair["after"]
-    pictures = painted([dict(scene, background=b) for b in BACKGROUNDS] + [dict(scene, style=s) for s in STYLES] + [dict(scene, things=[]), scene], pair, height, width)
+    """The nearest ones. The style is None where there is no thing to tell it by."""
+    small, scene = F.avg_pool2d(picture[None], 2)[0], pair["after"]
+    height, width = small.shape[1:]
+    pictures = painted([dict(scene, background=b) for b in BACKGROUNDS] + [dict(scene, things=[]), scene], pair, height, width)
     things = F.max_pool2d((pictures[-1] - pictures[-2]).abs().amax(0, keepdim=True).gt(0.02).float(), 5, 1, 2)[0] > 0
     background = BACKGROUNDS[int(distances(small, pictures[: len(BACKGROUNDS)], ~things).argmin())]
     if not scene["things"]:
         return background, None
-    styles = pictures[len(BACKGROUNDS) : len(BACKGROUNDS) + len(STYLES)]
+    candidates = []
+    for style in STYLES:  # lines are thicker in a smaller picture
+        styled = dict(pair, after=dict(scene, style=style))
+        candidates.append(painted([styled["after"]], pair, *picture.shape[1:], empty_after(styled, *picture.shape[1:])))
+    styles = F.avg_pool2d(torch.cat(candidates), 2)
     return background, STYLES[int((distances(small, styles, things) + distances(small, styles, ~things)).argmin())]
 
 

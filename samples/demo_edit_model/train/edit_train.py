@@ -70,7 +70,7 @@ class Pace:
     """Seconds of the first steps, which compile, and per step after them; says whether a trial of the stage is over."""
 
     def __init__(self, args, name, warm=60):
-        self.args, self.name, self.warm, self.count, self.begin, self.steady, self.shown = args, name, warm if args.trial else 1, 0, time.time(), None, time.time()
+        self.args, self.name, self.warm, self.count, self.begin, self.steady, self.shown = args, name, min(warm, args.warm) if args.trial else 1, 0, time.time(), None, time.time()
         self.shown_count = 0
 
     def step(self):
@@ -679,6 +679,7 @@ def main():
     parser.add_argument("--export", type=Path, help="folder to write the checkpoint to")
     parser.add_argument("--until-seconds", type=float, default=0, help="stop in good time before, with the status 75")
     parser.add_argument("--trial", type=float, default=0, metavar="SECONDS", help="every stage for so long; prints seconds per step")
+    parser.add_argument("--warm", type=int, default=1000, help="of a trial: count steps after so many at most")
     parser.add_argument("--judge", type=int, default=0, metavar="N", help="judge N held-out edits of every kind in the end, 2 at least")
     parser.add_argument("--finish", action="store_true", help="train no more: export and judge what there is")
     parser.add_argument("--snapshot", type=Path, help="write what there is to this file, and do nothing else")
