@@ -93,7 +93,7 @@ class Pace:
         self.wait()
         if self.args.trial and self.steady:
             steps = max(1, self.count - self.warm)
-            self.args.report.append((self.name, f"{self.steady - self.begin:.1f} s for the first {self.warm} steps", f"{1000 * (time.time() - self.steady) / steps:.2f} ms/step"))
+            self.args.report.append((self.name, f"{self.steady - self.begin:.1f} s for the first {self.warm} steps", (time.time() - self.steady) / steps))
 
 
 def half_precision():
@@ -302,7 +302,7 @@ def make_data(args, clock):
     seconds = time.time() - begin
     save(data, path)
     log(f"data: {painted} pictures in {seconds:.0f} s, written in {time.time() - begin - seconds:.1f} s; deviations {data['deviation'].min():.2f}..{data['deviation'].max():.2f}")
-    args.report.append(("data", f"{painted} pictures", f"{1000 * seconds / painted:.2f} ms/picture"))
+    args.report.append(("data", f"{painted} pictures", seconds / painted))
     move = lambda texts: {n: (table.to(DEVICE), scene.to(DEVICE)) for n, (table, scene) in texts.items()}
     for group in groups.values():
         group["texts"] = move(group["texts"])
@@ -734,8 +734,10 @@ def main():
         export(args)
     if args.judge:
         judge(args)
-    for line in args.report:
-        print("| " + " | ".join(line) + " |")
+    for name, detail, seconds in args.report:
+        planned = {"vae": "steps_vae", "flow": "steps", "turbo": "steps_turbo"}.get(name)
+        count = parser.get_default(planned) if planned else sum(k * parser.get_default(v) for k, v in ((1, "scenes"), (2, "pairs"), (3, "pairs_two")))
+        print(f"| {name} | {detail} | {1000 * seconds:.2f} ms each | {count} by default: {count * seconds:.0f} s |")
     log(f"done, {time.time() - BEGAN:.0f} s")
     return 0
 
