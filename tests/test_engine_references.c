@@ -52,6 +52,30 @@ TEST(sizes_are_those_of_the_published_pipelines)
     }
 }
 
+// A checkpoint that was made for smaller images reads references in a smaller area. What the vision tower sees follows
+// from the limits of its own files.
+TEST(references_are_as_large_as_the_images_that_a_checkpoint_is_for)
+{
+    OPEN(engine, model);
+    const sumi_vision_properties properties = {
+        .width = EDIT_WIDTH, .cell = 28, .min_pixels = 3136, .max_pixels = 30000};
+    const sumi_reference_rule rule = {
+        .max_count = 3, .autoencoder_area = 1024 * 1024, .vision_area = 384 * 384, .multiple = 32, .max_ratio = 200};
+    make_edit_model(model, &rule, &properties);
+    model->network->info.sample_size = model->network->variant->sample_size / 4;
+    static const struct {
+        sumi_picture_size picture, read, seen;
+    } rows[] = {{{1000, 1000}, {256, 256}, {168, 168}}, {{800, 480}, {320, 192}, {196, 112}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sumi_error error = {0};
+        sumi_reference_sizes sizes;
+        CHECK_NUMBER(sumi_network_reference_sizes(model->network, rows[i].picture, &sizes, &error), SUMI_OK);
+        CHECK(sizes.autoencoder.width == rows[i].read.width && sizes.autoencoder.height == rows[i].read.height);
+        CHECK(sizes.vision.width == rows[i].seen.width && sizes.vision.height == rows[i].seen.height);
+    }
+    close_engine(engine);
+}
+
 TEST(images_stand_in_the_prompt_as_their_tokens)
 {
     OPEN_EDIT(&s_several, engine, model);
@@ -445,6 +469,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(sizes_are_those_of_the_published_pipelines);
+    RUN(references_are_as_large_as_the_images_that_a_checkpoint_is_for);
     RUN(images_stand_in_the_prompt_as_their_tokens);
     RUN(every_image_reaches_its_own_tokens_and_no_others);
     RUN(long_texts_have_room_beside_images);

@@ -398,6 +398,20 @@ TEST(what_the_part_cannot_do_is_refused)
     }
 }
 
+TEST(the_side_of_the_images_that_it_was_made_for_comes_from_the_config)
+{
+    maker m;
+    begin_maker(&m, false);
+    add_all(&m, 8, 1, s_small, 3);
+    bound b;
+    sumi_error error = {0};
+    CHECK_NUMBER(bind(&b, &m, "{\"sample_size\": 256, \"z_dim\": 16}", &error), SUMI_OK);
+    CHECK_NUMBER(sumi_qwen_vae_module.properties(b.vae).sample_size, 256);
+    unbind(&b);
+    check_refused(&m, "{\"sample_size\": \"large\"}", SUMI_FILE_MALFORMED, "config.json");
+    end_maker(&m);
+}
+
 TEST(tiles_that_the_rule_does_not_divide_are_refused)
 {
     maker m;
@@ -493,6 +507,7 @@ int main(int argc, char** argv)
     RUN(wan_names_are_the_same_model);
     RUN(every_missing_or_misshapen_tensor_is_named);
     RUN(what_the_part_cannot_do_is_refused);
+    RUN(the_side_of_the_images_that_it_was_made_for_comes_from_the_config);
     RUN(tiles_that_the_rule_does_not_divide_are_refused);
     RUN(the_released_sizes_need_little_more_than_one_image);
     t_runner->functions->destroy(t_runner);

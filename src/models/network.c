@@ -694,7 +694,9 @@ sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_pictu
     SUMI_ASSERT(rule->max_count > 0 && rule->autoencoder_area > 0 && rule->multiple > 0);
     const int32_t max_side = network->info.max_side;
     sumi_reference_sizes sizes = {.tokens = 0};
-    SUMI_TRY(sumi_picture_size_of_area(picture, rule->autoencoder_area, rule->multiple, &sizes.autoencoder, error));
+    const int64_t side = network->info.sample_size, variant_side = network->variant->sample_size;
+    const int64_t area = rule->autoencoder_area * side * side / (variant_side * variant_side);
+    SUMI_TRY(sumi_picture_size_of_area(picture, area, rule->multiple, &sizes.autoencoder, error));
     if (network->vision != NULL) {
         const sumi_vision_properties properties = network->recipe->vision->properties(network->vision);
         const sumi_size_limits limits = {properties.cell, properties.min_pixels, properties.max_pixels,

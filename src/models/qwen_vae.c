@@ -301,6 +301,7 @@ static void read_wan_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_modul
         {"input_channels", SUMI_CONFIG_INTEGER, &in_channels, 0, NULL},
         {"patch_size", SUMI_CONFIG_INTEGER, &patch, 0, NULL},
         {"is_residual", SUMI_CONFIG_BOOL, &is_residual, 0, NULL},
+        {"sample_size", SUMI_CONFIG_INTEGER, &vae->sample_size, 0, NULL},
         {"z_dim", SUMI_CONFIG_INTEGER, &values->channels, 0, NULL},
         {"base_dim", SUMI_CONFIG_INTEGER, &values->base, 0, NULL},
         {"num_res_blocks", SUMI_CONFIG_INTEGER, &values->blocks, 0, NULL},
@@ -383,6 +384,7 @@ static sumi_autoencoder_properties qwen_vae_properties(const void* model)
     const sumi_qwen_vae* vae = model;
     return (sumi_autoencoder_properties){.channels = vae->channels,
                                          .factor = vae->factor,
+                                         .sample_size = vae->sample_size,
                                          .has_encoder = vae->encoder.is_present,
                                          .has_decoder = vae->decoder.is_present};
 }

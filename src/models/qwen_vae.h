@@ -44,6 +44,7 @@ typedef struct sumi_qwen_vae_half {
 
 typedef struct sumi_qwen_vae {
     int32_t channels, factor;                // channels of the latents; pixels per latent
+    int32_t sample_size;                     // side of the pictures that it was made for, in pixels; 0: not given
     float scale[SUMI_QWEN_VAE_MAX_CHANNELS]; // latent = (z - shift) * scale, for each channel
     float shift[SUMI_QWEN_VAE_MAX_CHANNELS];
     sumi_tile_rule tiles;

@@ -48,7 +48,8 @@ typedef struct sumi_recipe_encoder {
 typedef struct sumi_reference_rule {
     int32_t min_count, max_count;
     // Areas in pixels to which a picture is resized: for the autoencoder; and for the vision tower, before that resizes
-    // it to whole cells within its own limits. Both keep the aspect ratio, in multiples of `multiple`.
+    // it to whole cells within its own limits. Both keep the aspect ratio, in multiples of `multiple`. That of the
+    // autoencoder is for the sample_size of the variant; it is scaled for a checkpoint that was made for another side.
     int64_t autoencoder_area, vision_area;
     int32_t multiple;
     // The largest ratio of the longer to the shorter side that the vision tower accepts.

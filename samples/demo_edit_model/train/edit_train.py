@@ -1,0 +1,746 @@
+"""Trains the demo edit model on one GPU, from nothing, and writes it in the released layout.
+
+    python3 edit_train.py --work DIR [--export FOLDER] [--until-seconds N] [--trial SECONDS]
+
+    pictures --> VAE --> latents of pairs, instructions --> transformer, language model, vision tower --> Turbo adapter --> export, judgement
+    (edit_pictures.py)   (kept on the GPU and in DIR)       (flow matching: 0, 1 or 2 references)         (4 steps, no guidance)
+
+Every stage keeps its state in DIR. --until-seconds, or SIGTERM, ends the process in good time with the status 75; the same command goes on where it was: what a step draws depends on the seed
+and the number of the step alone. --trial runs every stage for that many seconds and prints seconds per step. Needs torch, tokenizers, safetensors, numpy, Pillow."""
+
+import argparse
+import copy
+import math
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+import edit_export
+import edit_nets
+import edit_tokens
+import edit_world
+from edit_pictures import paint
+from pictures import render
+from train import Ema, Muon, learning_rate, log, save_sheet, to_bytes
+from world import caption
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+BEGAN = time.time()
+UNFINISHED = 75  # exit status
+
+# Linear preview factors of the Wan latent space, which is Qwen-Image's (rows: channels, columns: R G B): the demo VAE is trained so that they hold for it too.
+PREVIEW = torch.tensor([
+    [-0.1299, -0.1692, 0.2932], [0.0671, 0.0406, 0.0442], [0.3568, 0.2548, 0.1747], [0.0372, 0.2344, 0.1420], [0.0313, 0.0189, -0.0328], [0.0296, -0.0956, -0.0665],
+    [-0.3477, -0.4059, -0.2925], [0.0166, 0.1902, 0.1975], [-0.0412, 0.0267, -0.1364], [-0.1293, 0.0740, 0.1636], [0.0680, 0.3019, 0.1128], [0.0032, 0.0581, 0.0639],
+    [-0.1251, 0.0927, 0.1699], [0.0060, -0.0633, 0.0005], [0.3477, 0.2275, 0.2950], [0.1984, 0.0913, 0.1861]])
+PREVIEW_BIAS = torch.tensor([-0.1835, -0.0868, -0.3360])
+
+SIZES = {(256, 256): 0.86, (192, 320): 0.07, (320, 192): 0.07}  # height, width: share. Each is what the library makes of a reference of its shape in the area of 256 x 256
+SHARES = {"text": 0.24, "one": 0.50, "two": 0.26}  # of the training's steps: no reference, one, two
+EMPTY = 0.08  # share of steps whose instruction is the negative prompt's single space, for guidance
+GUIDANCE, STEPS, RANK = 3.0, 20, 8
+
+
+# ---- Time ----------------------------------------------------------------------------------------------------------------------------------------
+
+class Unfinished(Exception):
+    pass
+
+
+class Clock:
+    """When to stop: after the seconds that were given, or when asked to by a signal."""
+
+    def __init__(self, seconds):
+        self.end, self.asked = BEGAN + seconds if seconds else math.inf, False
+        signal.signal(signal.SIGTERM, self.ask)
+
+    def ask(self, *_):
+        self.asked = True
+
+    def is_over(self, margin=0):
+        return self.asked or time.time() > self.end - margin
+
+
+class Pace:
+    """Seconds of the first steps, which compile, and per step after them; says whether a trial of the stage is over."""
+
+    def __init__(self, args, name, warm=60):
+        self.args, self.name, self.warm, self.count, self.begin, self.steady, self.shown = args, name, min(warm, args.warm) if args.trial else 1, 0, time.time(), None, time.time()
+        self.shown_count = 0
+
+    def step(self):
+        self.count += 1
+        if self.count == self.warm:
+            self.wait()
+            self.steady = time.time()
+        return self.args.trial and self.steady and self.count % 10 == 0 and time.time() - self.steady > self.args.trial
+
+    def wait(self):
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+
+    def rate(self):
+        seconds, count = time.time() - self.shown, self.count - self.shown_count
+        self.shown, self.shown_count = time.time(), self.count
+        return f"{1000 * seconds / max(count, 1):.1f} ms/step"
+
+    def end(self):
+        self.wait()
+        if self.args.trial and self.steady:
+            steps = max(1, self.count - self.warm)
+            self.args.report.append((self.name, f"{self.steady - self.begin:.1f} s for the first {self.warm} steps", (time.time() - self.steady) / steps))
+
+
+def half_precision():
+    return torch.autocast(DEVICE, torch.bfloat16)
+
+
+def seeded(*numbers):
+    """A generator on the device for this step of this stage."""
+    value = 0
+    for n in numbers:
+        value = (value * 1000003 + n) % (1 << 62)
+    return torch.Generator(device=DEVICE).manual_seed(value)
+
+
+def save(state, path):
+    torch.save(state, path.with_suffix(".new"))
+    path.with_suffix(".new").rename(path)
+
+
+# ---- VAE ------------------------------------------------------------------------------------------------------------------------------------------
+
+@torch.no_grad()
+def picture_pool(count, seed):
+    """[count, 3, 256, 256] uint8: scenes and pairs, some in other colours so that the VAE knows more than its world."""
+    rng, begin, at, step = random.Random(seed), time.time(), 0, 256
+    pool = torch.empty(count, 3, 256, 256, dtype=torch.uint8, device=DEVICE)
+    while at < count:
+        if rng.random() < 0.3:
+            x = render(edit_world.drawing_scenes(rng, step), 256, 256, DEVICE)
+        else:
+            x = torch.cat(paint(edit_world.pairs(rng, step), 256, 256, DEVICE)[:2])
+        if rng.random() < 0.12:
+            x = x[:, rng.sample(range(3), 3)]
+            x = 1 - x if rng.random() < 0.5 else x
+        x = to_bytes(x[: count - at])
+        pool[at : at + len(x)] = x
+        at += len(x)
+    log(f"pool: {count} pictures, {count / (time.time() - begin):.0f}/s")
+    return pool
+
+
+def vae_loss(vae, x, noise, strength, factors, bias):
+    mean, logvar = vae.encode(x)
+    y = vae.decode(mean + strength * torch.exp(0.5 * logvar) * noise)
+    x, y, mean, logvar = x.float(), y.float(), mean.float(), logvar.float()
+    preview = torch.einsum("bchw,cr->brhw", mean, factors) + bias
+    difference = y - x
+    edge = difference.diff(dim=-1).abs().mean() + difference.diff(dim=-2).abs().mean()
+    preview_error = ((preview - F.avg_pool2d(x, 8)) ** 2).mean()
+    spread = mean.var((0, 2, 3)) + 1e-6
+    unit = spread.mean().log() ** 2 + 0.1 * (spread.log().abs() - 0.7).clamp(min=0).square().mean() + mean.mean((0, 2, 3)).square().mean()
+    fixed = ((logvar + 3.5) ** 2).mean()  # the posterior's noise keeps the space smooth and the decoder forgiving
+    square = (difference ** 2).mean()
+    loss = difference.abs().mean() + edge + 4 * square + 0.3 * preview_error + 0.02 * unit + 1e-3 * fixed
+    return loss, torch.stack([square, edge, preview_error, spread.min(), spread.max()]).detach()
+
+
+@torch.no_grad()
+def vae_psnr(vae, count=64):
+    """Mean over held-out pictures, of 8-bit pictures."""
+    rng, errors = random.Random(5), []
+    for _ in range(0, count, 32):
+        before, after, _ = paint(edit_world.pairs(rng, 16, held_out=True), 256, 256, DEVICE)
+        x = to_bytes(torch.cat((before, after))).float() / 127.5 - 1
+        y = ((vae.decode(vae.encode(x)[0]).float().clamp(-1, 1) + 1) * 127.5).round() / 127.5 - 1
+        errors.append((((x - y) / 2) ** 2).mean((1, 2, 3)))
+    return (-10 * torch.log10(torch.cat(errors))).mean().item()
+
+
+def train_vae(args, clock):
+    path, steps = args.work / "vae.pt", args.steps_vae
+    torch.manual_seed(args.seed)
+    vae = edit_nets.Autoencoder().to(DEVICE).to(memory_format=torch.channels_last)
+    optimiser = torch.optim.AdamW(vae.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=1e-4, fused=DEVICE == "cuda")
+    ema, step = Ema([vae], 0.998), 0
+    if path.exists():
+        state = torch.load(path, map_location=DEVICE, weights_only=False)
+        if state["done"]:
+            return
+        vae.load_state_dict(state["vae"]), ema.nets[0].load_state_dict(state["ema"]), optimiser.load_state_dict(state["optimiser"])
+        step = state["step"]
+    pool, pace, over = picture_pool(args.pool, args.seed), Pace(args, "vae"), False
+    factors, bias = PREVIEW.to(DEVICE), PREVIEW_BIAS.to(DEVICE)[:, None, None]
+    loss_function = torch.compile(vae_loss, dynamic=False) if args.compile else vae_loss
+    while step < steps and not over:
+        rng, draw = random.Random(args.seed * 7919 + step), seeded(args.seed, 1, step)
+        side, count = (128, args.batch_vae * 3) if step < 0.6 * steps and not (args.trial and step % 2) else (256, args.batch_vae)  # crops first, whole pictures later
+        top, left = rng.randint(0, 256 - side), rng.randint(0, 256 - side)
+        x = pool[torch.randint(len(pool), (count,), device=DEVICE, generator=draw)][:, :, top : top + side, left : left + side]
+        x = (x.float() / 127.5 - 1).contiguous(memory_format=torch.channels_last)
+        noise = torch.randn(count, edit_nets.VAE["channels"], side // 8, side // 8, device=DEVICE, generator=draw)
+        strength = torch.rand(count, 1, 1, 1, device=DEVICE, generator=draw)
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate(args.rate_vae, step, steps, min(200, 1 + steps // 5))
+        with half_precision():
+            loss, parts = loss_function(vae, x, noise, strength, factors, bias)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(vae.parameters(), 0.5)
+        optimiser.step()
+        ema.update([vae], step)
+        over = pace.step()
+        if step % args.log == 0:
+            square, edge, preview, low, high = parts.tolist()
+            log(f"vae {step}/{steps} error {-10 * math.log10(square / 4):.2f} dB edge {edge:.4f} preview {preview:.4f} spread {low:.2f}..{high:.2f} {pace.rate()}")
+        step += 1
+        if clock.is_over(10):
+            break
+    pace.end()
+    done = step >= steps or bool(args.trial)
+    save(dict(vae=vae.state_dict(), ema=ema.nets[0].state_dict(), optimiser=optimiser.state_dict(), step=step, done=done), path)
+    if not done:
+        raise Unfinished
+    log(f"vae done: {step} steps, PSNR on held-out pictures {vae_psnr(ema.nets[0]):.2f} dB")
+
+
+def load_vae(args):
+    vae = edit_nets.Autoencoder().to(DEVICE).eval().requires_grad_(False).to(memory_format=torch.channels_last)
+    vae.load_state_dict(torch.load(args.work / "vae.pt", map_location=DEVICE, weights_only=False)["ema"])
+    return vae
+
+
+# ---- Data -----------------------------------------------------------------------------------------------------------------------------------------
+
+def seen_size(height, width):
+    """Of a picture as the vision tower gets it: the area of 384 x 384 in multiples of 32, then cells of 28 within the processor's limit."""
+    ratio = width / height
+    w = (384 * 384 * ratio) ** 0.5
+    first = round(w / ratio / 32) * 32, round(w / 32) * 32
+    beta = (first[0] * first[1] / edit_nets.VISION_AREA) ** 0.5
+    return tuple(int(v / beta / 28) * 28 for v in first)
+
+
+def seen(x):
+    """Pictures in [0, 1] as the vision tower gets them, uint8. One resizing stands for the library's two."""
+    return to_bytes(F.interpolate(x, seen_size(*x.shape[2:]), mode="bicubic", antialias=True).clamp(0, 1))
+
+
+@torch.no_grad()
+def encoded(vae, x):
+    out = []
+    for part in (to_bytes(x).float() / 127.5 - 1).split(128):
+        with half_precision():
+            out.append(vae.encode(part.contiguous(memory_format=torch.channels_last))[0].to(torch.bfloat16).contiguous())
+    return torch.cat(out)
+
+
+def spliced(tokenizer, texts):
+    """The texts' own tokens: the template's stand around them unchanged."""
+    ids = [e.ids for e in tokenizer.encode_batch(texts)]
+    for text, own in list(zip(texts, ids))[:8]:
+        assert edit_tokens.encode(tokenizer, [text], [])[0][0] == tokenizer.encode(edit_tokens.BEFORE).ids + own + tokenizer.encode(edit_tokens.AFTER).ids, text
+    return ids
+
+
+def by_length(ids, per_scene, least):
+    """{tokens: (table [n, tokens], scene [n])} of texts, `per_scene` of them for each scene; rare lengths are left out."""
+    lengths = {}
+    for k, own in enumerate(ids):
+        lengths.setdefault(len(own), []).append(k)
+    return {n: (torch.tensor([ids[k] for k in chosen], dtype=torch.int16), torch.tensor([k // per_scene for k in chosen])) for n, chosen in sorted(lengths.items()) if len(chosen) >= least}
+
+
+def make_data(args, clock):
+    """{(kind, size): {latents of every picture, pixels that the vision tower sees, texts by length}}; and the channels' means and deviations."""
+    path = args.work / "data.pt"
+    begin = time.time()
+    if path.exists():
+        data = torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+        move = lambda v: v.to(DEVICE) if isinstance(v, torch.Tensor) else type(v)(move(i) for i in v) if isinstance(v, (list, tuple)) else {k: move(i) for k, i in v.items()} if isinstance(v, dict) else v
+        data = move(data)
+        log(f"data: read again in {time.time() - begin:.1f} s")
+        return data
+    vae, tokenizer = load_vae(args), edit_tokens.load(args.work / "tokenizer")
+    rng, groups, painted = random.Random(args.seed + 11), {}, 0
+    counts = {"text": args.scenes, "one": args.pairs, "two": args.pairs_two}
+    for kind, count in counts.items():
+        for size, share in SIZES.items():
+            number, latents, pixels, texts = int(count * share), [], [], []
+            for at in range(0, number, 256):
+                n = min(256, number - at)
+                if kind == "text":
+                    scenes = edit_world.drawing_scenes(rng, n)
+                    pictures = [None, render(scenes, *size, DEVICE)]
+                    texts += [caption(s, rng) for s in scenes for _ in range(args.texts)]
+                else:
+                    batch = edit_world.pairs(rng, n, kind == "two")
+                    pictures = list(paint(batch, *size, DEVICE))
+                    texts += [edit_world.instruction(p, rng) for p in batch for _ in range(args.texts)]
+                    pixels.append([seen(p) for k, p in enumerate(pictures) if k != 1 and p is not None])
+                latents.append([None if p is None else encoded(vae, p) for p in pictures])
+                painted += n * sum(p is not None for p in pictures)
+                if clock.is_over(10):
+                    raise Unfinished
+            column = lambda table, k: torch.cat([row[k] for row in table]) if table and table[0][k] is not None else None
+            # target; references; their pixels
+            order = [1] + {"text": [], "one": [0], "two": [0, 2]}[kind]
+            groups[(kind, size)] = {"latents": [column(latents, k) for k in order], "pixels": [column(pixels, k) for k in range(len(order) - 1)],
+                                    "texts": by_length(spliced(tokenizer, texts), args.texts, min(32, number // 8))}
+    z = torch.cat([g["latents"][0][:2000].float().transpose(0, 1).flatten(1) for g in groups.values()], 1)
+    data = {"groups": groups, "mean": z.mean(1).round(decimals=4), "deviation": z.std(1).round(decimals=4)}
+    for group in groups.values():
+        for latent in group["latents"]:
+            for part in latent.split(4096):
+                part.copy_((part.float() - data["mean"][:, None, None]) / data["deviation"][:, None, None])
+    seconds = time.time() - begin
+    save(data, path)
+    log(f"data: {painted} pictures in {seconds:.0f} s, written in {time.time() - begin - seconds:.1f} s; deviations {data['deviation'].min():.2f}..{data['deviation'].max():.2f}")
+    args.report.append(("data", f"{painted} pictures", seconds / painted))
+    move = lambda texts: {n: (table.to(DEVICE), scene.to(DEVICE)) for n, (table, scene) in texts.items()}
+    for group in groups.values():
+        group["texts"] = move(group["texts"])
+    return data
+
+
+class Batches:
+    """Draws batches of one kind, one size and one number of tokens: nothing is padded, as in the library."""
+
+    def __init__(self, args, data, tokenizer):
+        self.args, self.data = args, data
+        self.pad = tokenizer.token_to_id("<|image_pad|>")
+        self.before, self.after, self.space = (torch.tensor(tokenizer.encode(t).ids, device=DEVICE) for t in (edit_tokens.BEFORE, edit_tokens.AFTER, " "))
+        self.picture = [tokenizer.encode(edit_tokens.PICTURE.format(k + 1)).ids for k in range(3)]
+        self.rows = {}
+        self.keys, self.weights = [], []
+        for (kind, size), group in data["groups"].items():
+            total = sum(len(t) for g, v in data["groups"].items() if g[0] == kind for t, _ in v["texts"].values())
+            for n, (table, _) in group["texts"].items():
+                self.keys.append((kind, size, n))
+                self.weights.append(SHARES[kind] * len(table) / total)
+
+    def ids(self, own, grids):
+        """own [B, T] -> ids [B, S] with the template around them, and the layout of its rows."""
+        b, parts, runs, count = len(own), [self.before.expand(len(own), -1)], [], len(self.before)
+        for k, (high, wide) in enumerate(grids):
+            tokens = self.picture[k]
+            at = tokens.index(self.pad)
+            if (k, high * wide) not in self.rows:
+                self.rows[(k, high * wide)] = torch.tensor(tokens[:at] + [self.pad] * (high * wide) + tokens[at + 1 :], device=DEVICE)
+            parts.append(self.rows[(k, high * wide)].expand(b, -1))
+            runs += [count + at, (high, wide)]
+            count = len(tokens) - at - 1
+        parts += [own.long(), self.after.expand(b, -1)]
+        return torch.cat(parts, 1), (*runs, count + own.shape[1] + len(self.after))
+
+    def draw(self, rng, draw, scale=1.0):
+        """(target, references, own tokens [B, T], pixels) of a batch; the tokens may be the negative prompt's."""
+        kind, size, n = rng.choices(self.keys, self.weights)[0]
+        group = self.data["groups"][(kind, size)]
+        rows = size[0] * size[1] // 256
+        count = max(1, int(scale * self.args.batch * 560 / (len(group["latents"]) * rows + 43 * len(group["pixels"]) + 24)) // 8 * 8)
+        table, scene = group["texts"][n]
+        pick = torch.randint(len(table), (count,), device=DEVICE, generator=draw)
+        scene = scene[pick]
+        own = self.space.expand(count, -1) if rng.random() < EMPTY and scale == 1 else table[pick]
+        latents = [z[scene].float() for z in group["latents"]]
+        return latents[0], latents[1:], own, [p[scene].float() / 255 for p in group["pixels"]]
+
+    def features(self, encoder, own, pixels):
+        ids, runs = self.ids(own, [(p.shape[2] // 28, p.shape[3] // 28) for p in pixels])
+        return encoder(ids, runs, pixels, edit_tokens.DROPPED)
+
+
+# ---- Transformer, language model, vision tower ---------------------------------------------------------------------------------------------------------
+
+def shifted(u, shift=3.0):
+    return shift * u / (1 + (shift - 1) * u)
+
+
+def model_time(sigma):
+    """As the pipeline passes a step's time on."""
+    return ((1000 * sigma).to(torch.bfloat16).float() / 1000).to(torch.bfloat16).float()
+
+
+def sample_sigma(count, draw):
+    """Half the draws like a shifted schedule, half in the middle."""
+    walked = shifted(torch.rand(count, device=DEVICE, generator=draw))
+    middle = torch.sigmoid(torch.randn(count, device=DEVICE, generator=draw) + 0.4)
+    return torch.where(torch.rand(count, device=DEVICE, generator=draw) < 0.5, walked, middle)
+
+
+def flow_loss(transformer, features, z, references, draw):
+    sigma = sample_sigma(len(z), draw)[:, None, None, None]
+    noise = torch.randn(z.shape, device=DEVICE, generator=draw)
+    out = transformer(sigma * noise + (1 - sigma) * z, references, sigma.flatten(), features)
+    error = (out.float() - (noise - z)) ** 2
+    if references and references[0].shape == z.shape:  # what the instruction changes counts double
+        error = error * (1 + ((z - references[0]).abs().mean(1, keepdim=True) > 0.15))
+    return error.mean()
+
+
+def split_parameters(*networks):
+    """The matrices of the transformer's blocks, for Muon; all the rest, for AdamW."""
+    matrices = [p for n in networks for name, p in n.named_parameters() if p.dim() == 2 and "transformer_blocks" in name and "_mod." not in name]
+    chosen = {id(p) for p in matrices}
+    return matrices, [p for n in networks for p in n.parameters() if p.requires_grad and id(p) not in chosen]
+
+
+def train_flow(args, clock):
+    path, steps = args.work / "flow.pt", args.steps
+    torch.manual_seed(args.seed + 1)
+    transformer, encoder = edit_nets.Transformer().to(DEVICE), edit_nets.TextEncoder(edit_tokens.ROWS).to(DEVICE)
+    matrices, others = split_parameters(transformer, encoder)
+    both = [p for n in (transformer, encoder) for p in n.parameters()]
+    optimiser = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=DEVICE == "cuda")
+    muon, ema, step = Muon(matrices), Ema([transformer, encoder], 0.999), 0
+    parts = dict(transformer=transformer, encoder=encoder, ema0=ema.nets[0], ema1=ema.nets[1], optimiser=optimiser, muon=muon)
+    if path.exists():
+        state = torch.load(path, map_location=DEVICE, weights_only=False)
+        if state["done"]:
+            return
+        for key, part in parts.items():
+            if key in state:
+                part.load_state_dict(state[key])
+        if "transformer" not in state:  # a snapshot
+            transformer.load_state_dict(state["ema0"]), encoder.load_state_dict(state["ema1"])
+        step = state["step"]
+        log(f"flow: goes on at {step}")
+    data = args.data = make_data(args, clock) if args.data is None else args.data
+    batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "flow", 150), None, False
+    if args.compile:
+        transformer.compile_blocks(), encoder.compile_blocks()
+    saved = time.time()
+    while step < steps and not over:
+        rng, draw = random.Random(args.seed * 104729 + step), seeded(args.seed, 2, step)
+        z, references, own, pixels = batches.draw(rng, draw)
+        with half_precision():
+            loss = flow_loss(transformer, batches.features(encoder, own, pixels), z, references, draw)
+        for p in both:
+            p.grad = None
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_([p for p in both if p.grad is not None], 1.0)
+        for p in both:  # the last block's text, which nothing reads; the vision tower where there is no reference
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        warm_up = min(500, 1 + steps // 5)
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate(args.rate, step, steps, warm_up)
+        optimiser.step()
+        muon.step(learning_rate(args.rate_muon, step, steps, warm_up))
+        ema.update([transformer, encoder], step)
+        over = pace.step()
+        if mean is None or step % 20 == 0:
+            mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
+        if step % (5 * args.log) == 0:
+            log(f"flow {step}/{steps} loss {mean:.4f} {pace.rate()}")
+        step += 1
+        if clock.is_over(8):
+            break
+        if time.time() - saved > 120:
+            saved = time.time()
+            save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, done=False), path)
+    pace.end()
+    done = step >= steps or bool(args.trial)
+    save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, done=done), path)
+    log(f"flow: {step} steps, loss {mean if mean is None else round(mean, 4)}")
+    if not done:
+        raise Unfinished
+
+
+def load_flow(args):
+    state = torch.load(args.work / "flow.pt", map_location=DEVICE, weights_only=False)
+    transformer, encoder = edit_nets.Transformer().to(DEVICE).eval(), edit_nets.TextEncoder(edit_tokens.ROWS).to(DEVICE).eval()
+    transformer.load_state_dict(state["ema0"]), encoder.load_state_dict(state["ema1"])
+    return transformer.requires_grad_(False), encoder.requires_grad_(False)
+
+
+# ---- The Turbo adapter --------------------------------------------------------------------------------------------------------------------------------
+
+class LowRank(torch.nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+        self.down = torch.nn.Parameter(torch.randn(RANK, linear.in_features, device=DEVICE) / linear.in_features ** 0.5)
+        self.up = torch.nn.Parameter(torch.zeros(linear.out_features, RANK, device=DEVICE))
+
+    def forward(self, x):
+        return self.linear(x) + edit_export.ALPHA / RANK * F.linear(F.linear(x, self.down), self.up)
+
+
+def with_adapter(transformer, state=None):
+    layers = {}
+    for name in edit_export.adapted_modules(transformer):
+        parent, last = transformer.get_submodule(name.rsplit(".", 1)[0]), name.rsplit(".", 1)[1]
+        layers[name] = LowRank(transformer.get_submodule(name))
+        if isinstance(parent, torch.nn.ModuleList):
+            parent[int(last)] = layers[name]
+        else:
+            setattr(parent, last, layers[name])
+        if state:
+            layers[name].down.data, layers[name].up.data = (w.to(DEVICE) for w in state[name])
+    return layers
+
+
+def guided(transformer, x, references, sigma, features, empty, guidance):
+    """True classifier-free guidance; each token gets the length that it has without."""
+    v = transformer(x, references, model_time(sigma), features).float()
+    if guidance == 1:
+        return v
+    away = transformer(x, references, model_time(sigma), empty).float()
+    with_it, plain = edit_nets.pack(away + guidance * (v - away)), edit_nets.pack(v)
+    length = plain.norm(dim=-1, keepdim=True) / with_it.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    return edit_nets.unpack(with_it * length, x.shape[2] // 2, x.shape[3] // 2)
+
+
+def turbo_loss(student, teacher, features, empty, z, references, draw, parts=4):
+    """How far one step of the student is from its teacher's guided steps over an interval of the 4-step schedule.
+
+    sigma  1 --- . --- . --- . ---> 0.9 ---        teacher: four guided Euler steps an interval
+           1 ---------------------> 0.9 ---        student: their mean velocity, asked for at the interval's beginning
+    """
+    sigma = lambda u: shifted(u)[:, None, None, None]
+    begin = 1 - torch.randint(4, (len(z),), device=DEVICE, generator=draw) / 4
+    with torch.no_grad():
+        x = y = sigma(begin) * torch.randn(z.shape, device=DEVICE, generator=draw) + (1 - sigma(begin)) * z
+        for k in range(parts):
+            a, b = sigma(begin - k / (4 * parts)), sigma(begin - (k + 1) / (4 * parts))
+            y = y + (b - a) * guided(teacher, y, references, a.flatten(), features, empty, GUIDANCE)
+        velocity = (x - y) / (sigma(begin) - sigma(begin - 1 / 4))
+    return ((student(x, references, model_time(shifted(begin)), features).float() - velocity) ** 2).mean()
+
+
+def train_turbo(args, clock):
+    path, steps = args.work / "turbo.pt", args.steps_turbo
+    torch.manual_seed(args.seed + 3)
+    teacher, encoder = load_flow(args)
+    student = copy.deepcopy(teacher)
+    layers, step = with_adapter(student), 0
+    trained = [p for layer in layers.values() for p in (layer.down, layer.up)]
+    optimiser = torch.optim.AdamW(trained, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
+    average = [p.detach().clone() for p in trained]
+    if path.exists():
+        state = torch.load(path, map_location=DEVICE, weights_only=False)
+        if state["done"]:
+            return
+        for p, a, now, then in zip(trained, average, state["trained"], state["average"]):
+            p.data.copy_(now), a.copy_(then)
+        optimiser.load_state_dict(state["optimiser"])
+        step = state["step"]
+        log(f"turbo: goes on at {step}")
+    data = args.data = make_data(args, clock) if args.data is None else args.data
+    batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "turbo", 40), None, False
+    if args.compile:
+        teacher.compile_blocks(), student.compile_blocks(), encoder.compile_blocks()
+    while step < steps and not over:
+        rng, draw = random.Random(args.seed * 15485863 + step), seeded(args.seed, 3, step)
+        z, references, own, pixels = batches.draw(rng, draw, 0.5)
+        with half_precision():
+            with torch.no_grad():
+                features, empty = batches.features(encoder, own, pixels), batches.features(encoder, batches.space.expand(len(own), -1), pixels)
+            loss = turbo_loss(student, teacher, features, empty, z, references, draw)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate(args.rate_turbo, step, steps, min(50, 1 + steps // 5), 0.2)
+        optimiser.step()
+        torch._foreach_lerp_(average, [p.detach() for p in trained], 1 - min(0.995, (step + 1) / (step + 10)))
+        over = pace.step()
+        if mean is None or step % 10 == 0:
+            mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
+        if step % args.log == 0:
+            log(f"turbo {step}/{steps} loss {mean:.4f} {pace.rate()}")
+        step += 1
+        if clock.is_over(8):
+            break
+    pace.end()
+    done = step >= steps or bool(args.trial)
+    adapter = {name: (average[2 * k], average[2 * k + 1]) for k, name in enumerate(layers)}
+    save(dict(adapter=adapter, trained=[p.detach() for p in trained], average=average, optimiser=optimiser.state_dict(), step=step, done=done), path)
+    if not done:
+        raise Unfinished
+
+
+# ---- Pictures -------------------------------------------------------------------------------------------------------------------------------------
+
+def schedule(steps, tokens, turbo):
+    """Sigmas of the exported scheduler, or those of the 4-step adapters."""
+    u = torch.linspace(1, 1 / steps, steps, dtype=torch.float64)
+    if turbo:
+        return torch.cat((shifted(u), torch.zeros(1, dtype=torch.float64))).float()
+    s = shifted(u, math.exp(0.5 + (tokens - 256) * 0.4 / 7936))
+    s = 1 - (1 - s) * (1 - 0.02) / (1 - s[-1])
+    return torch.cat((s, torch.zeros(1, dtype=torch.float64))).float()
+
+
+class Sampler:
+    """The reference pipeline: texts and pictures to pictures, many at once."""
+
+    def __init__(self, transformer, encoder, vae, tokenizer, mean, deviation):
+        self.transformer, self.encoder, self.vae = transformer, encoder, vae
+        self.mean, self.deviation = (v.to(DEVICE)[None, :, None, None] for v in (mean, deviation))
+        self.batches = Batches(argparse.Namespace(batch=1), {"groups": {}}, tokenizer)
+        self.tokenizer = tokenizer
+
+    @torch.no_grad()
+    def __call__(self, texts, pictures, steps=STEPS, guidance=GUIDANCE, turbo=False, seed=0, size=(256, 256), batch=64):
+        """pictures: list of [n, 3, h, w] in [0, 1], one tensor for each reference -> [n, 3, h, w]."""
+        if turbo:
+            steps, guidance = 4, 1
+        own, out = [e.ids for e in self.tokenizer.encode_batch(texts)], torch.empty(len(texts), 3, *size)
+        noise = torch.randn(len(texts), 16, size[0] // 8, size[1] // 8, generator=torch.Generator().manual_seed(seed))
+        sigmas = schedule(steps, size[0] * size[1] // 256, turbo).to(DEVICE)
+        for length in sorted({len(i) for i in own}):
+            chosen = [k for k, i in enumerate(own) if len(i) == length]
+            for at in range(0, len(chosen), batch):
+                index = torch.tensor(chosen[at : at + batch])
+                ids = torch.tensor([own[k] for k in index], device=DEVICE)
+                shown = [p[index].to(DEVICE) for p in pictures]
+                with half_precision():
+                    pixels = [seen(p).float() / 255 for p in shown]
+                    references = [(encoded(self.vae, p).float() - self.mean) / self.deviation for p in shown]
+                    features = self.batches.features(self.encoder, ids, pixels)
+                    empty = self.batches.features(self.encoder, self.batches.space.expand(len(ids), -1), pixels) if guidance != 1 else None
+                    x = noise[index].to(DEVICE)
+                    for a, b in zip(sigmas[:-1], sigmas[1:]):
+                        x = x + (b - a) * guided(self.transformer, x, references, a.expand(len(ids)), features, empty, guidance)
+                    y = self.vae.decode((x * self.deviation + self.mean).contiguous(memory_format=torch.channels_last))
+                out[index] = ((y.float() + 1) / 2).clamp(0, 1).cpu()
+        return out
+
+
+def sampler(args, turbo):
+    transformer, encoder = load_flow(args)
+    if turbo:
+        with_adapter(transformer, torch.load(args.work / "turbo.pt", map_location=DEVICE, weights_only=False)["adapter"])
+    statistics = torch.load(args.work / "statistics.pt", map_location=DEVICE)
+    return Sampler(transformer, encoder, load_vae(args), edit_tokens.load(args.work / "tokenizer"), *statistics)
+
+
+def export(args):
+    transformer, encoder = load_flow(args)
+    statistics = torch.load(args.work / "statistics.pt", map_location="cpu")
+    path = args.work / "turbo.pt"
+    adapter = torch.load(path, map_location="cpu", weights_only=False)["adapter"] if path.exists() else None
+    size = edit_export.export(args.export, args.work / "tokenizer", transformer, encoder, load_vae(args), statistics, adapter)
+    log(f"exported {size} bytes to {args.export}")
+
+
+def write_snapshot(args, path):
+    """What a new run can begin from, small enough to be carried away: averaged weights in bfloat16."""
+    half = lambda state: {k: v.to(torch.bfloat16).cpu() if v.is_floating_point() else v.cpu() for k, v in state.items()}
+    out = {"vae": half(torch.load(args.work / "vae.pt", map_location="cpu", weights_only=False)["ema"])}
+    if (args.work / "statistics.pt").exists():
+        out["statistics"] = torch.load(args.work / "statistics.pt", map_location="cpu")
+    if (args.work / "flow.pt").exists():
+        state = torch.load(args.work / "flow.pt", map_location="cpu", weights_only=False)
+        out.update(ema0=half(state["ema0"]), ema1=half(state["ema1"]), step=state["step"], done=state["done"])
+    save(out, path)
+    log(f"snapshot: {path.stat().st_size} bytes")
+
+
+def restore_snapshot(args):
+    """Puts a snapshot's weights where the stages look for them, in an empty folder. The optimisers begin anew; the number of the step goes on."""
+    if (args.work / "vae.pt").exists():
+        return
+    state = torch.load(args.restore, map_location="cpu", weights_only=False)
+    full = lambda weights: {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
+    save(dict(ema=full(state["vae"]), done=True), args.work / "vae.pt")
+    if "statistics" in state:
+        save(state["statistics"], args.work / "statistics.pt")
+    if "ema0" in state:
+        save(dict(ema0=full(state["ema0"]), ema1=full(state["ema1"]), step=state["step"], done=state["done"]), args.work / "flow.pt")
+    log(f"restored from {args.restore}")
+
+
+def judge(args):
+    """Held-out edits, base and Turbo; a sheet of each: references, result."""
+    import check_edit
+
+    lines = []
+    for turbo in (False, True) if (args.work / "turbo.pt").exists() else (False,):
+        draw, begin = sampler(args, turbo), time.time()
+        result = check_edit.judge_sampler(draw, turbo, args.judge, args.work / ("sheet-turbo.png" if turbo else "sheet.png"))
+        lines += ["", f"## {'4 steps with the Turbo adapter' if turbo else f'{STEPS} steps, guidance {GUIDANCE:g}'} ({time.time() - begin:.0f} s)", "", *result]
+    (args.work / "judgement.md").write_text("\n".join(lines) + "\n")
+    print(*lines, sep="\n", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder of the training's state")
+    parser.add_argument("--export", type=Path, help="folder to write the checkpoint to")
+    parser.add_argument("--until-seconds", type=float, default=0, help="stop in good time before, with the status 75")
+    parser.add_argument("--trial", type=float, default=0, metavar="SECONDS", help="every stage for so long; prints seconds per step")
+    parser.add_argument("--warm", type=int, default=1000, help="of a trial: count steps after so many at most")
+    parser.add_argument("--judge", type=int, default=0, metavar="N", help="judge N held-out edits of every kind in the end, 2 at least")
+    parser.add_argument("--finish", action="store_true", help="train no more: export and judge what there is")
+    parser.add_argument("--snapshot", type=Path, help="write what there is to this file, and do nothing else")
+    parser.add_argument("--restore", type=Path, help="begin from such a file if the folder is empty")
+    parser.add_argument("--pool", type=int, default=24576, help="pictures that the VAE learns from")
+    parser.add_argument("--steps-vae", type=int, default=3500)
+    parser.add_argument("--batch-vae", type=int, default=32)
+    parser.add_argument("--rate-vae", type=float, default=1.5e-3)
+    parser.add_argument("--scenes", type=int, default=30000, help="pictures with captions")
+    parser.add_argument("--pairs", type=int, default=52000, help="pairs with one reference")
+    parser.add_argument("--pairs-two", type=int, default=24000, help="pairs with two")
+    parser.add_argument("--texts", type=int, default=3, help="ways to say each")
+    parser.add_argument("--steps", type=int, default=36000)
+    parser.add_argument("--batch", type=int, default=256, help="pairs with one reference of 256 x 256 in a step; of others as many as give as many rows")
+    parser.add_argument("--rate", type=float, default=2e-3, help="AdamW, of all but the blocks' matrices")
+    parser.add_argument("--rate-muon", type=float, default=8e-3)
+    parser.add_argument("--steps-turbo", type=int, default=1500)
+    parser.add_argument("--rate-turbo", type=float, default=2e-3)
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    parser.add_argument("--log", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    args.data, args.report, clock = None, [], Clock(args.until_seconds)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch._dynamo.config.recompile_limit = 64
+    if args.snapshot:
+        write_snapshot(args, args.snapshot)
+        return 0
+    if args.restore:
+        restore_snapshot(args)
+    if not (args.work / "tokenizer").exists():
+        edit_tokens.train(args.work / "tokenizer")
+    try:
+        if args.finish:
+            raise StopIteration
+        train_vae(args, clock)
+        if not (args.work / "statistics.pt").exists():
+            args.data = make_data(args, clock)
+            save((args.data["mean"], args.data["deviation"]), args.work / "statistics.pt")
+        train_flow(args, clock)
+        train_turbo(args, clock)
+        if args.judge and clock.is_over(120):  # the judgement would not fit
+            raise Unfinished
+    except StopIteration:
+        log("what there is counts as done")
+    except Unfinished:
+        log(f"unfinished after {time.time() - BEGAN:.0f} s: the same command goes on")
+        return UNFINISHED
+    args.data = None
+    if args.export:
+        export(args)
+    if args.judge:
+        judge(args)
+    for name, detail, seconds in args.report:
+        planned = {"vae": "steps_vae", "flow": "steps", "turbo": "steps_turbo"}.get(name)
+        count = parser.get_default(planned) if planned else sum(k * parser.get_default(v) for k, v in ((1, "scenes"), (2, "pairs"), (3, "pairs_two")))
+        print(f"| {name} | {detail} | {1000 * seconds:.2f} ms each | {count} by default: {count * seconds:.0f} s |")
+    log(f"done, {time.time() - BEGAN:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,315 @@
+"""The world of edits: a scene before and after, a second picture where the instruction speaks of one, and the instruction in varied English.
+
+Things, colours, words and the rule for what training never sees are those of the drawing demo model (samples/demo_model/train/world.py). A pair is a plain dict:
+
+    kind          one of KINDS
+    before, after scenes; every thing has an id that stays with it, so that it is painted with the same brush in both
+    second        the scene of picture 2, or None
+    background    "before", "second" or "new": whose background, to the pixel, the picture after has
+    names         what the instruction says: thing, colour, place ... (also what check_edit.py asks about)"""
+
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo_model" / "train"))
+
+import world
+from world import COLOURS, HIDDEN, NAMES, OBJECTS, PLACE_WORDS, PLACES, RELATION_WORDS, STYLES
+
+BACKGROUNDS = ["plain", "sky", "night", "sea", "grass", "sunset"]
+KINDS = ["recolour", "remove", "add", "background", "style", "swap", "replace", "put", "borrow background", "borrow style"]
+SECOND = {"put", "borrow background", "borrow style"}  # the instruction speaks of picture 2
+WEIGHTS = {"recolour": 0.14, "remove": 0.13, "add": 0.19, "background": 0.12, "style": 0.10, "swap": 0.14, "replace": 0.18}
+WEIGHTS_SECOND = {"put": 0.66, "borrow background": 0.20, "borrow style": 0.14}
+
+SPOTS = [0.19, 0.5, 0.81]  # centres of the 3 x 3 cells, in both directions
+CELL_NAMES = {(0, 0): "top left", (0, 1): "top", (0, 2): "top right", (1, 0): "left", (1, 1): "middle", (1, 2): "right", (2, 0): "bottom left", (2, 1): "bottom", (2, 2): "bottom right"}
+STEPS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
+
+
+# ---- What training never sees -----------------------------------------------------------------------------------------------------------------
+
+def thing_is_held_out(thing):
+    return world.is_held_out({"kind": "single", "things": [thing], "groups": [thing]})
+
+
+def triple_is_held_out(first, relation, second):
+    """first, second: things, of which only the objects count."""
+    things = [{"object": o, "colour": next(c for c in COLOURS if not thing_is_held_out({"object": o, "colour": c}))} for o in (first, second)]
+    return world.is_held_out({"kind": "relation", "relation": relation, "things": things, "groups": things})
+
+
+def is_held_out(pair):
+    scenes = [s for s in (pair["before"], pair["after"], pair["second"]) if s]
+    if any(thing_is_held_out(t) for s in scenes for t in s["things"]):
+        return True
+    names = pair["names"]
+    return "relation" in names and triple_is_held_out(names["thing"], names["relation"], names["anchor"])
+
+
+# ---- Scenes -----------------------------------------------------------------------------------------------------------------------------------
+
+def _free_colour(rng, background, taken=()):
+    return rng.choice([c for c in COLOURS if c not in HIDDEN[background] and c not in taken])
+
+
+def _put_in_cell(rng, thing, cell):
+    y, x = SPOTS[cell[0]], SPOTS[cell[1]]
+    thing.update(cell=cell, x=x + rng.uniform(-0.015, 0.015), y=y + rng.uniform(-0.015, 0.015), half=rng.uniform(0.118, 0.136), tilt=rng.uniform(-0.06, 0.06))
+    return thing
+
+
+def _new_thing(rng, background, things, cell, number):
+    objects, colours = [t["object"] for t in things], [t["colour"] for t in things]
+    return _put_in_cell(rng, {"object": rng.choice([o for o in OBJECTS if o not in objects]), "colour": _free_colour(rng, background, colours), "id": number}, cell)
+
+
+def cell_scene(rng, count=None, background=None, style=None):
+    """One to four different things in cells of the picture."""
+    background = background or rng.choices(BACKGROUNDS, [0.30, 0.14, 0.14, 0.14, 0.14, 0.14])[0]
+    style = style or rng.choices(STYLES, [0.5, 0.28, 0.22])[0]
+    scene = {"kind": "cells", "style": style, "background": background, "seed": rng.getrandbits(30), "things": []}
+    cells = rng.sample(list(CELL_NAMES), count or rng.choices([1, 2, 3, 4], [0.2, 0.35, 0.3, 0.15])[0])
+    for number, cell in enumerate(cells):
+        scene["things"].append(_new_thing(rng, background, scene["things"], cell, number))
+    return scene
+
+
+def large_scene(rng, count):
+    """One or two things that are larger than a cell."""
+    scene = cell_scene(rng, count)
+    if count == 1:
+        size = rng.choices([(0.17, 0.22), (0.27, 0.33), (0.40, 0.48)], [0.25, 0.5, 0.25])[0]
+        spots, half = [PLACES[rng.choice(list(PLACES))] if size[1] < 0.25 else (0.5, 0.5)], [rng.uniform(*size)]
+    else:
+        gap, half = rng.uniform(0.235, 0.255), [rng.uniform(0.16, 0.215) for _ in range(2)]
+        spots = rng.choice([[(0.5 - gap, 0.5), (0.5 + gap, 0.5)], [(0.5, 0.5 - gap), (0.5, 0.5 + gap)]])
+    for thing, (x, y), h in zip(scene["things"], spots, half):
+        x, y = x + rng.uniform(-0.02, 0.02), y + rng.uniform(-0.02, 0.02)
+        thing.update(cell=None, x=x, y=y, half=min(h, 0.97 * min(x, y, 1 - x, 1 - y)))
+    return scene
+
+
+def copied(scene, **changes):
+    return dict(scene, things=[dict(t) for t in scene["things"]], **changes)
+
+
+# ---- Pairs ------------------------------------------------------------------------------------------------------------------------------------
+
+def _fits(scene, background):
+    return all(t["colour"] not in HIDDEN[background] for t in scene["things"])
+
+
+def _place_for(rng, scene, thing, names, allows_silence):
+    """Where something new goes: (cell, names with how it is said), or None."""
+    taken = {t["cell"] for t in scene["things"]}
+    free = [c for c in CELL_NAMES if c not in taken]
+    roll = rng.random()
+    if scene["things"] and roll < 0.5:
+        spots = [(anchor, relation, (anchor["cell"][0] + dy, anchor["cell"][1] + dx)) for anchor in scene["things"] for relation, (dy, dx) in STEPS.items()]
+        spots = [s for s in spots if s[2] in free]
+        if not spots:
+            return None
+        anchor, relation, cell = rng.choice(spots)
+        names.update(relation=relation, anchor=anchor["object"], anchor_colour=anchor["colour"])
+        return cell
+    cell = rng.choice(free)
+    if not allows_silence or roll < 0.92:
+        names["place"] = CELL_NAMES[cell]
+    return cell
+
+
+def sample_pair(rng, kind):
+    """A pair of this kind; it may be one that training must not see. None: this draw of the scene does not allow it."""
+    roll = rng.random()
+    needs_cells = kind in ("add", "put")
+    if needs_cells or roll < 0.66:
+        before = cell_scene(rng, rng.choices([2, 3, 4], [0.5, 0.35, 0.15])[0] if kind == "swap" else rng.choices([1, 2, 3], [0.3, 0.4, 0.3])[0] if needs_cells else None)
+    elif kind == "swap":
+        before = large_scene(rng, 2)
+    else:
+        before = large_scene(rng, 1 if roll < 0.86 else 2)
+    after, names, second, background = copied(before), {}, None, "before"
+    things = after["things"]
+    pick = rng.randrange(len(things))
+    thing, number = things[pick], len(things)
+    if kind == "recolour":
+        names.update(thing=thing["object"], old=thing["colour"])
+        thing["colour"] = names["colour"] = _free_colour(rng, after["background"], [thing["colour"]])
+    elif kind == "remove":
+        names.update(thing=thing["object"], old=thing["colour"])
+        del things[pick]
+    elif kind == "replace":
+        names.update(thing=thing["object"], old=thing["colour"])
+        thing["object"] = names["object"] = rng.choice([o for o in OBJECTS if o not in [t["object"] for t in things]])
+        if rng.random() < 0.4:
+            thing["colour"] = names["colour"] = _free_colour(rng, after["background"])
+        thing["id"] = number
+    elif kind == "add":
+        cell = _place_for(rng, before, None, names, True)
+        if cell is None:
+            return None
+        added = _new_thing(rng, before["background"], things, cell, number)
+        names.update(thing=added["object"], colour=added["colour"])
+        things.append(added)
+    elif kind == "background":
+        choices = [b for b in BACKGROUNDS if b != before["background"] and _fits(before, b)]
+        if not choices:
+            return None
+        after["background"] = names["background"] = rng.choice(choices)
+        background = "new"
+    elif kind == "style":
+        after["style"] = names["style"] = rng.choice([s for s in STYLES if s != before["style"]])
+    elif kind == "swap":
+        a, b = rng.sample(range(len(things)), 2)
+        names.update(thing=things[a]["object"], old=things[a]["colour"], other=things[b]["object"], other_colour=things[b]["colour"])
+        # each keeps its size as far as the other's place has room for it
+        for key in ("x", "y"):
+            things[a][key], things[b][key] = things[b][key], things[a][key]
+        for t in (things[a], things[b]):
+            t["half"] = min(t["half"], 0.97 * min(t["x"], t["y"], 1 - t["x"], 1 - t["y"]))
+    else:
+        second = cell_scene(rng, rng.choices([1, 2, 3], [0.4, 0.35, 0.25])[0], style=before["style"] if rng.random() < 0.6 else None)
+        if kind == "put":
+            wanted = rng.choice(second["things"])
+            if wanted["object"] in [t["object"] for t in things] or wanted["colour"] in HIDDEN[before["background"]]:
+                return None
+            names.update(thing=wanted["object"], colour=wanted["colour"])
+            if rng.random() < 0.3:  # nothing said: where it is in picture 2
+                cell = wanted["cell"] if wanted["cell"] not in [t["cell"] for t in things] else None
+            else:
+                cell = _place_for(rng, before, None, names, False)
+            if cell is None:
+                return None
+            added = dict(wanted, id=number)
+            dy, dx = wanted["y"] - SPOTS[wanted["cell"][0]], wanted["x"] - SPOTS[wanted["cell"][1]]
+            added.update(cell=cell, y=SPOTS[cell[0]] + dy, x=SPOTS[cell[1]] + dx)
+            things.append(added)
+        elif kind == "borrow background":
+            if second["background"] == before["background"] or not _fits(before, second["background"]):
+                return None
+            after["background"] = names["background"] = second["background"]
+            background = "second"
+        else:
+            if second["style"] == before["style"]:
+                return None
+            after["style"] = names["style"] = second["style"]
+    return {"kind": kind, "before": before, "after": after, "second": second, "background": background, "names": names}
+
+
+def pairs(rng, count, second=False, held_out=False, kind=None):
+    """Pairs with or without a second picture; all that training may see, or all that it may not."""
+    weights, out = WEIGHTS_SECOND if second else WEIGHTS, []
+    while len(out) < count:
+        pair = sample_pair(rng, kind or rng.choices(list(weights), list(weights.values()))[0])
+        if pair and is_held_out(pair) == held_out:
+            out.append(pair)
+    return out
+
+
+def drawing_scenes(rng, count, held_out=False):
+    """Scenes of the drawing model's world for prompts without a picture: one thing or two, on the backgrounds of this world, in colours that show there."""
+    out = []
+    while len(out) < count:
+        scene = world.sample_scene(rng)
+        if scene["kind"] in ("single", "relation") and len(scene["things"]) <= 2 and scene["background"] in BACKGROUNDS and _fits(scene, scene["background"]) and world.is_held_out(scene) == held_out:
+            out.append(scene)
+    return out
+
+
+# ---- Words ------------------------------------------------------------------------------------------------------------------------------------
+
+BACKGROUND_EDITS = {
+    "plain": ["give it a white background", "put it on a white background", "make the background white", "change the background to plain paper", "on a white background"],
+    "sky": ["put it in a blue sky", "change the background to a blue sky", "in a blue sky", "make the background a blue sky", "turn the background into a blue sky"],
+    "night": ["turn it into night", "make it night", "change it to night", "at night", "make it a starry night", "put it in the night sky"],
+    "sea": ["put it at sea", "change the background to the sea", "make the background the sea", "at sea", "turn the background into the sea"],
+    "grass": ["put it on the grass", "change the background to grass", "on a green meadow", "make the background a meadow", "put it in a field"],
+    "sunset": ["turn it into a sunset", "make it sunset", "change it to sunset", "at sunset", "make it evening", "at dusk"],
+}
+STYLE_EDITS = {
+    "flat": ["make it flat", "as a flat picture", "turn it into a flat picture", "change the style to flat", "in flat colours", "make it a flat picture"],
+    "outline": ["as an outline drawing", "as a line drawing", "turn it into a line drawing", "make it an outline", "change the style to outline", "draw it as line art"],
+    "watercolour": ["as a watercolour", "turn it into a watercolour", "make it a watercolour", "change the style to watercolour", "paint it in watercolour", "as a watercolor painting"],
+}
+OPENINGS = ["please ", "now ", "can you ", ""]
+ENDINGS = [" please", ", and change nothing else", ", keep everything else", ". Keep the rest as it is"]
+
+
+def _name(rng, kind, plain):
+    return kind if plain else rng.choice(NAMES.get(kind, [kind]))
+
+
+def _article(words):
+    return ("an " if words[0] in "aeiou" else "a ") + words
+
+
+def instruction(pair, rng, plain=False):
+    """One way to say what is to be done. plain: the standard phrasing, nothing random (for tests and galleries)."""
+    names, kind = pair["names"], pair["kind"]
+    choose = lambda options: options[0] if plain else rng.choice(options)
+    chance = lambda p: not plain and rng.random() < p
+
+    def the(thing, colour):  # colours are said now and then
+        return "the " + (colour + " " if chance(0.2) else "") + _name(rng, thing, plain)
+
+    def where():
+        if "relation" in names:
+            return " " + choose(RELATION_WORDS[names["relation"]][::-1] if names["relation"] in ("left of", "right of") and chance(0.5) else RELATION_WORDS[names["relation"]]) + " " + the(names["anchor"], names["anchor_colour"])
+        if "place" in names:
+            return " " + choose(PLACE_WORDS[names["place"]])
+        return ""
+
+    if kind == "recolour":
+        t, c = the(names["thing"], names["old"]), names["colour"]
+        text = choose([f"make {t} {c}", f"paint {t} {c}", f"change {t} to {c}", f"turn {t} {c}", f"change the colour of {t} to {c}", f"{t} should be {c}", f"give {t} the colour {c}", f"recolour {t} in {c}"])
+    elif kind == "remove":
+        t = the(names["thing"], names["old"])
+        text = choose([f"remove {t}", f"delete {t}", f"take {t} away", f"erase {t}", f"take away {t}", f"the picture without {t}", f"get rid of {t}"])
+    elif kind == "add":
+        a = _article(names["colour"] + " " + _name(rng, names["thing"], plain))
+        text = choose([f"add {a}{where()}", f"draw {a}{where()}", f"put {a}{where()}", f"paint {a}{where()}", f"place {a}{where()}", f"add {a}{where()}"])
+    elif kind == "background":
+        text = choose(BACKGROUND_EDITS[names["background"]])
+    elif kind == "style":
+        text = choose(STYLE_EDITS[names["style"]])
+    elif kind == "swap":
+        a, b = the(names["thing"], names["old"]), the(names["other"], names["other_colour"])
+        if chance(0.5):
+            a, b = b, a
+        text = choose([f"swap {a} and {b}", f"swap the places of {a} and {b}", f"exchange {a} and {b}", f"let {a} and {b} change places", f"swap {a} with {b}", f"swap {a} and {b}"])
+    elif kind == "replace":
+        t, new = the(names["thing"], names["old"]), _article((names["colour"] + " " if "colour" in names else "") + _name(rng, names["object"], plain))
+        text = choose([f"replace {t} with {new}", f"turn {t} into {new}", f"change {t} into {new}", f"make {t} {new}", f"instead of {t} draw {new}", f"exchange {t} for {new}"])
+    elif kind == "put":
+        t = the(names["thing"], names["colour"])
+        of = choose(["of picture 2", "from picture 2", "of picture 2", "from the second picture", "in picture 2"])
+        into = choose([" into picture 1", " into picture 1", " in picture 1", "", " into the first picture"])
+        text = choose([f"put {t} {of}{into}{where()}", f"add {t} {of}{into}{where()}", f"copy {t} {of}{into}{where()}", f"put {t} {of}{into}{where()}"])
+    elif kind == "borrow background":
+        text = choose(["put picture 1 on the background of picture 2", "use the background of picture 2", "picture 1 with the background of picture 2", "take the background from picture 2", "change the background to that of picture 2"])
+    else:
+        text = choose(["paint picture 1 in the style of picture 2", "use the style of picture 2", "picture 1 in the style of picture 2", "take the style from picture 2", "change the style to that of picture 2"])
+    if chance(0.10):
+        text = rng.choice(OPENINGS) + text
+    if chance(0.10):
+        text += rng.choice(ENDINGS)
+    if chance(0.3):
+        text = text[0].upper() + text[1:]
+    if chance(0.2):
+        text += "."
+    return text
+
+
+if __name__ == "__main__":
+    rng = random.Random(1)
+    for kind in KINDS:
+        for pair in pairs(rng, 4, kind in SECOND, rng.random() < 0.5, kind):
+            print(f"{kind:18} {instruction(pair, rng, True):62} {instruction(pair, rng)}")
+    import time
+    begin = time.time()
+    batch = pairs(rng, 2000) + pairs(rng, 1000, True)
+    middle = time.time()
+    texts = [instruction(p, rng) for p in batch]
+    print(f"{3000 / (middle - begin):.0f} pairs/s, {3000 / (time.time() - middle):.0f} instructions/s")
