@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gathers everything that a training run on a borrowed GPU machine needs into one folder: make_gpu_folder.sh FOLDER [READER_CACHE]
+# Gathers everything that a training run on another machine needs, in one folder: make_gpu_folder.sh FOLDER [READER_CACHE]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
