@@ -232,7 +232,7 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
                 fill_texture(name, width, height, 0x55);
                 const uint64_t before = hash_texture(name, width, height);
                 sumi_external* external = NULL;
-                CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, width, height, &external), SUMI_OK);
+                CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, width, height, &external), SUMI_OK);
                 CHECK(hash_texture(name, width, height) == before);
                 const sumi_target target = {.external = external};
                 desc.targets = &target;
@@ -279,7 +279,7 @@ TEST(a_batch_goes_to_textures_and_to_memory)
     sumi_external* externals[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++) {
         names[i] = make_texture(GL_RGBA8, i == 0 ? IMMUTABLE : MUTABLE, 48, 32);
-        CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], GL_TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
+        CHECK_NUMBER(import_gl_texture(engine, names[i], GL_TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
     }
     const sumi_target targets[3] = {
         {.external = externals[0]}, {.format = SUMI_FORMAT_RGBA8}, {.external = externals[1]}};
@@ -320,7 +320,7 @@ TEST(opengls_own_work_keeps_its_order)
                  large = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
     const GLuint other = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
     sumi_external* external = NULL;
-    CHECK_NUMBER(sumi_import_gl_texture(engine, shown, GL_TEXTURE_2D, SIZE, SIZE, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, shown, GL_TEXTURE_2D, SIZE, SIZE, &external), SUMI_OK);
     int wrong_copies = 0, overwritten = 0;
     for (int round = 0; round < ROUNDS; round++) {
         const int which = round % 2;
@@ -382,7 +382,7 @@ TEST(textures_that_cannot_be_are_refused)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sumi_external* external = (sumi_external*)engine;
         s_host.log[0] = '\0';
-        const sumi_result result = sumi_import_gl_texture(engine, wrong[i].name, wrong[i].target, 32, 32, &external);
+        const sumi_result result = import_gl_texture(engine, wrong[i].name, wrong[i].target, 32, 32, &external);
         CHECK_NUMBER(result, SUMI_INVALID_ARGUMENT);
         CHECK(external == NULL && strstr(s_host.log, "texture") != NULL);
         printf("  %s: %d, %s\n", wrong[i].what, (int)result, s_host.log);
@@ -400,7 +400,7 @@ TEST(textures_that_cannot_be_are_refused)
                  {"incomplete", make_texture(GL_RGBA8, INCOMPLETE, 32, 32)}};
     sumi_external* external = NULL;
     for (size_t i = 0; i < sizeof maybe / sizeof *maybe; i++) {
-        const sumi_result result = sumi_import_gl_texture(engine, maybe[i].name, GL_TEXTURE_2D, 32, 32, &external);
+        const sumi_result result = import_gl_texture(engine, maybe[i].name, GL_TEXTURE_2D, 32, 32, &external);
         printf("  %s: %d\n", maybe[i].what, (int)result);
         CHECK(result == SUMI_OK || result == SUMI_INVALID_ARGUMENT);
         if (result == SUMI_OK) CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
@@ -410,7 +410,7 @@ TEST(textures_that_cannot_be_are_refused)
     }
     // Of an array its first layer.
     static unsigned char pixels[2 * 32 * 32 * 4];
-    CHECK_NUMBER(sumi_import_gl_texture(engine, layers, GL_TEXTURE_2D_ARRAY, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, layers, GL_TEXTURE_2D_ARRAY, 32, 32, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
     gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
     gl.glGetTexImage(GL_TEXTURE_2D_ARRAY, 0, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
@@ -418,12 +418,12 @@ TEST(textures_that_cannot_be_are_refused)
     sumi_external_release(external);
     gl.glDeleteTextures(1, &layers);
     // One that no picture has the size of can be shared all the same.
-    CHECK_NUMBER(sumi_import_gl_texture(engine, odd, GL_TEXTURE_2D, 33, 17, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, odd, GL_TEXTURE_2D, 33, 17, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_INVALID_ARGUMENT);
     CHECK(strstr(s_host.log, "33 x 17") != NULL);
     sumi_external_release(external);
     // And nothing has harmed the engine.
-    CHECK_NUMBER(sumi_import_gl_texture(engine, good, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, good, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
     CHECK(hash_texture(good, 32, 32) == picture);
     close_engine(engine);
@@ -443,12 +443,12 @@ TEST(without_a_context_there_is_a_result)
     const uint64_t picture = draw_to_host(engine, desc);
     sumi_external* external = NULL;
     CHECK(make_current(&none));
-    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
+    CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
     printf("  import without a context: %s\n", s_host.log);
     CHECK(external == NULL && strstr(s_host.log, "OpenGL context current") != NULL);
     CHECK(draw_to_host(engine, desc) == picture);
     CHECK(make_current(&s_context));
-    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
     const sumi_target target = {.external = external};
     desc.targets = &target;
     sumi_job job;
@@ -480,7 +480,7 @@ TEST(a_context_of_another_device_is_refused)
     CHECK(make_current(&s_foreign));
     const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 32, 32);
     sumi_external* external = NULL;
-    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
+    CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
     printf("  import from another device: %s\n", s_host.log);
     CHECK(external == NULL);
     if (external != NULL) sumi_external_release(external);
@@ -506,7 +506,7 @@ TEST(they_may_go_in_any_order)
         if (order == 6) CHECK(make_context(s_device, &c));
         const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 64, 64);
         sumi_external *external = NULL, *twice = NULL;
-        CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &external), SUMI_OK);
+        CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &external), SUMI_OK);
         if (external == NULL) return;
         const sumi_target target = {.external = external};
         desc.targets = &target;
@@ -528,7 +528,7 @@ TEST(they_may_go_in_any_order)
             break;
         case 2: // the job first, and the same texture once more for the next one
             sumi_job_discard(engine, job);
-            CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &twice), SUMI_OK);
+            CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &twice), SUMI_OK);
             CHECK_NUMBER(draw_to_texture(engine, desc, twice), SUMI_OK);
             CHECK(hash_texture(name, 64, 64) == picture);
             sumi_external_release(external);
@@ -578,7 +578,7 @@ TEST(imports_give_their_memory_back)
     int64_t least = INT64_MAX;
     for (int i = 0; i <= ROUNDS * IMPORTS; i++) {
         sumi_external* external = NULL;
-        CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 2048, 2048, &external), SUMI_OK);
+        CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 2048, 2048, &external), SUMI_OK);
         CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held + ((uint64_t)16 << 20));
         sumi_external_release(external);
         CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held);

@@ -110,6 +110,8 @@ static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
     info->uncounted_bytes = properties.uncounted_bytes;
     info->compute_capability = properties.capability;
     info->driver_version = properties.driver;
+    memcpy(info->device_uuid, properties.uuid, sizeof info->device_uuid);
+    memcpy(info->device_luid, properties.luid, sizeof info->device_luid);
 }
 
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
