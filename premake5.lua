@@ -391,9 +391,10 @@ end
 if not _OPTIONS["fuzz"] then
     for _, folder in ipairs(os.matchdirs "samples/*") do
         local name = path.getname(folder)
-        local lacks = name == "vulkan" and not vulkan
+        local lacks = (name == "vulkan" and not vulkan) or (name == "d3d12" and not is_windows)
         if any_file(folder .. "/*.c") and not is_left_out { folder .. "/*.c" } and not lacks then
-            program(name == "sumi" and "sumi-cli" or name) -- project names are unique; the program is called sumi all the same
+            -- Project names are unique, and no names of libraries that are linked; the programs are called sumi and d3d12 all the same.
+            program(({ sumi = "sumi-cli", d3d12 = "d3d12-sample" })[name] or name)
                 targetname(name)
                 if name == "sumi" then includedirs { "src" } end
                 if name == "pacing" and egl then
@@ -404,6 +405,7 @@ if not _OPTIONS["fuzz"] then
                     if vulkan ~= "" then includedirs { vulkan } end
                     if not cuda then links { "dl" } end
                 end
+                if name == "d3d12" then links { "d3d12", "dxgi" } end
                 if name == "pacing" and not cuda then links { "dl" } end -- opens EGL and the driver by itself; before glibc 2.34
                 files { folder .. "/*.h", folder .. "/*.c" }
         end
