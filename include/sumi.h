@@ -1189,6 +1189,10 @@ typedef struct sumi_target {
 //     on the GPU           The host program's command queue waits for target.signal, or the host program reads the
 //                          semaphore's counter on the CPU and goes on showing the last image meanwhile.
 //
+// With one external, timelines `ready` and `drawn`, and images numbered from 1: image n waits for `drawn` n - 1 and signals
+// `ready` n; the queue signals `drawn` n behind its commands that read image n. Then no image is overwritten while it is
+// read, whoever is late.
+//
 // A job that fails or is cancelled copies nothing and signals nothing. A host program should therefore let its queue
 // wait for a value only after the fetch has returned SUMI_OK.
 //

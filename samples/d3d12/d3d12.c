@@ -7,8 +7,8 @@
 //   shared ID3D12Fence `ready`      -- NT handle -->         sumi_import: what sumi signals when an image is there
 //   shared ID3D12Fence `drawn`      -- NT handle -->         sumi_import: what sumi waits for before it writes
 //
-// Each frame looks at the value of `ready` and copies the image if there is a new one; otherwise the screen stays as it
-// is. So neither side ever waits for the other. At the end the screen is read back and compared with the same picture in
+// Image n waits for `drawn` n - 1 and signals `ready` n. Each frame looks at the value of `ready`, copies the image if
+// there is a new one and signals `drawn` n; otherwise the screen stays as it is. So neither side ever waits for the other. At the end the screen is read back and compared with the same picture in
 // host memory: not one bit may differ. samples/vulkan is the same with a render pass, and with a way for other backends.
 #define COBJMACROS
 #define INITGUID
@@ -64,7 +64,7 @@ typedef struct shown_image {
     int32_t width, height;
     ID3D12Resource* buffer;
     UINT row_bytes;
-    // The newest values that sumi was told to signal and that the queue was told to signal.
+    // Images are numbered: the newest that sumi was told to write, that the queue was told to draw, and that was there.
     ID3D12Fence *ready, *drawn;
     UINT64 ready_value, drawn_value, seen_value;
     sumi_external *external, *ready_import, *drawn_import;
@@ -229,7 +229,7 @@ static bool draw_frame(host* h, shown_image* image)
     const UINT64 ready = ID3D12Fence_GetCompletedValue(image->ready);
     if (ready == image->seen_value) return false; // nothing new: the screen stays
     image->seen_value = ready;
-    image->drawn_value++;
+    image->drawn_value = ready;
     const D3D12_TEXTURE_COPY_LOCATION from = rows_of(image->buffer, image->width, image->height, image->row_bytes);
     const D3D12_TEXTURE_COPY_LOCATION to = {.pResource = h->screen, .Type = D3D12_TEXTURE_COPY_TYPE_SUBRESOURCE_INDEX};
     begin_commands(h);
@@ -259,7 +259,8 @@ static const unsigned char* read_screen(host* h)
 
 static void destroy_shown(shown_image* image)
 {
-    // The queue is idle and has signalled whatever sumi may wait for.
+    // The last preview may still wait for the one before it to be drawn, which will not happen: then it waits no longer.
+    d3d_or_die(ID3D12Fence_Signal(image->drawn, image->ready_value), "signalling a fence");
     sumi_external_release(image->external);
     sumi_external_release(image->ready_import);
     sumi_external_release(image->drawn_import);
@@ -301,7 +302,7 @@ static void show_preview(game* g, sumi_job job, uint32_t version)
     shown_image* preview = &g->preview;
     if (version == g->seen_version) return;
     const sumi_target target = {.external = preview->external,
-                                .wait = {preview->drawn_import, preview->drawn_value},
+                                .wait = {preview->drawn_import, preview->ready_value},
                                 .signal = {preview->ready_import, preview->ready_value + 1}};
     const sumi_result result = sumi_job_show_preview(g->engine, job, 0, &target);
     if (result == SUMI_BUSY) g->dropped_previews++; // a later frame may have more luck
@@ -318,7 +319,7 @@ static void play(game* g)
     sumi_job job;
     sumi_job_status status;
     const sumi_target target = {.external = picture->external,
-                                .wait = {picture->drawn_import, picture->drawn_value},
+                                .wait = {picture->drawn_import, 0},
                                 .signal = {picture->ready_import, ++picture->ready_value}};
     g->desc.targets = &target;
     sumi_or_die(sumi_submit_images(g->engine, &g->desc, &job), "submitting a job");

@@ -7,8 +7,8 @@
 //   timeline `ready`                -- file descriptor -->   sumi_import: what sumi signals when an image is there
 //   timeline `drawn`                -- file descriptor -->   sumi_import: what sumi waits for before it writes
 //
-// Each frame looks at the counter of `ready` and samples the image if there is a new one; otherwise the screen stays as
-// it is. So neither side ever waits for the other. Where the memory cannot be shared (the CPU backend, Vulkan on another
+// Image n waits for `drawn` n - 1 and signals `ready` n. Each frame looks at the counter of `ready`, samples the image if
+// there is a new one and signals `drawn` n; otherwise the screen stays as it is. So neither side ever waits for the other. Where the memory cannot be shared (the CPU backend, Vulkan on another
 // device, --copy) the pixels are uploaded from host memory instead. At the end the screen is read back and compared with
 // the same picture in host memory: not one bit may differ. The Khronos validation layer is used where it is installed.
 #include "picture.h"
@@ -80,6 +80,7 @@ static void sumi_or_die(sumi_result result, const char* what)
     X(vkBindBufferMemory)                                                                                              \
     X(vkMapMemory)                                                                                                     \
     X(vkCreateSemaphore)                                                                                               \
+    X(vkSignalSemaphore)                                                                                               \
     X(vkDestroySemaphore)                                                                                              \
     X(vkGetSemaphoreCounterValue)                                                                                      \
     X(vkCreateCommandPool)                                                                                             \
@@ -169,10 +170,10 @@ typedef struct shown_image {
     VkDeviceSize bytes; // of the memory
     VkImageView view;
     VkDescriptorSet set;
-    // Shared: the newest values that sumi was told to signal and that the queue was told to signal.
+    // Shared: images are numbered. ready_value: the newest that sumi was told to write; seen_value: the newest that was
+    // there; drawn_value: the newest that the queue was told to draw.
     VkSemaphore ready, drawn;
-    uint64_t ready_value, drawn_value;
-    uint64_t seen_value; // of `ready`: what the screen shows
+    uint64_t ready_value, drawn_value, seen_value;
     sumi_external *external, *ready_import, *drawn_import;
     // Not shared: pixels on their way.
     VkBuffer upload;
@@ -738,7 +739,7 @@ static bool draw_frame(const host* h, shown_image* image)
                                .before = VK_ACCESS_SHADER_READ_BIT,
                                .from_family = h->family,
                                .to_family = VK_QUEUE_FAMILY_EXTERNAL});
-    image->drawn_value++;
+    image->drawn_value = image->seen_value;
     submit_commands(h, image);
     return true;
 }
@@ -788,7 +789,7 @@ static void show_preview(game* g, sumi_job job, uint32_t version)
     if (preview->external) {
         // [excerpt vulkan_preview]
         const sumi_target target = {.external = preview->external,
-                                    .wait = {preview->drawn_import, preview->drawn_value},
+                                    .wait = {preview->drawn_import, preview->ready_value},
                                     .signal = {preview->ready_import, preview->ready_value + 1}};
         result = sumi_job_show_preview(g->engine, job, 0, &target);
         if (result == SUMI_BUSY) g->dropped_previews++; // a later frame may have more luck
@@ -815,7 +816,7 @@ static void play(game* g)
     sumi_target target = {.format = SUMI_FORMAT_RGBA8};
     if (picture->external) {
         target.external = picture->external;
-        target.wait = (sumi_sync){picture->drawn_import, picture->drawn_value};
+        target.wait = (sumi_sync){picture->drawn_import, picture->ready_value};
         target.signal = (sumi_sync){picture->ready_import, ++picture->ready_value};
     } else {
         target.host_memory = picture->pixels;
@@ -862,7 +863,12 @@ static int compare(game* g, const char* path)
 
 static void destroy_shown(const host* h, shown_image* image)
 {
-    // The queue is idle and has signalled whatever sumi may wait for.
+    // The last preview may still wait for the one before it to be drawn, which will not happen: then it waits no longer.
+    uint64_t drawn = image->ready_value;
+    if (image->external) vk.vkGetSemaphoreCounterValue(h->device, image->drawn, &drawn);
+    const VkSemaphoreSignalInfo enough = {
+        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = image->drawn, .value = image->ready_value};
+    if (drawn < image->ready_value) vk_or_die(vk.vkSignalSemaphore(h->device, &enough), "vkSignalSemaphore");
     sumi_external_release(image->external);
     sumi_external_release(image->ready_import);
     sumi_external_release(image->drawn_import);
