@@ -32,6 +32,11 @@
     X(PFNGLTEXSUBIMAGE2DPROC, glTexSubImage2D)                                                                         \
     X(PFNGLTEXPARAMETERIPROC, glTexParameteri)                                                                         \
     X(PFNGLGETTEXIMAGEPROC, glGetTexImage)                                                                             \
+    X(PFNGLGENBUFFERSPROC, glGenBuffers)                                                                               \
+    X(PFNGLDELETEBUFFERSPROC, glDeleteBuffers)                                                                         \
+    X(PFNGLBINDBUFFERPROC, glBindBuffer)                                                                               \
+    X(PFNGLBUFFERDATAPROC, glBufferData)                                                                               \
+    X(PFNGLGETBUFFERSUBDATAPROC, glGetBufferSubData)                                                                   \
     X(PFNGLCOPYIMAGESUBDATAPROC, glCopyImageSubData)
 
 static struct {
@@ -256,6 +261,97 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
         CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
         close_engine(engine);
     }
+}
+
+// Buffers in every format, with a pitch and an offset; a texture of half floats; previews.
+TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
+{
+    enum { WIDTH = 80, HEIGHT = 48, OFFSET = 256, SPARE = 32 };
+    static const size_t pixel_bytes[] = {4, 3, 12, 4, 8}; // by sumi_format
+    CHECK(make_current(&s_context));
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = WIDTH, desc.height = HEIGHT;
+    for (int format = 0; format < 6; format++) { // 5: the texture
+        const sumi_format its = format == 5 ? SUMI_FORMAT_RGBA16F : (sumi_format)format;
+        const size_t row = WIDTH * pixel_bytes[its], pitch = row + SPARE, bytes = OFFSET + pitch * HEIGHT;
+        unsigned char *wanted = malloc(row * HEIGHT), *got = malloc(bytes);
+        sumi_target target = {.format = its, .host_memory = wanted};
+        sumi_image image;
+        desc.targets = &target;
+        CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        GLuint name = 0;
+        sumi_import_desc import = sumi_import_defaults();
+        import.width = WIDTH, import.height = HEIGHT;
+        import.format = its;
+        if (format == 5) {
+            name = make_texture(GL_RGBA16F, IMMUTABLE, WIDTH, HEIGHT);
+            import.kind = SUMI_EXTERNAL_GL_TEXTURE;
+            import.gl_target = GL_TEXTURE_2D;
+        } else {
+            memset(got, 0x55, bytes);
+            gl.glGenBuffers(1, &name);
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
+            gl.glBufferData(GL_PIXEL_UNPACK_BUFFER, (GLsizeiptr)bytes, got, GL_STREAM_DRAW);
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
+            import.kind = SUMI_EXTERNAL_GL_BUFFER;
+            import.row_bytes = (int32_t)pitch;
+            import.offset = OFFSET;
+        }
+        import.gl_name = name;
+        sumi_external* external = NULL;
+        CHECK_NUMBER(sumi_import(engine, &import, &external), SUMI_OK);
+        target = (sumi_target){.format = its, .external = external};
+        CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        size_t wrong = 0;
+        if (format == 5) {
+            gl.glBindTexture(GL_TEXTURE_2D, name);
+            gl.glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_HALF_FLOAT, got);
+            wrong = memcmp(got, wanted, row * HEIGHT) != 0;
+        } else {
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
+            gl.glGetBufferSubData(GL_PIXEL_UNPACK_BUFFER, 0, (GLsizeiptr)bytes, got);
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
+            for (size_t i = 0; i < OFFSET; i++) wrong += got[i] != 0x55;
+            for (size_t y = 0; y < HEIGHT; y++) {
+                wrong += memcmp(got + OFFSET + y * pitch, wanted + y * row, row) != 0;
+                for (size_t x = row; x < pitch; x++) wrong += got[OFFSET + y * pitch + x] != 0x55;
+            }
+        }
+        CHECK_NUMBER((int)wrong, 0);
+        if (wrong > 0 || external == NULL) printf("  format %d: %s\n", format, s_host.log);
+        sumi_external_release(external);
+        if (format == 5) gl.glDeleteTextures(1, &name);
+        else gl.glDeleteBuffers(1, &name);
+        free(wanted), free(got);
+    }
+    // A preview in a texture.
+    const GLuint small = make_texture(GL_RGBA8, IMMUTABLE, WIDTH / 8, HEIGHT / 8);
+    sumi_import_desc import = sumi_import_defaults();
+    import.kind = SUMI_EXTERNAL_GL_TEXTURE;
+    import.gl_name = small;
+    import.gl_target = GL_TEXTURE_2D;
+    import.width = WIDTH / 8, import.height = HEIGHT / 8;
+    import.takes_previews = true;
+    sumi_external* external = NULL;
+    CHECK_NUMBER(sumi_import(engine, &import, &external), SUMI_OK);
+    desc.targets = NULL;
+    desc.preview_every = 1;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    unsigned char preview[WIDTH / 8 * (HEIGHT / 8) * 4];
+    sumi_image image;
+    const sumi_target shown = {.external = external};
+    CHECK_NUMBER(sumi_job_preview(engine, job, 0, preview, sizeof preview, &image), SUMI_OK);
+    CHECK_NUMBER(sumi_job_show_preview(engine, job, 0, &shown), SUMI_OK);
+    CHECK(hash_texture(small, WIDTH / 8, HEIGHT / 8) == hash_bytes(preview, sizeof preview));
+    sumi_job_discard(engine, job);
+    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    close_engine(engine);
+    gl.glDeleteTextures(1, &small);
 }
 
 TEST(a_batch_goes_to_textures_and_to_memory)
@@ -605,6 +701,7 @@ int main(int argc, char** argv)
     if (t_skipped > 0) TEST_END();
     t_filter = filter;
     RUN(a_texture_has_the_bytes_that_host_memory_has);
+    RUN(buffers_and_half_floats_have_the_bytes_that_host_memory_has);
     RUN(a_batch_goes_to_textures_and_to_memory);
     RUN(opengls_own_work_keeps_its_order);
     RUN(textures_that_cannot_be_are_refused);

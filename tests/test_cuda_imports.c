@@ -747,35 +747,49 @@ TEST(the_nth_call_may_fail)
         fake_shared_release(waits);
         if (t_errors > 0) printf("  %s: %s\n", entries[e].name, s_host.log);
     }
-    // A keyed mutex that was acquired is given back when the copy fails.
-    fake_reset();
-    sumi_model* model;
-    sumi_engine* engine = cuda_engine(20, &model);
-    if (engine == NULL) return;
-    const uint64_t bytes = WIDTH * HEIGHT * 4;
-    const int memory = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE, bytes, true),
-              mutex = fake_shared_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX);
-    sumi_import_desc desc = memory_desc(SUMI_EXTERNAL_D3D11_RESOURCE, memory, false, bytes);
-    desc.device_uuid = NULL, desc.device_luid = s_luid;
-    desc.is_image = true;
-    sumi_external* external = import(engine, &desc);
-    desc = semaphore_desc(SUMI_EXTERNAL_D3D11_KEYED_MUTEX, mutex, false);
-    sumi_external* imported = import(engine, &desc);
-    sumi_image_desc image = small_image(model, &s_item);
-    image.width = WIDTH;
-    const sumi_target target = {.external = external, .wait = {imported, 3}, .signal = {imported, 4}};
-    image.targets = &target;
-    sumi_job job;
-    fake_shared_signal(mutex, 3);
-    CHECK_NUMBER(submit_and_wait(engine, &image, &job), SUMI_OK);
-    fake_fail_call("cuMemcpy2DAsync", 1, 304);
-    CHECK_NUMBER(fetch(engine, job), SUMI_INTERNAL);
-    CHECK_NUMBER((int)fake_shared_value(mutex), 3);
-    CHECK_NUMBER(fetch(engine, job), SUMI_OK);
-    CHECK_NUMBER((int)fake_shared_value(mutex), 4);
-    close_cuda(engine);
-    fake_shared_release(memory);
-    fake_shared_release(mutex);
+    // A keyed mutex that was acquired, and a binary semaphore's signal that was taken, are given back when the copy fails.
+    static const struct {
+        sumi_external_kind memory, semaphore;
+        int memory_type, semaphore_type, signalled, released;
+    } taken[] = {
+        {SUMI_EXTERNAL_D3D11_RESOURCE, SUMI_EXTERNAL_D3D11_KEYED_MUTEX, 6, 7, 3, 4},
+        {SUMI_EXTERNAL_VULKAN_MEMORY, SUMI_EXTERNAL_VULKAN_SEMAPHORE, 2, 2, 1, 0},
+    };
+    for (size_t k = 0; k < sizeof taken / sizeof *taken; k++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(20, &model);
+        if (engine == NULL) return;
+        const uint64_t bytes = WIDTH * HEIGHT * 4;
+        const int memory = fake_shared_memory(taken[k].memory_type, bytes, true),
+                  waits = fake_shared_semaphore(taken[k].semaphore_type),
+                  signals = k == 0 ? waits : fake_shared_semaphore(taken[k].semaphore_type);
+        sumi_import_desc desc = memory_desc(taken[k].memory, memory, false, bytes);
+        desc.device_uuid = NULL, desc.device_luid = s_luid;
+        desc.is_image = desc.is_dedicated = true;
+        sumi_external *external = import(engine, &desc), *imported[2];
+        desc = semaphore_desc(taken[k].semaphore, waits, false);
+        imported[0] = imported[1] = import(engine, &desc);
+        desc = semaphore_desc(taken[k].semaphore, signals, false);
+        if (k == 1) imported[1] = import(engine, &desc);
+        sumi_image_desc image = small_image(model, &s_item);
+        image.width = WIDTH;
+        const sumi_target target = {.external = external, .wait = {imported[0], 3}, .signal = {imported[1], 4}};
+        image.targets = &target;
+        sumi_job job;
+        fake_shared_signal(waits, (uint64_t)taken[k].signalled);
+        CHECK_NUMBER(submit_and_wait(engine, &image, &job), SUMI_OK);
+        fake_fail_call("cuMemcpy2DAsync", 1, 304);
+        CHECK_NUMBER(fetch(engine, job), SUMI_INTERNAL);
+        CHECK_NUMBER((int)fake_shared_value(waits), taken[k].signalled);
+        CHECK_NUMBER(fetch(engine, job), SUMI_OK);
+        CHECK_NUMBER((int)fake_shared_value(waits), taken[k].released);
+        if (k == 1) CHECK_NUMBER((int)fake_shared_value(signals), 1);
+        close_cuda(engine);
+        fake_shared_release(memory);
+        fake_shared_release(waits);
+        if (k == 1) fake_shared_release(signals);
+    }
 }
 
 TEST(drivers_without_these_entries_say_so)

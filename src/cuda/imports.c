@@ -74,7 +74,7 @@ static sumi_result graphics_failure(const sumi_cuda* cuda, sumi_external_kind ki
 {
     if (!is_gl(kind) || !lacks_gl_context(cuda)) {
         char text[64];
-        snprintf(text, sizeof text, "%s an %s", what, name_of(kind));
+        snprintf(text, sizeof text, "%s %s %s", what, is_gl(kind) ? "an" : "a", name_of(kind));
         return sumi_cuda_failure(&cuda->device.driver, failure, text, error);
     }
     return sumi_fail(
@@ -274,8 +274,10 @@ sumi_result sumi_cuda_copy_to_import(const sumi_cuda* cuda, const sumi_import_co
     }
     if (copy->wait != NULL) SUMI_TRY(wait_for(cuda, copy, error));
     const sumi_result result = copy_shared(cuda, copy, error);
-    // A mutex that was acquired is given back, or nobody could use the texture any more.
-    if (result != SUMI_OK && copy->wait != NULL && copy->wait->kind == SUMI_EXTERNAL_D3D11_KEYED_MUTEX)
+    // A mutex that was acquired, and a signal that was taken, are given back: nobody could use the texture any more, and
+    // another attempt would wait for ever.
+    if (result != SUMI_OK && copy->wait != NULL
+        && (copy->wait->kind == SUMI_EXTERNAL_D3D11_KEYED_MUTEX || copy->wait->kind == SUMI_EXTERNAL_VULKAN_SEMAPHORE))
         (void)signal_to(cuda, to, copy->wait, copy->wait_value, NULL);
     return result;
 }
