@@ -25,6 +25,8 @@
     X(vkGetPhysicalDeviceMemoryProperties)                                                                             \
     X(vkEnumerateDeviceExtensionProperties)                                                                            \
     X(vkCreateDevice)                                                                                                  \
+    X(vkGetPhysicalDeviceImageFormatProperties2)                                                                       \
+    X(vkGetPhysicalDeviceExternalBufferProperties)                                                                     \
     X(vkGetPhysicalDeviceQueueFamilyProperties)                                                                        \
     X(vkGetDeviceProcAddr)
 #define OF_DEVICE(X)                                                                                                   \
@@ -414,6 +416,34 @@ static void read_back(const thing* t, unsigned char* into)
 static const VkExportMemoryAllocateInfo s_exported = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
                                                       .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
 
+// Whether the driver shares such an image, or buffer, only in memory of its own.
+static bool image_is_dedicated(const VkImageCreateInfo* info)
+{
+    const VkPhysicalDeviceExternalImageFormatInfo external = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_IMAGE_FORMAT_INFO,
+        .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+    const VkPhysicalDeviceImageFormatInfo2 format = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_IMAGE_FORMAT_INFO_2,
+                                                     .pNext = &external,
+                                                     .format = info->format,
+                                                     .type = info->imageType,
+                                                     .tiling = info->tiling,
+                                                     .usage = info->usage};
+    VkExternalImageFormatProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_IMAGE_FORMAT_PROPERTIES};
+    VkImageFormatProperties2 properties = {.sType = VK_STRUCTURE_TYPE_IMAGE_FORMAT_PROPERTIES_2, .pNext = &found};
+    VK(vk.vkGetPhysicalDeviceImageFormatProperties2(vk.physical, &format, &properties));
+    return found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
+}
+
+static bool buffer_is_dedicated(const VkBufferCreateInfo* info)
+{
+    const VkPhysicalDeviceExternalBufferInfo buffer = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+                                                       .usage = info->usage,
+                                                       .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+    VkExternalBufferProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+    vk.vkGetPhysicalDeviceExternalBufferProperties(vk.physical, &buffer, &found);
+    return found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
+}
+
 static void make_image(thing* t)
 {
     static const VkFormat formats[] = {VK_FORMAT_R8G8B8A8_UNORM, VK_FORMAT_UNDEFINED, VK_FORMAT_UNDEFINED,
@@ -431,6 +461,7 @@ static void make_image(thing* t)
                                     .usage = VK_IMAGE_USAGE_TRANSFER_SRC_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT
                                            | VK_IMAGE_USAGE_SAMPLED_BIT
                                            | (t->is_attachment ? VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT : 0u)};
+    t->is_dedicated = t->is_dedicated || image_is_dedicated(&info);
     VkMemoryRequirements need;
     VK(vk.vkCreateImage(vk.device, &info, NULL, &t->image));
     vk.vkGetImageMemoryRequirements(vk.device, t->image, &need);
@@ -451,6 +482,7 @@ static void make_buffer(thing* t)
                                      .pNext = &external,
                                      .size = t->offset + t->pitch * (size_t)t->height,
                                      .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+    t->is_dedicated = t->is_dedicated || buffer_is_dedicated(&info);
     VkMemoryRequirements need;
     VK(vk.vkCreateBuffer(vk.device, &info, NULL, &t->buffer));
     vk.vkGetBufferMemoryRequirements(vk.device, t->buffer, &need);
