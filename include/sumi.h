@@ -1281,9 +1281,9 @@ SUMI_API sumi_import_desc sumi_import_defaults(void);
 // handle that the driver refuses and for memory that is too small; SUMI_WRONG_STATE (no GL context, or one of another
 // GPU), SUMI_OUT_OF_DEVICE_MEMORY, SUMI_OUT_OF_HOST_MEMORY. On failure *out_external is NULL.
 SUMI_API sumi_result sumi_import(sumi_engine* engine, const sumi_import_desc* desc, sumi_external** out_external);
-// Ends an import. Cancels the jobs that use the external, or wait for or signal the semaphore, and waits for the
-// running slice and for the copies that were put into streams. Textures and buffers of OpenGL are released before they
-// are deleted. Accepts NULL.
+// Ends an import. Cancels the jobs that use the external, or wait for or signal the semaphore; those that are done stay
+// so, but their images for it are lost. Waits for the running slice and for the copies that were put into streams.
+// Textures and buffers of OpenGL are released before they are deleted. Accepts NULL.
 SUMI_API void sumi_external_release(sumi_external* external);
 
 // One image of a batch.

@@ -514,6 +514,22 @@ TEST(imports_that_cannot_be_are_refused)
     CHECK_NUMBER(sumi_import(engine, NULL, &external), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_import(engine, &desc, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_import(NULL, &desc, &external), SUMI_INVALID_ARGUMENT);
+    // A system without LUIDs, where a host program might give the zeros that Vulkan tells.
+    fake_lack_entry("cuDeviceGetLuid");
+    sumi_engine_desc plain = host_desc(&s_host);
+    plain.backend = SUMI_BACKEND_CUDA;
+    sumi_engine* second;
+    CHECK_NUMBER(sumi_engine_create(&plain, &second), SUMI_OK);
+    static const uint8_t zeros[8] = {0};
+    desc = memory_desc(SUMI_EXTERNAL_VULKAN_MEMORY, memory, true, bytes);
+    desc.device_luid = zeros;
+    desc.device_uuid = NULL;
+    CHECK_NUMBER(sumi_import(second, &desc, &external), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "give device_uuid") != NULL);
+    desc.device_uuid = s_uuid;
+    CHECK_NUMBER(sumi_import(second, &desc, &external), SUMI_OK);
+    sumi_engine_destroy(second);
+    fake_lack_entry(NULL);
     // None of it has kept anything, and the engine works.
     CHECK_NUMBER(fake_shared_imports(memory), 0);
     CHECK_NUMBER((int)fake_held_kind("stream"), 3); // the engine's own
