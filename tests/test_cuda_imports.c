@@ -492,7 +492,12 @@ TEST(imports_that_cannot_be_are_refused)
     BAD(d.memory_bytes = 0, SUMI_INVALID_ARGUMENT, "memory_bytes is 0");
     BAD(d.memory_bytes = bytes - 1, SUMI_INVALID_ARGUMENT, "take 6144 bytes");
     BAD(d.offset = 1, SUMI_INVALID_ARGUMENT, "from byte 1 on");
-    BAD(d.offset = UINT64_MAX, SUMI_INVALID_ARGUMENT, "memory_bytes");
+    BAD(d.offset = INT64_MAX, SUMI_INVALID_ARGUMENT, "memory_bytes");
+    BAD(d.offset = UINT64_MAX, SUMI_INVALID_ARGUMENT, "more than any memory has");
+    BAD((d.kind = SUMI_EXTERNAL_GL_BUFFER, d.fd = -1, d.gl_name = 1, d.offset = UINT64_MAX - 64), SUMI_INVALID_ARGUMENT,
+        "more than any memory has");
+    BAD((d.kind = SUMI_EXTERNAL_GL_TEXTURE, d.fd = -1, d.gl_name = 1, d.offset = 64), SUMI_INVALID_ARGUMENT,
+        "begins at 0");
     BAD(d.row_bytes = 193, SUMI_INVALID_ARGUMENT, "take 6175 bytes");
     BAD(d.memory_bytes = bytes + 1, SUMI_INVALID_ARGUMENT, "as the memory was allocated"); // the driver's word
     BAD(d.is_dedicated = true, SUMI_INVALID_ARGUMENT, "is_dedicated");

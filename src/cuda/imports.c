@@ -51,14 +51,17 @@ static const char* name_of(sumi_external_kind kind)
 
 // ---- Failures -------------------------------------------------------------------------------------------------------
 
-// Whether this thread has no OpenGL context, or the context of another GPU. Drivers then report various errors (invalid
-// texture, invalid device, unknown), but the device is not lost.
+static const char* article_of(sumi_external_kind kind) { return is_gl(kind) ? "an" : "a"; }
+
+// Whether the device is not lost. Refused calls return "unknown error" at times, which would otherwise mean that it is.
 static bool is_healthy(const sumi_cuda* cuda)
 {
     const CUresult health = cuda->device.driver.cuStreamQuery(cuda->device.copy);
     return health == CUDA_SUCCESS || health == CUDA_ERROR_NOT_READY;
 }
 
+// Whether this thread has no OpenGL context, or the context of another GPU. Drivers then report various errors (invalid
+// texture, invalid device, unknown).
 static bool lacks_gl_context(const sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -74,7 +77,7 @@ static sumi_result graphics_failure(const sumi_cuda* cuda, sumi_external_kind ki
 {
     if (!is_gl(kind) || !lacks_gl_context(cuda)) {
         char text[64];
-        snprintf(text, sizeof text, "%s %s %s", what, is_gl(kind) ? "an" : "a", name_of(kind));
+        snprintf(text, sizeof text, "%s %s %s", what, article_of(kind), name_of(kind));
         return sumi_cuda_failure(&cuda->device.driver, failure, text, error);
     }
     return sumi_fail(
@@ -106,8 +109,8 @@ static sumi_result handle_failure(const sumi_cuda* cuda, sumi_external_kind kind
 static sumi_result missing_entries(sumi_external_kind kind, sumi_error* error)
 {
     return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                     "this NVIDIA driver does not share a %s with CUDA: give host_memory or a device_address",
-                     name_of(kind));
+                     "this NVIDIA driver does not share %s %s with CUDA: give host_memory or a device_address",
+                     article_of(kind), name_of(kind));
 }
 
 static bool has_entries(const sumi_cuda_driver* driver, sumi_external_kind kind)
@@ -196,8 +199,8 @@ static sumi_result check_buffer(size_t bytes, const sumi_imported* import, sumi_
         bytes, (int)import->width, (int)import->height, (unsigned long long)import->mapped, (unsigned long long)needed);
 }
 
-// Maps a registered resource, copies into it, and unmaps it whatever the result is. copy->to only, without a source: its
-// size and format are checked instead.
+// Maps a registered resource, copies into it, and unmaps it whatever the result is. With `copies` false it only checks
+// size and format of copy->to.
 static sumi_result use_registered(const sumi_cuda* cuda, const sumi_import_copy* copy, bool copies, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;

@@ -74,6 +74,10 @@ static sumi_result check_memory(const sumi_import_desc* desc, sumi_error* error)
                 (unsigned long long)row);
     SUMI_REFUSE(desc->level_count < 1 || desc->level_count > 16, SUMI_INVALID_ARGUMENT,
                 "sumi_import: level_count is %d: give 1 to 16", (int)desc->level_count);
+    SUMI_REFUSE(is_ordered_by_api(desc->kind) && !is_buffer && desc->offset != 0, SUMI_INVALID_ARGUMENT,
+                "sumi_import: offset is %llu, but this kind of texture begins at 0", (unsigned long long)desc->offset);
+    SUMI_REFUSE(desc->offset > INT64_MAX, SUMI_INVALID_ARGUMENT,
+                "sumi_import: offset is %llu, more than any memory has", (unsigned long long)desc->offset);
     if (is_ordered_by_api(desc->kind)) return SUMI_OK;
     const uint64_t pitch = desc->row_bytes != 0 ? (uint64_t)desc->row_bytes : row;
     const uint64_t needed = (uint64_t)(desc->height - 1) * pitch + row;
