@@ -58,6 +58,9 @@ if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. 
 local egl = not is_windows and find_egl()
 if _ACTION and not egl and not is_windows then print("samples/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
 
+local vulkan = not is_windows and find_vulkan()
+if _ACTION and not vulkan and not is_windows then print("samples/vulkan: left out (no vulkan/vulkan.h; Debian: libvulkan-dev)") end
+
 local window, why_no_window
 if _OPTIONS["no-viewer"] or _OPTIONS["fuzz"] or is_windows then why_no_window = is_windows and "Windows" or "--no-viewer" else window, why_no_window = find_window_libraries() end
 if _ACTION and not window and not _OPTIONS["fuzz"] then print("samples/viewer: left out (" .. why_no_window .. ")") end
@@ -387,15 +390,22 @@ end
 -- more closely than a host would, through samples/sumi/inside.h.
 if not _OPTIONS["fuzz"] then
     for _, folder in ipairs(os.matchdirs "samples/*") do
-        if any_file(folder .. "/*.c") and not is_left_out { folder .. "/*.c" } then
-            local name = path.getname(folder)
-            program(name == "sumi" and "sumi-cli" or name) -- project names are unique; the program is called sumi all the same
+        local name = path.getname(folder)
+        local lacks = (name == "vulkan" and not vulkan) or (name == "d3d12" and not is_windows)
+        if any_file(folder .. "/*.c") and not is_left_out { folder .. "/*.c" } and not lacks then
+            -- Project names are unique, and no names of libraries that are linked; the programs are called sumi and d3d12 all the same.
+            program(({ sumi = "sumi-cli", d3d12 = "d3d12-sample" })[name] or name)
                 targetname(name)
                 if name == "sumi" then includedirs { "src" } end
                 if name == "pacing" and egl then
                     defines { "PACING_HAS_EGL" }
                     if egl ~= "" then includedirs { egl } end
                 end
+                if name == "vulkan" then
+                    if vulkan ~= "" then includedirs { vulkan } end
+                    if not cuda then links { "dl" } end
+                end
+                if name == "d3d12" then links { "d3d12", "dxgi" } end
                 if name == "pacing" and not cuda then links { "dl" } end -- opens EGL and the driver by itself; before glibc 2.34
                 files { folder .. "/*.h", folder .. "/*.c" }
         end
@@ -476,6 +486,10 @@ local function test_program(name, sources)
         if name == "test_cuda_gl" and egl then
             defines { "SUMI_TEST_HAS_EGL" }
             if egl ~= "" then includedirs { egl } end
+        end
+        if name == "test_cuda_vulkan" and vulkan then
+            defines { "SUMI_TEST_HAS_VULKAN" }
+            if vulkan ~= "" then includedirs { vulkan } end
         end
         use_library(spng)
         use_cuda()

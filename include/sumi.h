@@ -86,8 +86,8 @@
 //             sumi_engine_last_error. Only sumi_engine_destroy is excepted: before it, the host program ends the
 //             threads that make free calls.
 //               Calls without an engine may be made at any time: sumi_engine_create, sumi_result_text, sumi_version,
-//             sumi_check_version, sumi_engine_defaults, sumi_model_defaults, sumi_xml_prompt_defaults, and
-//             sumi_xml_prompt_write.
+//             sumi_check_version, sumi_engine_defaults, sumi_model_defaults, sumi_import_defaults,
+//             sumi_xml_prompt_defaults, and sumi_xml_prompt_write.
 //               Two engines share nothing and need no coordination. There are no process-wide settings. Threads of
 //             sumi's own have names, which debuggers and profilers show: "sumi pump" (SUMI_PUMP_THREAD), "sumi worker
 //             1" and so on (sumi_engine_desc.cpu_thread_count), and "sumi kernels" (loads the GPU kernels beside the
@@ -109,15 +109,18 @@
 //               sumi_engine_update                          about its time budget
 //               sumi_job_wait                               until the job is in a final state, or until the timeout
 //               sumi_open_model, sumi_generate              until they are done
-//               sumi_engine_set_memory_budget, sumi_model_close, sumi_lora_release, sumi_import_gl_texture,
+//               sumi_engine_set_memory_budget, sumi_model_close, sumi_lora_release, sumi_import,
 //               sumi_external_release                       until the running slice has ended; if they free memory
 //                                                           that a GPU uses, also until the GPU has finished the
-//                                                           submitted work
+//                                                           submitted work; a release of an external also until the
+//                                                           copies into externals have ended, and thus until the
+//                                                           semaphores that these copies wait for are signalled
 //               sumi_job_discard                            for a running job with SUMI_PUMP_UPDATE until the GPU has
 //                                                           finished the submitted work; for a finished load of a
 //                                                           model or an adapter until the running slice has ended
 //               sumi_engine_destroy                         until the running slice has ended, the GPU has finished the
-//                                                           submitted work, and its kernels are loaded
+//                                                           submitted work (copies into externals included), and its
+//                                                           kernels are loaded
 //               sumi_image_memory                           writes a plan, which takes milliseconds; waits for no slice
 //             A slice can run beside a call of the host program only with SUMI_PUMP_THREAD. The call then waits for
 //             about max_slice_us; on a GPU for the slices in flight, 20 ms at most; or for one read of the host
@@ -214,6 +217,7 @@ typedef enum sumi_result {
     SUMI_QUEUE_FULL = 5,       // job_capacity jobs exist; fetch or discard one
     SUMI_NOT_SUPPORTED = 6,    // the request is valid, but this build, backend or model does not support it
     SUMI_VERSION_MISMATCH = 7, // the header that the program was compiled with is of another version
+    SUMI_BUSY = 8,             // the copy into this external has not ended; nothing was done, try in a later frame
     // memory
     SUMI_OUT_OF_HOST_MEMORY = 10,   // the allocator returned NULL
     SUMI_OUT_OF_DEVICE_MEMORY = 11, // the device has no free memory, or the device_allocator returned 0
@@ -262,7 +266,7 @@ typedef struct sumi_engine sumi_engine;     // a backend and the services of the
 typedef struct sumi_model sumi_model;       // an opened checkpoint
 typedef struct sumi_prompt sumi_prompt;     // an encoded prompt; a game can ship it instead of the text encoder
 typedef struct sumi_lora sumi_lora;         // an adapter (LoRA, LoKr): a small change of weights, applied per job
-typedef struct sumi_external sumi_external; // a texture of the host program that images are written to
+typedef struct sumi_external sumi_external; // a texture, buffer or semaphore of the host program's graphics API
 // A job (sumi_job, below) is no pointer but a number, which is never used twice. {0} is no job. The handle of a job
 // that was freed is stale and refused.
 struct CUctx_st; // CUcontext, CUstream and CUevent of the CUDA driver are pointers to these three
@@ -286,7 +290,7 @@ typedef struct sumi_allocator {
 typedef enum sumi_memory_kind {
     SUMI_MEMORY_WEIGHTS = 0,
     SUMI_MEMORY_ARENA = 1,  // intermediate values of a job
-    SUMI_MEMORY_IMAGE = 2,  // finished images and previews; on a GPU also the memory of imported textures
+    SUMI_MEMORY_IMAGE = 2,  // finished images and previews; on a GPU also images on their way to externals
     SUMI_MEMORY_STAGING = 3 // GPU: pinned (page-locked) host memory. CPU: packing buffers of matrix products
 } sumi_memory_kind;
 #define SUMI_MEMORY_KIND_COUNT 4
@@ -544,7 +548,7 @@ SUMI_API sumi_engine_desc sumi_engine_defaults(void);
 SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_engine);
 
 // Cancels all jobs, waits for the running slice, and frees everything that the engine still holds: jobs, models,
-// prompts, adapters, imports of textures, images. No other call of this engine may run meanwhile, free calls included.
+// prompts, adapters, externals, images. No other call of this engine may run meanwhile, free calls included.
 // When there are imports of OpenGL textures, the GL context is current on the calling thread. Accepts NULL.
 SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
@@ -592,6 +596,10 @@ typedef struct sumi_engine_info {
     // kernels and the driver's rounding to pages (145 to 200 MB from the first image on); and the memory of other
     // programs and of the host program itself, because the driver does not tell these apart. 0 on the CPU.
     uint64_t uncounted_bytes;
+    // Which GPU this is, for a host program that chooses the same one for its graphics. Zero on the CPU.
+    uint8_t device_uuid[16]; // equals VkPhysicalDeviceIDProperties.deviceUUID
+    // Windows: equals DXGI_ADAPTER_DESC.AdapterLuid and VkPhysicalDeviceIDProperties.deviceLUID. Zero on other systems.
+    uint8_t device_luid[8];
 } sumi_engine_info;
 // Returns what the engine is and holds; all zero, with empty texts, for NULL. Any thread, beside any other call. Never
 // blocks.
@@ -618,7 +626,7 @@ SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* int
 //
 // sumi_job_discard leads from every state to a stale handle. The host program may free strings, arrays, pixels and
 // prompts of the desc right after the submit, which copies them; sumi_target says how long its memory must live.
-// Closing or releasing a model, adapter or texture cancels the jobs that use it.
+// Closing or releasing a model, adapter or external cancels the jobs that use it.
 //
 // When something does not happen:
 //
@@ -1119,6 +1127,14 @@ typedef enum sumi_format {
     SUMI_FORMAT_RGBA16F = 4
 } sumi_format;
 
+// A value of an imported semaphore (sumi_import). Timeline semaphores and fences: the value to wait for or to signal; a
+// signalled value is above all earlier ones. Keyed mutexes: the key to acquire or to release. Binary semaphores have no
+// value. semaphore NULL: nothing.
+typedef struct sumi_sync {
+    sumi_external* semaphore;
+    uint64_t value;
+} sumi_sync;
+
 // Where an image is written: at most one of host_memory, device_address and external. All zero: memory of sumi in
 // `format`, released with sumi_images_release.
 //
@@ -1145,34 +1161,137 @@ typedef struct sumi_target {
     // host programs that order all of their GPU work by events. It has been recorded when the job is DONE. NULL: none.
     // The event must live as long as the memory must.
     struct CUevent_st* event;
-    // An imported texture of the image's size, RGBA8, without row_bytes. The image is in the texture once
-    // sumi_fetch_images has returned.
+    // An import of the image's size and of this `format`, without row_bytes (sumi_import). sumi_fetch_images puts the
+    // copy into the external into its stream.
     sumi_external* external;
     // For every kind of target: the image's last row comes first, as in textures of OpenGL and Unity. The pitch stays.
     bool bottom_up;
+    // With an external of Vulkan or Direct3D that was imported by its handle: what the GPU waits for before the copy
+    // into the external, and what it signals after it. `signal` is required, because nothing else says when the image
+    // is there. All other targets have neither.
+    sumi_sync wait, signal;
 } sumi_target;
 
-// Imports an OpenGL texture of the host program, to show images without a copy through host memory. The texture is
-// GL_RGBA8 with immutable storage (glTexStorage2D), and its level 0 has the given width and height in pixels; other
-// textures are refused. `target` is what the texture is bound to (GL_TEXTURE_2D: 0x0DE1). GL must run on the engine's
-// GPU. The import takes width * height * 4 bytes of device memory, which hold the image until the fetch; the texture
-// keeps its content until then.
+// ---- Imports of graphics APIs ---------------------------------------------------------------------------------------
+// A host program that draws with OpenGL, Vulkan or Direct3D can have images and previews written to its textures and
+// buffers, without a copy through host memory. It imports each of them once, and with Vulkan and Direct3D also the
+// semaphores that order the work of both sides. All must be of the engine's GPU: sumi_engine_info.device_uuid and
+// device_luid say which one that is, and sumi_engine_desc.cuda.uuid and luid choose it. The other way is the preview or
+// the image in host memory, uploaded as any other texture; it needs none of this.
 //
-// The import, the fetch and the release need the GL context current on the thread that calls them. The import may wait
-// for the running slice. The copy into the texture happens inside sumi_fetch_images, in order with the GL commands
-// before and after that call. The CPU waits for nothing: the GPU keeps the order. When this copy fails, the fetch fails
-// with the same results as the import; the job is not freed, stays DONE and can be fetched again. One job at a time
-// uses an external, from its submission to its fetch or discard.
+// What happens to an image of a job whose target is an external:
 //
-// Host programs with Vulkan or Direct3D 12 import their shared memory with CUDA themselves and pass a device_address.
+//     TRANSFER stage       The GPU writes the image to device memory of sumi, which the import has allocated.
+//     sumi_fetch_images    puts three things into a stream of the external and returns: wait for target.wait, copy into
+//                          the external, signal target.signal. The CPU waits for nothing. The engine's own work does
+//                          not wait either, with one exception: the next image for the same external is not written
+//                          over an image that is still waiting to be copied. Host programs that hold images for long
+//                          alternate between two externals.
+//     on the GPU           The host program's command queue waits for target.signal, or the host program reads the
+//                          semaphore's counter on the CPU and goes on showing the last image meanwhile.
 //
-// The host program ends an external with sumi_external_release. Failures: SUMI_NOT_SUPPORTED on the CPU backend;
-// SUMI_INVALID_ARGUMENT, SUMI_WRONG_STATE (no GL context, or one of another GPU), SUMI_OUT_OF_DEVICE_MEMORY,
-// SUMI_OUT_OF_HOST_MEMORY.
-SUMI_API sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width,
-                                            int32_t height, sumi_external** out_external);
-// Ends an import, before the texture is deleted. Cancels the jobs that use the external and waits for the running
-// slice. Accepts NULL.
+// With one external, timelines `ready` and `drawn`, and images numbered from 1: image n waits for `drawn` n - 1 and signals
+// `ready` n; the queue signals `drawn` n behind its commands that read image n. Then no image is overwritten while it is
+// read, whoever is late.
+//
+// A job that fails or is cancelled copies nothing and signals nothing. A host program should therefore let its queue
+// wait for a value only after the fetch has returned SUMI_OK.
+//
+// OpenGL and D3D11_TEXTURE are ordered by their own API instead of semaphores: the import, the fetch and the release
+// need the GL context current on the calling thread, or are made on the thread that uses the immediate context. The
+// copy is in order with the commands before and after the call.
+//
+// Ownership    On SUMI_OK a file descriptor belongs to sumi, which closes it: the host program must not use it again. A
+//              Windows handle stays the host program's, which may close it (CloseHandle) after the import. After a
+//              failure both are the host program's, as before. The memory or semaphore itself stays alive in the driver
+//              until both sides have freed it; it may be freed by the graphics API before sumi_external_release.
+// Layout       Vulkan images are in the layout GENERAL and belong to VK_QUEUE_FAMILY_EXTERNAL while sumi writes: the
+//              host program records the release to that family before `wait` and the acquire after `signal`. Textures
+//              of Direct3D 12 are in the state COMMON meanwhile.
+// Formats      RGBA8 is VK_FORMAT_R8G8B8A8_UNORM, _SRGB, or DXGI's and GL's of the same names; BGRA8 is
+//              VK_FORMAT_B8G8R8A8; RGBA16F is VK_FORMAT_R16G16B16A16_SFLOAT. Values are sRGB encoded in all of them.
+//              Rows of pixels may have any sumi_format; images have one of these three, OpenGL textures RGBA8 or
+//              RGBA16F.
+// Signals      Timelines and fences are signalled by one side each, `ready` by sumi and `drawn` by the host program's
+//              queue: values only grow, and no side knows which ones the other has pending.
+// Deadlocks    A copy that waits for a value that nobody signals never ends, and neither does the release of its
+//              external. Signal what sumi was told to wait for before the release and before sumi_engine_destroy; with
+//              Vulkan by a submission without commands to the queue that signals `drawn`, because vkSignalSemaphore may
+//              not reach a value that a queue has yet to signal.
+// Unchecked    The handle of memory or of a Vulkan semaphore does not tell what it is of. Another memory_bytes,
+//              is_dedicated, size, format or usage than it was made with, and the handle of memory as a semaphore's, are
+//              refused by some drivers. Others accept them: the import returns SUMI_OK, and then pixels may be wrong
+//              and copies may never end.
+typedef enum sumi_external_kind {
+    SUMI_EXTERNAL_NONE = 0, // refused
+    // Where images are written.
+    SUMI_EXTERNAL_GL_TEXTURE = 1,     // gl_name, gl_target
+    SUMI_EXTERNAL_GL_BUFFER = 2,      // gl_name, whose storage has been made
+    SUMI_EXTERNAL_VULKAN_MEMORY = 3,  // a VkDeviceMemory, exported as OPAQUE_FD or OPAQUE_WIN32
+    SUMI_EXTERNAL_D3D12_RESOURCE = 4, // a committed ID3D12Resource with D3D12_HEAP_FLAG_SHARED
+    SUMI_EXTERNAL_D3D12_HEAP = 5,     // an ID3D12Heap with D3D12_HEAP_FLAG_SHARED
+    SUMI_EXTERNAL_D3D11_RESOURCE = 6, // a resource with D3D11_RESOURCE_MISC_SHARED_NTHANDLE
+    // An ID3D11Texture2D itself, of default usage, shared or not. `handle` is the pointer.
+    SUMI_EXTERNAL_D3D11_TEXTURE = 7,
+    // Semaphores.
+    SUMI_EXTERNAL_VULKAN_TIMELINE = 20,  // a timeline VkSemaphore, exported as OPAQUE_FD or OPAQUE_WIN32
+    SUMI_EXTERNAL_VULKAN_SEMAPHORE = 21, // a binary one; its waits and signals must alternate
+    SUMI_EXTERNAL_D3D12_FENCE = 22,      // an ID3D12Fence with D3D12_FENCE_FLAG_SHARED
+    SUMI_EXTERNAL_D3D11_FENCE = 23,      // an ID3D11Fence with D3D11_FENCE_FLAG_SHARED
+    SUMI_EXTERNAL_D3D11_KEYED_MUTEX = 24 // the IDXGIKeyedMutex of a resource, by the resource's handle
+} sumi_external_kind;
+
+typedef struct sumi_import_desc {
+    uint32_t cookie; // set by sumi_import_defaults(); leave it alone
+    sumi_external_kind kind;
+    // Vulkan on Linux: the file descriptor that vkGetMemoryFdKHR or vkGetSemaphoreFdKHR returned. Otherwise -1.
+    int32_t fd;
+    // Vulkan on Windows, Direct3D: the NT handle (CreateSharedHandle, vkGetMemoryWin32HandleKHR). D3D11_TEXTURE: the
+    // ID3D11Texture2D. Otherwise NULL.
+    void* handle;
+    uint32_t gl_name;   // of the texture or buffer
+    uint32_t gl_target; // of a texture: what it is bound to (GL_TEXTURE_2D: 0x0DE1)
+    // The device that the memory or semaphore is of: 16 bytes VkPhysicalDeviceIDProperties.deviceUUID, or 8 bytes
+    // AdapterLuid. One of the two is required, except with OpenGL and D3D11_TEXTURE. Another GPU than the engine's is
+    // refused with SUMI_INVALID_ARGUMENT.
+    const uint8_t* device_uuid;
+    const uint8_t* device_luid;
+
+    // The rest describes memory; leave it alone for semaphores.
+    int32_t width, height; // pixels
+    sumi_format format;
+    // false: rows of pixels from byte `offset` on, as in a buffer or an image of linear tiling. true: an image of
+    // optimal tiling. Textures of OpenGL and D3D11_TEXTURE are images whatever this says.
+    bool is_image;
+    bool is_color_attachment; // images: their usage includes color attachment (Vulkan), render target (Direct3D)
+    int32_t level_count;      // images: mip levels, of which the first one is written
+    int32_t row_bytes;        // rows: bytes from row to row; 0: tightly packed
+    // Of the whole memory, as it was allocated: VkMemoryAllocateInfo.allocationSize, the size of the heap,
+    // GetResourceAllocationInfo().SizeInBytes. Required, except with OpenGL and D3D11_TEXTURE.
+    uint64_t memory_bytes;
+    uint64_t offset; // where the pixels begin in the memory or buffer, in bytes
+    // Vulkan: the memory was allocated with VkMemoryDedicatedAllocateInfo. Resources of Direct3D always are dedicated.
+    bool is_dedicated;
+    // Previews will be written to it: the import also allocates page-locked memory of the image's size.
+    bool takes_previews;
+} sumi_import_desc;
+
+// Returns a desc with fd -1, RGBA8, one level, everything else zero. Any thread. Never blocks.
+SUMI_API sumi_import_desc sumi_import_defaults(void);
+// Imports memory or a semaphore of a graphics API. Memory takes width * height pixels of device memory beside its own,
+// which hold an image until it is copied. Textures of OpenGL have immutable storage (glTexStorage2D) of exactly this
+// size and format; others are refused. The texture keeps its content until an image is fetched. The import may wait for
+// the running slice. One job at a time uses an external as a target, from its submission to its fetch or discard; a
+// semaphore may be used by any number of jobs.
+//
+// The host program ends an external with sumi_external_release. Failures: SUMI_NOT_SUPPORTED on the CPU backend, and
+// for kinds that the driver or the system does not have; SUMI_DESC_NOT_INITIALIZED; SUMI_INVALID_ARGUMENT, also for a
+// handle that the driver refuses and for memory that is too small; SUMI_WRONG_STATE (no GL context, or one of another
+// GPU), SUMI_OUT_OF_DEVICE_MEMORY, SUMI_OUT_OF_HOST_MEMORY. On failure *out_external is NULL.
+SUMI_API sumi_result sumi_import(sumi_engine* engine, const sumi_import_desc* desc, sumi_external** out_external);
+// Ends an import. Cancels the jobs that use the external, or wait for or signal the semaphore; those that are done stay
+// so, but their images for it are lost. Waits for the running slice and for the copies that were put into streams.
+// Textures and buffers of OpenGL are released before they are deleted. Accepts NULL.
 SUMI_API void sumi_external_release(sumi_external* external);
 
 // One image of a batch.
@@ -1306,7 +1425,7 @@ typedef struct sumi_memory {
     // streamed weights are copied into.
     uint64_t weights;
     // Intermediate values. On a GPU, weights + arena are all that the engine allocates on the device for the job, and
-    // never more than memory_budget_bytes. (Imports of textures have memory of their own: SUMI_MEMORY_IMAGE.)
+    // never more than memory_budget_bytes. (Externals have memory of their own: SUMI_MEMORY_IMAGE.)
     uint64_t arena;
     // CPU: packing buffers. GPU: pinned host memory, including the pinned copies of streamed weights. Weights that are
     // streamed straight from the mapping of their file have none.
@@ -1355,7 +1474,9 @@ typedef struct sumi_image {
     uint64_t handle; // for sumi_images_release
 } sumi_image;
 // Frees the job and writes one sumi_image per item. The images are written to their targets, or to memory of sumi that
-// lives until sumi_images_release or sumi_engine_destroy. Never blocks. A capacity below the number of items is
+// lives until sumi_images_release or sumi_engine_destroy. Copies into externals are put into their streams; when that
+// fails, the fetch fails with a result of sumi_import; the job is not freed, stays DONE and can be fetched again, and
+// copies that succeeded are not repeated. Never blocks. A capacity below the number of items is
 // SUMI_INVALID_ARGUMENT and does not free the job. Returns the result of a job that failed or was cancelled, which is
 // freed too. SUMI_WRONG_STATE while the job runs or when it is of another kind, SUMI_STALE_HANDLE.
 SUMI_API sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity);
@@ -1369,6 +1490,19 @@ SUMI_API void sumi_images_release(sumi_engine* engine, sumi_image* images, int32
 // preview yet. SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into,
                                       size_t capacity, sumi_image* out_image);
+
+// Writes the newest preview of an item to an external of the preview's size (width / latent_factor x height /
+// latent_factor) that was imported with takes_previews, in the external's format. Of `target` external, bottom_up, wait
+// and signal are used, all else but `format` is zero. Puts wait, copy and signal into the external's stream and
+// returns; a preview is never waited for. SUMI_BUSY: the preview before it was not copied yet, because the host program
+// has not signalled `wait`; this preview is dropped, nothing will be signalled, and a later frame may try again. Which
+// of two or three externals is free for the next preview is the host program's to know: it reads the counter that its
+// queue signals when it has drawn with one.
+//
+// As sumi_fetch_images with regard to threads. Never blocks. Other failures: SUMI_WRONG_STATE (there is no preview yet,
+// no GL context), SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED on the CPU backend, and the results of a
+// device. After a failure nothing will be signalled.
+SUMI_API sumi_result sumi_job_show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target);
 
 // Copies the final latents [channel][y][x] of one item of a finished image job, before the job is fetched. `capacity`
 // is in floats; SUMI_INVALID_ARGUMENT when it is too small. Otherwise fails as sumi_fetch_images, and does not free the

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|kernels|viewer|tests]
+# Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|kernels|viewer|vulkan|tests]
 #   build     compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib, libjpeg, libwebp; on a machine with an NVIDIA device also what `kernels` brings
 #   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
 #   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/viewer
-#   tests     what `kernels` and `viewer` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake and Meson
+#   vulkan    what `build` brings, Vulkan's headers and loader, and the Khronos validation layer: for samples/vulkan
+#   tests     what `kernels`, `viewer` and `vulkan` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake and Meson
 # Without CUDA's compiler the build leaves the CUDA backend out; so when it cannot be fetched, that is said and no failure.
 set -euo pipefail
 what=${1:-build}
@@ -34,6 +35,11 @@ if [ "$what" = viewer ] || [ "$what" = tests ]; then
     have pkg-config && pkg-config --exists glfw3 gl   || missing+=(libglfw3-dev) # OpenGL's headers come with it
     have pkg-config && pkg-config --exists imgui      || missing+=(libimgui-dev)
     [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || missing+=(fonts-dejavu-core)
+fi
+if [ "$what" = vulkan ] || [ "$what" = tests ]; then
+    have_header vulkan/vulkan.h || missing+=(libvulkan-dev)
+    [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ] || missing+=(vulkan-validationlayers)
+    ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json >/dev/null 2>&1 || missing+=(mesa-vulkan-drivers)
 fi
 if [ "$what" = tests ]; then
     have Xvfb    || missing+=(xvfb)

@@ -279,6 +279,18 @@ static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model,
     return prompt;
 }
 
+static inline sumi_result import_gl_texture(sumi_engine* engine, uint32_t name, uint32_t target, int32_t width,
+                                            int32_t height, sumi_external** out_external)
+{
+    sumi_import_desc desc = sumi_import_defaults();
+    desc.kind = SUMI_EXTERNAL_GL_TEXTURE;
+    desc.gl_name = name;
+    desc.gl_target = target;
+    desc.width = width;
+    desc.height = height;
+    return sumi_import(engine, &desc, out_external);
+}
+
 static inline sumi_lora* read_lora_at(sumi_engine* engine, sumi_model* model, const char* path)
 {
     sumi_lora_desc desc = sumi_lora_defaults(model);

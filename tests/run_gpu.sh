@@ -8,6 +8,8 @@
 #   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8, int8 and int4, also portable (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the programs that tests/list.txt has for a GPU                           (default)
+#   interop    test_cuda_gl, test_cuda_vulkan, the tests of targets in test_cuda_host_context, and samples/vulkan, shared and with --copy; wants libEGL and libvulkan, which come with
+#              desktops. With VK_LAYER_PATH the Khronos validation layer watches. The programs of `tests` include the first three
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
 #   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
 #   demo       a picture of the demo model by the GPU and by the processor, and recipes of samples/cookbook on the GPU (default)
@@ -53,6 +55,7 @@ if [ "${1:-}" = --collect ]; then
         # The C library and the loader are the machine's own; the driver is opened at run time.
         ldd "$program" | awk '$3 ~ /^\// { print $3 }' | grep -vE '/(libcuda|libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -fL "$library" "$2/lib/"; done
     done
+    [ ! -x "$3/vulkan" ] || cp -f "$3/vulkan" "$2/" # built where Vulkan's headers are
     # To link against: the library, beside its shared ones in lib/.
     [ -e "$3/../lib/libsumi.a" ] && cp -f "$3/../lib/libsumi.a" "$2/"
     du -sh "$2" | awk '{ print "collected " $1 " in " $2 }'
@@ -66,7 +69,7 @@ shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
+        ops | golden | tests | interop | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | outliers | quality | qwen | newbie) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -192,6 +195,19 @@ if has tests; then
     for program in $programs_beside_others; do start "$program" "$bin/$program"; done
     finish
     for program in $programs_alone; do run "$program" "$bin/$program"; done
+fi
+if has interop; then
+    for program in test_cuda_gl test_cuda_vulkan; do run "interop $program" "$bin/$program"; done
+    run "interop test_cuda_host_context" "$bin/test_cuda_host_context" images
+    if [ -x "$bin/vulkan" ]; then
+        for how in shared --copy; do
+            WITHOUT_COUNTS=1 run "samples/vulkan $how" "$bin/vulkan" samples/demo_model "a red house on the grass" "$log/vulkan_$how.png" $([ $how = shared ] || echo $how)
+            sed 's/^/       /' "$(output_of "samples/vulkan $how")"
+        done
+    else
+        echo "skip: samples/vulkan: not in $bin"
+        skipped=$((skipped + 1))
+    fi
 fi
 if has neighbour; then
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)

@@ -32,6 +32,11 @@
     X(PFNGLTEXSUBIMAGE2DPROC, glTexSubImage2D)                                                                         \
     X(PFNGLTEXPARAMETERIPROC, glTexParameteri)                                                                         \
     X(PFNGLGETTEXIMAGEPROC, glGetTexImage)                                                                             \
+    X(PFNGLGENBUFFERSPROC, glGenBuffers)                                                                               \
+    X(PFNGLDELETEBUFFERSPROC, glDeleteBuffers)                                                                         \
+    X(PFNGLBINDBUFFERPROC, glBindBuffer)                                                                               \
+    X(PFNGLBUFFERDATAPROC, glBufferData)                                                                               \
+    X(PFNGLGETBUFFERSUBDATAPROC, glGetBufferSubData)                                                                   \
     X(PFNGLCOPYIMAGESUBDATAPROC, glCopyImageSubData)
 
 static struct {
@@ -49,7 +54,7 @@ typedef struct context {
     EGLDisplay display;
     EGLContext context;
 } context;
-static context s_context, s_foreign; // on a GPU that CUDA sees; on another device, if there is one
+static context s_context, s_foreign; // on a GPU that CUDA sees, the engine's; on another device, if there is one
 static EGLDeviceEXT s_device;
 static int s_ordinal;
 static const char* s_why_not;
@@ -126,10 +131,12 @@ static bool open_gl(void)
         int ordinals[8];
         if (!make_context(devices[i], &c)) continue;
         const bool is_cudas = gl.devices(&found, ordinals, 8, 1 /* CU_GL_DEVICE_LIST_ALL */) == 0 && found > 0;
-        printf("EGL device %d: %s, %s\n", (int)i, (const char*)gl.glGetString(GL_RENDERER),
-               is_cudas ? "CUDA's too" : "not CUDA's");
-        context* keep = is_cudas ? &s_context : &s_foreign;
-        if (is_cudas && s_context.context == NULL) s_device = devices[i], s_ordinal = ordinals[0];
+        printf("EGL device %d: %s, ", (int)i, (const char*)gl.glGetString(GL_RENDERER));
+        if (is_cudas) printf("CUDA's device %d\n", ordinals[0]);
+        else printf("not CUDA's\n");
+        const bool is_foreign = !is_cudas || (s_context.context != NULL && ordinals[0] != s_ordinal);
+        context* keep = is_foreign ? &s_foreign : &s_context;
+        if (!is_foreign && s_context.context == NULL) s_device = devices[i], s_ordinal = ordinals[0];
         if (keep->context == NULL) *keep = c;
         else gl.eglDestroyContext(c.display, c.context);
     }
@@ -232,7 +239,7 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
                 fill_texture(name, width, height, 0x55);
                 const uint64_t before = hash_texture(name, width, height);
                 sumi_external* external = NULL;
-                CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, width, height, &external), SUMI_OK);
+                CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, width, height, &external), SUMI_OK);
                 CHECK(hash_texture(name, width, height) == before);
                 const sumi_target target = {.external = external};
                 desc.targets = &target;
@@ -258,6 +265,102 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
     }
 }
 
+// Buffers in every format, with a pitch and an offset; a texture of half floats; previews.
+TEST(buffers_and_half_floats_have_the_bytes_that_host_memory_has)
+{
+    enum { WIDTH = 80, HEIGHT = 48, OFFSET = 256, SPARE = 32 };
+    static const size_t pixel_bytes[] = {4, 3, 12, 4, 8}; // by sumi_format
+    static const char* const names[] = {"RGBA8", "RGB8", "RGB32F", "BGRA8", "RGBA16F"};
+    CHECK(make_current(&s_context));
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = WIDTH, desc.height = HEIGHT;
+    for (int format = 0; format < 6; format++) { // 5: the texture
+        const sumi_format its = format == 5 ? SUMI_FORMAT_RGBA16F : (sumi_format)format;
+        const size_t row = WIDTH * pixel_bytes[its], pitch = row + SPARE, bytes = OFFSET + pitch * HEIGHT;
+        unsigned char *wanted = malloc(row * HEIGHT), *got = malloc(bytes);
+        const int errors = t_errors;
+        sumi_target target = {.format = its, .host_memory = wanted};
+        sumi_image image;
+        desc.targets = &target;
+        CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        GLuint name = 0;
+        sumi_import_desc import = sumi_import_defaults();
+        import.width = WIDTH, import.height = HEIGHT;
+        import.format = its;
+        if (format == 5) {
+            name = make_texture(GL_RGBA16F, IMMUTABLE, WIDTH, HEIGHT);
+            import.kind = SUMI_EXTERNAL_GL_TEXTURE;
+            import.gl_target = GL_TEXTURE_2D;
+        } else {
+            memset(got, 0x55, bytes);
+            gl.glGenBuffers(1, &name);
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
+            gl.glBufferData(GL_PIXEL_UNPACK_BUFFER, (GLsizeiptr)bytes, got, GL_STREAM_DRAW);
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
+            import.kind = SUMI_EXTERNAL_GL_BUFFER;
+            import.row_bytes = (int32_t)pitch;
+            import.offset = OFFSET;
+        }
+        import.gl_name = name;
+        sumi_external* external = NULL;
+        CHECK_NUMBER(sumi_import(engine, &import, &external), SUMI_OK);
+        target = (sumi_target){.format = its, .external = external};
+        CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        size_t wrong = 0;
+        if (format == 5) {
+            gl.glBindTexture(GL_TEXTURE_2D, name);
+            gl.glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_HALF_FLOAT, got);
+            wrong = memcmp(got, wanted, row * HEIGHT) != 0;
+        } else {
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, name);
+            gl.glGetBufferSubData(GL_PIXEL_UNPACK_BUFFER, 0, (GLsizeiptr)bytes, got);
+            gl.glBindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
+            for (size_t i = 0; i < OFFSET; i++) wrong += got[i] != 0x55;
+            for (size_t y = 0; y < HEIGHT; y++) {
+                wrong += memcmp(got + OFFSET + y * pitch, wanted + y * row, row) != 0;
+                for (size_t x = row; x < pitch; x++) wrong += got[OFFSET + y * pitch + x] != 0x55;
+            }
+        }
+        CHECK_NUMBER((int)wrong, 0);
+        if (t_errors > errors)
+            printf("  %s %s, %zu of its rows and bytes around them are wrong: %s\n", names[its],
+                   format == 5 ? "texture" : "buffer", wrong, s_host.log);
+        sumi_external_release(external);
+        if (format == 5) gl.glDeleteTextures(1, &name);
+        else gl.glDeleteBuffers(1, &name);
+        free(wanted), free(got);
+    }
+    // A preview in a texture.
+    const GLuint small = make_texture(GL_RGBA8, IMMUTABLE, WIDTH / 8, HEIGHT / 8);
+    sumi_import_desc import = sumi_import_defaults();
+    import.kind = SUMI_EXTERNAL_GL_TEXTURE;
+    import.gl_name = small;
+    import.gl_target = GL_TEXTURE_2D;
+    import.width = WIDTH / 8, import.height = HEIGHT / 8;
+    import.takes_previews = true;
+    sumi_external* external = NULL;
+    CHECK_NUMBER(sumi_import(engine, &import, &external), SUMI_OK);
+    desc.targets = NULL;
+    desc.preview_every = 1;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    unsigned char preview[WIDTH / 8 * (HEIGHT / 8) * 4];
+    sumi_image image;
+    const sumi_target shown = {.external = external};
+    CHECK_NUMBER(sumi_job_preview(engine, job, 0, preview, sizeof preview, &image), SUMI_OK);
+    CHECK_NUMBER(sumi_job_show_preview(engine, job, 0, &shown), SUMI_OK);
+    CHECK(hash_texture(small, WIDTH / 8, HEIGHT / 8) == hash_bytes(preview, sizeof preview));
+    if (t_errors > 0) printf("  after the preview: %s\n", s_host.log);
+    sumi_job_discard(engine, job);
+    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    close_engine(engine);
+    gl.glDeleteTextures(1, &small);
+}
+
 TEST(a_batch_goes_to_textures_and_to_memory)
 {
     static const sumi_image_item items[3] = {
@@ -279,7 +382,7 @@ TEST(a_batch_goes_to_textures_and_to_memory)
     sumi_external* externals[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++) {
         names[i] = make_texture(GL_RGBA8, i == 0 ? IMMUTABLE : MUTABLE, 48, 32);
-        CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], GL_TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
+        CHECK_NUMBER(import_gl_texture(engine, names[i], GL_TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
     }
     const sumi_target targets[3] = {
         {.external = externals[0]}, {.format = SUMI_FORMAT_RGBA8}, {.external = externals[1]}};
@@ -320,7 +423,7 @@ TEST(opengls_own_work_keeps_its_order)
                  large = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
     const GLuint other = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
     sumi_external* external = NULL;
-    CHECK_NUMBER(sumi_import_gl_texture(engine, shown, GL_TEXTURE_2D, SIZE, SIZE, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, shown, GL_TEXTURE_2D, SIZE, SIZE, &external), SUMI_OK);
     int wrong_copies = 0, overwritten = 0;
     for (int round = 0; round < ROUNDS; round++) {
         const int which = round % 2;
@@ -382,7 +485,7 @@ TEST(textures_that_cannot_be_are_refused)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sumi_external* external = (sumi_external*)engine;
         s_host.log[0] = '\0';
-        const sumi_result result = sumi_import_gl_texture(engine, wrong[i].name, wrong[i].target, 32, 32, &external);
+        const sumi_result result = import_gl_texture(engine, wrong[i].name, wrong[i].target, 32, 32, &external);
         CHECK_NUMBER(result, SUMI_INVALID_ARGUMENT);
         CHECK(external == NULL && strstr(s_host.log, "texture") != NULL);
         printf("  %s: %d, %s\n", wrong[i].what, (int)result, s_host.log);
@@ -400,7 +503,7 @@ TEST(textures_that_cannot_be_are_refused)
                  {"incomplete", make_texture(GL_RGBA8, INCOMPLETE, 32, 32)}};
     sumi_external* external = NULL;
     for (size_t i = 0; i < sizeof maybe / sizeof *maybe; i++) {
-        const sumi_result result = sumi_import_gl_texture(engine, maybe[i].name, GL_TEXTURE_2D, 32, 32, &external);
+        const sumi_result result = import_gl_texture(engine, maybe[i].name, GL_TEXTURE_2D, 32, 32, &external);
         printf("  %s: %d\n", maybe[i].what, (int)result);
         CHECK(result == SUMI_OK || result == SUMI_INVALID_ARGUMENT);
         if (result == SUMI_OK) CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
@@ -410,7 +513,7 @@ TEST(textures_that_cannot_be_are_refused)
     }
     // Of an array its first layer.
     static unsigned char pixels[2 * 32 * 32 * 4];
-    CHECK_NUMBER(sumi_import_gl_texture(engine, layers, GL_TEXTURE_2D_ARRAY, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, layers, GL_TEXTURE_2D_ARRAY, 32, 32, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
     gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
     gl.glGetTexImage(GL_TEXTURE_2D_ARRAY, 0, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
@@ -418,12 +521,12 @@ TEST(textures_that_cannot_be_are_refused)
     sumi_external_release(external);
     gl.glDeleteTextures(1, &layers);
     // One that no picture has the size of can be shared all the same.
-    CHECK_NUMBER(sumi_import_gl_texture(engine, odd, GL_TEXTURE_2D, 33, 17, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, odd, GL_TEXTURE_2D, 33, 17, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_INVALID_ARGUMENT);
     CHECK(strstr(s_host.log, "33 x 17") != NULL);
     sumi_external_release(external);
     // And nothing has harmed the engine.
-    CHECK_NUMBER(sumi_import_gl_texture(engine, good, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, good, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
     CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
     CHECK(hash_texture(good, 32, 32) == picture);
     close_engine(engine);
@@ -443,12 +546,12 @@ TEST(without_a_context_there_is_a_result)
     const uint64_t picture = draw_to_host(engine, desc);
     sumi_external* external = NULL;
     CHECK(make_current(&none));
-    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
+    CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
     printf("  import without a context: %s\n", s_host.log);
     CHECK(external == NULL && strstr(s_host.log, "OpenGL context current") != NULL);
     CHECK(draw_to_host(engine, desc) == picture);
     CHECK(make_current(&s_context));
-    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
     const sumi_target target = {.external = external};
     desc.targets = &target;
     sumi_job job;
@@ -480,9 +583,10 @@ TEST(a_context_of_another_device_is_refused)
     CHECK(make_current(&s_foreign));
     const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 32, 32);
     sumi_external* external = NULL;
-    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
-    printf("  import from another device: %s\n", s_host.log);
-    CHECK(external == NULL);
+    const sumi_result result = import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external);
+    printf("  import from another device: %d, %s\n", (int)result, s_host.log);
+    CHECK_NUMBER(result, SUMI_WRONG_STATE);
+    CHECK(external == NULL && strstr(s_host.log, "one of this GPU") != NULL);
     if (external != NULL) sumi_external_release(external);
     const sumi_image_desc desc = small_image(model, &s_item);
     CHECK(draw_to_host(engine, desc) != 0); // the engine is well
@@ -506,7 +610,7 @@ TEST(they_may_go_in_any_order)
         if (order == 6) CHECK(make_context(s_device, &c));
         const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 64, 64);
         sumi_external *external = NULL, *twice = NULL;
-        CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &external), SUMI_OK);
+        CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &external), SUMI_OK);
         if (external == NULL) return;
         const sumi_target target = {.external = external};
         desc.targets = &target;
@@ -528,7 +632,7 @@ TEST(they_may_go_in_any_order)
             break;
         case 2: // the job first, and the same texture once more for the next one
             sumi_job_discard(engine, job);
-            CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &twice), SUMI_OK);
+            CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &twice), SUMI_OK);
             CHECK_NUMBER(draw_to_texture(engine, desc, twice), SUMI_OK);
             CHECK(hash_texture(name, 64, 64) == picture);
             sumi_external_release(external);
@@ -578,7 +682,7 @@ TEST(imports_give_their_memory_back)
     int64_t least = INT64_MAX;
     for (int i = 0; i <= ROUNDS * IMPORTS; i++) {
         sumi_external* external = NULL;
-        CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 2048, 2048, &external), SUMI_OK);
+        CHECK_NUMBER(import_gl_texture(engine, name, GL_TEXTURE_2D, 2048, 2048, &external), SUMI_OK);
         CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held + ((uint64_t)16 << 20));
         sumi_external_release(external);
         CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held);
@@ -605,6 +709,7 @@ int main(int argc, char** argv)
     if (t_skipped > 0) TEST_END();
     t_filter = filter;
     RUN(a_texture_has_the_bytes_that_host_memory_has);
+    RUN(buffers_and_half_floats_have_the_bytes_that_host_memory_has);
     RUN(a_batch_goes_to_textures_and_to_memory);
     RUN(opengls_own_work_keeps_its_order);
     RUN(textures_that_cannot_be_are_refused);

@@ -297,6 +297,8 @@ TEST(image_descs_are_checked_member_by_member)
     BAD((target.format = (sumi_format)5, d.targets = &target), SUMI_INVALID_ARGUMENT);
     BAD((target.device_address = 5, d.targets = &target), SUMI_NOT_SUPPORTED);
     BAD((target.external = (struct sumi_external*)(void*)&target, d.targets = &target), SUMI_NOT_SUPPORTED);
+    BAD((target.wait.semaphore = (struct sumi_external*)(void*)&target, d.targets = &target), SUMI_INVALID_ARGUMENT);
+    BAD((target.signal.semaphore = (struct sumi_external*)(void*)&target, d.targets = &target), SUMI_INVALID_ARGUMENT);
     BAD((target.row_bytes = 500, d.targets = &target), SUMI_INVALID_ARGUMENT);
     BAD((target.host_memory = grey, target.row_bytes = 127, d.targets = &target), SUMI_INVALID_ARGUMENT);
 #undef BAD

@@ -61,6 +61,14 @@ if check "batch" "$bin/batch" $model "$folder/prompts.txt" "$folder/pictures" 2;
 fi
 wrong "batch wants prompts" "holds no prompt" "$bin/batch" $model /dev/null "$folder/pictures"
 
+# Without a GPU: its pixels are uploaded to whatever Vulkan has.
+if [ ! -x "$bin/vulkan" ]; then skip "vulkan" "built without Vulkan's headers (samples/setup.sh vulkan)"
+elif "$bin/vulkan" $model "$prompt" "$folder/vulkan.png" --copy >"$out" 2>&1 && grep -q '^skipped: ' "$out"; then skip "vulkan" "$(sed 's/^skipped: //' "$out")"
+else
+    check "vulkan" "$bin/vulkan" $model "$prompt" "$folder/vulkan.png" --copy && cat "$out"
+    same "vulkan's picture" "$folder/vulkan.png" "$folder/model.png"
+fi
+
 # ---- The cookbook -----------------------------------------------------------------------------------------------------------------------
 cook() { "$bin/cookbook" "$@"; }
 has_gpu=

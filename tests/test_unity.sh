@@ -40,6 +40,18 @@ mkdir "$folder/old"
 echo 'const char* sumi_version(void); const char* sumi_version(void) { return "0.1.0"; }' | cc -shared -fPIC -x c - -o "$folder/old/libsumi.so" || fail "no shared library can be made"
 LD_LIBRARY_PATH=$folder/old refuses "$folder/unity_bindings.exe" 0.1.0 "$(part MAJOR).$(part MINOR)"
 
+# The rendering plug-in: compiled for this system and, where MinGW-w64 is, for Windows, and run with OpenGL on a driver that needs no GPU.
+native='samples/unity/Native~/sumi_unity.c'
+warnings=(-std=c11 -O1 -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror)
+cc "${warnings[@]}" -fPIC -shared -fvisibility=hidden -Iinclude "$native" -L"$build/plugin" -l:libsumi.so -lpthread -o "$folder/libsumi_unity.so" || fail "the rendering plug-in does not compile"
+if command -v x86_64-w64-mingw32-gcc >/dev/null; then x86_64-w64-mingw32-gcc "${warnings[@]}" -Iinclude -c "$native" -o "$folder/sumi_unity.o" || fail "the rendering plug-in does not compile for Windows"
+else echo "skip: the rendering plug-in for Windows: there is no x86_64-w64-mingw32-gcc"; fi
+if [ -e "$build/fake/libcuda.so.1" ]; then
+    cc "${warnings[@]}" -fPIC -shared -I. -Itests/fake_cuda tests/unity_plugin_host.c -L"$build/fake" -l:libfake_cuda.so -L"$folder" -l:libsumi_unity.so -Wl,-rpath-link,"$build/plugin" -o "$folder/libunity_plugin_host.so" || fail "the plug-in's host does not compile"
+    LD_LIBRARY_PATH=$build/fake:$folder:$build/plugin mono "$folder/unity_bindings.exe" plugin samples/demo_model >"$folder/out" 2>&1 || { cat "$folder/out"; fail "the rendering plug-in"; }
+    cat "$folder/out"
+else echo "skip: the rendering plug-in: this build has no CUDA backend"; fi
+
 [ -x "$support" ] || { echo "FAILED: there is no $support"; exit 1; }
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"

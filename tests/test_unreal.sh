@@ -23,6 +23,9 @@ mkdir "$folder/other"
 sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
 compile "$folder/other_session" "$folder/other"
 "$folder/other_session" refuses 0.99 >"$folder/out" || { cat "$folder/out"; fail "a header of another version is not refused as it should be"; }
+if command -v x86_64-w64-mingw32-g++ >/dev/null; then
+    x86_64-w64-mingw32-g++ -std=c++17 -O1 -fno-exceptions -fno-rtti -Wall -Wextra -Wpedantic -Wshadow -Werror -Iinclude -I$source/Public -c $source/Private/SumiShared12.cpp -o "$folder/shared12.o" || fail "the buffer of Direct3D 12 does not compile"
+else echo "skip: the buffer of Direct3D 12: there is no x86_64-w64-mingw32-g++"; fi
 [ -x "$support" ] || { echo "FAILED: there is no $support"; exit 1; }
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"

@@ -1,6 +1,7 @@
 // As much of UnityEngine as SumiGenerator.cs uses, so that tests can compile it and drive its frames. A texture checks what Unity's would.
 using System;
 using System.Reflection;
+using System.Runtime.InteropServices;
 
 namespace UnityEngine
 {
@@ -45,6 +46,8 @@ namespace UnityEngine
         }
 
         public void Apply(bool updateMipmaps) { Shown = loaded; }
+        public IntPtr Native; // the name of an OpenGL texture, set by a test
+        public IntPtr GetNativeTexturePtr() { return Native; }
     }
 
     public class Material : Object { public Texture2D mainTexture { get; set; } }
@@ -52,6 +55,28 @@ namespace UnityEngine
     {
         private readonly Material its = new Material();
         public Material material { get { return its; } }
+    }
+
+    namespace Rendering
+    {
+        public sealed class CommandBuffer
+        {
+            [UnmanagedFunctionPointer(CallingConvention.Cdecl)] private delegate void Event(int id, IntPtr data);
+            private IntPtr function, data;
+            public void Clear() { function = IntPtr.Zero; }
+            public void IssuePluginEventAndData(IntPtr callback, int eventId, IntPtr what)
+            {
+                function = callback;
+                data = what;
+            }
+            internal void Run() { if (function != IntPtr.Zero) ((Event)Marshal.GetDelegateForFunctionPointer(function, typeof(Event)))(0, data); }
+        }
+    }
+
+    public static class Graphics
+    {
+        // Unity's thread that renders would do it later.
+        public static void ExecuteCommandBuffer(Rendering.CommandBuffer commands) { commands.Run(); }
     }
 
     public static class Application { public static string streamingAssetsPath; }

@@ -224,6 +224,21 @@ int main(int Count, char** Arguments)
               "one tick for the picture: one preview, and no report of progress");
         Check(Whole.Newest.Rgba == First.Newest.Rgba, "the preview of a long tick is the newest one");
 
+        // Into memory of the host's: Done says that it is there.
+        Ending Aimed;
+        std::vector<uint8_t> Memory(static_cast<size_t>(256 * 256 * 4));
+        sumi::Request There = Wish;
+        There.Target = [&Memory] {
+            sumi_target Target = {};
+            Target.host_memory = Memory.data();
+            return Target;
+        };
+        Session->Generate(There, Listen(Aimed));
+        RunUntilIdle(*Session);
+        Check(Aimed.Dones == 1 && Aimed.Picture.Rgba.empty() && Aimed.Picture.Width == 256
+                  && Memory == First.Picture.Rgba,
+              "a picture goes where the request says");
+
         Ending Cut;
         const uint64_t Number = Session->Generate(Wish, Listen(Cut));
         while (Cut.Reports < 4 && !Cut.Dones) Session->Tick(OneSlice);

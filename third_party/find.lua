@@ -125,6 +125,14 @@ function find_egl()
     return nil
 end
 
+-- Where Vulkan's headers are, for samples and tests that open its loader by themselves: "" beside the system's own; nil, they are not there.
+function find_vulkan()
+    for _, folder in ipairs { "/usr/include", "/usr/local/include" } do
+        if exists(folder .. "/vulkan/vulkan.h") then return folder == "/usr/include" and "" or folder end
+    end
+    return nil
+end
+
 function use_library(library) -- in the project whose sources include its header
     includedirs(library.include_folders)
 end

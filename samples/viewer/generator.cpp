@@ -359,8 +359,13 @@ sumi_result Generator::import_texture(unsigned texture, int width, int height, s
                                       std::string& why)
 {
     // [excerpt gl_import]
-    const uint32_t texture_2d = 0x0DE1; // GL_TEXTURE_2D
-    const sumi_result result = sumi_import_gl_texture(engine_, texture, texture_2d, width, height, external);
+    sumi_import_desc desc = sumi_import_defaults();
+    desc.kind = SUMI_EXTERNAL_GL_TEXTURE;
+    desc.gl_name = texture;
+    desc.gl_target = 0x0DE1; // GL_TEXTURE_2D
+    desc.width = width;
+    desc.height = height;
+    const sumi_result result = sumi_import(engine_, &desc, external);
     // [end]
     if (result == SUMI_OK) return result;
     why = take_log();

@@ -442,6 +442,14 @@ void* sumi_large_pages_take(size_t bytes)
 
 void sumi_large_pages_give(void* memory, size_t bytes) { (void)memory, (void)bytes; }
 
+int32_t sumi_descriptor_copy(int32_t descriptor)
+{
+    (void)descriptor;
+    return -1;
+}
+
+void sumi_descriptor_close(int32_t descriptor) { (void)descriptor; }
+
 bool sumi_path_is_folder(const char* path)
 {
     DWORD attributes = path_attributes(path);
@@ -454,6 +462,10 @@ bool sumi_path_is_file(const char* path)
     return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) == 0;
 }
 #else
+int32_t sumi_descriptor_copy(int32_t descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
+
+void sumi_descriptor_close(int32_t descriptor) { (void)close(descriptor); }
+
 sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error)
 {
     memset(mapping, 0, sizeof *mapping);

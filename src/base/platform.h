@@ -82,6 +82,10 @@ typedef struct sumi_mapping {
 // Fails with SUMI_FILE_NOT_FOUND or SUMI_FILE_READ_FAILED.
 sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error);
 void sumi_mapping_close(sumi_mapping* mapping);
+// A second file descriptor for the same thing, which child processes do not inherit. Negative: `descriptor` is not open,
+// or this system has none.
+int32_t sumi_descriptor_copy(int32_t descriptor);
+void sumi_descriptor_close(int32_t descriptor);
 
 // Takes zeroed memory in large pages from the operating system, for a driver to page-lock. bytes must be a multiple of
 // SUMI_LARGE_PAGE; the memory is aligned to it. NULL: there is no memory, or the system has no large pages.

@@ -24,6 +24,7 @@
 #include "cuda/driver.h"
 #include "cuda/failure.h"
 #include "cuda/graphs.h"
+#include "cuda/imports.h"
 #include "cuda/modules.h"
 #include "cuda/plan_records.h"
 #include "cuda/residency.h"
@@ -369,18 +370,28 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
     return sumi_cuda_note_result(cuda, result, error);
 }
 
-static sumi_result cuda_import_gl(sumi_runner* runner, uint32_t texture, uint32_t target, int32_t width, int32_t height,
-                                  sumi_import* out_import, sumi_error* error)
+static sumi_result cuda_import(sumi_runner* runner, const sumi_import_desc* desc, sumi_imported* out_import,
+                               sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
+    *out_import = (sumi_imported){.kind = SUMI_EXTERNAL_NONE};
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
-    sumi_result result = sumi_cuda_import_gl(cuda, texture, target, width, height, out_import, error);
+    sumi_result result = sumi_cuda_import(cuda, desc, out_import, error);
     sumi_cuda_leave(&cuda->device, &scope);
     return sumi_cuda_note_result(cuda, result, error);
 }
 
-static void cuda_release_import(sumi_runner* runner, sumi_import* import)
+static void cuda_finish_import(sumi_runner* runner, const sumi_imported* import)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    if (!sumi_cuda_enter_quietly(cuda, &scope)) return;
+    sumi_cuda_finish_import(cuda, import);
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
+static void cuda_release_import(sumi_runner* runner, sumi_imported* import)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
@@ -390,14 +401,23 @@ static void cuda_release_import(sumi_runner* runner, sumi_import* import)
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
 }
 
-// Called beside the thread that runs slices, so it touches nothing that changes and keeps no failure.
-static sumi_result cuda_show(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height,
-                             sumi_error* error)
+// These two are called beside the thread that runs slices, so they touch nothing that changes and keep no failure.
+static bool cuda_is_copying(sumi_runner* runner, const sumi_imported* import)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    if (sumi_cuda_enter(&cuda->device, &scope, NULL) != SUMI_OK) return false;
+    const bool is_copying = sumi_cuda_is_copying(cuda, import);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return is_copying;
+}
+
+static sumi_result cuda_copy_to_import(sumi_runner* runner, const sumi_import_copy* copy, sumi_error* error)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
     sumi_cuda_scope scope;
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
-    sumi_result result = sumi_cuda_show(cuda, import, width, height, error);
+    sumi_result result = sumi_cuda_copy_to_import(cuda, copy, error);
     sumi_cuda_leave(&cuda->device, &scope);
     return result;
 }
@@ -456,7 +476,6 @@ static void destroy_inside(sumi_cuda* cuda)
     if (cuda->capture != NULL) driver->cuStreamDestroy(cuda->capture);
     sumi_cuda_cublaslt_close(cuda->device.cublaslt);
     cuda->device.cublaslt = NULL;
-    if (cuda->graphics != NULL) driver->cuStreamDestroy(cuda->graphics);
 }
 
 static void cuda_destroy(sumi_runner* runner)
@@ -505,9 +524,11 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .wait = cuda_wait,
                                                 .start_read = sumi_cuda_runner_fetch,
                                                 .publish = cuda_publish,
-                                                .import_gl = cuda_import_gl,
+                                                .import = cuda_import,
+                                                .finish_import = cuda_finish_import,
                                                 .release_import = cuda_release_import,
-                                                .copy_to_texture = cuda_show,
+                                                .is_copying = cuda_is_copying,
+                                                .copy_to_import = cuda_copy_to_import,
                                                 .wait_all = cuda_settle,
                                                 .properties = sumi_cuda_runner_properties,
                                                 .held_bytes = sumi_cuda_runner_held_bytes,

@@ -130,6 +130,12 @@ static sumi_result read_attributes(sumi_cuda_device* device, sumi_error* error)
     size_t bytes = 0;
     SUMI_CU(driver, cuDeviceTotalMem(&bytes, device->device), "reading the device's memory size");
     device->bytes = bytes;
+    CUuuid uuid;
+    char luid[8];
+    unsigned node_mask = 0;
+    if (driver->cuDeviceGetUuid(&uuid, device->device) == CUDA_SUCCESS) memcpy(device->uuid, uuid.bytes, 16);
+    if (driver->cuDeviceGetLuid != NULL && driver->cuDeviceGetLuid(luid, &node_mask, device->device) == CUDA_SUCCESS)
+        memcpy(device->luid, luid, sizeof luid);
     device->capability = major * 10 + minor;
     if (device->capability < LOWEST_CAPABILITY) {
         return sumi_fail(

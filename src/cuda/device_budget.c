@@ -12,6 +12,7 @@
 #include "cuda/streaming.h"
 #include "cuda/transfers.h"
 #include "cuda/upload.h"
+#include <string.h>
 
 static uint64_t bytes_without_weights(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t scratch)
 {
@@ -357,5 +358,7 @@ void sumi_cuda_runner_properties(const sumi_runner* runner, sumi_device_properti
                                                .uncounted_bytes = atomic_load(&cuda->uncounted_bytes),
                                                .capability = cuda->device.capability,
                                                .driver = cuda->device.driver.version};
+    memcpy(out_properties->uuid, cuda->device.uuid, sizeof out_properties->uuid);
+    memcpy(out_properties->luid, cuda->device.luid, sizeof out_properties->luid);
     sumi_cuda_runner_held_bytes(runner, out_properties->held_bytes);
 }

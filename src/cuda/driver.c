@@ -28,10 +28,24 @@ static const entry s_entries[] = {SUMI_CUDA_ENTRIES(ENTRY)};
 
 // Entries whose ABI of the version in driver.h is exported with a suffix.
 static const char* const s_with_suffix[] = {
-    "cuArray3DGetDescriptor", "cuCtxPopCurrent", "cuCtxPushCurrent",  "cuDeviceGetUuid",   "cuDevicePrimaryCtxRelease",
-    "cuDeviceTotalMem",       "cuEventDestroy",  "cuMemAlloc",        "cuMemFree",         "cuMemGetInfo",
-    "cuMemHostRegister",      "cuMemcpy2DAsync", "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",
-    "cuStreamBeginCapture",   "cuStreamDestroy",
+    "cuArray3DGetDescriptor",
+    "cuCtxPopCurrent",
+    "cuCtxPushCurrent",
+    "cuDeviceGetUuid",
+    "cuDevicePrimaryCtxRelease",
+    "cuGraphicsResourceGetMappedPointer",
+    "cuDeviceTotalMem",
+    "cuEventDestroy",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuMemGetInfo",
+    "cuMemHostRegister",
+    "cuMemcpy2DAsync",
+    "cuMemcpyDtoDAsync",
+    "cuMemcpyDtoHAsync",
+    "cuMemcpyHtoDAsync",
+    "cuStreamBeginCapture",
+    "cuStreamDestroy",
 };
 
 static sumi_library_function* find_exported(void* library, const char* name)

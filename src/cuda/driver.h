@@ -11,6 +11,11 @@
 typedef CUresult(CUDAAPI* PFN_cuGLGetDevices_v6050)(unsigned* count, CUdevice* devices, unsigned capacity, int list);
 typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResource* resource, unsigned texture,
                                                                unsigned target, unsigned flags);
+typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterBuffer_v3000)(CUgraphicsResource* resource, unsigned buffer,
+                                                                unsigned flags);
+// Of cudaD3D11.h, which only toolkits for Windows have. `texture` is an ID3D11Resource*.
+typedef CUresult(CUDAAPI* PFN_cuGraphicsD3D11RegisterResource_v3000)(CUgraphicsResource* resource, void* texture,
+                                                                     unsigned flags);
 
 // X(name, ABI version, needed). If a needed entry is missing, the result is SUMI_DRIVER_TOO_OLD; other missing entries
 // are NULL.
@@ -81,7 +86,20 @@ typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResourc
     X(cuGraphicsMapResources, 3000, false)                                                                             \
     X(cuGraphicsUnmapResources, 3000, false)                                                                           \
     X(cuGraphicsSubResourceGetMappedArray, 3000, false)                                                                \
-    X(cuArray3DGetDescriptor, 3020, false)
+    X(cuArray3DGetDescriptor, 3020, false)                                                                             \
+    X(cuGraphicsGLRegisterBuffer, 3000, false)                                                                         \
+    X(cuGraphicsD3D11RegisterResource, 3000, false)                                                                    \
+    X(cuGraphicsResourceGetMappedPointer, 3020, false)                                                                 \
+    X(cuImportExternalMemory, 10000, false)                                                                            \
+    X(cuDestroyExternalMemory, 10000, false)                                                                           \
+    X(cuExternalMemoryGetMappedBuffer, 10000, false)                                                                   \
+    X(cuExternalMemoryGetMappedMipmappedArray, 10000, false)                                                           \
+    X(cuMipmappedArrayGetLevel, 5000, false)                                                                           \
+    X(cuMipmappedArrayDestroy, 5000, false)                                                                            \
+    X(cuImportExternalSemaphore, 10000, false)                                                                         \
+    X(cuDestroyExternalSemaphore, 10000, false)                                                                        \
+    X(cuSignalExternalSemaphoresAsync, 10000, false)                                                                   \
+    X(cuWaitExternalSemaphoresAsync, 10000, false)
 
 typedef struct sumi_cuda_driver {
 #define SUMI_CUDA_MEMBER(name, version, needed) PFN_##name##_v##version name;

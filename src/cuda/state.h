@@ -86,7 +86,6 @@ typedef struct sumi_cuda {
     uint64_t budget;             // of device memory, in bytes; 0: no limit
     // device memory that is neither free nor allocated by sumi (sumi_device_properties)
     atomic_uint_fast64_t uncounted_bytes;
-    CUstream graphics; // for copies into textures; NULL: no texture was imported yet
     // Graphs are captured in this stream. Nothing else runs in it, except what a launcher does while kernels are looked
     // up.
     CUstream capture;

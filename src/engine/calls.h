@@ -47,6 +47,7 @@ bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the
 #define SUMI_COOKIE_IMAGE 0x53754931u
 #define SUMI_COOKIE_ENCODE 0x53754331u
 #define SUMI_COOKIE_XML_PROMPT 0x53755831u
+#define SUMI_COOKIE_IMPORT 0x53754d32u
 // Returns SUMI_DESC_NOT_INITIALIZED if `cookie` is not `right`. The text names the desc's type and defaults function.
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t expected_cookie, const char* type, const char* function,
                               sumi_error* error);

@@ -27,6 +27,11 @@ sumi_prompt_desc sumi_prompt_defaults(sumi_model* model)
     return (sumi_prompt_desc){.model = model, .cookie = SUMI_COOKIE_PROMPT};
 }
 
+sumi_import_desc sumi_import_defaults(void)
+{
+    return (sumi_import_desc){.fd = -1, .format = SUMI_FORMAT_RGBA8, .level_count = 1, .cookie = SUMI_COOKIE_IMPORT};
+}
+
 sumi_xml_prompt_desc sumi_xml_prompt_defaults(void) { return (sumi_xml_prompt_desc){.cookie = SUMI_COOKIE_XML_PROMPT}; }
 
 sumi_lora_desc sumi_lora_defaults(sumi_model* model)

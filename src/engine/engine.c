@@ -197,7 +197,7 @@ void sumi_engine_destroy(sumi_engine* engine)
         }
         sumi_plan_cache_drop(engine, NULL, NULL);
         while (engine->loras != NULL) sumi_lora_free(engine->loras);
-        while (engine->externals != NULL) sumi_external_free(engine->externals);
+        sumi_externals_close(engine);
         while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
         sumi_prompts_close(engine);
         while (engine->models != NULL) sumi_model_free(engine->models);

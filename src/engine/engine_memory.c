@@ -6,6 +6,7 @@
 #include "engine/plan_cache.h"
 #include "engine/pump_lock.h"
 #include "engine/run.h"
+#include <string.h>
 
 static uint64_t held_device_bytes(const sumi_engine* engine)
 {
@@ -119,6 +120,8 @@ static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
     info->uncounted_bytes = properties.uncounted_bytes;
     info->compute_capability = properties.capability;
     info->driver_version = properties.driver;
+    memcpy(info->device_uuid, properties.uuid, sizeof info->device_uuid);
+    memcpy(info->device_luid, properties.luid, sizeof info->device_luid);
 }
 
 sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)

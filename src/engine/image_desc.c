@@ -205,22 +205,11 @@ static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
 static sumi_result check_external(const sumi_engine* engine, const sumi_image_desc* desc, int32_t i, sumi_error* error)
 {
     const sumi_target* target = &desc->targets[i];
-    SUMI_REFUSE(engine->runner->functions->copy_to_texture == NULL, SUMI_NOT_SUPPORTED,
-                "targets[%d].external: the CPU backend has no textures; give host_memory", (int)i);
-    const sumi_external* external = target->external;
-    SUMI_REFUSE(external->engine != engine, SUMI_INVALID_ARGUMENT,
-                "targets[%d].external was imported for another engine", (int)i);
-    SUMI_REFUSE(target->host_memory != NULL || target->device_address != 0, SUMI_INVALID_ARGUMENT,
-                "targets[%d] has external and another place: give one of them", (int)i);
-    SUMI_REFUSE(target->format != SUMI_FORMAT_RGBA8 || target->row_bytes != 0, SUMI_INVALID_ARGUMENT,
-                "targets[%d].external: textures are RGBA8, and row_bytes is 0", (int)i);
-    SUMI_REFUSE(external->width != desc->width || external->height != desc->height, SUMI_INVALID_ARGUMENT,
-                "targets[%d].external is %d x %d, the image %d x %d", (int)i, (int)external->width,
-                (int)external->height, (int)desc->width, (int)desc->height);
-    SUMI_REFUSE(atomic_load(&external->is_used), SUMI_INVALID_ARGUMENT,
-                "targets[%d].external is a target of a job that was neither fetched nor discarded", (int)i);
+    char name[32];
+    snprintf(name, sizeof name, "targets[%d]", (int)i);
+    SUMI_TRY(sumi_external_check(engine, target, name, desc->width, desc->height, error));
     for (int32_t k = 0; k < i; k++)
-        SUMI_REFUSE(desc->targets[k].external == external, SUMI_INVALID_ARGUMENT,
+        SUMI_REFUSE(desc->targets[k].external == target->external, SUMI_INVALID_ARGUMENT,
                     "targets[%d].external is that of targets[%d], too", (int)i, (int)k);
     return SUMI_OK;
 }
@@ -234,6 +223,10 @@ static sumi_result check_targets(const sumi_engine* engine, const sumi_image_des
         SUMI_REFUSE(target->device_address != 0 && engine->runner->functions->publish == NULL, SUMI_NOT_SUPPORTED,
                     "targets[%d].device_address: the CPU backend has no device memory; give host_memory", (int)i);
         if (target->external != NULL) SUMI_TRY(check_external(engine, desc, i, error));
+        SUMI_REFUSE(target->external == NULL && target->wait.semaphore != NULL, SUMI_INVALID_ARGUMENT,
+                    "targets[%d].wait has a semaphore, but there is no external", (int)i);
+        SUMI_REFUSE(target->external == NULL && target->signal.semaphore != NULL, SUMI_INVALID_ARGUMENT,
+                    "targets[%d].signal has a semaphore, but there is no external", (int)i);
         SUMI_REFUSE(target->host_memory != NULL && target->device_address != 0, SUMI_INVALID_ARGUMENT,
                     "targets[%d] has both host_memory and device_address: give one of the two", (int)i);
         SUMI_REFUSE(target->event != NULL && target->device_address == 0, SUMI_INVALID_ARGUMENT,
@@ -375,7 +368,7 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
         if (desc->targets == NULL) continue;
         sumi_target* target = &job->items[i].target;
         *target = desc->targets[i];
-        // The picture is written to this device memory. sumi_fetch_images copies it into the texture.
+        // The picture is written to this device memory. sumi_fetch_images copies it into the external.
         if (target->external != NULL) target->device_address = target->external->import.address;
     }
     for (int32_t i = 0; i < desc->item_count && is_guided(desc); i++) {

@@ -194,6 +194,69 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
     return result;
 }
 
+// Converts a preview to the external's format, rows from the top or from the bottom, without gaps.
+static void write_preview(const unsigned char* rgba, const sumi_target* target, unsigned char* into)
+{
+    const sumi_external* external = target->external;
+    const size_t width = (size_t)external->import.width, height = (size_t)external->import.height,
+                 row_bytes = width * (size_t)sumi_format_bytes(external->import.format);
+    for (size_t y = 0; y < height; y++)
+        sumi_rgba_to_format(rgba + y * width * 4, width, external->import.format,
+                            into + (target->bottom_up ? height - 1 - y : y) * row_bytes);
+}
+
+static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target,
+                                sumi_error* error)
+{
+    SUMI_REFUSE(engine->runner->functions->copy_to_import == NULL, SUMI_NOT_SUPPORTED,
+                "sumi_job_show_preview: the CPU backend has no externals; call sumi_job_preview");
+    SUMI_REFUSE(target == NULL || target->external == NULL, SUMI_INVALID_ARGUMENT,
+                "sumi_job_show_preview: target or its external is NULL");
+    const sumi_external* external = target->external;
+    SUMI_TRY(sumi_external_check(engine, target, "target", external->import.width, external->import.height, error));
+    SUMI_REFUSE(external->import.staging == 0, SUMI_INVALID_ARGUMENT,
+                "target.external was imported without takes_previews");
+    if (engine->runner->functions->is_copying(engine->runner, &external->import))
+        return sumi_fail(error, SUMI_BUSY,
+                         "the preview before it was not copied into this external yet: it waits for the host program");
+    sumi_mutex_lock(&engine->state_lock);
+    sumi_size size = {0, 0};
+    sumi_result result = SUMI_OK;
+    const sumi_job_slot* slot = sumi_job_find(engine, job);
+    if (slot == NULL) result = SUMI_STALE_HANDLE;
+    else if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) result = SUMI_WRONG_STATE;
+    else if (item < 0 || item >= slot->u.plan.item_count) result = SUMI_INVALID_ARGUMENT;
+    if (result == SUMI_OK) {
+        const sumi_plan_job* plan = &slot->u.plan;
+        size = (sumi_size){plan->latent_width, plan->latent_height};
+        if (size.width != external->import.width || size.height != external->import.height) {
+            result = SUMI_INVALID_ARGUMENT;
+        } else {
+            const size_t bytes = (size_t)size.width * (size_t)size.height * 4;
+            write_preview(plan->previews[plan->preview_front] + (size_t)item * bytes, target,
+                          (unsigned char*)(uintptr_t)external->import.staging);
+        }
+    }
+    sumi_mutex_unlock(&engine->state_lock);
+    SUMI_REFUSE(result == SUMI_STALE_HANDLE, result, "sumi_job_show_preview: there is no such job");
+    SUMI_REFUSE(result == SUMI_WRONG_STATE, result, "sumi_job_show_preview: there is no preview yet");
+    SUMI_REFUSE(result != SUMI_OK && size.width == 0, result, "sumi_job_show_preview: the job has no item %d",
+                (int)item);
+    SUMI_REFUSE(result != SUMI_OK, result, "target.external is %d x %d, the preview %d x %d",
+                (int)external->import.width, (int)external->import.height, (int)size.width, (int)size.height);
+    return sumi_external_copy(engine, target, true, error);
+}
+
+sumi_result sumi_job_show_preview(sumi_engine* engine, sumi_job job, int32_t item, const sumi_target* target)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_job_show_preview"));
+    sumi_error error = {0};
+    const sumi_result result = show_preview(engine, job, item, target, &error);
+    // Dropping a preview is what a host program expects, no failure for its log.
+    return result == SUMI_BUSY ? sumi_call_end(engine, SUMI_OK, NULL), result : sumi_call_end(engine, result, &error);
+}
+
 // ---- After the job --------------------------------------------------------------------------------------------------
 
 // Fills the sumi_image of one item, and copies the picture to the target's host memory if the target has one.
@@ -235,13 +298,13 @@ static sumi_result fetch_images(sumi_engine* engine, sumi_job job, sumi_image* o
             return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d images",
                              out_images != NULL ? (int)capacity : 0, (int)plan->item_count);
         }
-        // Copies into textures come first, because they can fail: the job is then still complete and can be fetched
+        // Copies into externals come first, because they can fail: the job is then still complete and can be fetched
         // again.
         for (int32_t i = 0; i < plan->item_count; i++) {
-            const sumi_external* external = plan->items[i].target.external;
-            if (external == NULL) continue;
-            SUMI_TRY(engine->runner->functions->copy_to_texture(engine->runner, &external->import, external->width,
-                                                                external->height, error));
+            sumi_job_item* item = &plan->items[i];
+            if (item->target.external == NULL || item->is_copied) continue;
+            SUMI_TRY(sumi_external_copy(engine, &item->target, false, error));
+            item->is_copied = true;
         }
         for (int32_t i = 0; i < plan->item_count; i++) fill_image(plan, &plan->items[i], &out_images[i]);
     }

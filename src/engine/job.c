@@ -259,7 +259,7 @@ static bool uses_external(const sumi_job_slot* slot, const sumi_external* extern
 {
     if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
     for (int32_t i = 0; i < slot->u.plan.item_count; i++) {
-        if (slot->u.plan.items[i].target.external == external) return true;
+        if (sumi_target_uses(&slot->u.plan.items[i].target, external)) return true;
     }
     return false;
 }
@@ -287,7 +287,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
             sumi_error cancelled = {0};
             (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
                             lora != NULL       ? "adapter was released"
-                            : external != NULL ? "texture was released"
+                            : external != NULL ? "external was released"
                             : model != NULL    ? "model was closed"
                                                : "engine goes");
             sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);

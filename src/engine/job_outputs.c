@@ -160,7 +160,8 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
             .into = pipeline->picture,
             .into_offset = wide_offset(job, job->batch_begin + i),
             .row_bytes = is_upward ? 0 - row : row,
-            .event = target->event};
+            .event = target->event,
+            .import = target->external != NULL ? &target->external->import : NULL};
         job->is_publishing = job->is_publishing || sumi_job_item_has_device_target(item);
         SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
     }

@@ -249,8 +249,8 @@ void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)
 {
     for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
         if (job->items[i].target.external != NULL) atomic_store(&job->items[i].target.external->is_used, is_used);
-        // The host program may release the texture while the job slot still exists.
-        if (!is_used) job->items[i].target.external = NULL;
+        // The host program may release the external while the job slot still exists.
+        if (!is_used) sumi_target_forget_externals(&job->items[i].target);
     }
 }
 

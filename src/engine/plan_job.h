@@ -30,6 +30,7 @@ typedef struct sumi_job_item {
     unsigned char* pixels;                  // the finished picture until the fetch
     int32_t step_count;                     // steps that were run
     int32_t evaluation_count, reused_count; // evaluations of these steps, and how many of them were reused
+    bool is_copied;                         // the copy into the external was submitted by a fetch that failed later
 } sumi_job_item;
 
 // Predictions for a job, kept until the predicted work is done, so that their accuracy can be noted (deadline.h).

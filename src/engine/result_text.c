@@ -13,6 +13,9 @@
     X(NOT_SUPPORTED, "this build, backend or model does not do that: the engine's log names the member")               \
     X(VERSION_MISMATCH, "the library is of another version than the header that this program was compiled with: use "  \
                         "the library that came with the program, or compile it again")                                 \
+    X(BUSY,                                                                                                            \
+      "the copy before it into this external has not ended, because the host program has not signalled: try again "    \
+      "in a later frame")                                                                                              \
     X(OUT_OF_HOST_MEMORY, "the allocator has no memory left: free some, or use smaller sizes")                         \
     X(OUT_OF_DEVICE_MEMORY, "the device has no memory left: lower memory_budget_bytes, or use smaller sizes")          \
     X(BUDGET_TOO_SMALL,                                                                                                \

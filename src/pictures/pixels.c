@@ -8,6 +8,7 @@
 // filter's support times the scale. The windows (first input pixel, count) and weights are computed once per axis.
 #include "pictures/pixels.h"
 #include "base/assert.h"
+#include "base/dtype.h"
 #include "base/float_bits.h"
 #include <math.h>
 #include <string.h>
@@ -314,5 +315,27 @@ void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba)
     for (size_t i = 0; i < pixel_count; i++, rgba += 4) {
         for (size_t c = 0; c < 3; c++) rgba[c] = from_unit(planes[c * pixel_count + i]);
         rgba[3] = 255;
+    }
+}
+
+void sumi_rgba_to_format(const uint8_t* rgba, size_t pixel_count, sumi_format format, void* into)
+{
+    uint8_t* bytes = into;
+    float* values = into;
+    uint16_t* halves = into;
+    for (size_t i = 0; i < pixel_count; i++, rgba += 4) {
+        const uint8_t r = rgba[0], g = rgba[1], b = rgba[2];
+        switch (format) {
+        case SUMI_FORMAT_RGBA8: bytes[4 * i] = r, bytes[4 * i + 1] = g, bytes[4 * i + 2] = b; break;
+        case SUMI_FORMAT_BGRA8: bytes[4 * i] = b, bytes[4 * i + 1] = g, bytes[4 * i + 2] = r; break;
+        case SUMI_FORMAT_RGB8: bytes[3 * i] = r, bytes[3 * i + 1] = g, bytes[3 * i + 2] = b; break;
+        case SUMI_FORMAT_RGB32F:
+            for (size_t c = 0; c < 3; c++) values[3 * i + c] = (float)rgba[c] / 255.0f;
+            break;
+        case SUMI_FORMAT_RGBA16F:
+            for (size_t c = 0; c < 4; c++) halves[4 * i + c] = sumi_float_to_f16((float)rgba[c] / 255.0f);
+            break;
+        }
+        if (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8) bytes[4 * i + 3] = 255;
     }
 }

@@ -35,4 +35,6 @@ typedef struct sumi_preview_factors {
 uint8_t sumi_pixel_from_unit(float value);
 // Converts three planes of a picture in the same way. Alpha is 255.
 void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba);
+// Converts 8-bit pixels to any format of images. `into` is aligned for the format and does not overlap `rgba`.
+void sumi_rgba_to_format(const uint8_t* rgba, size_t pixel_count, sumi_format format, void* into);
 #endif

@@ -40,6 +40,7 @@ typedef struct sumi_device_properties {
     uint64_t device_bytes;    // the device's whole memory
     uint64_t uncounted_bytes; // bytes neither free nor held by sumi when the driver was last asked
     int32_t capability, driver;
+    uint8_t uuid[16], luid[8]; // zero: unknown
 } sumi_device_properties;
 
 // A picture that is copied to device memory of the host program, or into another value.
@@ -55,7 +56,8 @@ typedef struct sumi_publication {
     uint64_t into_offset;
     // Bytes from one row to the next in the destination, modulo 2^64: rows may go towards lower addresses.
     uint64_t row_bytes;
-    struct CUevent_st* event; // recorded after the copy; NULL: none
+    struct CUevent_st* event;           // recorded after the copy; NULL: none
+    const struct sumi_imported* import; // the import whose memory `address` is; NULL: memory of the host program
 } sumi_publication;
 
 // The time of a slice on the device, from the start of its first op to the end of its last op. has_waits: in between
@@ -65,12 +67,36 @@ typedef struct sumi_slice_time {
     bool has_waits;
 } sumi_slice_time;
 
-// A texture of the host program that was imported. address: linear device memory of sumi, in which the texture's
-// picture is written first.
-typedef struct sumi_import {
-    void* resource;
-    uint64_t address, bytes;
-} sumi_import;
+// Memory or a semaphore of a graphics API that was imported (src/cuda/imports.c). All members but `address` are the
+// runner's.
+typedef struct sumi_imported {
+    // Linear device memory of sumi, in which the image for the external is written first. 0: a semaphore.
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t pitch;        // bytes from row to row in it
+    int32_t width, height; // pixels
+    sumi_format format;
+    uint64_t staging, staging_bytes; // pinned host memory for previews; 0: none
+    bool staging_is_registered;
+    void* stream;                  // copies into the external run here
+    void* copied;                  // an event, recorded after each copy
+    bool has_copied;               // it was recorded
+    void* resource;                // of OpenGL, of D3D11_TEXTURE: mapped for each copy
+    void *memory, *levels, *array; // of other APIs; `array` for images, `mapped` for rows
+    uint64_t mapping;              // the address of the whole memory that the rows lie in
+    uint64_t mapped, row_bytes;
+    void* semaphore;
+    sumi_external_kind kind;
+} sumi_imported;
+
+// A copy into an external.
+typedef struct sumi_import_copy {
+    sumi_imported* to;
+    // The image as it lies at to->staging, rows tightly packed: a preview. False: at to->address.
+    bool from_staging;
+    const sumi_imported *wait, *signal; // semaphores; NULL: none
+    uint64_t wait_value, signal_value;
+} sumi_import_copy;
 
 typedef void sumi_kernel_callback(const char* name, uint64_t use_count, void* user_data);
 
@@ -149,16 +175,19 @@ typedef struct sumi_runner_functions {
     // Writes a picture to its destination, after all slices submitted so far.
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
                            sumi_error* error);
-    // Imports a texture of the host program, and allocates the memory in which the texture's picture is written first.
-    // No other function may run at the same time. The host program's graphics context must be current.
-    sumi_result (*import_gl)(sumi_runner* runner, uint32_t texture, uint32_t target, int32_t width, int32_t height,
-                             sumi_import* out_import, sumi_error* error);
-    // Accepts a zeroed import. Nothing may be writing to its memory.
-    void (*release_import)(sumi_runner* runner, sumi_import* import);
-    // Copies the picture from the import's memory into the texture, in order with the graphics commands, without
-    // waiting. May be called while any other function runs.
-    sumi_result (*copy_to_texture)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height,
-                                   sumi_error* error);
+    // Imports memory or a semaphore as the desc says, whose members the engine has checked, and allocates the memory in
+    // which an image is written first. No other function may run at the same time. On failure *out_import is zeroed.
+    sumi_result (*import)(sumi_runner* runner, const sumi_import_desc* desc, sumi_imported* out_import,
+                          sumi_error* error);
+    // Waits for the copies into the external. Accepts semaphores, which have none.
+    void (*finish_import)(sumi_runner* runner, const sumi_imported* import);
+    // Accepts a zeroed import. Nothing may be writing to its memory. Waits for the copies into it.
+    void (*release_import)(sumi_runner* runner, sumi_imported* import);
+    // Whether a copy into the external has not ended.
+    bool (*is_copying)(sumi_runner* runner, const sumi_imported* import);
+    // Puts the copy between its wait and its signal into the external's stream, without waiting. May be called while
+    // any other function runs, but not for the same import.
+    sumi_result (*copy_to_import)(sumi_runner* runner, const sumi_import_copy* copy, sumi_error* error);
     // Blocks until everything that was submitted has ended, copies and publications included.
     void (*wait_all)(sumi_runner* runner);
     void (*properties)(const sumi_runner* runner,

@@ -81,7 +81,10 @@ struct CUevent_st* fake_host_event(void);          // never recorded
 uint64_t fake_host_memory(uint64_t bytes);         // device memory; the test may read its bytes
 bool fake_event_is_done(struct CUevent_st* event); // recorded and reached; the query does not complete any work
 void fake_gl_current(bool on);                   // whether the host program's OpenGL context is current on this thread
+void fake_gl_device(int ordinal);                // the GPU of this thread's contexts; 0 at first
 unsigned fake_gl_texture(int width, int height); // returns the texture's name; 0: there are no more
+unsigned fake_gl_half_texture(int width, int height); // GL_RGBA16F
+unsigned fake_gl_buffer(int bytes);
 const unsigned char* fake_gl_pixels(unsigned texture);
 void fake_gl_release(unsigned texture); // a violation while CUDA has the texture registered
 // A real OpenGL instead of these textures. It is called on the thread that makes the CUDA call, and
@@ -92,7 +95,21 @@ typedef struct fake_gl {
     void (*write)(unsigned texture, int width, int height, const unsigned char* rgba);
 } fake_gl;
 void fake_use_gl(const fake_gl* gl);
-void fake_host_release(void* object); // any of these objects; memory by its address
+// Memory and semaphores of Vulkan and Direct3D. `type` is CUDA's of the handle. Each import of a file descriptor takes
+// it; handles stay. Returns a number from 1 on. What CUDA is told must agree: type, size, whether it is dedicated.
+int fake_shared_memory(int type, uint64_t bytes, bool is_dedicated);
+int fake_shared_semaphore(int type);    // with the value 0
+int fake_shared_descriptor(int shared); // a new one
+void* fake_shared_handle(int shared);
+const unsigned char* fake_shared_bytes(int shared);
+uint64_t fake_shared_value(int shared);
+void fake_shared_signal(int shared, uint64_t value); // by the host program
+// Sets a function that is called when CUDA signals a semaphore, at its turn. NULL: none. It must not call the driver.
+void fake_on_signal(void (*hook)(int shared, void* user_data), void* user_data);
+int fake_shared_imports(int shared);        // how many CUDA has now
+bool fake_shared_is_attachment(int shared); // it was mapped as an image with that flag
+void fake_shared_release(int shared);       // by the host program; a violation while CUDA has it
+void fake_host_release(void* object);       // any of these objects; memory by its address
 // begins a capture of that stream by another thread, in global mode
 void fake_host_begin_capture(struct CUstream_st* stream);
 bool fake_host_end_capture(struct CUstream_st* stream); // false: a call has broken the capture

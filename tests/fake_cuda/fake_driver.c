@@ -198,6 +198,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED: *value = fake.locks_read_only; break;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = 32; break;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+    case CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED: *value = fake.driver_version >= 11020; break;
     default: *value = 0; break;
     }
     return leave(CUDA_SUCCESS);
@@ -579,6 +580,11 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t bytes)
 CUresult CUDAAPI cuMemFree(CUdeviceptr address)
 {
     ENTER("cuMemFree", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
+    fake_block* mapped = fake_find_block((void*)(uintptr_t)address, 1);
+    if (mapped != NULL && mapped->object.kind == FAKE_MAPPED_BLOCK && mapped->memory == (void*)(uintptr_t)address) {
+        fake_unmake(mapped);
+        return leave(CUDA_SUCCESS);
+    }
     return release((void*)(uintptr_t)address, FAKE_DEVICE_BLOCK, "cuMemFree");
 }
 
@@ -761,7 +767,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle)
         return leave(CUDA_ERROR_NOT_READY);
     }
     fake_drain(stream);
-    return leave(CUDA_SUCCESS);
+    return leave(stream->queue.first != NULL ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
@@ -769,6 +775,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
     ENTER("cuStreamSynchronize", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
     NEED_STREAM(handle, "cuStreamSynchronize");
     fake_drain((fake_stream*)handle);
+    NEED(((fake_stream*)handle)->queue.first == NULL, "cuStreamSynchronize: waits for a semaphore that nobody signals");
     return leave(CUDA_SUCCESS);
 }
 
@@ -941,6 +948,8 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
         return leave(CUDA_ERROR_NOT_READY);
     }
     fake_drain_event(event);
+    if (event->ticket != 0 && !event->is_done && fake_is_alive(event->stream, FAKE_STREAM))
+        return leave(CUDA_ERROR_NOT_READY); // behind a semaphore
     return leave(event->ticket != 0 && event->ready_ns > fake_now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
@@ -984,6 +993,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end) { ret
 // ---- OpenGL's textures ----------------------------------------------------------------------------------------------
 
 static _Thread_local bool s_has_gl;
+static _Thread_local CUdevice s_gl_device;
 static const fake_gl* s_gl; // a real one
 
 void fake_use_gl(const fake_gl* gl) { s_gl = gl; }
@@ -998,7 +1008,7 @@ static fake_texture* find_texture(unsigned name)
     if (!s_gl->get_size(name, &width, &height)) return NULL;
     for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
         if (fake.textures[i].pixels != NULL) continue;
-        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0, name};
+        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0, name, 4, false};
         return &fake.textures[i];
     }
     return NULL;
@@ -1015,9 +1025,9 @@ CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned cap
 {
     ENTER("cuGLGetDevices", 0);
     NEED_GL("cuGLGetDevices");
-    NEED(capacity == 1 && list == 1, "cuGLGetDevices: not all devices");
+    NEED(capacity >= 1 && list == 1, "cuGLGetDevices: not all devices");
     *count = 1;
-    devices[0] = 0;
+    devices[0] = s_gl_device;
     return leave(CUDA_SUCCESS);
 }
 
@@ -1028,7 +1038,7 @@ CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* out, unsigned tex
     NEED_GL("cuGraphicsGLRegisterImage");
     NEED(flags == 0, "cuGraphicsGLRegisterImage: what is in the texture would be lost before a picture comes");
     fake_texture* found = target == 0x0DE1 ? find_texture(texture) : NULL;
-    if (found == NULL) return leave(CUDA_ERROR_INVALID_VALUE);
+    if (found == NULL || found->is_buffer) return leave(CUDA_ERROR_INVALID_VALUE);
     fake_resource* resource = fake_make(sizeof *resource, FAKE_RESOURCE);
     resource->texture = found;
     resource->texture->registered++;
@@ -1044,9 +1054,11 @@ CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource handle)
     fake_drain_all();
     fake_texture* texture = ((fake_resource*)handle)->texture;
     texture->registered--;
+    fake_block* mapped = fake_find_block(texture->pixels, 1);
+    if (mapped != NULL) fake_unmake(mapped);
     if (texture->name != 0) {
         free(texture->pixels);
-        *texture = (fake_texture){NULL, 0, 0, 0, 0};
+        *texture = (fake_texture){0};
     }
     fake_unmake(handle);
     return leave(CUDA_SUCCESS);
@@ -1055,9 +1067,9 @@ CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource handle)
 static CUresult map(unsigned count, CUgraphicsResource* handles, CUstream stream, bool maps, const char* name)
 {
     NEED_STREAM(stream, name);
-    NEED_GL(name);
     NEED(count == 1, "%s: %u resources", name, count);
     NEED_ALIVE(handles[0], FAKE_RESOURCE, name);
+    if (!((fake_resource*)handles[0])->is_direct3d) NEED_GL(name);
     NEED(((fake_resource*)handles[0])->is_mapped != maps, "%s: it is %smapped", name, maps ? "" : "not ");
     ((fake_resource*)handles[0])->is_mapped = maps;
     const fake_texture* texture = ((fake_resource*)handles[0])->texture;
@@ -1087,7 +1099,53 @@ CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray* out, CUgraphicsRes
     NEED_ALIVE(handle, FAKE_RESOURCE, "cuGraphicsSubResourceGetMappedArray");
     NEED(index == 0 && level == 0 && ((fake_resource*)handle)->is_mapped,
          "cuGraphicsSubResourceGetMappedArray: it is not mapped, or has no such level");
+    NEED(!((fake_resource*)handle)->texture->is_buffer, "cuGraphicsSubResourceGetMappedArray: it is a buffer");
     *out = (CUarray)handle;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource* out, unsigned buffer, unsigned flags);
+CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource* out, unsigned buffer, unsigned flags)
+{
+    ENTER("cuGraphicsGLRegisterBuffer", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    NEED_GL("cuGraphicsGLRegisterBuffer");
+    NEED(flags == 0, "cuGraphicsGLRegisterBuffer: flags");
+    fake_texture* found = find_texture(buffer);
+    if (found == NULL || !found->is_buffer) return leave(CUDA_ERROR_INVALID_VALUE);
+    fake_resource* resource = fake_make(sizeof *resource, FAKE_RESOURCE);
+    resource->texture = found;
+    resource->texture->registered++;
+    *out = (CUgraphicsResource)resource;
+    return leave(CUDA_SUCCESS);
+}
+
+// A texture of this driver's is an ID3D11Texture2D if its number is the pointer.
+CUresult CUDAAPI cuGraphicsD3D11RegisterResource(CUgraphicsResource* out, void* texture, unsigned flags);
+CUresult CUDAAPI cuGraphicsD3D11RegisterResource(CUgraphicsResource* out, void* texture, unsigned flags)
+{
+    ENTER("cuGraphicsD3D11RegisterResource", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    NEED(flags == 0, "cuGraphicsD3D11RegisterResource: flags");
+    fake_texture* found = find_texture((unsigned)(uintptr_t)texture);
+    if (found == NULL || found->is_buffer) return leave(CUDA_ERROR_INVALID_HANDLE);
+    fake_resource* resource = fake_make(sizeof *resource, FAKE_RESOURCE);
+    resource->texture = found;
+    resource->is_direct3d = true;
+    resource->texture->registered++;
+    *out = (CUgraphicsResource)resource;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuGraphicsResourceGetMappedPointer(CUdeviceptr* address, size_t* bytes, CUgraphicsResource handle)
+{
+    ENTER("cuGraphicsResourceGetMappedPointer", IN_CONTEXT);
+    NEED_ALIVE(handle, FAKE_RESOURCE, "cuGraphicsResourceGetMappedPointer");
+    const fake_resource* resource = (fake_resource*)handle;
+    NEED(resource->is_mapped && resource->texture->is_buffer,
+         "cuGraphicsResourceGetMappedPointer: it is not mapped, or no buffer");
+    *address = (CUdeviceptr)(uintptr_t)resource->texture->pixels;
+    *bytes = (size_t)resource->texture->width;
+    if (fake_find_block(resource->texture->pixels, 1) == NULL)
+        fake_make_block(FAKE_MAPPED_BLOCK, resource->texture->pixels, *bytes);
     return leave(CUDA_SUCCESS);
 }
 
@@ -1099,7 +1157,8 @@ CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray ar
     NEED(resource->is_mapped, "cuArray3DGetDescriptor: the texture is not mapped");
     *out = (CUDA_ARRAY3D_DESCRIPTOR){.Width = (size_t)resource->texture->width,
                                      .Height = (size_t)resource->texture->height,
-                                     .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                     .Format = resource->texture->pixel_bytes == 8 ? CU_AD_FORMAT_HALF
+                                                                                   : CU_AD_FORMAT_UNSIGNED_INT8,
                                      .NumChannels = 4};
     return leave(CUDA_SUCCESS);
 }
@@ -1119,16 +1178,37 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream stream)
         }
         return leave(CUDA_SUCCESS);
     }
-    NEED(c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->dstMemoryType == CU_MEMORYTYPE_ARRAY
-             && c->srcPitch == c->WidthInBytes,
+    const unsigned char* source =
+        c->srcMemoryType == CU_MEMORYTYPE_HOST ? c->srcHost : (const unsigned char*)(uintptr_t)c->srcDevice;
+    if (c->srcMemoryType == CU_MEMORYTYPE_HOST)
+        NEED(fake_find_block(source, c->WidthInBytes * c->Height) != NULL,
+             "cuMemcpy2DAsync: a copy of pageable memory");
+    if (c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->dstMemoryType == CU_MEMORYTYPE_DEVICE) {
+        NEED(c->WidthInBytes <= c->srcPitch && c->WidthInBytes <= c->dstPitch && c->Height > 0,
+             "cuMemcpy2DAsync: rows overlap");
+        for (size_t y = 0; y < c->Height; y++)
+            fake_submit((fake_stream*)stream, copy_node((void*)(uintptr_t)(c->dstDevice + y * c->dstPitch),
+                                                        source + y * c->srcPitch, c->WidthInBytes));
+        return leave(CUDA_SUCCESS);
+    }
+    NEED(c->dstMemoryType == CU_MEMORYTYPE_ARRAY && c->srcPitch == c->WidthInBytes,
          "cuMemcpy2DAsync: not from memory without gaps to a texture");
+    if (fake_is_alive(c->dstArray, FAKE_ARRAY)) {
+        const fake_import* array = (fake_import*)c->dstArray;
+        NEED(c->WidthInBytes == (size_t)array->width * (size_t)array->pixel_bytes && c->Height == (size_t)array->height,
+             "cuMemcpy2DAsync: not the whole image");
+        fake_node* whole = copy_node(array->shared->memory + array->offset, source, c->WidthInBytes * c->Height);
+        whole->value = 1; // no memory of CUDA's
+        fake_submit((fake_stream*)stream, whole);
+        return leave(CUDA_SUCCESS);
+    }
     NEED_ALIVE(c->dstArray, FAKE_RESOURCE, "cuMemcpy2DAsync");
     const fake_resource* resource = (fake_resource*)c->dstArray;
     NEED(resource->is_mapped, "cuMemcpy2DAsync: the texture is not mapped");
-    NEED(c->WidthInBytes == (size_t)resource->texture->width * 4 && c->Height == (size_t)resource->texture->height,
+    NEED(c->WidthInBytes == (size_t)resource->texture->width * (size_t)resource->texture->pixel_bytes
+             && c->Height == (size_t)resource->texture->height,
          "cuMemcpy2DAsync: not the whole texture");
-    fake_node* node =
-        copy_node(resource->texture->pixels, (const void*)(uintptr_t)c->srcDevice, c->WidthInBytes * c->Height);
+    fake_node* node = copy_node(resource->texture->pixels, source, c->WidthInBytes * c->Height);
     node->value = 1; // no memory of CUDA's
     fake_submit((fake_stream*)stream, node);
     return leave(CUDA_SUCCESS);
@@ -1225,6 +1305,19 @@ fake_entry fake_entries[] = {
     ENTRY(cuGraphicsUnmapResources, 3000),
     ENTRY(cuGraphicsSubResourceGetMappedArray, 3000),
     ENTRY(cuArray3DGetDescriptor, 3020),
+    ENTRY(cuGraphicsGLRegisterBuffer, 3000),
+    ENTRY(cuGraphicsD3D11RegisterResource, 3000),
+    ENTRY(cuGraphicsResourceGetMappedPointer, 3020),
+    ENTRY(cuImportExternalMemory, 10000),
+    ENTRY(cuDestroyExternalMemory, 10000),
+    ENTRY(cuExternalMemoryGetMappedBuffer, 10000),
+    ENTRY(cuExternalMemoryGetMappedMipmappedArray, 10000),
+    ENTRY(cuMipmappedArrayGetLevel, 5000),
+    ENTRY(cuMipmappedArrayDestroy, 5000),
+    ENTRY(cuImportExternalSemaphore, 10000),
+    ENTRY(cuDestroyExternalSemaphore, 10000),
+    ENTRY(cuSignalExternalSemaphoresAsync, 10000),
+    ENTRY(cuWaitExternalSemaphoresAsync, 10000),
 };
 const int fake_entry_count = (int)(sizeof fake_entries / sizeof fake_entries[0]);
 
@@ -1272,16 +1365,22 @@ struct CUstream_st* fake_host_stream(struct CUctx_st* context)
 }
 
 void fake_gl_current(bool on) { s_has_gl = on; }
+void fake_gl_device(int ordinal) { s_gl_device = ordinal; }
 
-unsigned fake_gl_texture(int width, int height)
+static unsigned make_texture(int width, int height, int pixel_bytes, bool is_buffer)
 {
     for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
         if (fake.textures[i].pixels != NULL) continue;
-        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0, 0};
+        fake.textures[i] = (fake_texture){
+            calloc((size_t)width * (size_t)height, (size_t)pixel_bytes), width, height, 0, 0, pixel_bytes, is_buffer};
         return i + 1;
     }
     return 0;
 }
+
+unsigned fake_gl_texture(int width, int height) { return make_texture(width, height, 4, false); }
+unsigned fake_gl_half_texture(int width, int height) { return make_texture(width, height, 8, false); }
+unsigned fake_gl_buffer(int bytes) { return make_texture(bytes, 1, 1, true); }
 
 const unsigned char* fake_gl_pixels(unsigned texture) { return fake.textures[texture - 1].pixels; }
 
@@ -1290,7 +1389,7 @@ void fake_gl_release(unsigned texture)
     fake_lock();
     if (fake.textures[texture - 1].registered > 0) fake_violation("a texture goes that CUDA knows");
     free(fake.textures[texture - 1].pixels);
-    fake.textures[texture - 1] = (fake_texture){NULL, 0, 0, 0, 0};
+    fake.textures[texture - 1] = (fake_texture){0};
     fake_unlock();
 }
 

@@ -17,6 +17,11 @@ typedef enum fake_kind {
     FAKE_LOCKED_BLOCK /* read-only memory of the caller's, page-locked */,
     FAKE_CUBLASLT,
     FAKE_RESOURCE,
+    FAKE_MAPPED_BLOCK /* memory of the host program's graphics API */,
+    FAKE_EXTERNAL_MEMORY,
+    FAKE_LEVELS,
+    FAKE_ARRAY,
+    FAKE_SEMAPHORE,
     FAKE_KIND_COUNT
 } fake_kind;
 
@@ -61,6 +66,8 @@ typedef enum fake_node_kind {
     FAKE_SET32,
     FAKE_RECORD,
     FAKE_WAIT,
+    FAKE_WAIT_SHARED,
+    FAKE_SIGNAL_SHARED,
     FAKE_PRODUCT,
     FAKE_FREE
 } fake_node_kind;
@@ -75,8 +82,10 @@ typedef struct fake_node {
     unsigned char *to, *from; // COPY, SET
     size_t bytes;
     unsigned value;
-    struct fake_event* event; // RECORD, WAIT
-    uint64_t ticket;          // of the record meant
+    struct fake_event* event;   // RECORD, WAIT
+    struct fake_shared* shared; // WAIT_SHARED, SIGNAL_SHARED; their value is `ticket`
+    uint64_t ticket;            // of the record meant
+    bool has_key;               // of a keyed mutex: the ticket is its key
 } fake_node;
 typedef struct fake_list {
     fake_node *first, *last;
@@ -88,13 +97,38 @@ typedef struct fake_texture {
     unsigned char* pixels;
     int width, height, registered;
     unsigned name;
+    int pixel_bytes; // 4 or 8
+    bool is_buffer;
 } fake_texture;
 // also its CUarray
 typedef struct fake_resource {
     fake_object object;
     fake_texture* texture;
-    bool is_mapped;
+    bool is_mapped, is_direct3d;
 } fake_resource;
+
+#define FAKE_MOST_SHARED 64
+// Memory or a semaphore of Vulkan or Direct3D, as both sides see it.
+typedef struct fake_shared {
+    bool is_used, is_dedicated;
+    int type;                // of a CUDA handle
+    unsigned long long file; // what its file descriptors are of; 0: it has none
+    int descriptor;          // the first of them
+    unsigned char* memory;   // NULL: a semaphore
+    size_t bytes;
+    uint64_t value;
+    int imports;
+    bool is_attachment; // an image was mapped with the flag of color attachments
+} fake_shared;
+// What CUDA makes of it: FAKE_EXTERNAL_MEMORY, FAKE_SEMAPHORE; FAKE_LEVELS and FAKE_ARRAY with the image at `offset`.
+typedef struct fake_import {
+    fake_object object;
+    fake_shared* shared;
+    bool is_dedicated; // memory of one resource
+    size_t offset;
+    int width, height, pixel_bytes, children;
+    struct fake_import* parent;
+} fake_import;
 
 typedef struct fake_graph {
     fake_object object;
@@ -148,6 +182,8 @@ typedef struct fake_world {
     char last_kernel[160];
     void (*on_launch)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data);
     void* launch_user;
+    void (*on_signal)(int shared, void* user_data);
+    void* signal_user;
     // the device
     double clock_ms;
     const fake_clock* clock; // NULL: the system's
@@ -156,6 +192,7 @@ typedef struct fake_world {
     uint64_t last_ticket;
     int host_captures;
     fake_texture textures[FAKE_MOST_TEXTURES];
+    fake_shared shared[FAKE_MOST_SHARED];
     fake_context* primary[4];
     fake_object* alive;
     fake_object* buckets[FAKE_BUCKETS]; // the same by address
@@ -193,7 +230,7 @@ void fake_copy_nodes(fake_list* to, const fake_list* from);
 void fake_free_nodes(fake_list* list);
 // into its capture, or its queue; the stream takes the node over
 void fake_submit(fake_stream* stream, fake_node* node);
-void fake_drain(fake_stream* stream);
+void fake_drain(fake_stream* stream);     // up to a wait for a shared semaphore that was not signalled
 void fake_drain_event(fake_event* event); // does what is before its newest record
 void fake_drain_all(void);
 

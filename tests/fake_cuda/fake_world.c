@@ -106,7 +106,8 @@ void fake_unmake(void* handle)
     fake_object** link = bucket_of(object);
     while (*link != object) link = &(*link)->next_in_bucket;
     *link = object->next_in_bucket;
-    if (object->kind == FAKE_DEVICE_BLOCK || object->kind == FAKE_PINNED_BLOCK || object->kind == FAKE_LOCKED_BLOCK) {
+    if (object->kind == FAKE_DEVICE_BLOCK || object->kind == FAKE_PINNED_BLOCK || object->kind == FAKE_LOCKED_BLOCK
+        || object->kind == FAKE_MAPPED_BLOCK) {
         int place = 0;
         while (fake.blocks[place] != handle) place++;
         memmove(fake.blocks + place, fake.blocks + place + 1,
@@ -229,6 +230,7 @@ static bool can_write(const fake_node* node, size_t bytes, const char* what)
 }
 
 static void run_first(fake_stream* stream);
+static bool is_blocked(const fake_stream* stream);
 
 static void run_node(fake_node* node)
 {
@@ -276,6 +278,19 @@ static void run_node(fake_node* node)
                && fake_is_alive(node->event->stream, FAKE_STREAM) && node->event->stream->queue.first != NULL)
             run_first(node->event->stream);
         break;
+    case FAKE_WAIT_SHARED:
+        if (node->shared->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
+            || node->shared->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32)
+            node->shared->value = 0;                         // binary: it is unsignalled again
+        if (node->has_key) node->shared->value = UINT64_MAX; // held, until it is released with a key
+        break;
+    case FAKE_SIGNAL_SHARED:
+        if (!node->has_key && node->shared->value >= node->ticket)
+            fake_violation("a semaphore is signalled with %llu, and has %llu already", (unsigned long long)node->ticket,
+                           (unsigned long long)node->shared->value);
+        node->shared->value = node->ticket;
+        if (fake.on_signal != NULL) fake.on_signal((int)(node->shared - fake.shared) + 1, fake.signal_user);
+        break;
     }
 }
 
@@ -295,15 +310,34 @@ static void run_first(fake_stream* stream)
     free_node(node);
 }
 
+// Whether the first node waits for a semaphore of the host program's that it has not signalled, itself or in the stream
+// of an event.
+static bool is_blocked(const fake_stream* stream)
+{
+    const fake_node* node = stream->queue.first;
+    if (node == NULL) return false;
+    if (node->kind == FAKE_WAIT_SHARED)
+        return node->has_key ? node->shared->value != node->ticket : node->shared->value < node->ticket;
+    if (node->kind != FAKE_WAIT || !fake_is_alive(node->event, FAKE_EVENT)
+        || !fake_is_alive(node->event->stream, FAKE_STREAM))
+        return false;
+    while (node->event->done_ticket < node->ticket && node->event->stream->queue.first != NULL) {
+        if (is_blocked(node->event->stream)) return true;
+        run_first(node->event->stream);
+    }
+    return false;
+}
+
 void fake_drain(fake_stream* stream)
 {
-    while (stream->queue.first != NULL) run_first(stream);
+    while (stream->queue.first != NULL && !is_blocked(stream)) run_first(stream);
 }
 
 void fake_drain_event(fake_event* event)
 {
     if (event->is_done || event->ticket == 0 || !fake_is_alive(event->stream, FAKE_STREAM)) return;
-    while (!event->is_done && event->stream->queue.first != NULL) run_first(event->stream);
+    while (!event->is_done && event->stream->queue.first != NULL && !is_blocked(event->stream))
+        run_first(event->stream);
 }
 
 void fake_drain_all(void)
@@ -344,6 +378,7 @@ static void set_defaults(void)
     fake.allocation_count = fake.launch_hash = fake.pinning_us = 0;
     fake.last_kernel[0] = 0;
     fake.on_launch = NULL;
+    fake.on_signal = NULL;
     fake.kernel_ms = NULL;
     fake.freed_count = 0;
     for (int i = 0; i < fake_entry_count; i++) fake_entries[i].calls = 0;
@@ -413,9 +448,9 @@ int fake_violations(void)
 
 long fake_held_kind(const char* kind)
 {
-    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream",     "event",   "module",
-                                                       "graph",   "graph exec", "device",  "pinned",
-                                                       "locked",  "cublaslt",   "resource"};
+    static const char* const names[FAKE_KIND_COUNT] = {
+        "context", "stream",   "event",    "module", "graph",    "graph exec", "device", "pinned",
+        "locked",  "cublaslt", "resource", "mapped", "external", "levels",     "array",  "semaphore"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
         if (strcmp(names[i], kind) == 0) {
             long n;
@@ -505,4 +540,9 @@ void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parame
                     void* user_data)
 {
     SET(fake.on_launch = hook; fake.launch_user = user_data);
+}
+
+void fake_on_signal(void (*hook)(int shared, void* user_data), void* user_data)
+{
+    SET(fake.on_signal = hook; fake.signal_user = user_data);
 }

@@ -198,7 +198,8 @@ namespace Sumi
 
     internal sealed class EngineHandle : SafeHandle
     {
-        public readonly object Gate = new object(); // one call at a time
+        private readonly object gate = new object(); // one call at a time
+        private int depth;                           // of turns of the thread that has the gate
         public readonly LogSink Sink;
         private readonly object list = new object();
         private List<KeyValuePair<Kind, ulong>> left = new List<KeyValuePair<Kind, ulong>>(), taken = new List<KeyValuePair<Kind, ulong>>();
@@ -226,7 +227,25 @@ namespace Sumi
             lock (list) left.Add(new KeyValuePair<Kind, ulong>(kind, what));
         }
 
-        // Inside Gate, before a call.
+        // One call at a time: `using (handle.Enter())` around calls. With the rendering plug-in its events keep out, too.
+        public struct Turn : IDisposable
+        {
+            internal EngineHandle Of;
+            public void Dispose()
+            {
+                if (--Of.depth == 0 && SumiTexture.HasPlugin) SumiTexture.Unlock();
+                System.Threading.Monitor.Exit(Of.gate);
+            }
+        }
+
+        public Turn Enter()
+        {
+            System.Threading.Monitor.Enter(gate);
+            if (depth++ == 0 && SumiTexture.HasPlugin) SumiTexture.Lock();
+            return new Turn { Of = this };
+        }
+
+        // Inside Enter, before a call.
         public void Ready()
         {
             if (IsClosed) throw new ObjectDisposedException("Engine");
@@ -252,12 +271,18 @@ namespace Sumi
         // After something was disposed: frees it now, unless another thread is in the engine, whose next call does.
         public void FreeWhatWasLeft()
         {
-            if (!System.Threading.Monitor.TryEnter(Gate)) return;
-            try { if (!IsClosed) Ready(); }
-            finally { System.Threading.Monitor.Exit(Gate); }
+            if (!System.Threading.Monitor.TryEnter(gate)) return;
+            try
+            {
+                bool locks = depth == 0 && SumiTexture.HasPlugin;
+                if (locks && !SumiTexture.TryLock()) return;
+                try { if (!IsClosed) Ready(); }
+                finally { if (locks) SumiTexture.Unlock(); }
+            }
+            finally { System.Threading.Monitor.Exit(gate); }
         }
 
-        // Inside Gate, after a call.
+        // Inside Enter, after a call.
         public void Check(Result result)
         {
             if (result != Result.Ok) throw new SumiException(result, Sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
@@ -279,7 +304,7 @@ namespace Sumi
 
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
 
-        // Inside Owner.Gate, behind Ready: nothing is freed before the gate opens again.
+        // Inside Owner.Enter, behind Ready: nothing is freed before the turn ends.
         internal IntPtr Pointer
         {
             get
@@ -323,6 +348,7 @@ namespace Sumi
     public sealed class Engine : IDisposable
     {
         private readonly EngineHandle handle;
+        internal EngineHandle Handle { get { return handle; } }
 
         public static string Version { get { return Utf8.From(Native.sumi_version()); } } // of the native library
 
@@ -387,7 +413,7 @@ namespace Sumi
         // Works for about that long, or puts that much work on its way to the GPU. 0: a pause. uint.MaxValue: until nothing is left to do.
         public void Update(uint budgetMicroseconds)
         {
-            lock (handle.Gate)
+            using (handle.Enter())
             {
                 handle.Ready();
                 Native.sumi_engine_update(handle, budgetMicroseconds);
@@ -396,7 +422,7 @@ namespace Sumi
 
         public void SetMemoryBudget(ulong bytes)
         {
-            lock (handle.Gate)
+            using (handle.Enter())
             {
                 handle.Ready();
                 handle.Check(Native.sumi_engine_set_memory_budget(handle, bytes));
@@ -407,7 +433,7 @@ namespace Sumi
         public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null, WeightFormat textWeights = WeightFormat.Auto, AttentionFormat attention = AttentionFormat.Auto)
         {
             using (var scratch = new Scratch())
-                lock (handle.Gate)
+                using (handle.Enter())
                 {
                     handle.Ready();
                     Native.sumi_model_desc desc = Native.sumi_model_defaults();
@@ -427,7 +453,7 @@ namespace Sumi
         // Ends all jobs, within a slice.
         public void Dispose()
         {
-            lock (handle.Gate) handle.Dispose();
+            using (handle.Enter()) handle.Dispose();
         }
     }
 
@@ -478,7 +504,7 @@ namespace Sumi
         // Blocks, for tools; a game polls. False: the time is over.
         public bool WaitFor(uint milliseconds)
         {
-            lock (Owner.Gate)
+            using (Owner.Enter())
             {
                 Owner.Ready();
                 Result result = Native.sumi_job_wait(Owner, Id, milliseconds);
@@ -492,7 +518,7 @@ namespace Sumi
         internal void End(Func<Result> fetch)
         {
             string message = Poll().Message;
-            lock (Owner.Gate)
+            using (Owner.Enter())
             {
                 Owner.Ready();
                 lock (ending)
@@ -636,6 +662,12 @@ namespace Sumi
             GC.KeepAlive(loras);
         }
 
+        // For SumiTexture, whose plug-in has fetched it.
+        internal void WasFetched(Result result)
+        {
+            End(() => result);
+        }
+
         // The newest preview, RGBA8, rows from the top: 4 * PreviewWidth * PreviewHeight bytes. False: there is none yet. Never waits.
         public bool TryPreview(byte[] into)
         {
@@ -660,7 +692,7 @@ namespace Sumi
         {
             get
             {
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     Native.sumi_model_info info = Native.sumi_model_get_info(Pointer);
@@ -679,7 +711,7 @@ namespace Sumi
 
         internal Native.sumi_image_desc Defaults(Preset preset)
         {
-            lock (Owner.Gate)
+            using (Owner.Enter())
             {
                 Owner.Ready();
                 return Native.sumi_image_defaults(Pointer, preset);
@@ -690,7 +722,7 @@ namespace Sumi
         public PromptJob Encode(string text, params Picture[] references)
         {
             using (var scratch = new Scratch())
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     Native.sumi_prompt_desc desc = Native.sumi_prompt_defaults(Pointer);
@@ -706,7 +738,7 @@ namespace Sumi
         // What Prompt.Save gave, on any machine.
         public Prompt LoadPrompt(byte[] saved)
         {
-            lock (Owner.Gate)
+            using (Owner.Enter())
             {
                 Owner.Ready();
                 IntPtr made;
@@ -718,7 +750,7 @@ namespace Sumi
         public LoraJob LoadLora(string path)
         {
             using (var scratch = new Scratch())
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     Native.sumi_lora_desc desc = Native.sumi_lora_defaults(Pointer);
@@ -733,7 +765,7 @@ namespace Sumi
         public ImageJob Generate(ImageRequest request)
         {
             using (var scratch = new Scratch())
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     Native.sumi_image_desc desc = request.Write(this, scratch);
@@ -749,7 +781,7 @@ namespace Sumi
         public void SizeOf(ImageRequest request, out int width, out int height)
         {
             using (var scratch = new Scratch())
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     Native.sumi_image_desc desc = request.Write(this, scratch);
@@ -764,7 +796,7 @@ namespace Sumi
         public ulong ArenaBytes(ImageRequest request)
         {
             using (var scratch = new Scratch())
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     Native.sumi_image_desc desc = request.Write(this, scratch);
@@ -783,7 +815,7 @@ namespace Sumi
         {
             get
             {
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     return Native.sumi_prompt_get_info(Pointer).encoders_0.token_count;
@@ -795,7 +827,7 @@ namespace Sumi
         {
             get
             {
-                lock (Owner.Gate)
+                using (Owner.Enter())
                 {
                     Owner.Ready();
                     return Native.sumi_prompt_get_info(Pointer).reference_count;
@@ -806,7 +838,7 @@ namespace Sumi
         // Bytes to ship with a game, which then needs no text encoder.
         public byte[] Save()
         {
-            lock (Owner.Gate)
+            using (Owner.Enter())
             {
                 Owner.Ready();
                 var bytes = new byte[(long)Native.sumi_prompt_save(Pointer, null, UIntPtr.Zero)];
@@ -957,6 +989,9 @@ namespace Sumi
             Priority = desc.priority;
         }
 
+        // Where the picture goes instead of memory; null: memory. Of the request's size.
+        public SumiTexture Texture;
+
         internal Native.sumi_image_desc Write(Model model, Scratch scratch)
         {
             var item = new Native.sumi_image_item { seed = Seed };
@@ -967,6 +1002,7 @@ namespace Sumi
             Native.sumi_image_desc desc = Native.sumi_image_defaults(model.Pointer, preset);
             desc.items = scratch.Pin(new[] { item });
             desc.item_count = 1;
+            if (Texture != null) desc.targets = scratch.Pin(new[] { Texture.Target });
             desc.width = Width;
             desc.height = Height;
             desc.step_count = Steps;

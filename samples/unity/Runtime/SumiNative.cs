@@ -10,7 +10,7 @@ namespace Sumi
     public enum Result
     {
         Ok = 0,
-        InvalidArgument = 1, DescNotInitialized = 2, StaleHandle = 3, WrongState = 4, QueueFull = 5, NotSupported = 6, VersionMismatch = 7,
+        InvalidArgument = 1, DescNotInitialized = 2, StaleHandle = 3, WrongState = 4, QueueFull = 5, NotSupported = 6, VersionMismatch = 7, Busy = 8,
         OutOfHostMemory = 10, OutOfDeviceMemory = 11, BudgetTooSmall = 12,
         FileNotFound = 20, FileReadFailed = 21, FileTruncated = 22, FileMalformed = 23,
         ModelUnknown = 30, TensorMissing = 31, TensorMismatch = 32, LoraNoMatch = 33, TextInvalid = 34,
@@ -33,6 +33,11 @@ namespace Sumi
     public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }
     public enum Noise { TorchCpu = 0, TorchCuda = 1, Given = 2 }
     public enum Posterior { Sample = 0, Mode = 1 }
+    public enum ExternalKind
+    {
+        None = 0, GlTexture = 1, GlBuffer = 2, VulkanMemory = 3, D3d12Resource = 4, D3d12Heap = 5, D3d11Resource = 6, D3d11Texture = 7,
+        VulkanTimeline = 20, VulkanSemaphore = 21, D3d12Fence = 22, D3d11Fence = 23, D3d11KeyedMutex = 24
+    }
     public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2, Bgra8 = 3, Rgba16f = 4 }
 
     internal static class Native
@@ -86,6 +91,9 @@ namespace Sumi
             public int job_count;
             public byte has_cublaslt;
             public ulong uncounted_bytes;
+            public byte device_uuid_0, device_uuid_1, device_uuid_2, device_uuid_3, device_uuid_4, device_uuid_5, device_uuid_6, device_uuid_7;
+            public byte device_uuid_8, device_uuid_9, device_uuid_10, device_uuid_11, device_uuid_12, device_uuid_13, device_uuid_14, device_uuid_15;
+            public byte device_luid_0, device_luid_1, device_luid_2, device_luid_3, device_luid_4, device_luid_5, device_luid_6, device_luid_7;
         }
 
         public struct sumi_job_status
@@ -156,7 +164,23 @@ namespace Sumi
         }
         public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; public IntPtr user_data; }
         public struct sumi_lora_use { public IntPtr lora; public float scale; }
-        public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; public byte bottom_up; }
+        public struct sumi_sync { public IntPtr semaphore; public ulong value; }
+        public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; public byte bottom_up; public sumi_sync wait, signal; }
+        public struct sumi_import_desc
+        {
+            public uint cookie;
+            public ExternalKind kind;
+            public int fd;
+            public IntPtr handle;
+            public uint gl_name, gl_target;
+            public IntPtr device_uuid, device_luid;
+            public int width, height;
+            public Format format;
+            public byte is_image, is_color_attachment;
+            public int level_count, row_bytes;
+            public ulong memory_bytes, offset;
+            public byte is_dedicated, takes_previews;
+        }
         public struct sumi_image_item { public IntPtr text, prompt, negative_text, negative_prompt; public ulong seed; }
 
         public struct sumi_image_desc
@@ -267,7 +291,12 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_latents(EngineHandle engine, sumi_job job, [Out] float[] into, UIntPtr capacity);
         [DllImport(Library, CallingConvention = Convention)]
         public static extern Result sumi_job_latents(EngineHandle engine, sumi_job job, int item, [Out] float[] into, UIntPtr capacity);
-        // Not bound: sumi_import_gl_texture, sumi_external_release (a Unity script does not run on the thread that has the GL context), sumi_open_model,
-        // sumi_generate (Job.Wait does the same), sumi_job_profile (experimental).
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_import_desc sumi_import_defaults();
+        // The caller is on the thread that its graphics API asks for; samples/unity/Native~ does that.
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_import(EngineHandle engine, ref sumi_import_desc desc, out IntPtr out_external);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_external_release(IntPtr external);
+        [DllImport(Library, CallingConvention = Convention)]
+        public static extern Result sumi_job_show_preview(EngineHandle engine, sumi_job job, int item, ref sumi_target target);
+        // Not bound: sumi_open_model, sumi_generate (Job.Wait does the same), sumi_job_profile (experimental).
     }
 }

@@ -13,7 +13,12 @@ public class SumiUnreal : ModuleRules
 		PCHUsage = PCHUsageMode.UseExplicitOrSharedPCHs;
 		CppStandard = CppStandardVersion.Cpp17;
 		bEnableExceptions = false;
-		PublicDependencyModuleNames.AddRange(new[] { "Core", "CoreUObject", "Engine" });
+		PublicDependencyModuleNames.AddRange(new[] { "Core", "CoreUObject", "Engine", "RHI", "RenderCore" });
+		if (Target.Platform == UnrealTargetPlatform.Win64) // SumiRHITexture
+		{
+			PublicDependencyModuleNames.Add("D3D12RHI");
+			AddEngineThirdPartyPrivateStaticDependencies(Target, "DX12");
+		}
 
 		string Root = Path.GetFullPath(Path.Combine(ModuleDirectory, "..", "..", "ThirdParty", "sumi"));
 		PublicSystemIncludePaths.Add(Path.Combine(Root, "include"));

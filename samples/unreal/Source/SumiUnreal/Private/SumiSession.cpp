@@ -114,6 +114,9 @@ sumi_result Session::Submit(const Request& Wish, bool bPreviews)
     Desc.guidance_rule = Wish.GuidanceRule;
     Desc.step_cache = Wish.StepCache;
     Desc.preview_every = Wish.bPreviews && bPreviews ? 1 : 0;
+    sumi_target Target = {};
+    if (Wish.Target) Target = Wish.Target();
+    if (Wish.Target) Desc.targets = &Target;
     sumi_size Size; // of 0 x 0 too
     const sumi_result Result = sumi_image_size(&Desc, &Size);
     if (Result != SUMI_OK) return Result;
@@ -181,7 +184,8 @@ void Session::LookAtRunning()
     Made.ReusedCount = Image.reused_count;
     const uint8_t* Pixels = static_cast<const uint8_t*>(Image.pixels);
     // our own memory: rows without gaps
-    Made.Rgba.assign(Pixels, Pixels + static_cast<size_t>(Image.row_bytes) * static_cast<size_t>(Image.height));
+    if (Pixels && !Taken.Wish.Target)
+        Made.Rgba.assign(Pixels, Pixels + static_cast<size_t>(Image.row_bytes) * static_cast<size_t>(Image.height));
     sumi_images_release(Engine, &Image, 1);
     if (Taken.Told.Done) Taken.Told.Done(Made);
 }

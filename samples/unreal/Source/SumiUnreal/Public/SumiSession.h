@@ -35,6 +35,9 @@ struct Request {
     uint64_t Seed = 0;
     bool bPreviews = true;
     std::vector<Picture> References; // of edit models: what the prompt speaks of, in this order
+    // Where the picture goes instead of Picture::Rgba, such as Shared12::NextTarget(); called when the request begins.
+    // What it names lives until the request has ended.
+    std::function<sumi_target()> Target;
 };
 
 // Called by tick, on its thread. Every request ends in exactly one call of Done or Failed, also when it is cancelled or

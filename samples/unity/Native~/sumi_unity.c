@@ -1,0 +1,382 @@
+// Unity's textures as targets of sumi: a native rendering plug-in. C# (SumiTexture.cs) asks for one thing at a time, and
+// the thread that renders does it inside a plug-in event, where OpenGL's context and Direct3D 11's immediate context may
+// be used.
+//
+//   OpenGL core    The texture is imported by its name.
+//   Direct3D 11    The texture is imported by its pointer.
+//   Direct3D 12    Unity's textures cannot be shared. A buffer and a fence of this plug-in are, and a command list of it
+//                  copies the buffer into the texture, in a later event, once the fence says that the image is there.
+//   Vulkan         Not supported: Unity's device would have to be created with extensions for shared memory.
+//
+// Unity's plug-in interfaces are tables of functions that are found by 128-bit ids. What is used of them is declared here,
+// so no header of Unity is needed.
+#if defined(_WIN32)
+#define COBJMACROS
+#define INITGUID
+#include <windows.h>
+// windows.h comes first
+#include <d3d12.h>
+#define UNITY_CALL __stdcall
+#define UNITY_EXPORT __declspec(dllexport)
+#else
+#include <pthread.h>
+#define UNITY_CALL
+#define UNITY_EXPORT __attribute__((visibility("default")))
+#endif
+#include <stdlib.h>
+#include <string.h>
+#include <sumi.h>
+
+// ---- Unity's tables -------------------------------------------------------------------------------------------------
+
+typedef struct unity_interfaces {
+    void *get_interface, *register_interface;
+    void*(UNITY_CALL* get_interface_split)(unsigned long long high, unsigned long long low);
+    void* register_interface_split;
+} unity_interfaces;
+
+typedef struct unity_graphics { // 7CBA0A9CA4DDB544 8C5AD4926EB17B11
+    int(UNITY_CALL* get_renderer)(void);
+    void *register_device_event, *unregister_device_event, *reserve_event_ids;
+} unity_graphics;
+enum { RENDERER_D3D11 = 2, RENDERER_GL_CORE = 17, RENDERER_D3D12 = 18 };
+
+#if defined(_WIN32)
+typedef struct unity_resource_state {
+    ID3D12Resource* resource;
+    D3D12_RESOURCE_STATES expected, current; // before and after the command list
+} unity_resource_state;
+
+typedef struct unity_d3d12 { // version 7: 4624B0DA41B64AAC 915AABCB9BC3F0D3
+    ID3D12Device*(UNITY_CALL* get_device)(void);
+    void *get_swap_chain, *get_sync_interval, *get_present_flags;
+    ID3D12Fence*(UNITY_CALL* get_frame_fence)(void);
+    UINT64(UNITY_CALL* get_next_frame_fence_value)(void);
+    UINT64(UNITY_CALL* execute_command_list)(ID3D12GraphicsCommandList* list, int count, unity_resource_state* states);
+} unity_d3d12;
+static unity_d3d12* s_d3d12;
+#endif
+
+static unity_graphics* s_graphics;
+
+UNITY_EXPORT void UNITY_CALL UnityPluginLoad(unity_interfaces* interfaces);
+UNITY_EXPORT void UNITY_CALL UnityPluginLoad(unity_interfaces* interfaces)
+{
+    s_graphics = interfaces->get_interface_split(0x7CBA0A9CA4DDB544ull, 0x8C5AD4926EB17B11ull);
+#if defined(_WIN32)
+    s_d3d12 = interfaces->get_interface_split(0x4624B0DA41B64AACull, 0x915AABCB9BC3F0D3ull);
+#endif
+}
+
+UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void);
+UNITY_EXPORT void UNITY_CALL UnityPluginUnload(void) { s_graphics = NULL; }
+
+// ---- The lock -------------------------------------------------------------------------------------------------------
+// Engines are called by one thread at a time. C# holds this lock around its calls, the events around theirs.
+#if defined(_WIN32)
+static SRWLOCK s_lock = SRWLOCK_INIT;
+static void lock(void) { AcquireSRWLockExclusive(&s_lock); }
+static bool try_lock(void) { return TryAcquireSRWLockExclusive(&s_lock); }
+static void unlock(void) { ReleaseSRWLockExclusive(&s_lock); }
+#else
+static pthread_mutex_t s_lock = PTHREAD_MUTEX_INITIALIZER;
+static void lock(void) { pthread_mutex_lock(&s_lock); }
+static bool try_lock(void) { return pthread_mutex_trylock(&s_lock) == 0; }
+static void unlock(void) { pthread_mutex_unlock(&s_lock); }
+#endif
+
+// ---- Textures -------------------------------------------------------------------------------------------------------
+
+typedef enum wish { WISH_NONE = 0, WISH_IMPORT = 1, WISH_PREVIEW = 2, WISH_FETCH = 3, WISH_RELEASE = 4 } wish;
+
+typedef struct sumi_unity_texture {
+    sumi_engine* engine;
+    void* native; // Texture.GetNativeTexturePtr()
+    int32_t width, height;
+    bool takes_previews;
+    sumi_external* external;
+    wish wish; // what the next event does
+    sumi_job job;
+    int32_t result; // of the last wish; -1: it was not done yet
+#if defined(_WIN32)
+    ID3D12Resource* buffer;
+    UINT row_bytes;
+    ID3D12Fence* ready;
+    sumi_external* ready_import;
+    UINT64 ready_value, copied_value, frame_value; // of the frame fence: when the copy will be done
+    ID3D12CommandAllocator* allocator;
+    ID3D12GraphicsCommandList* list;
+#endif
+} sumi_unity_texture;
+
+#if defined(_WIN32)
+static sumi_result result_of(HRESULT result) { return SUCCEEDED(result) ? SUMI_OK : SUMI_INTERNAL; }
+
+#define TRY(expression)                                                                                                \
+    do {                                                                                                               \
+        const sumi_result tried_ = (expression);                                                                       \
+        if (tried_ != SUMI_OK) return tried_;                                                                          \
+    } while (0)
+
+// Methods return structs through a hidden pointer. Headers for C declare this one in three ways, some of them wrong.
+static LUID luid_of(ID3D12Device* device)
+{
+    LUID*(STDMETHODCALLTYPE * method)(ID3D12Device * device, LUID * out);
+    LUID luid;
+    memcpy(&method, &device->lpVtbl->GetAdapterLuid, sizeof method);
+    return *method(device, &luid);
+}
+
+static sumi_result import_shared(sumi_unity_texture* t, sumi_import_desc* desc, ID3D12DeviceChild* child,
+                                 sumi_external** out)
+{
+    ID3D12Device* device = s_d3d12->get_device();
+    HANDLE handle;
+    TRY(result_of(ID3D12Device_CreateSharedHandle(device, child, NULL, GENERIC_ALL, NULL, &handle)));
+    const LUID luid = luid_of(device);
+    desc->device_luid = (const uint8_t*)&luid;
+    desc->handle = handle;
+    const sumi_result result = sumi_import(t->engine, desc, out);
+    CloseHandle(handle);
+    return result;
+}
+
+static sumi_result import_d3d12(sumi_unity_texture* t)
+{
+    if (s_d3d12 == NULL) return SUMI_NOT_SUPPORTED;
+    ID3D12Device* device = s_d3d12->get_device();
+    t->row_bytes = ((UINT)t->width * 4 + D3D12_TEXTURE_DATA_PITCH_ALIGNMENT - 1) / D3D12_TEXTURE_DATA_PITCH_ALIGNMENT
+                 * D3D12_TEXTURE_DATA_PITCH_ALIGNMENT;
+    const D3D12_HEAP_PROPERTIES heap = {.Type = D3D12_HEAP_TYPE_DEFAULT};
+    const D3D12_RESOURCE_DESC buffer = {.Dimension = D3D12_RESOURCE_DIMENSION_BUFFER,
+                                        .Width = (UINT64)t->row_bytes * (UINT64)t->height,
+                                        .Height = 1,
+                                        .DepthOrArraySize = 1,
+                                        .MipLevels = 1,
+                                        .SampleDesc = {1, 0},
+                                        .Layout = D3D12_TEXTURE_LAYOUT_ROW_MAJOR};
+    TRY(result_of(ID3D12Device_CreateCommittedResource(device, &heap, D3D12_HEAP_FLAG_SHARED, &buffer,
+                                                       D3D12_RESOURCE_STATE_COMMON, NULL, &IID_ID3D12Resource,
+                                                       (void**)&t->buffer)));
+    TRY(result_of(ID3D12Device_CreateFence(device, 0, D3D12_FENCE_FLAG_SHARED, &IID_ID3D12Fence, (void**)&t->ready)));
+    TRY(result_of(ID3D12Device_CreateCommandAllocator(device, D3D12_COMMAND_LIST_TYPE_DIRECT,
+                                                      &IID_ID3D12CommandAllocator, (void**)&t->allocator)));
+    TRY(result_of(ID3D12Device_CreateCommandList(device, 0, D3D12_COMMAND_LIST_TYPE_DIRECT, t->allocator, NULL,
+                                                 &IID_ID3D12GraphicsCommandList, (void**)&t->list)));
+    TRY(result_of(ID3D12GraphicsCommandList_Close(t->list)));
+    sumi_import_desc desc = sumi_import_defaults();
+    desc.kind = SUMI_EXTERNAL_D3D12_FENCE;
+    TRY(import_shared(t, &desc, (ID3D12DeviceChild*)t->ready, &t->ready_import));
+    desc = sumi_import_defaults();
+    desc.kind = SUMI_EXTERNAL_D3D12_RESOURCE;
+    desc.width = t->width;
+    desc.height = t->height;
+    desc.row_bytes = (int32_t)t->row_bytes;
+    desc.memory_bytes = // what GetResourceAllocationInfo says of a buffer
+        (buffer.Width + D3D12_DEFAULT_RESOURCE_PLACEMENT_ALIGNMENT - 1) / D3D12_DEFAULT_RESOURCE_PLACEMENT_ALIGNMENT
+        * D3D12_DEFAULT_RESOURCE_PLACEMENT_ALIGNMENT;
+    desc.takes_previews = t->takes_previews;
+    return import_shared(t, &desc, (ID3D12DeviceChild*)t->buffer, &t->external);
+}
+
+// Whether Unity's GPU has done the last copy out of the buffer.
+static bool is_copied(const sumi_unity_texture* t)
+{
+    return t->copied_value == t->ready_value
+        && ID3D12Fence_GetCompletedValue(s_d3d12->get_frame_fence()) >= t->frame_value;
+}
+
+// Copies the buffer into Unity's texture, if the image is there and was not copied yet.
+static sumi_result copy_buffer(sumi_unity_texture* t)
+{
+    if (t->copied_value == t->ready_value || ID3D12Fence_GetCompletedValue(t->ready) < t->ready_value) return SUMI_OK;
+    if (ID3D12Fence_GetCompletedValue(s_d3d12->get_frame_fence()) < t->frame_value)
+        return SUMI_OK; // the list is in use
+    const D3D12_TEXTURE_COPY_LOCATION from = {.pResource = t->buffer,
+                                              .Type = D3D12_TEXTURE_COPY_TYPE_PLACED_FOOTPRINT,
+                                              .PlacedFootprint = {.Footprint = {DXGI_FORMAT_R8G8B8A8_UNORM,
+                                                                                (UINT)t->width, (UINT)t->height, 1,
+                                                                                t->row_bytes}}},
+                                      to = {.pResource = t->native, .Type = D3D12_TEXTURE_COPY_TYPE_SUBRESOURCE_INDEX};
+    TRY(result_of(ID3D12CommandAllocator_Reset(t->allocator)));
+    TRY(result_of(ID3D12GraphicsCommandList_Reset(t->list, t->allocator, NULL)));
+    ID3D12GraphicsCommandList_CopyTextureRegion(t->list, &to, 0, 0, 0, &from, NULL);
+    TRY(result_of(ID3D12GraphicsCommandList_Close(t->list)));
+    unity_resource_state state = {t->native, D3D12_RESOURCE_STATE_COPY_DEST, D3D12_RESOURCE_STATE_COPY_DEST};
+    t->frame_value = s_d3d12->execute_command_list(t->list, 1, &state);
+    t->copied_value = t->ready_value;
+    return SUMI_OK;
+}
+
+// Unity's GPU reads the buffer no more: see is_copied.
+static void free_d3d12(sumi_unity_texture* t)
+{
+    sumi_external_release(t->ready_import);
+    if (t->list != NULL) ID3D12GraphicsCommandList_Release(t->list);
+    if (t->allocator != NULL) ID3D12CommandAllocator_Release(t->allocator);
+    if (t->ready != NULL) ID3D12Fence_Release(t->ready);
+    if (t->buffer != NULL) ID3D12Resource_Release(t->buffer);
+    t->ready_import = NULL;
+    t->list = NULL, t->allocator = NULL, t->ready = NULL, t->buffer = NULL;
+}
+#endif
+
+static int renderer(void) { return s_graphics != NULL ? s_graphics->get_renderer() : -1; }
+
+static sumi_result import_texture(sumi_unity_texture* t)
+{
+    sumi_import_desc desc = sumi_import_defaults();
+    desc.width = t->width;
+    desc.height = t->height;
+    desc.takes_previews = t->takes_previews;
+    switch (renderer()) {
+    case RENDERER_GL_CORE:
+        desc.kind = SUMI_EXTERNAL_GL_TEXTURE;
+        desc.gl_name = (uint32_t)(uintptr_t)t->native;
+        desc.gl_target = 0x0DE1; // GL_TEXTURE_2D
+        return sumi_import(t->engine, &desc, &t->external);
+    case RENDERER_D3D11:
+        desc.kind = SUMI_EXTERNAL_D3D11_TEXTURE;
+        desc.handle = t->native;
+        return sumi_import(t->engine, &desc, &t->external);
+#if defined(_WIN32)
+    case RENDERER_D3D12: return import_d3d12(t);
+#endif
+    default: return SUMI_NOT_SUPPORTED;
+    }
+}
+
+// Where an image goes: the last row first, as Unity's textures have them.
+static sumi_target target_of(sumi_unity_texture* t)
+{
+    sumi_target target = {.format = SUMI_FORMAT_RGBA8, .external = t->external, .bottom_up = true};
+#if defined(_WIN32)
+    if (t->ready_import != NULL) target.signal = (sumi_sync){t->ready_import, t->ready_value + 1};
+#endif
+    return target;
+}
+
+static void note_image(sumi_unity_texture* t)
+{
+#if defined(_WIN32)
+    if (t->ready_import != NULL) t->ready_value++;
+#endif
+    (void)t;
+}
+
+// The result of the wish, or NOT_YET: a later event grants it.
+enum { NOT_YET = -1 };
+static int32_t grant(sumi_unity_texture* t)
+{
+    sumi_result result = SUMI_OK;
+    if (t->wish == WISH_IMPORT) return import_texture(t);
+#if defined(_WIN32)
+    // The buffer still holds an image that Unity's GPU has not read.
+    if (t->ready_import != NULL && !is_copied(t)) return t->wish == WISH_PREVIEW ? (int32_t)SUMI_BUSY : NOT_YET;
+#endif
+    if (t->wish == WISH_PREVIEW) {
+        const sumi_target target = target_of(t);
+        result = sumi_job_show_preview(t->engine, t->job, 0, &target);
+        if (result == SUMI_OK) note_image(t);
+        return result;
+    }
+    if (t->wish == WISH_FETCH) {
+        sumi_image image;
+        result = sumi_fetch_images(t->engine, t->job, &image, 1);
+        if (result == SUMI_OK) note_image(t);
+        return result;
+    }
+    sumi_external_release(t->external);
+    t->external = NULL;
+#if defined(_WIN32)
+    free_d3d12(t);
+#endif
+    return SUMI_OK;
+}
+
+static void UNITY_CALL on_event(int event, void* data)
+{
+    sumi_unity_texture* t = data;
+    (void)event;
+    lock();
+#if defined(_WIN32)
+    // Asked for again by the next event when it fails: the device is gone then, which Unity tells.
+    if (t->ready_import != NULL) (void)copy_buffer(t);
+#endif
+    if (t->wish != WISH_NONE) {
+        t->result = grant(t);
+        if (t->result != NOT_YET) t->wish = WISH_NONE;
+    }
+    unlock();
+}
+
+// ---- What C# calls --------------------------------------------------------------------------------------------------
+
+#define API UNITY_EXPORT
+API void sumi_unity_lock(void);
+API int32_t sumi_unity_try_lock(void);
+API void sumi_unity_unlock(void);
+API int32_t sumi_unity_can_share(void);
+API sumi_unity_texture* sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height,
+                                          int32_t takes_previews);
+API void sumi_unity_free(sumi_unity_texture* t);
+API void sumi_unity_wish(sumi_unity_texture* t, int32_t wished, uint64_t job);
+API int32_t sumi_unity_result(sumi_unity_texture* t);
+API void sumi_unity_target(sumi_unity_texture* t, sumi_target* out);
+API void* sumi_unity_event(void);
+
+API void sumi_unity_lock(void) { lock(); }
+API int32_t sumi_unity_try_lock(void) { return try_lock(); }
+API void sumi_unity_unlock(void) { unlock(); }
+
+// Whether the renderer is one of those above.
+API int32_t sumi_unity_can_share(void)
+{
+    const int current = renderer();
+#if defined(_WIN32)
+    return current == RENDERER_GL_CORE || current == RENDERER_D3D11 || (current == RENDERER_D3D12 && s_d3d12 != NULL);
+#else
+    return current == RENDERER_GL_CORE;
+#endif
+}
+
+// `native` is the texture's GetNativeTexturePtr(): RGBA32, linear, without mip levels. NULL: no memory.
+API sumi_unity_texture* sumi_unity_create(sumi_engine* engine, void* native, int32_t width, int32_t height,
+                                          int32_t takes_previews)
+{
+    sumi_unity_texture* t = calloc(1, sizeof *t);
+    if (t == NULL) return NULL;
+    *t = (sumi_unity_texture){.engine = engine,
+                              .native = native,
+                              .width = width,
+                              .height = height,
+                              .takes_previews = takes_previews != 0,
+                              .result = -1};
+    return t;
+}
+
+// After a wish RELEASE was granted, or after the engine was destroyed, which has ended the import.
+API void sumi_unity_free(sumi_unity_texture* t) { free(t); }
+
+// The caller holds the lock in this and the next two.
+API void sumi_unity_wish(sumi_unity_texture* t, int32_t wished, uint64_t job)
+{
+    t->wish = (wish)wished;
+    t->job = (sumi_job){job};
+    t->result = -1;
+}
+
+// A sumi_result, or -1 while the wish waits for an event.
+API int32_t sumi_unity_result(sumi_unity_texture* t) { return t->result; }
+
+// For sumi_image_desc.targets, after the import.
+API void sumi_unity_target(sumi_unity_texture* t, sumi_target* out) { *out = target_of(t); }
+
+// For CommandBuffer.IssuePluginEventAndData, with the texture as data.
+API void* sumi_unity_event(void)
+{
+    void(UNITY_CALL * function)(int event, void* data) = on_event;
+    void* address;
+    memcpy(&address, &function, sizeof address);
+    return address;
+}

@@ -1,0 +1,19 @@
+// Records the copy of a sumi::Shared12 into a texture of Unreal's, with the Direct3D 12 RHI. Not compiled in the tests:
+// it needs Unreal's headers.
+//
+// The picture is written by sumi on the GPU. Once a frame, on the game thread, call SumiCopyIntoTexture: it does nothing
+// when there is no new picture.
+#pragma once
+#include "CoreMinimal.h"
+#include "RHI.h"
+#include "SumiShared12.h"
+
+#if PLATFORM_WINDOWS
+// Whether the RHI is Direct3D 12.
+SUMIUNREAL_API bool SumiCanShare();
+// A buffer for pictures of this size; NULL where the engine's GPU is not the RHI's. On the game thread.
+SUMIUNREAL_API TSharedPtr<sumi::Shared12> SumiMakeShared(sumi_engine* Engine, int32 Width, int32 Height,
+                                                         bool bPreviews);
+// Texture is PF_R8G8B8A8, without mips, of the buffer's size.
+SUMIUNREAL_API void SumiCopyIntoTexture(const TSharedPtr<sumi::Shared12>& Shared, FTextureRHIRef Texture);
+#endif
