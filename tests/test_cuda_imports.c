@@ -258,6 +258,50 @@ TEST(every_kind_gets_its_image_between_wait_and_signal)
     close_cuda(engine);
 }
 
+// Two buffers of one heap, of which each is an import.
+TEST(imports_may_lie_in_the_same_memory)
+{
+    enum { BYTES = WIDTH * HEIGHT * 4, SPARE = 64, HEAP = 2 * BYTES + 3 * SPARE };
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    const int heap = fake_shared_memory(CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP, HEAP, false),
+              fence = fake_shared_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE);
+    const sumi_import_desc fence_desc = semaphore_desc(SUMI_EXTERNAL_D3D12_FENCE, fence, false);
+    sumi_external *signal = import(engine, &fence_desc), *externals[2];
+    const size_t offsets[2] = {SPARE, BYTES + 2 * SPARE};
+    for (int i = 0; i < 2; i++) {
+        sumi_import_desc desc = memory_desc(SUMI_EXTERNAL_D3D12_HEAP, heap, false, HEAP);
+        desc.offset = offsets[i];
+        externals[i] = import(engine, &desc);
+    }
+    written w = {0};
+    fake_on_launch(write_picture, &w);
+    const unsigned char* pixels = fake_shared_bytes(heap);
+    for (int i = 0; i < 2; i++) {
+        const sumi_target target = {.external = externals[i], .signal = {signal, (uint64_t)i + 1}};
+        sumi_image_desc image = small_image(model, &s_item);
+        image.width = WIDTH;
+        image.targets = &target;
+        sumi_job job;
+        w.count = i;
+        CHECK_NUMBER(submit_and_wait(engine, &image, &job), SUMI_OK);
+        CHECK_NUMBER(fetch(engine, job), SUMI_OK);
+        CHECK(fake_shared_value(fence) == (uint64_t)i + 1);
+        CHECK(all_are(pixels + offsets[0], BYTES, 1) && all_are(pixels + offsets[1], BYTES, i == 0 ? 0 : 2));
+        CHECK(all_are(pixels, SPARE, 0) && all_are(pixels + offsets[0] + BYTES, SPARE, 0)
+              && all_are(pixels + offsets[1] + BYTES, SPARE, 0));
+        sumi_external_release(externals[i]); // the other one stays
+        CHECK_NUMBER(fake_shared_imports(heap), 1 - i);
+    }
+    sumi_external_release(signal);
+    fake_on_launch(NULL, NULL);
+    fake_shared_release(heap);
+    fake_shared_release(fence);
+    close_cuda(engine);
+}
+
 TEST(an_image_on_its_way_is_not_overwritten_and_delays_nothing_else)
 {
     fake_reset();
@@ -962,6 +1006,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(an_engine_tells_its_device);
     RUN(every_kind_gets_its_image_between_wait_and_signal);
+    RUN(imports_may_lie_in_the_same_memory);
     RUN(an_image_on_its_way_is_not_overwritten_and_delays_nothing_else);
     RUN(previews_are_shown_or_dropped);
     RUN(previews_have_the_format_of_the_external);

@@ -357,15 +357,17 @@ static sumi_result copy_descriptor(const sumi_import_desc* desc, int32_t* out_co
                      (int)desc->fd);
 }
 
+// Maps the whole memory, as CUDA recommends where several parts of it may be mapped. A part would have to begin and end
+// where the graphics API could have put a buffer, and a driver has refused one that began at byte 256.
 static sumi_result map_rows(const sumi_cuda* cuda, const sumi_import_desc* desc, sumi_imported* import,
                             sumi_error* error)
 {
-    CUdeviceptr rows = 0;
-    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = {
-        .offset = desc->offset, .size = (uint64_t)(desc->height - 1) * import->row_bytes + import->pitch};
-    const CUresult result = cuda->device.driver.cuExternalMemoryGetMappedBuffer(&rows, import->memory, &part);
+    CUdeviceptr begin = 0;
+    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC whole = {.size = desc->memory_bytes};
+    const CUresult result = cuda->device.driver.cuExternalMemoryGetMappedBuffer(&begin, import->memory, &whole);
     if (result != CUDA_SUCCESS) return handle_failure(cuda, desc->kind, result, error);
-    import->mapped = rows;
+    import->mapping = begin;
+    import->mapped = begin + desc->offset;
     return SUMI_OK;
 }
 
@@ -529,7 +531,7 @@ void sumi_cuda_release_import(sumi_cuda* cuda, sumi_imported* import)
     if (import->resource != NULL) driver->cuGraphicsUnregisterResource(import->resource);
     if (import->levels != NULL) driver->cuMipmappedArrayDestroy(import->levels);
     if (import->memory != NULL) {
-        if (import->mapped != 0) driver->cuMemFree(import->mapped);
+        if (import->mapping != 0) driver->cuMemFree(import->mapping);
         driver->cuDestroyExternalMemory(import->memory);
     }
     if (import->semaphore != NULL) driver->cuDestroyExternalSemaphore(import->semaphore);

@@ -83,6 +83,7 @@ typedef struct sumi_imported {
     bool has_copied;               // it was recorded
     void* resource;                // of OpenGL, of D3D11_TEXTURE: mapped for each copy
     void *memory, *levels, *array; // of other APIs; `array` for images, `mapped` for rows
+    uint64_t mapping;              // the address of the whole memory that the rows lie in
     uint64_t mapped, row_bytes;
     void* semaphore;
     sumi_external_kind kind;

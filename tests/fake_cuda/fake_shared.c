@@ -123,6 +123,7 @@ CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERN
     if (has_descriptor) close(desc->handle.fd);
     fake_import* import = fake_make(sizeof *import, FAKE_EXTERNAL_MEMORY);
     import->shared = shared;
+    import->is_dedicated = desc->flags == CUDA_EXTERNAL_MEMORY_DEDICATED;
     shared->imports++;
     *out = (CUexternalMemory)import;
     return leave(CUDA_SUCCESS);
@@ -133,7 +134,7 @@ CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory handle)
     ENTER("cuDestroyExternalMemory");
     NEED(fake_is_alive(handle, FAKE_EXTERNAL_MEMORY), "cuDestroyExternalMemory: a dead handle");
     fake_import* import = (fake_import*)handle;
-    NEED(import->children == 0 && fake_find_block(import->shared->memory, 1) == NULL,
+    NEED(import->children == 0 && (import->shared->imports > 1 || fake_find_block(import->shared->memory, 1) == NULL),
          "cuDestroyExternalMemory: it is still mapped");
     import->shared->imports--;
     fake_unmake(import);
@@ -148,6 +149,8 @@ CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr* address, CUexterna
     fake_import* import = (fake_import*)handle;
     NEED(part->flags == 0 && part->offset + part->size <= import->shared->bytes,
          "cuExternalMemoryGetMappedBuffer: outside of the memory");
+    // as strict as a driver may be: memory of one resource has no other parts
+    if (import->is_dedicated && part->offset != 0) return leave(CUDA_ERROR_INVALID_VALUE);
     unsigned char* memory = import->shared->memory + part->offset;
     fake_make_block(FAKE_MAPPED_BLOCK, memory, (size_t)part->size);
     *address = (CUdeviceptr)(uintptr_t)memory;

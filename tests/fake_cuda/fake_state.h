@@ -123,6 +123,7 @@ typedef struct fake_shared {
 typedef struct fake_import {
     fake_object object;
     fake_shared* shared;
+    bool is_dedicated; // memory of one resource
     size_t offset;
     int width, height, pixel_bytes, children;
     struct fake_import* parent;
