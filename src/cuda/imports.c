@@ -61,14 +61,20 @@ static bool is_healthy(const sumi_cuda* cuda)
 }
 
 // Whether this thread has no OpenGL context, or the context of another GPU. Drivers then report various errors (invalid
-// texture, invalid device, unknown).
+// texture, invalid device, unknown) or none.
 static bool lacks_gl_context(const sumi_cuda* cuda)
 {
+    enum { MOST_DEVICES = 16 };
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    CUdevice device;
+    CUdevice devices[MOST_DEVICES];
     unsigned count = 0;
     if (driver->cuGLGetDevices == NULL || !is_healthy(cuda)) return false;
-    return driver->cuGLGetDevices(&count, &device, 1, 1 /* CU_GL_DEVICE_LIST_ALL */) != CUDA_SUCCESS || count == 0;
+    if (driver->cuGLGetDevices(&count, devices, MOST_DEVICES, 1 /* CU_GL_DEVICE_LIST_ALL */) != CUDA_SUCCESS)
+        return true;
+    for (unsigned i = 0; i < count && i < MOST_DEVICES; i++) {
+        if (devices[i] == cuda->device.device) return false;
+    }
+    return true;
 }
 
 // The failure of a call on a registered resource.
@@ -297,6 +303,11 @@ static sumi_result register_resource(const sumi_cuda* cuda, const sumi_import_de
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     CUgraphicsResource resource = NULL;
+    // Asked first, because a driver may accept the texture of another GPU.
+    if (is_gl(desc->kind) && lacks_gl_context(cuda))
+        return sumi_fail(error, SUMI_WRONG_STATE,
+                         "importing an %s: make the OpenGL context current on the calling thread, one of this GPU",
+                         name_of(desc->kind));
     // not WRITE_DISCARD: the host program may show the old content until the picture is written
     const unsigned flags = CU_GRAPHICS_REGISTER_FLAGS_NONE;
     const CUresult result = desc->kind == SUMI_EXTERNAL_GL_TEXTURE
@@ -308,7 +319,7 @@ static sumi_result register_resource(const sumi_cuda* cuda, const sumi_import_de
     if (result == CUDA_SUCCESS) return use_registered(cuda, &(sumi_import_copy){.to = import}, false, error);
     import->resource = NULL;
     if (!is_gl(desc->kind)) return handle_failure(cuda, desc->kind, result, error);
-    if ((result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE) && !lacks_gl_context(cuda))
+    if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          desc->kind == SUMI_EXTERNAL_GL_TEXTURE
                              ? "texture %u (target %#x) cannot be shared: it must be GL_RGBA8 or GL_RGBA16F with its "

@@ -79,6 +79,7 @@ struct CUevent_st* fake_host_event(void);          // never recorded
 uint64_t fake_host_memory(uint64_t bytes);         // device memory; the test may read its bytes
 bool fake_event_is_done(struct CUevent_st* event); // recorded and reached; the query does not complete any work
 void fake_gl_current(bool on);                   // whether the host program's OpenGL context is current on this thread
+void fake_gl_device(int ordinal);                // the GPU of this thread's contexts; 0 at first
 unsigned fake_gl_texture(int width, int height); // returns the texture's name; 0: there are no more
 unsigned fake_gl_half_texture(int width, int height); // GL_RGBA16F
 unsigned fake_gl_buffer(int bytes);

@@ -979,6 +979,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end) { ret
 // ---- OpenGL's textures ----------------------------------------------------------------------------------------------
 
 static _Thread_local bool s_has_gl;
+static _Thread_local CUdevice s_gl_device;
 static const fake_gl* s_gl; // a real one
 
 void fake_use_gl(const fake_gl* gl) { s_gl = gl; }
@@ -1010,9 +1011,9 @@ CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned cap
 {
     ENTER("cuGLGetDevices", 0);
     NEED_GL("cuGLGetDevices");
-    NEED(capacity == 1 && list == 1, "cuGLGetDevices: not all devices");
+    NEED(capacity >= 1 && list == 1, "cuGLGetDevices: not all devices");
     *count = 1;
-    devices[0] = 0;
+    devices[0] = s_gl_device;
     return leave(CUDA_SUCCESS);
 }
 
@@ -1349,6 +1350,7 @@ struct CUstream_st* fake_host_stream(struct CUctx_st* context)
 }
 
 void fake_gl_current(bool on) { s_has_gl = on; }
+void fake_gl_device(int ordinal) { s_gl_device = ordinal; }
 
 static unsigned make_texture(int width, int height, int pixel_bytes, bool is_buffer)
 {
