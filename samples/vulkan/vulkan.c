@@ -80,7 +80,6 @@ static void sumi_or_die(sumi_result result, const char* what)
     X(vkBindBufferMemory)                                                                                              \
     X(vkMapMemory)                                                                                                     \
     X(vkCreateSemaphore)                                                                                               \
-    X(vkSignalSemaphore)                                                                                               \
     X(vkDestroySemaphore)                                                                                              \
     X(vkGetSemaphoreCounterValue)                                                                                      \
     X(vkCreateCommandPool)                                                                                             \
@@ -864,11 +863,12 @@ static int compare(game* g, const char* path)
 static void destroy_shown(const host* h, shown_image* image)
 {
     // The last preview may still wait for the one before it to be drawn, which will not happen: then it waits no longer.
-    uint64_t drawn = image->ready_value;
-    if (image->external) vk.vkGetSemaphoreCounterValue(h->device, image->drawn, &drawn);
-    const VkSemaphoreSignalInfo enough = {
-        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = image->drawn, .value = image->ready_value};
-    if (drawn < image->ready_value) vk_or_die(vk.vkSignalSemaphore(h->device, &enough), "vkSignalSemaphore");
+    // The queue signals this too, as everything else of `drawn`: vkSignalSemaphore may not pass a value that is pending.
+    if (image->external && image->drawn_value + 1 < image->ready_value) {
+        image->drawn_value = image->ready_value - 1;
+        begin_commands(h);
+        submit_commands(h, image); // no commands, and the signal
+    }
     sumi_external_release(image->external);
     sumi_external_release(image->ready_import);
     sumi_external_release(image->drawn_import);
