@@ -7,6 +7,7 @@
 #include "base/platform.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <unistd.h>
 #define VK_NO_PROTOTYPES
@@ -536,8 +537,19 @@ static sumi_external* import(sumi_engine* engine, const sumi_import_desc* desc)
     sumi_external* external = NULL;
     s_host.log[0] = '\0';
     CHECK_NUMBER(sumi_import(engine, desc, &external), SUMI_OK);
-    if (external == NULL) printf("  %s\n", s_host.log);
-    return external;
+    if (external != NULL) return external;
+    printf("  import refused: %s\n", s_host.log);
+    if (desc->fd >= 0) close(desc->fd); // still ours
+    return NULL;
+}
+
+static void print_thing(const thing* t, int pump)
+{
+    static const char* const formats[] = {"RGBA8", "RGB8", "RGB32F", "BGRA8", "RGBA16F"};
+    printf("  %s of %d x %d, %s, %s%s, offset %zu, pitch %zu, %llu bytes of memory, pump %d: %s\n",
+           t->image != VK_NULL_HANDLE ? "image" : "buffer", (int)t->width, (int)t->height, formats[t->format],
+           t->is_dedicated ? "dedicated" : "not dedicated", t->is_attachment ? ", color attachment" : "", t->offset,
+           t->pitch, (unsigned long long)t->memory_bytes, pump, s_host.log);
 }
 
 static sumi_external* import_thing(sumi_engine* engine, const thing* t, bool takes_previews)
@@ -673,6 +685,11 @@ TEST(images_and_buffers_have_the_bytes_that_host_memory_has)
                     if (is_image) make_image(&t);
                     else make_buffer(&t);
                     sumi_external* external = import_thing(engine, &t, false);
+                    if (external == NULL) { // nothing would ever be signalled
+                        print_thing(&t, pump);
+                        destroy_thing(&t);
+                        continue;
+                    }
                     const bool bottom_up = how % 3 == 2;
                     const sumi_target target = {.format = (sumi_format)format,
                                                 .external = external,
@@ -680,15 +697,13 @@ TEST(images_and_buffers_have_the_bytes_that_host_memory_has)
                                                 .signal = {signals, ++value}};
                     sumi_image image;
                     desc.targets = &target;
+                    const int errors = t_errors;
                     CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
                     CHECK(image.pixels == NULL && image.width == desc.width);
                     CHECK(reaches(timeline, value));
                     read_back(&t, got);
-                    const size_t wrong = differences(got, wanted[bottom_up], bytes);
-                    CHECK_NUMBER((int)wrong, 0);
-                    if (wrong > 0)
-                        printf("  %d x %d, format %d, kind %d, pump %d: %s\n", (int)desc.width, (int)desc.height,
-                               format, how, pump, s_host.log);
+                    CHECK_NUMBER((int)differences(got, wanted[bottom_up], bytes), 0);
+                    if (t_errors > errors) print_thing(&t, pump);
                     sumi_external_release(external);
                     destroy_thing(&t);
                 }
@@ -867,7 +882,9 @@ TEST(imports_that_cannot_be_are_refused)
     BAD("a descriptor of no memory", d.fd = null_device, true);
     CHECK(fcntl(null_device, F_GETFD) != -1);
     BAD("a closed descriptor", (close(null_device), d.fd = null_device), true);
-    BAD("a timeline as memory", d.fd = semaphore_descriptor(timeline), false);
+    const int semaphore = semaphore_descriptor(timeline);
+    BAD("a timeline as memory", d.fd = semaphore, false);
+    if (fcntl(semaphore, F_GETFD) != -1) close(semaphore);
     BAD("memory as a timeline", (d.kind = SUMI_EXTERNAL_VULKAN_TIMELINE, d.width = d.height = 0, d.memory_bytes = 0),
         false);
     BAD("a handle of Windows", (d.fd = -1, d.handle = &t), true);
@@ -930,7 +947,16 @@ TEST(releases_wait_for_copies_in_flight)
     }
 }
 
-// The same memory is imported again and again; Vulkan's part may go before sumi's.
+static int open_descriptors(void)
+{
+    int count = 0;
+    for (int descriptor = 0; descriptor < 4096; descriptor++) count += fcntl(descriptor, F_GETFD) != -1;
+    return count;
+}
+
+// The same memory is imported again and again; Vulkan's part may go before sumi's. Drivers hold memory and file
+// descriptors of their own, and more of both at times. What imports kept would be missing behind every 25 of them, so the
+// least that is missing tells.
 TEST(imports_give_their_memory_back)
 {
     struct CUctx_st* primary = NULL;
@@ -946,6 +972,7 @@ TEST(imports_give_their_memory_back)
     const uint64_t held = sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE];
     size_t before = 0, after = 0, total = 0;
     int64_t least = INT64_MAX;
+    int opened_before = 0, least_opened = INT_MAX;
     for (int i = 0; i <= ROUNDS * IMPORTS; i++) {
         sumi_external* external = import_thing(engine, i % 2 == 0 ? &image : &buffer, true);
         sumi_external* semaphore = import_semaphore(engine, timeline, true);
@@ -957,14 +984,16 @@ TEST(imports_give_their_memory_back)
         const int64_t missing = (int64_t)before - (int64_t)after;
         if (i > 0 && missing < least) least = missing; // the first import makes what stays
         before = after;
+        const int opened = open_descriptors();
+        if (i > 0 && opened - opened_before < least_opened) least_opened = opened - opened_before;
+        opened_before = opened;
     }
     printf("  missing behind %d imports: %lld MiB at least\n", (int)IMPORTS, (long long)least / 1048576);
     CHECK(least < 8 << 20);
     CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held);
-    const int lowest = open("/dev/null", O_RDONLY);
-    printf("  the lowest free descriptor is %d\n", lowest);
-    CHECK(lowest < ROUNDS * IMPORTS); // every import has closed its own
-    close(lowest);
+    printf("  %d descriptors are open, %d more behind %d imports at least\n", opened_before, least_opened,
+           (int)IMPORTS);
+    CHECK(least_opened < IMPORTS / 4); // one of each buffer would be 12, one of each import 25
     sumi_external* external = import_thing(engine, &image, false);
     destroy_thing(&image);
     destroy_thing(&buffer);
