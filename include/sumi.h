@@ -1211,9 +1211,16 @@ typedef struct sumi_target {
 //              VK_FORMAT_B8G8R8A8; RGBA16F is VK_FORMAT_R16G16B16A16_SFLOAT. Values are sRGB encoded in all of them.
 //              Rows of pixels may have any sumi_format; images have one of these three, OpenGL textures RGBA8 or
 //              RGBA16F.
+// Signals      Timelines and fences are signalled by one side each, `ready` by sumi and `drawn` by the host program's
+//              queue: values only grow, and no side knows which ones the other has pending.
 // Deadlocks    A copy that waits for a value that nobody signals never ends, and neither does the release of its
-//              external. Signal what sumi was told to wait for, from the CPU if need be, before the release and before
-//              sumi_engine_destroy.
+//              external. Signal what sumi was told to wait for before the release and before sumi_engine_destroy; with
+//              Vulkan by a submission without commands to the queue that signals `drawn`, because vkSignalSemaphore may
+//              not reach a value that a queue has yet to signal.
+// Unchecked    The handle of memory or of a Vulkan semaphore does not tell what it is of. Another memory_bytes,
+//              is_dedicated, size, format or usage than it was made with, and the handle of memory as a semaphore's, are
+//              refused by some drivers. Others accept them: the import returns SUMI_OK, and then pixels may be wrong
+//              and copies may never end.
 typedef enum sumi_external_kind {
     SUMI_EXTERNAL_NONE = 0, // refused
     // Where images are written.
