@@ -52,8 +52,9 @@ typedef struct sumi_gemm_sm90_args {
     uint64_t gate, counter;
     uint64_t row_scale, col_scale; // float [m rounded up to 4], [n]
     int32_t gate_stride, gate_column;
-    int32_t m, n, k; // n counts rows of w; SwiGLU writes n / 2 columns
-    int32_t group;   // pairs of tile rows that form a group: x of a group stays in L2 while all of w is read
+    int32_t m, n, k;     // n counts rows of w; SwiGLU writes n / 2 columns
+    int32_t group;       // pairs of tile rows that form a group: x of a group stays in L2 while all of w is read
+    int32_t whole_items; // kernels with halves: the work items from this one on are computed as two halves each
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {
@@ -94,6 +95,9 @@ typedef struct sumi_gemm_split_args {
     X(resid_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                               \
     X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
     X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
+    X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
+    X(swiglu, 224, SUMI_EPILOGUE_SWIGLU, 1, 224, 4, 1, 112, 0)                                                         \
+    X(plain, 176, 0, 1, 176, 4, 1, 176, 0)                                                                             \
     X(plain, pp, 0, 2, 128, 6, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 6, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 6, 2, 64, 1)                                          \
@@ -133,8 +137,23 @@ typedef struct sumi_gemm_split_args {
 // 132 tiles, one for each multiprocessor of an H200, and tiles of 192 x 160 cut the gate and up product into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
-    X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)
+    X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)                                                            \
+    X(plain, 192x192, 0, 192, 4, 3, 64)                                                                                \
+    X(swiglu, 192x192, SUMI_EPILOGUE_SWIGLU, 192, 4, 2, 48)
 #define SUMI_GEMM_SM90_8BIT_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
+// Kernels with halves (their names end in h), two and three consumers. Where the last round has work for half of the
+// clusters at most, its items are computed as two halves of TILE_COLUMNS / 2 columns each, and it takes half as long:
+// an image of 640x640 pixels has m = 1728, and its products of n = 3840 take 1.5 rounds instead of 2.
+#define SUMI_GEMM_SM90_BF16_HALVES(X)                                                                                  \
+    X(plain, 256h, 0, 1, 256, 4, 2, 64, 0)                                                                             \
+    X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 1, 64, 0)                                                         \
+    X(plain, 224h, 0, 1, 224, 4, 2, 112, 0)                                                                            \
+    X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
+    X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
+#define SUMI_GEMM_SM90_BF16_HALVES_3(X)                                                                                \
+    X(plain, 192x160h, 0, 160, 4, 2, 80)                                                                               \
+    X(plain, 192x128h, 0, 128, 5, 2, 64)                                                                               \
+    X(swiglu, 192x128h, SUMI_EPILOGUE_SWIGLU, 128, 5, 2, 32)
 #define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)                                          \
     ((STAGES) * (192 + (TILE_COLUMNS)) * 128 + 3 * (SLAB_COLUMNS)*128                                                  \
      + 2 * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))      \

@@ -17,7 +17,11 @@
 // Tried and slower: tiles of 128 x 240, 128 x 320, 256 x 192, 256 x 128 without ping-pong, 192 columns with five
 // stages, L2 cache hints, L2 prefetch.
 #include "gemm_sm90.cuh"
-#define KERNEL_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)
-#define KERNEL_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)
+#define KERNEL_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 0, __VA_ARGS__)
+#define KERNEL_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 0, __VA_ARGS__)
+#define HALVES_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 1, __VA_ARGS__)
+#define HALVES_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 1, __VA_ARGS__)
 SUMI_GEMM_SM90_BF16(KERNEL_2)
 SUMI_GEMM_SM90_BF16_3(KERNEL_3)
+SUMI_GEMM_SM90_BF16_HALVES(HALVES_2)
+SUMI_GEMM_SM90_BF16_HALVES_3(HALVES_3)

@@ -14,20 +14,23 @@
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
 // Rows of the lists in gemm.h, with two consumer warpgroups and with three. ADDED: SUMI_EPILOGUE_SCALE for 8-bit operands.
-#define KERNEL_2(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG)                 \
-    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, PING_PONG, SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES,      \
+#define KERNEL_2(PREFIX, OPERANDS, ADDED, HALVES, name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG)         \
+    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, PING_PONG, HALVES, SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES,      \
      64 * (M64_TILES), SLAB_COLUMNS, 384, SUMI_GEMM_SM90_SHARED((EPILOGUE) | (ADDED), M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)},
-#define KERNEL_3(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS)                                         \
-    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, false, 192, TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512,                          \
+#define KERNEL_3(PREFIX, OPERANDS, ADDED, HALVES, name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS)                                 \
+    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, false, HALVES, 192, TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512,                          \
      SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | (ADDED), TILE_COLUMNS, STAGES, SLAB_COLUMNS)},
-#define BF16_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, __VA_ARGS__)
-#define BF16_3(...) KERNEL_3("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, __VA_ARGS__)
-#define FP8_2(...) KERNEL_2("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
-#define FP8_3(...) KERNEL_3("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
-#define INT8_2(...) KERNEL_2("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
-#define INT8_3(...) KERNEL_3("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
+#define BF16_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, false, __VA_ARGS__)
+#define BF16_HALVES_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, true, __VA_ARGS__)
+#define BF16_3(...) KERNEL_3("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, false, __VA_ARGS__)
+#define BF16_HALVES_3(...) KERNEL_3("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, true, __VA_ARGS__)
+#define FP8_2(...) KERNEL_2("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
+#define FP8_3(...) KERNEL_3("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
+#define INT8_2(...) KERNEL_2("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
+#define INT8_3(...) KERNEL_3("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
 const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
     SUMI_GEMM_SM90_BF16(BF16_2) SUMI_GEMM_SM90_BF16_3(BF16_3)
+    SUMI_GEMM_SM90_BF16_HALVES(BF16_HALVES_2) SUMI_GEMM_SM90_BF16_HALVES_3(BF16_HALVES_3)
     SUMI_GEMM_SM90_8BIT(FP8_2) SUMI_GEMM_SM90_8BIT_3(FP8_3)
     SUMI_GEMM_SM90_8BIT(INT8_2) SUMI_GEMM_SM90_8BIT_3(INT8_3)
 };
@@ -105,6 +108,12 @@ int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
     return (int64_t)(tm / 2) * tn + (tm % 2 != 0 ? (tn + 1) / 2 : 0);
 }
 
+int64_t sumi_cuda_whole_items(const sumi_cuda_wgmma* kernel, int64_t items, int64_t clusters)
+{
+    const int64_t left = items % clusters;
+    return kernel->has_halves && 2 * left <= clusters ? items - left : items;
+}
+
 uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
 {
     if (c->method == SUMI_CUDA_METHOD_CUBLASLT)
@@ -132,13 +141,16 @@ static const double PART_READ = 3.5;  // reading and adding a partial sum, per 1
 // Relative speed of tiles. Larger tiles read less from L2. Products of many rows run at the power limit, where the
 // small tiles of ping-pong take longer than in a single product; this was measured for gate and up, the largest part of
 // a model's work. int8 needs the least power, so fewer bytes from L2 allow a higher clock.
-static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
+static double rate_of(const sumi_cuda_shape* s, int32_t rows, int32_t cols, bool is_ping_pong)
 {
     if (s->operands == SUMI_CUDA_INT8 && s->m > LIMITED_ROWS)
         return is_ping_pong ? 1.06 : cols == 256 ? 0.96 : cols == 176 ? 0.98 : 1.0;
     if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS ? 1.04 : 1.0;
-    return cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
+    if (rows == 128 && cols > 128 && cols < 192) return cols < 176 ? 1.02 : 1.01;
+    return cols < 192 ? 1.0 : cols == 240 ? 1.02 : cols == 192 || cols == 224 ? 0.99 : 0.98;
 }
+// A last round of halves, in rounds: half the products, at the rate of a smaller tile.
+static const double HALF_ROUND = 0.55;
 
 static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cuda_shape* s,
                                   sumi_cuda_linear_choice* best)
@@ -150,12 +162,15 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
     for (int32_t i = 0; i < WGMMA_COUNT; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue != s->epilogue || kernel->operands != s->operands) continue;
-        const double rounds =
-            (double)((sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols) + clusters - 1) / clusters);
-        double block = kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->cols, kernel->is_ping_pong);
+        const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
+                      whole = sumi_cuda_whole_items(kernel, items, clusters),
+                      ends = (whole + clusters - 1) / clusters + (whole < items);
+        const double rounds = (double)((whole + clusters - 1) / clusters) + (whole < items ? HALF_ROUND : 0.0);
+        double block =
+            kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
         if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) block *= 1.05;
         const double cost = LAUNCH + rounds * sumi_max_int(blocks, kernel->stages) * block
-                          + (kernel->is_ping_pong ? 1.0 : rounds) * TILE_END;
+                          + (kernel->is_ping_pong ? 1.0 : (double)ends) * TILE_END;
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
             *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows};
@@ -171,7 +186,7 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
                       tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
-        const double width = cols / 128.0, block = width * rate_of(s, cols, false);
+        const double width = cols / 128.0, block = width * rate_of(s, 128, cols, false);
         const bool shares_k =
             (s->m <= SPLIT_ROWS || s->operands == SUMI_CUDA_INT8 || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
