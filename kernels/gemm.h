@@ -124,6 +124,8 @@ typedef struct sumi_gemm_split_args {
     X(resid, 192, SUMI_EPILOGUE_RESIDUAL, 1, 192, 4, 1, 64, 0)                                                         \
     X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
     X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
+    X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
+    X(plain, 176, 0, 1, 176, 4, 1, 176, 0)                                                                             \
     X(plain, pp, 0, 2, 128, 5, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 5, 2, 64, 1)                                          \
@@ -140,7 +142,9 @@ typedef struct sumi_gemm_split_args {
     X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)                                                            \
     X(plain, 192x192, 0, 192, 4, 3, 64)                                                                                \
     X(swiglu, 192x192, SUMI_EPILOGUE_SWIGLU, 192, 4, 2, 48)
-#define SUMI_GEMM_SM90_8BIT_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
+#define SUMI_GEMM_SM90_8BIT_3(X)                                                                                       \
+    X(plain, 192x176, 0, 176, 4, 2, 96)                                                                                \
+    X(plain, 192x192, 0, 192, 4, 3, 64)
 // Kernels with halves (their names end in h), two and three consumers. Where the last round has work for half of the
 // clusters at most, its items are computed as two halves of TILE_COLUMNS / 2 columns each, and it takes half as long:
 // an image of 640x640 pixels has m = 1728, and its products of n = 3840 take 1.5 rounds instead of 2.
@@ -154,6 +158,14 @@ typedef struct sumi_gemm_split_args {
     X(plain, 192x160h, 0, 160, 4, 2, 80)                                                                               \
     X(plain, 192x128h, 0, 128, 5, 2, 64)                                                                               \
     X(swiglu, 192x128h, SUMI_EPILOGUE_SWIGLU, 128, 5, 2, 32)
+#define SUMI_GEMM_SM90_8BIT_HALVES(X)                                                                                  \
+    X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 2, 64, 0)                                                         \
+    X(plain, 224h, 0, 1, 224, 4, 2, 112, 0)                                                                            \
+    X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
+    X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
+#define SUMI_GEMM_SM90_8BIT_HALVES_3(X)                                                                                \
+    X(plain, 192x160h, 0, 160, 4, 2, 80)                                                                               \
+    X(plain, 192x128h, 0, 128, 5, 2, 64)
 #define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)                                          \
     ((STAGES) * (192 + (TILE_COLUMNS)) * 128 + 3 * (SLAB_COLUMNS)*128                                                  \
      + 2 * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))      \
