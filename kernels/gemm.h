@@ -98,6 +98,10 @@ typedef struct sumi_gemm_split_args {
     X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
     X(swiglu, 224, SUMI_EPILOGUE_SWIGLU, 1, 224, 4, 1, 112, 0)                                                         \
     X(plain, 176, 0, 1, 176, 4, 1, 176, 0)                                                                             \
+    X(gate_bias, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 4, 4, 64, 0)           \
+    X(gate_bias, 224, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)          \
+    X(gate_bias, 176, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 176, 4, 1, 176, 0)          \
+    X(gate_bias, 160, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 160, 5, 1, 80, 0)           \
     X(plain, pp, 0, 2, 128, 6, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 6, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 6, 2, 64, 1)                                          \
@@ -126,6 +130,10 @@ typedef struct sumi_gemm_split_args {
     X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
     X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
     X(plain, 176, 0, 1, 176, 4, 1, 176, 0)                                                                             \
+    X(gate_bias, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 4, 4, 64, 0)           \
+    X(gate_bias, 224, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)          \
+    X(gate_bias, 176, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 176, 4, 1, 176, 0)          \
+    X(gate_bias, 160, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 160, 5, 1, 80, 0)           \
     X(plain, pp, 0, 2, 128, 5, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 5, 2, 64, 1)                                          \
@@ -152,6 +160,8 @@ typedef struct sumi_gemm_split_args {
     X(plain, 256h, 0, 1, 256, 4, 2, 64, 0)                                                                             \
     X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 1, 64, 0)                                                         \
     X(plain, 224h, 0, 1, 224, 4, 2, 112, 0)                                                                            \
+    X(bias, 224h, SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)                                                            \
+    X(gelu, 224h, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 224, 4, 2, 112, 0)                                       \
     X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
     X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
 #define SUMI_GEMM_SM90_BF16_HALVES_3(X)                                                                                \
@@ -161,6 +171,8 @@ typedef struct sumi_gemm_split_args {
 #define SUMI_GEMM_SM90_8BIT_HALVES(X)                                                                                  \
     X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 2, 64, 0)                                                         \
     X(plain, 224h, 0, 1, 224, 4, 2, 112, 0)                                                                            \
+    X(bias, 224h, SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)                                                            \
+    X(gelu, 224h, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 224, 4, 2, 112, 0)                                       \
     X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
     X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
 #define SUMI_GEMM_SM90_8BIT_HALVES_3(X)                                                                                \

@@ -48,6 +48,10 @@ static const product_case s_products[] = {
      SUMI_CUDA_EPILOGUE_swiglu},
     {{"product 300x9120x512, gated", build_gated, 300, 4560, 512, .act = SUMI_ACT_SILU, .bound = CHAINED},
      SUMI_CUDA_EPILOGUE_swiglu},
+    {{"product 300x12816x512, bias, gelu", build_linear, 300, 12816, 512, BIASED, .act = SUMI_ACT_GELU_TANH,
+      .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gelu},
+    {{"product 300x9120x512, bias", build_linear, 300, 9120, 512, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
     // few rows, as of a prompt, and deep enough for many parts of k
     {{"product 77x560x2560, plain", build_linear, 77, 560, 2560, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
     {{"product 1x272x2064, bias", build_linear, 1, 272, 2064, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
