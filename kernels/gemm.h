@@ -199,8 +199,10 @@ typedef struct sumi_gemm_split_args {
      + (2 * (STAGES) + 2) * 8)
 
 // X(TILE_COLUMNS, STAGES): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<TILE_COLUMNS>. Tiles have 128 rows.
-#define SUMI_GEMM_SPLIT(X) X(128, 7) X(256, 4)
-#define SUMI_GEMM_SPLIT_INT8(X) X(128, 7) // with scales 256 columns do not fit into registers
+// 64 columns: twice as many tiles take half as many parts of k, and the parts are half as large: a quarter of the bytes
+// of partial sums for a tile.
+#define SUMI_GEMM_SPLIT(X) X(64, 9) X(128, 7) X(256, 4)
+#define SUMI_GEMM_SPLIT_INT8(X) X(64, 9) X(128, 7) // with scales 256 columns do not fit into registers
 #define SUMI_GEMM_SPLIT_SHARED(TILE_COLUMNS, STAGES) ((STAGES) * (128 + (TILE_COLUMNS)) * 128 + (2 * (STAGES) + 3) * 8)
 
 // ---- Portable -------------------------------------------------------------------------------------------------------

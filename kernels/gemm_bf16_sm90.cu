@@ -12,10 +12,11 @@
 // Tiles (choose_linear.c chooses by cost). pp (ping-pong, 128 x 128 for each consumer) hides the epilogue and is best
 // where the number of tiles fills whole rounds (n >= 9216). Otherwise 192 columns; 208 columns for n = 3072 at 4352
 // rows, which makes four rounds; 256 columns for SwiGLU when pp does not fill its rounds; three consumers for few rows.
+// The other widths and the kernels with halves are for products whose last round these would leave half empty.
 // A model's products run at the power limit, where bytes read from L2 cost time: with pp for the gate and up product
 // instead of 256 columns, in as many rounds, a forward of 2432 rows takes 1.4 % longer (rate_of in choose_linear.c).
-// Tried and slower: tiles of 128 x 240, 128 x 320, 256 x 192, 256 x 128 without ping-pong, 192 columns with five
-// stages, L2 cache hints, L2 prefetch.
+// 128 x 240 is 2 to 3 % slower than 192 columns where both fill their rounds. Tried and slower: tiles of 128 x 320,
+// 256 x 192, 256 x 128 without ping-pong, 192 columns with five stages, L2 cache hints, L2 prefetch.
 #include "gemm_sm90.cuh"
 #define KERNEL_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 0, __VA_ARGS__)
 #define KERNEL_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 0, __VA_ARGS__)

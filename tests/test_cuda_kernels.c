@@ -203,6 +203,19 @@ TEST(every_product_has_its_kernel)
     close_bench(&b);
 }
 
+// A last round for half of the clusters at most is computed as halves, which then take one round.
+TEST(a_last_round_is_halved)
+{
+    static const struct {
+        int64_t items, clusters, whole;
+    } rounds[] = {{99, 66, 66}, {100, 66, 100}, {132, 66, 132}, {133, 66, 132}, {20, 66, 0}, {1, 1, 1}, {7, 2, 6}};
+    const sumi_cuda_wgmma with = {.has_halves = true}, without = {.has_halves = false};
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        CHECK_NUMBER(sumi_cuda_whole_items(&with, rounds[i].items, rounds[i].clusters), rounds[i].whole);
+        CHECK_NUMBER(sumi_cuda_whole_items(&without, rounds[i].items, rounds[i].clusters), rounds[i].items);
+    }
+}
+
 // A prompt's products in int8: with few rows their weights come from all multiprocessors at once.
 TEST(few_rows_of_int8_share_k)
 {
@@ -1070,6 +1083,7 @@ int main(int argc, char** argv)
     RUN(every_kernel_has_a_launcher);
     RUN(the_list_has_every_kernel_of_a_hopper_device);
     RUN(every_product_has_its_kernel);
+    RUN(a_last_round_is_halved);
     RUN(few_rows_of_int8_share_k);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
     RUN(attention_in_8_bits_takes_its_kernels);

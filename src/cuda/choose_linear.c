@@ -161,8 +161,14 @@ static double rate_of(const sumi_cuda_shape* s, int32_t rows, int32_t cols, bool
     // 240 columns: a single product was 2 to 3 % slower than with 192.
     return cols <= 128 ? 1.0 : cols < 192 ? 1.02 : cols == 240 ? 1.02 : cols == 192 || cols == 224 ? 0.99 : 0.98;
 }
-// A last round of halves, in rounds: half the products, at the rate of a smaller tile.
-static const double HALF_ROUND = 0.55;
+// The time of a tile's k-block for its products, and the least for copying its operands, of which a multiprocessor gets 64
+// bytes a clock; 256 rows of both are as long on their way as the products of 128 x 128 take.
+static double k_block_cost(int32_t rows, int32_t cols, double rate)
+{
+    const double products = rows * cols / 16384.0 * rate, copies = (rows + cols) / 256.0;
+    return products > copies ? products : copies;
+}
+static const double HALF_RATE = 1.1; // of half a tile, beside the whole one
 
 static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cuda_shape* s,
                                   sumi_cuda_linear_choice* best)
@@ -177,11 +183,12 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
         const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
                       whole = sumi_cuda_whole_items(kernel, items, clusters),
                       ends = (whole + clusters - 1) / clusters + (whole < items);
-        const double rounds = (double)((whole + clusters - 1) / clusters) + (whole < items ? HALF_ROUND : 0.0);
-        double block =
-            kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
-        if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) block *= 1.05;
-        const double cost = LAUNCH + rounds * sumi_max_int(blocks, kernel->stages) * block
+        double rate = rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
+        if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) rate *= 1.05;
+        const double k_block =
+            (double)((whole + clusters - 1) / clusters) * k_block_cost(kernel->rows, kernel->cols, rate)
+            + (whole < items ? k_block_cost(kernel->rows, kernel->cols / 2, rate * HALF_RATE) : 0.0);
+        const double cost = LAUNCH + sumi_max_int(blocks, kernel->stages) * k_block
                           + (kernel->is_ping_pong ? 1.0 : (double)ends) * TILE_END;
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
@@ -194,11 +201,14 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
         || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
         return best->method != SUMI_CUDA_METHOD_ANY;
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
-        if (sumi_cuda_split_kernels[i].operands != s->operands) continue;
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
+        // Gated products are wide: they have enough tiles of 128 columns.
+        if (sumi_cuda_split_kernels[i].operands != s->operands
+            || (cols < 128 && s->epilogue == SUMI_CUDA_EPILOGUE_swiglu))
+            continue;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
                       tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
-        const double width = cols / 128.0, block = width * rate_of(s, 128, cols, false);
+        const double width = cols / 128.0, block = k_block_cost(128, cols, rate_of(s, 128, cols, false));
         const bool shares_k =
             (s->m <= SPLIT_ROWS || s->operands == SUMI_CUDA_INT8 || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
