@@ -97,6 +97,7 @@ typedef struct sumi_gemm_split_args {
     X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
     X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
     X(swiglu, 224, SUMI_EPILOGUE_SWIGLU, 1, 224, 4, 1, 112, 0)                                                         \
+    X(swiglu, 160, SUMI_EPILOGUE_SWIGLU, 1, 160, 5, 1, 80, 0)                                                          \
     X(plain, 176, 0, 1, 176, 4, 1, 176, 0)                                                                             \
     X(gate_bias, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 4, 4, 64, 0)           \
     X(gate_bias, 224, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)          \
