@@ -55,6 +55,7 @@ typedef struct sumi_gemm_sm90_args {
     int32_t m, n, k;     // n counts rows of w; SwiGLU writes n / 2 columns
     int32_t group;       // pairs of tile rows that form a group: x of a group stays in L2 while all of w is read
     int32_t whole_items; // kernels with halves: the work items from this one on are computed as two halves each
+    int32_t reserved;
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {
@@ -75,10 +76,8 @@ typedef struct sumi_gemm_split_args {
 //   SLAB_COLUMNS  that one TMA store writes
 //   PING_PONG     1: each of two consumers has a tile of 64 * M64_TILES rows; 0: they share one of 128 * M64_TILES rows
 #define SUMI_GEMM_SM90_BF16(X)                                                                                         \
-    X(plain, 256, 0, 1, 256, 4, 2, 64, 0)                                                                              \
     X(bias, 256, SUMI_EPILOGUE_BIAS, 1, 256, 4, 2, 64, 0)                                                              \
     X(gelu, 256, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 256, 4, 2, 64, 0)                                         \
-    X(swiglu, 256, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 1, 64, 0)                                                          \
     X(resid, 256, SUMI_EPILOGUE_RESIDUAL, 1, 256, 4, 2, 64, 0)                                                         \
     X(gate, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 256, 4, 2, 64, 0)                                     \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
@@ -87,7 +86,6 @@ typedef struct sumi_gemm_split_args {
     X(resid, 208, SUMI_EPILOGUE_RESIDUAL, 1, 208, 4, 1, 208, 0)                                                        \
     X(gate, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 208, 4, 1, 208, 0)                                    \
     X(gate_bias, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)          \
-    X(plain, 192, 0, 1, 192, 4, 1, 64, 0)                                                                              \
     X(bias, 192, SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                                                              \
     X(gelu, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 192, 4, 1, 64, 0)                                         \
     X(swiglu, 192, SUMI_EPILOGUE_SWIGLU, 1, 192, 4, 1, 96, 0)                                                          \
@@ -98,7 +96,6 @@ typedef struct sumi_gemm_split_args {
     X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
     X(swiglu, 224, SUMI_EPILOGUE_SWIGLU, 1, 224, 4, 1, 112, 0)                                                         \
     X(swiglu, 160, SUMI_EPILOGUE_SWIGLU, 1, 160, 5, 1, 80, 0)                                                          \
-    X(plain, 176, 0, 1, 176, 4, 1, 176, 0)                                                                             \
     X(gate_bias, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 4, 4, 64, 0)           \
     X(gate_bias, 224, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)          \
     X(gate_bias, 176, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 176, 4, 1, 176, 0)          \
@@ -115,14 +112,13 @@ typedef struct sumi_gemm_split_args {
 // The same for e4m3 and int8 operands: sumi_gemm_<fp8|int8>_<epilogue>_<tile>, with SUMI_EPILOGUE_SCALE added to
 // EPILOGUE. The row and column scales take shared memory, so ping-pong has five stages instead of six, and a tile of
 // 256 columns is stored in two phases. At the card's power limit the tiles win that read the fewest bytes for a
-// product, most of all with int8, which leaves the most power: 256 columns for SwiGLU, 208 for n = 3072, 192 for the
+// product, most of all with int8, which leaves the most power: 128 x 256 for SwiGLU, 192 x 192 and 128 x 240 for the
 // rest.
 #define SUMI_GEMM_SM90_8BIT(X)                                                                                         \
     X(swiglu, 256, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 2, 64, 0)                                                          \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
     X(bias, 208, SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)                                                             \
     X(gate_bias, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)          \
-    X(plain, 192, 0, 1, 192, 4, 1, 64, 0)                                                                              \
     X(bias, 192, SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                                                              \
     X(gelu, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 192, 4, 1, 64, 0)                                         \
     X(swiglu, 192, SUMI_EPILOGUE_SWIGLU, 1, 192, 4, 1, 96, 0)                                                          \
@@ -130,7 +126,6 @@ typedef struct sumi_gemm_split_args {
     X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
     X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
     X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
-    X(plain, 176, 0, 1, 176, 4, 1, 176, 0)                                                                             \
     X(gate_bias, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 4, 4, 64, 0)           \
     X(gate_bias, 224, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)          \
     X(gate_bias, 176, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 176, 4, 1, 176, 0)          \
@@ -156,7 +151,9 @@ typedef struct sumi_gemm_split_args {
     X(plain, 192x192, 0, 192, 4, 3, 64)
 // Kernels with halves (their names end in h), two and three consumers. Where the last round has work for half of the
 // clusters at most, its items are computed as two halves of TILE_COLUMNS / 2 columns each, and it takes half as long:
-// an image of 640x640 pixels has m = 1728, and its products of n = 3840 take 1.5 rounds instead of 2.
+// an image of 960x960 pixels has m = 3744, and its products of n = 3840 take 3.5 rounds of 256 columns instead of 4.
+// A kernel with halves takes as long as one without where there is nothing to halve, and replaces it; only that of SwiGLU
+// in 8 bits takes 1.4 % longer, so there are both.
 #define SUMI_GEMM_SM90_BF16_HALVES(X)                                                                                  \
     X(plain, 256h, 0, 1, 256, 4, 2, 64, 0)                                                                             \
     X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 1, 64, 0)                                                         \
@@ -165,10 +162,7 @@ typedef struct sumi_gemm_split_args {
     X(gelu, 224h, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 224, 4, 2, 112, 0)                                       \
     X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
     X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
-#define SUMI_GEMM_SM90_BF16_HALVES_3(X)                                                                                \
-    X(plain, 192x160h, 0, 160, 4, 2, 80)                                                                               \
-    X(plain, 192x128h, 0, 128, 5, 2, 64)                                                                               \
-    X(swiglu, 192x128h, SUMI_EPILOGUE_SWIGLU, 128, 5, 2, 32)
+#define SUMI_GEMM_SM90_BF16_HALVES_3(X) X(plain, 192x160h, 0, 160, 4, 2, 80)
 #define SUMI_GEMM_SM90_8BIT_HALVES(X)                                                                                  \
     X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 2, 64, 0)                                                         \
     X(plain, 224h, 0, 1, 224, 4, 2, 112, 0)                                                                            \
@@ -176,9 +170,7 @@ typedef struct sumi_gemm_split_args {
     X(gelu, 224h, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 224, 4, 2, 112, 0)                                       \
     X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
     X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
-#define SUMI_GEMM_SM90_8BIT_HALVES_3(X)                                                                                \
-    X(plain, 192x160h, 0, 160, 4, 2, 80)                                                                               \
-    X(plain, 192x128h, 0, 128, 5, 2, 64)
+#define SUMI_GEMM_SM90_8BIT_HALVES_3(X) X(plain, 192x160h, 0, 160, 4, 2, 80)
 #define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)                                          \
     ((STAGES) * (192 + (TILE_COLUMNS)) * 128 + 3 * (SLAB_COLUMNS)*128                                                  \
      + 2 * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))      \

@@ -2,7 +2,7 @@
 //
 // WGMMA and SPLIT are compared by one cost: the number of rounds of the resident clusters, times the time of one work
 // item. PORTABLE counts rounds if m is large, and fills the multiprocessors by sharing k if m is small. The numbers for
-// 9.0 were measured on an H200; to set them anew, edit the constants below and run tests/tune_cuda_linear.c. Method,
+// 9.0 were measured on an H100; to set them anew, edit the constants below and run tests/tune_cuda_linear.c. Method,
 // tile and split follow from the shape of the whole op, so that slices give the same bits. A slice computes a range of
 // rows at multiples of the method's unit; a product of one unit is computed by the slice that contains the unit.
 #include "base/integers.h"
@@ -101,7 +101,7 @@ enum {
     SPLIT_INT8_ROWS = 512,
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
-    LIMITED_ROWS = 1024, // on 9.0, for more rows: see rate_of
+    LIMITED_ROWS = 1024, // on 9.0, for more rows: see hopper_rates
     PORTABLE_SPLIT_ROWS = 700,
     ARRIVALS = 65536,                // length of run->arrivals
     MAX_PARTIAL_SUM_BYTES = 64 << 20 // the most scratch for partial sums
@@ -136,39 +136,69 @@ uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m
 }
 
 // Costs on 9.0, in units of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200 in bf16.
-// tests/tune_cuda_linear.c measures the times that they stand for.
+// tests/tune_cuda_linear.c measures the times that they stand for. All but LAUNCH were set together, by the times of single
+// products on an H100 and by forwards there, where the power limit sometimes decides otherwise.
 static const double LAUNCH = 3.0; // once per launch
-// Epilogue of a tile that no other work hides. With ping-pong only the last tile's counts.
-static const double TILE_END = 1.0;
-// the same for SPLIT, whose epilogue decides at run time what to do; per 128 columns
+// Epilogue of a tile that no other work hides, with the filling of the stages. With ping-pong only the last tile's counts.
+static const double TILE_END = 5.0, TILE_END_8BIT = 2.0;
+// what SPLIT's epilogue takes longer, which decides at run time what to do; per 128 columns
 static const double SPLIT_END = 4.0;
-static const double PART_WRITE = 5.0; // writing a partial sum, per 128 columns
+static const double SPLIT_RATE = 1.2; // of its tiles beside the others', for more rows than SPLIT_ROWS
+static const double PART_WRITE = 4.0; // writing a partial sum, per 128 columns
 static const double PART_READ = 3.5;  // reading and adding a partial sum, per 128 columns
-// Relative speed of tiles. Larger tiles read less from L2. Products of many rows run at the power limit, where the
-// small tiles of ping-pong take longer than in a single product; this was measured for gate and up, the largest part of
-// a model's work. int8 needs the least power, so fewer bytes from L2 allow a higher clock. The tiles of 128 rows and
-// 160, 176, 224 or 240 columns and those of 192 rows and 128 or 192 columns have estimates between their neighbours'.
+// The least time for copying a k-block's operands, for each 256 rows of both
+static const double COPY = 0.8;
+
+// What differs between products of few rows and those of more than LIMITED_ROWS.
+typedef struct hopper_rates {
+    // The part of the time that follows from the work instead of the rounds: what idle multiprocessors leave of the power
+    // limit, and of the rate of L2 and memory, makes the others faster.
+    double work_part;
+    double read;      // what the products of a k-block take longer for twice the bytes from L2 of a tile of 128 x 256
+    double ping_pong; // what ping-pong takes longer, beside the bytes that it reads
+    double tall;      // the same of tiles of 192 rows
+    // Time of half a tile, beside half of the whole one's. A last round of halves alone cannot hide its latencies; after
+    // several rounds not all clusters begin it at the same time.
+    double half;
+} hopper_rates;
+static const hopper_rates FEW_ROWS_RATES = {0.4, 0.04, 0.15, 0.015, 1.75},
+                          MANY_ROWS_RATES = {0.15, 0.06, 0.1, 0.0, 1.05};
+static const hopper_rates* rates_of(const sumi_cuda_shape* s)
+{
+    return s->m > LIMITED_ROWS ? &MANY_ROWS_RATES : &FEW_ROWS_RATES;
+}
+
+// Time of the products of a k-block, beside that in tiles of 128 x 256. A pair of blocks reads 2 rows + cols from L2 for
+// 2 rows x cols products. Products of many rows run at the power limit, where these bytes cost more time.
 static double rate_of(const sumi_cuda_shape* s, int32_t rows, int32_t cols, bool is_ping_pong)
 {
-    const bool is_tall = rows == 192;
-    if (s->operands == SUMI_CUDA_INT8 && s->m > LIMITED_ROWS) {
-        if (is_ping_pong) return 1.06;
-        if (is_tall) return cols < 160 ? 1.0 : cols < 192 ? 0.98 : 0.96;
-        return cols < 192 ? 1.02 : cols < 224 ? 1.0 : cols < 256 ? 0.98 : 0.96;
-    }
-    if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS ? 1.04 : 1.0;
-    if (is_tall) return cols < 192 ? 1.0 : 0.98;
-    // 240 columns: a single product was 2 to 3 % slower than with 192.
-    return cols <= 128 ? 1.0 : cols < 192 ? 1.02 : cols == 240 ? 1.02 : cols == 192 || cols == 224 ? 0.99 : 0.98;
+    const hopper_rates* rates = rates_of(s);
+    const double read = 128.0 / cols + 64.0 / rows; // 1 for 128 x 256
+    return 1.0 + rates->read * (read - 1.0) + (is_ping_pong ? rates->ping_pong : 0.0);
 }
-// The time of a tile's k-block for its products, and the least for copying its operands, of which a multiprocessor gets 64
-// bytes a clock; 256 rows of both are as long on their way as the products of 128 x 128 take.
 static double k_block_cost(int32_t rows, int32_t cols, double rate)
 {
-    const double products = rows * cols / 16384.0 * rate, copies = (rows + cols) / 256.0;
+    const double products = rows * cols / 16384.0 * rate, copies = (rows + cols) / 256.0 * COPY;
     return products > copies ? products : copies;
 }
-static const double HALF_RATE = 1.1; // of half a tile, beside the whole one
+
+static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s, int32_t blocks, int64_t clusters)
+{
+    const hopper_rates* rates = rates_of(s);
+    const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
+                  whole = sumi_cuda_whole_items(kernel, items, clusters);
+    const double whole_rounds = (double)((whole + clusters - 1) / clusters), half_rounds = whole < items ? 1.0 : 0.0;
+    double rate = rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
+    if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) rate *= 1.12;
+    const double work = (double)items / (double)clusters * kernel->rows * kernel->cols / 16384.0 * rate,
+                 rounds = whole_rounds * k_block_cost(kernel->rows, kernel->cols, rate)
+                        + half_rounds * k_block_cost(kernel->rows, kernel->cols / 2, rate * rates->half);
+    const double ends = kernel->is_ping_pong ? 1.0 : whole_rounds + half_rounds;
+    const double cost =
+        LAUNCH + ends * (s->operands == SUMI_CUDA_BF16 ? TILE_END : TILE_END_8BIT)
+        + sumi_max_int(blocks, kernel->stages) * ((1.0 - rates->work_part) * rounds + rates->work_part * work);
+    return kernel->rows == 192 ? cost * (1.0 + rates->tall) : cost;
+}
 
 static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cuda_shape* s,
                                   sumi_cuda_linear_choice* best)
@@ -180,16 +210,7 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
     for (int32_t i = 0; i < WGMMA_COUNT; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue != s->epilogue || kernel->operands != s->operands) continue;
-        const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
-                      whole = sumi_cuda_whole_items(kernel, items, clusters),
-                      ends = (whole + clusters - 1) / clusters + (whole < items);
-        double rate = rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
-        if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) rate *= 1.05;
-        const double k_block =
-            (double)((whole + clusters - 1) / clusters) * k_block_cost(kernel->rows, kernel->cols, rate)
-            + (whole < items ? k_block_cost(kernel->rows, kernel->cols / 2, rate * HALF_RATE) : 0.0);
-        const double cost = LAUNCH + sumi_max_int(blocks, kernel->stages) * k_block
-                          + (kernel->is_ping_pong ? 1.0 : (double)ends) * TILE_END;
+        const double cost = wgmma_cost(kernel, s, blocks, clusters);
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
             *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows};
@@ -208,16 +229,18 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
             continue;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
                       tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
-        const double width = cols / 128.0, block = k_block_cost(128, cols, rate_of(s, 128, cols, false));
+        const double rate = rate_of(s, 128, cols, false) * (s->m > SPLIT_ROWS ? SPLIT_RATE : 1.0), width = cols / 128.0,
+                     block = k_block_cost(128, cols, rate);
         const bool shares_k =
             (s->m <= SPLIT_ROWS || s->operands == SUMI_CUDA_INT8 || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
             const sumi_cuda_linear_choice c = {SUMI_CUDA_METHOD_SPLIT, i, split, 256};
             if (sumi_cuda_partial_sum_bytes(&c, s->m, s->n) > MAX_PARTIAL_SUM_BYTES) break;
             const double rounds = (double)((pairs * split + clusters - 1) / clusters), join = split > 1 ? width : 0.0;
-            const double cost = LAUNCH
-                              + rounds * (sumi_divide_up(blocks, split) * block + SPLIT_END * width + PART_WRITE * join)
-                              + split * PART_READ * join;
+            const double cost =
+                LAUNCH
+                + rounds * (sumi_divide_up(blocks, split) * block + TILE_END + SPLIT_END * width + PART_WRITE * join)
+                + split * PART_READ * join;
             if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
                 least = cost;
                 *best = c;

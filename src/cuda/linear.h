@@ -6,8 +6,8 @@
 //   method     source                        takes                                              tiles
 //   ANY        gemm_any.cu                   float x, or k no multiple of 8                     64 x 64, ordinary arithmetic
 //   GEMV       gemv.cu                       m <= 16                                            16 columns; bound by reading w once
-//   WGMMA      gemm_{bf16,fp8,int8}_sm90.cu  9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 160 to 256; 192 x 128 to 192
-//   SPLIT      gemm_split{,_int8}_sm90.cu    9.0, bf16, int8: few rows (k shared), any epilogue  128 rows x 128, bf16 256 too
+//   WGMMA      gemm_{bf16,fp8,int8}_sm90.cu  9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 160 to 256; 192 x 160 to 192
+//   SPLIT      gemm_split{,_int8}_sm90.cu    9.0, bf16, int8: few rows (k shared), any epilogue  128 rows x 64 or 128, bf16 256 too
 //   PORTABLE   gemm_{bf16,fp8,int8}.cu       everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
 //   CUBLASLT   NVIDIA's library              what cublaslt.h says, if the host program allows it its own; a slice takes whole calls
 #ifndef SUMI_CUDA_LINEAR_H
