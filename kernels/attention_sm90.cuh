@@ -115,19 +115,6 @@ template <int N> SUMI_DEVICE void warpgroup_fence_operand(float (&d)[N])
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// The lists of registers that hopper.cuh lacks.
-#define SUMI_ASM_REGISTERS_32                                                                                          \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
-    "30,%31"
-#define SUMI_ASM_REGISTERS_40 SUMI_ASM_REGISTERS_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
-#define SUMI_ASM_REGISTERS_48 SUMI_ASM_REGISTERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define SUMI_ASM_OUTPUTS_32(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0)
-#define SUMI_ASM_OUTPUTS_40(C, d) SUMI_ASM_OUTPUTS_32(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 32)
-#define SUMI_ASM_OUTPUTS_48(C, d) SUMI_ASM_OUTPUTS_40(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 40)
-
-// Scores of 64 keys, for wgmma_shared of hopper.cuh.
-SUMI_WGMMA_OF(64, 32, 32, 33, 34, SUMI_OPERANDS_BF16, float, "+f", "k16.f32.bf16.bf16", ",1,1,0,0")
-
 // d[64 x N] = a[64 x 32 bytes of k] b + (accumulates ? d : 0), by one warpgroup, float sums. `a` is in registers: of
 // each warp's 16 rows the A fragment of mma.sync (portable_sm80.cuh). b is the descriptor of an operand in shared
 // memory, N-major for bf16 and K-major for e4m3. COUNT: accumulators of a thread. A0 .. A3, B, P: the asm operand

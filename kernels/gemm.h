@@ -52,8 +52,10 @@ typedef struct sumi_gemm_sm90_args {
     uint64_t gate, counter;
     uint64_t row_scale, col_scale; // float [m rounded up to 4], [n]
     int32_t gate_stride, gate_column;
-    int32_t m, n, k; // n counts rows of w; SwiGLU writes n / 2 columns
-    int32_t group;   // pairs of tile rows that form a group: x of a group stays in L2 while all of w is read
+    int32_t m, n, k;     // n counts rows of w; SwiGLU writes n / 2 columns
+    int32_t group;       // pairs of tile rows that form a group: x of a group stays in L2 while all of w is read
+    int32_t whole_items; // kernels with halves: the work items from this one on are computed as two halves each
+    int32_t reserved;
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {
@@ -74,10 +76,8 @@ typedef struct sumi_gemm_split_args {
 //   SLAB_COLUMNS  that one TMA store writes
 //   PING_PONG     1: each of two consumers has a tile of 64 * M64_TILES rows; 0: they share one of 128 * M64_TILES rows
 #define SUMI_GEMM_SM90_BF16(X)                                                                                         \
-    X(plain, 256, 0, 1, 256, 4, 2, 64, 0)                                                                              \
     X(bias, 256, SUMI_EPILOGUE_BIAS, 1, 256, 4, 2, 64, 0)                                                              \
     X(gelu, 256, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 256, 4, 2, 64, 0)                                         \
-    X(swiglu, 256, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 1, 64, 0)                                                          \
     X(resid, 256, SUMI_EPILOGUE_RESIDUAL, 1, 256, 4, 2, 64, 0)                                                         \
     X(gate, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 256, 4, 2, 64, 0)                                     \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
@@ -86,7 +86,6 @@ typedef struct sumi_gemm_split_args {
     X(resid, 208, SUMI_EPILOGUE_RESIDUAL, 1, 208, 4, 1, 208, 0)                                                        \
     X(gate, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 208, 4, 1, 208, 0)                                    \
     X(gate_bias, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)          \
-    X(plain, 192, 0, 1, 192, 4, 1, 64, 0)                                                                              \
     X(bias, 192, SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                                                              \
     X(gelu, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 192, 4, 1, 64, 0)                                         \
     X(swiglu, 192, SUMI_EPILOGUE_SWIGLU, 1, 192, 4, 1, 96, 0)                                                          \
@@ -94,6 +93,13 @@ typedef struct sumi_gemm_split_args {
     X(resid_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                               \
     X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
     X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
+    X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
+    X(swiglu, 224, SUMI_EPILOGUE_SWIGLU, 1, 224, 4, 1, 112, 0)                                                         \
+    X(swiglu, 160, SUMI_EPILOGUE_SWIGLU, 1, 160, 5, 1, 80, 0)                                                          \
+    X(gate_bias, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 4, 4, 64, 0)           \
+    X(gate_bias, 224, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)          \
+    X(gate_bias, 176, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 176, 4, 1, 176, 0)          \
+    X(gate_bias, 160, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 160, 5, 1, 80, 0)           \
     X(plain, pp, 0, 2, 128, 6, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 6, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 6, 2, 64, 1)                                          \
@@ -106,20 +112,24 @@ typedef struct sumi_gemm_split_args {
 // The same for e4m3 and int8 operands: sumi_gemm_<fp8|int8>_<epilogue>_<tile>, with SUMI_EPILOGUE_SCALE added to
 // EPILOGUE. The row and column scales take shared memory, so ping-pong has five stages instead of six, and a tile of
 // 256 columns is stored in two phases. At the card's power limit the tiles win that read the fewest bytes for a
-// product, most of all with int8, which leaves the most power: 256 columns for SwiGLU, 208 for n = 3072, 192 for the
+// product, most of all with int8, which leaves the most power: 128 x 256 for SwiGLU, 192 x 192 and 128 x 240 for the
 // rest.
 #define SUMI_GEMM_SM90_8BIT(X)                                                                                         \
     X(swiglu, 256, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 2, 64, 0)                                                          \
     X(plain, 208, 0, 1, 208, 4, 1, 208, 0)                                                                             \
     X(bias, 208, SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)                                                             \
     X(gate_bias, 208, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 208, 4, 1, 208, 0)          \
-    X(plain, 192, 0, 1, 192, 4, 1, 64, 0)                                                                              \
     X(bias, 192, SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)                                                              \
     X(gelu, 192, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 192, 4, 1, 64, 0)                                         \
     X(swiglu, 192, SUMI_EPILOGUE_SWIGLU, 1, 192, 4, 1, 96, 0)                                                          \
     X(resid, 192, SUMI_EPILOGUE_RESIDUAL, 1, 192, 4, 1, 64, 0)                                                         \
     X(gate, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE, 1, 192, 4, 1, 64, 0)                                     \
     X(gate_bias, 192, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 192, 4, 1, 64, 0)           \
+    X(plain, 240, 0, 1, 240, 4, 3, 80, 0)                                                                              \
+    X(gate_bias, 256, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 256, 4, 4, 64, 0)           \
+    X(gate_bias, 224, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)          \
+    X(gate_bias, 176, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 176, 4, 1, 176, 0)          \
+    X(gate_bias, 160, SUMI_EPILOGUE_RESIDUAL | SUMI_EPILOGUE_GATE | SUMI_EPILOGUE_BIAS, 1, 160, 5, 1, 80, 0)           \
     X(plain, pp, 0, 2, 128, 5, 2, 64, 1)                                                                               \
     X(bias, pp, SUMI_EPILOGUE_BIAS, 2, 128, 5, 2, 64, 1)                                                               \
     X(gelu, pp, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 2, 128, 5, 2, 64, 1)                                          \
@@ -133,8 +143,34 @@ typedef struct sumi_gemm_split_args {
 // 132 tiles, one for each multiprocessor of an H200, and tiles of 192 x 160 cut the gate and up product into 768.
 #define SUMI_GEMM_SM90_BF16_3(X)                                                                                       \
     X(plain, 192x176, 0, 176, 4, 2, 112)                                                                               \
-    X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)
-#define SUMI_GEMM_SM90_8BIT_3(X) X(plain, 192x176, 0, 176, 4, 2, 96)
+    X(swiglu, 192x160, SUMI_EPILOGUE_SWIGLU, 160, 4, 1, 80)                                                            \
+    X(plain, 192x192, 0, 192, 4, 3, 64)                                                                                \
+    X(swiglu, 192x192, SUMI_EPILOGUE_SWIGLU, 192, 4, 2, 48)
+#define SUMI_GEMM_SM90_8BIT_3(X)                                                                                       \
+    X(plain, 192x176, 0, 176, 4, 2, 96)                                                                                \
+    X(plain, 192x192, 0, 192, 4, 3, 64)
+// Kernels with halves (their names end in h), two and three consumers. Where the last round has work for half of the
+// clusters at most, its items are computed as two halves of TILE_COLUMNS / 2 columns each, and it takes half as long:
+// an image of 960x960 pixels has m = 3744, and its products of n = 3840 take 3.5 rounds of 256 columns instead of 4.
+// A kernel with halves takes as long as one without where there is nothing to halve, and replaces it; only that of SwiGLU
+// in 8 bits takes 1.4 % longer, so there are both.
+#define SUMI_GEMM_SM90_BF16_HALVES(X)                                                                                  \
+    X(plain, 256h, 0, 1, 256, 4, 2, 64, 0)                                                                             \
+    X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 1, 64, 0)                                                         \
+    X(plain, 224h, 0, 1, 224, 4, 2, 112, 0)                                                                            \
+    X(bias, 224h, SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)                                                            \
+    X(gelu, 224h, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 224, 4, 2, 112, 0)                                       \
+    X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
+    X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
+#define SUMI_GEMM_SM90_BF16_HALVES_3(X) X(plain, 192x160h, 0, 160, 4, 2, 80)
+#define SUMI_GEMM_SM90_8BIT_HALVES(X)                                                                                  \
+    X(swiglu, 256h, SUMI_EPILOGUE_SWIGLU, 1, 256, 4, 2, 64, 0)                                                         \
+    X(plain, 224h, 0, 1, 224, 4, 2, 112, 0)                                                                            \
+    X(bias, 224h, SUMI_EPILOGUE_BIAS, 1, 224, 4, 2, 112, 0)                                                            \
+    X(gelu, 224h, SUMI_EPILOGUE_BIAS | SUMI_EPILOGUE_GELU, 1, 224, 4, 2, 112, 0)                                       \
+    X(plain, 192h, 0, 1, 192, 4, 1, 64, 0)                                                                             \
+    X(plain, 160h, 0, 1, 160, 5, 1, 80, 0)
+#define SUMI_GEMM_SM90_8BIT_HALVES_3(X) X(plain, 192x160h, 0, 160, 4, 2, 80)
 #define SUMI_GEMM_SM90_SHARED_3(EPILOGUE, TILE_COLUMNS, STAGES, SLAB_COLUMNS)                                          \
     ((STAGES) * (192 + (TILE_COLUMNS)) * 128 + 3 * (SLAB_COLUMNS)*128                                                  \
      + 2 * (SUMI_GEMM_SM90_VECTORS(EPILOGUE) * (TILE_COLUMNS)*4 + ((EPILOGUE)&SUMI_EPILOGUE_SCALE ? 192 * 4 : 0))      \
@@ -156,8 +192,10 @@ typedef struct sumi_gemm_split_args {
      + (2 * (STAGES) + 2) * 8)
 
 // X(TILE_COLUMNS, STAGES): the split-k kernels sumi_gemm_split_[int8_]<any|swiglu>_<TILE_COLUMNS>. Tiles have 128 rows.
-#define SUMI_GEMM_SPLIT(X) X(128, 7) X(256, 4)
-#define SUMI_GEMM_SPLIT_INT8(X) X(128, 7) // with scales 256 columns do not fit into registers
+// 64 columns: twice as many tiles take half as many parts of k, and the parts are half as large: a quarter of the bytes
+// of partial sums for a tile.
+#define SUMI_GEMM_SPLIT(X) X(64, 9) X(128, 7) X(256, 4)
+#define SUMI_GEMM_SPLIT_INT8(X) X(64, 9) X(128, 7) // with scales 256 columns do not fit into registers
 #define SUMI_GEMM_SPLIT_SHARED(TILE_COLUMNS, STAGES) ((STAGES) * (128 + (TILE_COLUMNS)) * 128 + (2 * (STAGES) + 3) * 8)
 
 // ---- Portable -------------------------------------------------------------------------------------------------------

@@ -9,15 +9,22 @@
 //                              {SLAB_COLUMNS, 64 * M64_TILES}, 128-byte swizzle when SLAB_COLUMNS is 64, otherwise none
 // Bound by the card's power on an H200 (700 W, about 1.4-1.5 GHz under load); by L2 latency below the power limit.
 //
-// Tiles (choose_linear.c chooses by cost). pp (ping-pong, 128 x 128 for each consumer) hides the epilogue and is best
-// where the number of tiles fills whole rounds (n >= 9216). Otherwise 192 columns; 208 columns for n = 3072 at 4352
-// rows, which makes four rounds; 256 columns for SwiGLU when pp does not fill its rounds; three consumers for few rows.
-// A model's products run at the power limit, where bytes read from L2 cost time: with pp for the gate and up product
-// instead of 256 columns, in as many rounds, a forward of 2432 rows takes 1.4 % longer (rate_of in choose_linear.c).
-// Tried and slower: tiles of 128 x 240, 128 x 320, 256 x 192, 256 x 128 without ping-pong, 192 columns with five
-// stages, L2 cache hints, L2 prefetch.
+// Tiles (choose_linear.c chooses by cost): those that leave least of their last round empty, and of these the ones that
+// read the fewest bytes from L2, 128 x 256, 192 x 192 and 128 x 240. A model's products run at the power limit, where
+// these bytes cost time. On an H100 128 x 240 took 0.2 to 1.5 % longer than 128 x 192 in a single product of 4224 rows,
+// but with it a forward of 1024x1024 took 0.9 % less; with pp (ping-pong, 128 x 128 for each consumer) for the gate and
+// up product instead of 256 columns, in as many rounds, one of 2432 rows takes 1.4 % longer. pp hides the epilogue, which
+// decides for few rows. The other widths are for products whose last round these would leave half empty.
+// Tried and slower: tiles of 128 x 320, 256 x 192, 256 x 128 without ping-pong, 192 columns with five stages, L2 cache
+// hints, L2 prefetch. Not worth a kernel but for gates: 128 x 176. It fills the round of a product of 704 rows and 3840
+// columns, of which 192 columns leave a tenth: a single one took 3 to 4 % less, but a forward at the power limit 0.7 %
+// more.
 #include "gemm_sm90.cuh"
-#define KERNEL_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)
-#define KERNEL_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, __VA_ARGS__)
+#define KERNEL_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 0, __VA_ARGS__)
+#define KERNEL_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 0, __VA_ARGS__)
+#define HALVES_2(...) SUMI_GEMM_KERNEL_2(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 1, __VA_ARGS__)
+#define HALVES_3(...) SUMI_GEMM_KERNEL_3(sumi_gemm_bf16, SUMI_OPERANDS_BF16, 1, __VA_ARGS__)
 SUMI_GEMM_SM90_BF16(KERNEL_2)
 SUMI_GEMM_SM90_BF16_3(KERNEL_3)
+SUMI_GEMM_SM90_BF16_HALVES(HALVES_2)
+SUMI_GEMM_SM90_BF16_HALVES_3(HALVES_3)

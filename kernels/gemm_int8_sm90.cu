@@ -8,10 +8,18 @@
 // quantising its operands (rotate.cuh).
 #include "gemm_sm90.cuh"
 #define KERNEL_2(epilogue, tile, EPILOGUE, ...)                                                                        \
-    SUMI_GEMM_KERNEL_2(sumi_gemm_int8, SUMI_OPERANDS_INT8, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,           \
+    SUMI_GEMM_KERNEL_2(sumi_gemm_int8, SUMI_OPERANDS_INT8, 0, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,        \
                        __VA_ARGS__)
 #define KERNEL_3(epilogue, tile, EPILOGUE, ...)                                                                        \
-    SUMI_GEMM_KERNEL_3(sumi_gemm_int8, SUMI_OPERANDS_INT8, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,           \
+    SUMI_GEMM_KERNEL_3(sumi_gemm_int8, SUMI_OPERANDS_INT8, 0, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,        \
                        __VA_ARGS__)
 SUMI_GEMM_SM90_8BIT(KERNEL_2)
 SUMI_GEMM_SM90_8BIT_3(KERNEL_3)
+#define HALVES_2(epilogue, tile, EPILOGUE, ...)                                                                        \
+    SUMI_GEMM_KERNEL_2(sumi_gemm_int8, SUMI_OPERANDS_INT8, 1, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,        \
+                       __VA_ARGS__)
+#define HALVES_3(epilogue, tile, EPILOGUE, ...)                                                                        \
+    SUMI_GEMM_KERNEL_3(sumi_gemm_int8, SUMI_OPERANDS_INT8, 1, epilogue, tile, (EPILOGUE) | SUMI_EPILOGUE_SCALE,        \
+                       __VA_ARGS__)
+SUMI_GEMM_SM90_8BIT_HALVES(HALVES_2)
+SUMI_GEMM_SM90_8BIT_HALVES_3(HALVES_3)

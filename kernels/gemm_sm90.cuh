@@ -43,8 +43,9 @@
 // CONSUMERS consumers share a tile of 64 * M64_TILES * CONSUMERS rows. A tile is stored in STORE_PASSES passes, and in
 // each as SLABS slabs of SLAB_COLUMNS columns; a slab is one TMA store.
 template <int M64_TILES_, int TILE_COLUMNS_, int STAGES_, int STORE_PASSES_, int SLAB_COLUMNS_, int EPILOGUE_,
-          int OPERANDS_, int PING_PONG_ = 0, int CONSUMERS_ = 2>
+          int OPERANDS_, int PING_PONG_ = 0, int CONSUMERS_ = 2, int HALVES_ = 0>
 struct sumi_tile {
+    static constexpr int HALVES = HALVES_;
     static constexpr int PING_PONG = PING_PONG_, VECTOR_BUFFERS = PING_PONG ? 4 : 2, CONSUMERS = CONSUMERS_;
     static constexpr int M64_TILES = M64_TILES_; // wgmma tiles of 64 rows that a consumer has
     static constexpr int TILE_COLUMNS = TILE_COLUMNS_, STAGES = STAGES_;
@@ -68,6 +69,7 @@ struct sumi_tile {
     // float vectors of TILE_COLUMNS columns that the epilogue reads: bias, gate, column scales
     static constexpr int VECTORS = ((EPILOGUE & SUMI_EPILOGUE_BIAS) ? 1 : 0) + ((EPILOGUE & SUMI_EPILOGUE_GATE) ? 1 : 0)
                                  + ((EPILOGUE & SUMI_EPILOGUE_SCALE) ? 1 : 0);
+    static constexpr int VECTOR_PITCH = TILE_COLUMNS; // floats from one vector to the next
     static constexpr u32 STAGING_OFFSET = STAGES * STAGE_BYTES,
                          VECTORS_OFFSET = STAGING_OFFSET + CONSUMERS * STAGING_BYTES,
                          VECTORS_BYTES =
@@ -82,6 +84,21 @@ struct sumi_tile {
                   "a residual that y overwrites would be read after its first store");
     static_assert(!PING_PONG || CONSUMERS == 2, "two take turns");
     static_assert(SHARED_BYTES <= 232448, "shared memory"); // 227 KiB, the most that a block may have on 9.0
+    static_assert(!HALVES || (!PING_PONG && !(EPILOGUE & SUMI_EPILOGUE_RESIDUAL)),
+                  "halves: the residual's barrier counts the passes of whole tiles");
+};
+
+// Half of a tile, TILE_COLUMNS / 2 columns of it, in the same stages and staging memory. A stage's B is its first half.
+template <class T> struct sumi_half_tile : T {
+    static constexpr int TILE_COLUMNS = T::TILE_COLUMNS / 2, OUT_COLUMNS = T::OUT_COLUMNS / 2;
+    static constexpr int SLABS = OUT_COLUMNS / T::SLAB_COLUMNS < T::SLABS ? OUT_COLUMNS / T::SLAB_COLUMNS : T::SLABS;
+    static constexpr int STORE_PASSES = (OUT_COLUMNS + SLABS * T::SLAB_COLUMNS - 1) / (SLABS * T::SLAB_COLUMNS);
+    static constexpr int PASS_STRIDE = STORE_PASSES > 1 ? (OUT_COLUMNS - SLABS * T::SLAB_COLUMNS) / (STORE_PASSES - 1)
+                                                        : 0;
+    static constexpr u32 EXPECTED_BYTES = T::A_BYTES + T::B_BYTES / 2; // of a stage
+    static_assert(OUT_COLUMNS == SLABS * T::SLAB_COLUMNS + PASS_STRIDE * (STORE_PASSES - 1) && PASS_STRIDE % 16 == 0
+                      && SLABS >= 1,
+                  "slabs");
 };
 
 // Registers per thread: a multiprocessor has 65536. With two consumers all 384 threads start with 168; then the
@@ -184,6 +201,7 @@ SUMI_DEVICE void mainloop(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
 // tile i again, for tile i + 2, it waits for a stage of tile i + 1 to be released, and by then all consumers have
 // finished tile i. In ping-pong the epilogue of tile i overlaps the main loop of tile i + 1; there three buffers would
 // be enough, and four are used, a power of two.
+// A half can lie beyond the last column, and then has columns == 0.
 template <class T> SUMI_DEVICE u32 vectors_bytes(int columns, int rows)
 {
     return T::VECTORS * columns * 4 + ((T::EPILOGUE & SUMI_EPILOGUE_SCALE) ? rows * 4 : 0);
@@ -193,17 +211,17 @@ template <class T>
 SUMI_DEVICE void vectors_load(u32 dst, u32 barrier, const float* bias, const float* gate, const float* col_scale,
                               const float* row_scale, int n0, int columns, int m0, int rows)
 {
-    if (T::EPILOGUE & SUMI_EPILOGUE_BIAS) {
+    if ((T::EPILOGUE & SUMI_EPILOGUE_BIAS) && (!T::HALVES || columns > 0)) {
         bulk_load(dst, bias + n0, columns * 4, barrier);
-        dst += T::TILE_COLUMNS * 4;
+        dst += T::VECTOR_PITCH * 4;
     }
     if (T::EPILOGUE & SUMI_EPILOGUE_GATE) {
         bulk_load(dst, gate + n0, columns * 4, barrier);
-        dst += T::TILE_COLUMNS * 4;
+        dst += T::VECTOR_PITCH * 4;
     }
     if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) {
-        bulk_load(dst, col_scale + n0, columns * 4, barrier);
-        dst += T::TILE_COLUMNS * 4;
+        if (!T::HALVES || columns > 0) bulk_load(dst, col_scale + n0, columns * 4, barrier);
+        dst += T::VECTOR_PITCH * 4;
         bulk_load(dst, row_scale + m0, rows * 4, barrier);
     }
 }
@@ -276,7 +294,7 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
             float row_scale[2]; // of the lane's rows, lane >> 2 and (lane >> 2) + 8 of the warp's 16
             if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) {
                 const u32 address =
-                    vectors + T::VECTORS * T::TILE_COLUMNS * 4
+                    vectors + T::VECTORS * T::VECTOR_PITCH * 4
                     + ((T::PING_PONG ? 0 : consumer * 64 * T::M64_TILES) + m64_tile * 64 + warp * 16 + (lane >> 2)) * 4;
                 row_scale[0] = load_shared_float(address);
                 row_scale[1] = load_shared_float(address + 32);
@@ -310,7 +328,7 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
                         for (int e = 0; e < 4; e++) v[g][e] = (float)acc[m64_tile][4 * group + e];
                         if (T::EPILOGUE & SUMI_EPILOGUE_SCALE) {
                             const float2 col_scale =
-                                load_shared_float2(lane_vectors + (COL_SCALE_VECTOR * T::TILE_COLUMNS + group * 8) * 4);
+                                load_shared_float2(lane_vectors + (COL_SCALE_VECTOR * T::VECTOR_PITCH + group * 8) * 4);
                             v[g][0] *= col_scale.x * row_scale[0];
                             v[g][1] *= col_scale.y * row_scale[0];
                             v[g][2] *= col_scale.x * row_scale[1];
@@ -333,7 +351,7 @@ SUMI_DEVICE void epilogue(typename T::sum (&acc)[T::M64_TILES][T::TILE_COLUMNS /
                     if (T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) {
                         const float2 gate =
                             (T::EPILOGUE & SUMI_EPILOGUE_GATE)
-                                ? load_shared_float2(lane_vectors + (GATE_VECTOR * T::TILE_COLUMNS + out_group * 8) * 4)
+                                ? load_shared_float2(lane_vectors + (GATE_VECTOR * T::VECTOR_PITCH + out_group * 8) * 4)
                                 : make_float2(1.f, 1.f);
                         v[0][0] = fmaf(gate.x, v[0][0], bf16_low(residual[2 * half]));
                         v[0][1] = fmaf(gate.y, v[0][1], bf16_high(residual[2 * half]));
@@ -417,6 +435,17 @@ SUMI_DEVICE int block_tile_items(int tiles_m, int tiles_n)
     return (tiles_m >> 1) * tiles_n + ((tiles_m & 1) ? (tiles_n + 1) / 2 : 0);
 }
 
+// The tile of block `rank` for item number `item`, where the items from whole_items on are halves of items. half: 0 or 1
+// for such a one, otherwise -1.
+template <class T>
+SUMI_DEVICE sumi_block_tile block_tile_or_half(int item, int whole_items, int tiles_m, int tiles_n, int group, int rank,
+                                               int& half)
+{
+    const int index = item - whole_items;
+    half = T::HALVES && index >= 0 ? index & 1 : -1;
+    return block_tile_of(half < 0 ? item : whole_items + (index >> 1), tiles_m, tiles_n, group, rank);
+}
+
 // Copies this block's part of one k-block into the stage with operands a and b: its half of the shared operand to both
 // blocks (mask 3), and its own operand whole, in two boxes, because the boxes of a map have the size of a half. k0: the
 // first element of k.
@@ -435,6 +464,21 @@ SUMI_DEVICE void operands_load(const sumi_tensor_map& x_map, const sumi_tensor_m
     }
 }
 
+// The same for half a tile, whose rows of w are one box. A shared box is copied by the two blocks in turns.
+template <class T>
+SUMI_DEVICE void operands_load_half(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map, u32 a, u32 b,
+                                    u32 barrier, bool shares_a, u32 rank, int k0, int m0, int n0, bool has_turn)
+{
+    if (!shares_a) {
+        if (has_turn) tma_load_2d_multicast(b, &w_map, barrier, k0, n0, 3);
+        tma_load_2d(a, &x_map, barrier, k0, m0);
+        tma_load_2d(a + T::A_BYTES / 2, &x_map, barrier, k0, m0 + T::TILE_ROWS / 2);
+    } else {
+        tma_load_2d_multicast(a + rank * (T::A_BYTES / 2), &x_map, barrier, k0, m0 + rank * (T::TILE_ROWS / 2), 3);
+        tma_load_2d(b, &w_map, barrier, k0, n0);
+    }
+}
+
 // The kernel. gemm.h has the requirements of its arguments: n a multiple of 8, k rows of 16 bytes, row scales readable
 // up to a multiple of 4 rows, a gate only together with a residual. The grid is even and may be smaller than twice the
 // number of items: cluster c computes items c, c + clusters, c + 2 clusters, ...
@@ -445,7 +489,9 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
     const u32 smem = smem_base(), rank = cluster_rank();
     const int consumer = uniform(threadIdx.x >> 7) - 1; // -1: the producer
     const int tiles_m = (args.m + T::TILE_ROWS - 1) / T::TILE_ROWS,
-              tiles_n = (args.n + T::TILE_COLUMNS - 1) / T::TILE_COLUMNS, items = block_tile_items(tiles_m, tiles_n);
+              tiles_n = (args.n + T::TILE_COLUMNS - 1) / T::TILE_COLUMNS,
+              all_items = block_tile_items(tiles_m, tiles_n),
+              items = T::HALVES ? 2 * all_items - args.whole_items : all_items;
     constexpr int K_BLOCK = T::OPERANDS == SUMI_OPERANDS_BF16 ? 64 : 128; // elements in 128 bytes of k
     // TMA fills zeros beyond k. At least STAGES: see vectors_load.
     const int k_blocks = max((args.k + K_BLOCK - 1) / K_BLOCK, T::STAGES);
@@ -464,28 +510,39 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
                                   ? (const float*)args.gate + (long long)*(const int*)args.counter * args.gate_stride
                                         + args.gate_column
                                   : nullptr;
-            sumi_block_tile next_tile = block_tile_of(blockIdx.x >> 1, tiles_m, tiles_n, args.group, rank);
+            int next_half;
+            sumi_block_tile next_tile =
+                block_tile_or_half<T>(blockIdx.x >> 1, args.whole_items, tiles_m, tiles_n, args.group, rank, next_half);
             for (int item = blockIdx.x >> 1; item < items;
                  item += clusters, vector_buffer = (vector_buffer + 1) & (T::VECTOR_BUFFERS - 1)) {
                 const sumi_block_tile tile = next_tile;
-                const int m0 = tile.m * T::TILE_ROWS, n0 = tile.n * T::TILE_COLUMNS;
+                const bool is_half = T::HALVES && next_half >= 0;
+                const int m0 = tile.m * T::TILE_ROWS,
+                          n0 = tile.n * T::TILE_COLUMNS + (is_half ? next_half * (T::TILE_COLUMNS / 2) : 0),
+                          tile_columns = is_half ? T::TILE_COLUMNS / 2 : T::TILE_COLUMNS;
+                const u32 stage_bytes = is_half ? T::A_BYTES + T::B_BYTES / 2 : T::STAGE_BYTES;
                 for (int k_block = 0; k_block < k_blocks; k_block++) {
                     const u32 a = smem + stage * T::STAGE_BYTES, b = a + T::A_BYTES, barrier = full + 8 * stage;
                     const int k0 = k_block * K_BLOCK;
                     mbarrier_wait(empty + 8 * stage, parity ^ 1); // ^ 1: in the first round the stages are empty
                     if (T::VECTORS_BYTES && k_block == 0) {
-                        const int columns = min(T::TILE_COLUMNS, args.n - n0),
+                        const int columns = T::HALVES ? max(min(tile_columns, args.n - n0), 0)
+                                                      : min(T::TILE_COLUMNS, args.n - n0),
                                   rows = min(T::TILE_ROWS, (args.m - m0 + 3) & ~3);
-                        mbarrier_expect(barrier, T::STAGE_BYTES + vectors_bytes<T>(columns, rows));
+                        mbarrier_expect(barrier, stage_bytes + vectors_bytes<T>(columns, rows));
                         vectors_load<T>(smem + T::VECTORS_OFFSET + vector_buffer * T::VECTORS_BYTES, barrier,
                                         (const float*)args.bias, gate, (const float*)args.col_scale,
                                         (const float*)args.row_scale, n0, columns, m0, rows);
-                    } else mbarrier_expect(barrier, T::STAGE_BYTES);
-                    operands_load<T>(x_map, w_map, a, b, barrier, tile.shares_a, rank, k0, m0, n0);
+                    } else mbarrier_expect(barrier, stage_bytes);
+                    if (is_half)
+                        operands_load_half<T>(x_map, w_map, a, b, barrier, tile.shares_a, rank, k0, m0, n0,
+                                              (k_block & 1) == (int)rank);
+                    else operands_load<T>(x_map, w_map, a, b, barrier, tile.shares_a, rank, k0, m0, n0);
                     // The divisions for the next tile, while the copies of this k-block are in flight. The empty asm
                     // keeps the compiler from moving them.
                     if (k_block == 0) {
-                        next_tile = block_tile_of(item + clusters, tiles_m, tiles_n, args.group, rank);
+                        next_tile = block_tile_or_half<T>(item + clusters, args.whole_items, tiles_m, tiles_n,
+                                                          args.group, rank, next_half);
                         asm volatile("" : "+r"(next_tile.m), "+r"(next_tile.n));
                     }
                     if (++stage == T::STAGES) {
@@ -524,21 +581,39 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
                     tma_load_2d(staging + slab * T::SLAB_BYTES, &residual_map, barrier,
                                 column0 + pass * T::PASS_STRIDE + slab * T::SLAB_COLUMNS, row0);
             };
-            mainloop<T>(acc, smem, consumer, k_blocks, stage, parity, [&] {
-                const sumi_block_tile tile = block_tile_of(item, tiles_m, tiles_n, args.group, rank);
+            auto find_tile = [&](int half_columns) {
+                int half;
+                const sumi_block_tile tile =
+                    block_tile_or_half<T>(item, args.whole_items, tiles_m, tiles_n, args.group, rank, half);
                 row0 = tile.m * T::TILE_ROWS + (T::PING_PONG ? 0 : consumer * 64 * T::M64_TILES);
-                column0 = tile.n * T::OUT_COLUMNS;
+                column0 = tile.n * T::OUT_COLUMNS + (T::HALVES ? half * half_columns : 0);
                 // Of a tile that both blocks compute, the idle block's store goes past the last row, where TMA drops
                 // it. (With a branch around the store ptxas 13.0 omits, in some kernels, the move of a coordinate into
                 // its uniform register.)
                 store_row = tile.is_idle ? 1 << 30 : row0;
                 asm volatile("" : "+r"(row0), "+r"(column0), "+r"(store_row));
                 if ((T::EPILOGUE & SUMI_EPILOGUE_RESIDUAL) && warp == 0 && elect_one()) fetch_residual(0);
-            });
-            epilogue<T>(
-                acc, smem, consumer, tile_index & (T::VECTOR_BUFFERS - 1), finished_tiles,
-                [&](u32 slab, int column) { tma_store_2d(&y_map, slab, column0 + column, store_row); },
-                [](int, int, float*) {}, fetch_residual);
+            };
+            auto store_slab = [&](u32 slab, int column) { tma_store_2d(&y_map, slab, column0 + column, store_row); };
+            const int vector_buffer = tile_index & (T::VECTOR_BUFFERS - 1);
+            bool is_half = false;
+            if constexpr (T::HALVES) {
+                is_half = item >= args.whole_items;
+                if (is_half) {
+                    typedef sumi_half_tile<T> H;
+                    typename T::sum half_acc[H::M64_TILES][H::TILE_COLUMNS / 2];
+                    mainloop<H>(half_acc, smem, consumer, k_blocks, stage, parity, [&] { find_tile(H::OUT_COLUMNS); });
+                    epilogue<H>(
+                        half_acc, smem, consumer, vector_buffer, finished_tiles, store_slab, [](int, int, float*) {},
+                        fetch_residual);
+                }
+            }
+            if (!is_half) {
+                mainloop<T>(acc, smem, consumer, k_blocks, stage, parity, [&] { find_tile(0); });
+                epilogue<T>(
+                    acc, smem, consumer, vector_buffer, finished_tiles, store_slab, [](int, int, float*) {},
+                    fetch_residual);
+            }
             tile_index += T::PING_PONG ? 2 : 1;
             // Ping-pong: skip the stages of the other consumer's tile.
             if (T::PING_PONG) {
@@ -553,20 +628,21 @@ SUMI_DEVICE void gemm(const sumi_tensor_map& x_map, const sumi_tensor_map& w_map
 }
 
 // Define a kernel PREFIX_epilogue_tile from a row of the lists in gemm.h: with two consumers, and with three.
-#define SUMI_GEMM_KERNEL_2(PREFIX, OPERANDS, epilogue, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES,  \
-                           SLAB_COLUMNS, PING_PONG)                                                                    \
+#define SUMI_GEMM_KERNEL_2(PREFIX, OPERANDS, HALVES, epilogue, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES,        \
+                           STORE_PASSES, SLAB_COLUMNS, PING_PONG)                                                      \
     namespace {                                                                                                        \
-    typedef sumi_tile<M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, EPILOGUE, OPERANDS, PING_PONG>      \
+    typedef sumi_tile<M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, EPILOGUE, OPERANDS, PING_PONG, 2,   \
+                      HALVES>                                                                                          \
         tile_##epilogue##_##tile;                                                                                      \
     }                                                                                                                  \
     static_assert(tile_##epilogue##_##tile::SHARED_BYTES                                                               \
                       == SUMI_GEMM_SM90_SHARED(EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG),    \
                   "the launcher's shared memory");                                                                     \
     SUMI_GEMM_KERNEL(PREFIX##_##epilogue##_##tile, tile_##epilogue##_##tile)
-#define SUMI_GEMM_KERNEL_3(PREFIX, OPERANDS, epilogue, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES,             \
+#define SUMI_GEMM_KERNEL_3(PREFIX, OPERANDS, HALVES, epilogue, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES,     \
                            SLAB_COLUMNS)                                                                               \
     namespace {                                                                                                        \
-    typedef sumi_tile<1, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, EPILOGUE, OPERANDS, 0, 3>                   \
+    typedef sumi_tile<1, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, EPILOGUE, OPERANDS, 0, 3, HALVES>           \
         tile_##epilogue##_##tile;                                                                                      \
     }                                                                                                                  \
     static_assert(tile_##epilogue##_##tile::SHARED_BYTES                                                               \

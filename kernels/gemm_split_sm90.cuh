@@ -69,8 +69,9 @@ SUMI_DEVICE bool add_partial_sums(typename T::sum (&acc)[1][T::THREAD_SUMS], u32
     __threadfence();
 #pragma unroll
     for (int i = 0; i < T::THREAD_SUMS; i++) acc[0][i] = 0;
-    // Two partial sums at a time, as far as registers allow: each read that waits for another costs a round trip.
-    constexpr int BATCH = T::THREAD_SUMS <= 64 ? 16 : 4; // vectors of a partial sum whose reads are in flight
+    // Two partial sums at a time, as far as registers allow: each read that waits for another costs a round trip. BATCH:
+    // vectors of a partial sum whose reads are in flight.
+    constexpr int BATCH = VECTORS <= 16 ? VECTORS : 4;
     for (int range = 0; range < args.split; range += 2) {
         const bool has_second = range + 1 < args.split;
 #pragma unroll

@@ -83,10 +83,6 @@ template <int N> struct wgmma_registers;
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulates));                      \
         }                                                                                                              \
     };
-#define SUMI_ASM_REGISTERS_32                                                                                          \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
-    "30,%31"
-#define SUMI_ASM_OUTPUTS_32(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0)
 WGMMA(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA(128, 64, 64, 65, 66, 67, 68, 69)
 WGMMA(256, 128, 128, 129, 130, 131, 132, 133)

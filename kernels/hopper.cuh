@@ -189,6 +189,12 @@ SUMI_DEVICE u64 wgmma_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) <
 #define WGMMA_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
 // SUMI_ASM_REGISTERS_<n>: the names of n accumulator registers in the asm text. SUMI_ASM_OUTPUTS_<n>: their operand
 // list.
+#define SUMI_ASM_REGISTERS_32                                                                                          \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
+    "30,%31"
+#define SUMI_ASM_REGISTERS_40 SUMI_ASM_REGISTERS_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define SUMI_ASM_REGISTERS_48 SUMI_ASM_REGISTERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define SUMI_ASM_REGISTERS_56 SUMI_ASM_REGISTERS_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define SUMI_ASM_REGISTERS_64                                                                                          \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
     "30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%" \
@@ -209,6 +215,10 @@ SUMI_DEVICE u64 wgmma_descriptor(u32 low) { return (u64)(1u << 30 | 1024 >> 4) <
 #define SUMI_ASM_OUTPUTS_32_FROM(C, d, i)                                                                              \
     SUMI_ASM_OUTPUTS_8_FROM(C, d, i), SUMI_ASM_OUTPUTS_8_FROM(C, d, i + 8), SUMI_ASM_OUTPUTS_8_FROM(C, d, i + 16),     \
         SUMI_ASM_OUTPUTS_8_FROM(C, d, i + 24)
+#define SUMI_ASM_OUTPUTS_32(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0)
+#define SUMI_ASM_OUTPUTS_40(C, d) SUMI_ASM_OUTPUTS_32(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 32)
+#define SUMI_ASM_OUTPUTS_48(C, d) SUMI_ASM_OUTPUTS_40(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 40)
+#define SUMI_ASM_OUTPUTS_56(C, d) SUMI_ASM_OUTPUTS_48(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 48)
 #define SUMI_ASM_OUTPUTS_64(C, d) SUMI_ASM_OUTPUTS_32_FROM(C, d, 0), SUMI_ASM_OUTPUTS_32_FROM(C, d, 32)
 #define SUMI_ASM_OUTPUTS_80(C, d)                                                                                      \
     SUMI_ASM_OUTPUTS_64(C, d), SUMI_ASM_OUTPUTS_8_FROM(C, d, 64), SUMI_ASM_OUTPUTS_8_FROM(C, d, 72)
@@ -241,14 +251,27 @@ template <int N, int OPERANDS> struct wgmma_shared;
 // The int8 instruction has no scale-a and scale-b, and above N = 32 takes only multiples of 16.
 #define SUMI_WGMMA_INT8(N, COUNT, A, B, P)                                                                             \
     SUMI_WGMMA_OF(N, COUNT, A, B, P, SUMI_OPERANDS_INT8, int, "+r", "k32.s32.s8.s8", "")
+SUMI_WGMMA(64, 32, 32, 33, 34)
+SUMI_WGMMA(80, 40, 40, 41, 42)
+SUMI_WGMMA(96, 48, 48, 49, 50)
+SUMI_WGMMA(112, 56, 56, 57, 58)
 SUMI_WGMMA(128, 64, 64, 65, 66)
 SUMI_WGMMA(160, 80, 80, 81, 82)
 SUMI_WGMMA(176, 88, 88, 89, 90)
 SUMI_WGMMA(192, 96, 96, 97, 98)
 SUMI_WGMMA(208, 104, 104, 105, 106)
+SUMI_WGMMA(224, 112, 112, 113, 114)
+SUMI_WGMMA(240, 120, 120, 121, 122)
 SUMI_WGMMA(256, 128, 128, 129, 130)
+SUMI_WGMMA_INT8(64, 32, 32, 33, 34)
+SUMI_WGMMA_INT8(80, 40, 40, 41, 42)
+SUMI_WGMMA_INT8(96, 48, 48, 49, 50)
+SUMI_WGMMA_INT8(112, 56, 56, 57, 58)
 SUMI_WGMMA_INT8(128, 64, 64, 65, 66)
+SUMI_WGMMA_INT8(160, 80, 80, 81, 82)
 SUMI_WGMMA_INT8(176, 88, 88, 89, 90)
 SUMI_WGMMA_INT8(192, 96, 96, 97, 98)
 SUMI_WGMMA_INT8(208, 104, 104, 105, 106)
+SUMI_WGMMA_INT8(224, 112, 112, 113, 114)
+SUMI_WGMMA_INT8(240, 120, 120, 121, 122)
 SUMI_WGMMA_INT8(256, 128, 128, 129, 130)

@@ -203,6 +203,60 @@ TEST(every_product_has_its_kernel)
     close_bench(&b);
 }
 
+// A last round for half of the clusters at most is computed as halves, which then take one round.
+TEST(a_last_round_is_halved)
+{
+    static const struct {
+        int64_t items, clusters, whole;
+    } rounds[] = {{99, 66, 66}, {100, 66, 100}, {132, 66, 132}, {133, 66, 132}, {20, 66, 0}, {1, 1, 1}, {7, 2, 6}};
+    const sumi_cuda_wgmma with = {.has_halves = true}, without = {.has_halves = false};
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        CHECK_NUMBER(sumi_cuda_whole_items(&with, rounds[i].items, rounds[i].clusters), rounds[i].whole);
+        CHECK_NUMBER(sumi_cuda_whole_items(&without, rounds[i].items, rounds[i].clusters), rounds[i].items);
+    }
+}
+
+// The tiles that were fastest on a card of 132 multiprocessors, in single products and in forwards (bench.md).
+TEST(products_take_the_tiles_that_were_measured)
+{
+    static const struct {
+        int32_t m, n, k;
+        sumi_cuda_operands operands;
+        sumi_cuda_epilogue epilogue;
+        const char* name;
+    } products[] = {
+        {384, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_pp"},
+        {384, 20480, 3840, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_swiglu, "sumi_gemm_bf16_swiglu_192x160"},
+        {704, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_192h"},
+        {704, 20480, 3840, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_swiglu, "sumi_gemm_bf16_swiglu_192"},
+        {1728, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_224h"},
+        {2432, 11520, 3840, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_256h"},
+        {4224, 11520, 3840, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_192x192"},
+        {4224, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_240"},
+        {16896, 3840, 10240, SUMI_CUDA_BF16, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_bf16_plain_256h"},
+        {4224, 11520, 3840, SUMI_CUDA_INT8, SUMI_CUDA_EPILOGUE_plain, "sumi_gemm_int8_plain_192x192"},
+        {4224, 20480, 3840, SUMI_CUDA_E4M3, SUMI_CUDA_EPILOGUE_swiglu, "sumi_gemm_fp8_swiglu_256"},
+    };
+    bench b;
+    if (open_bench(&b)) {
+        const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
+        for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+            const sumi_cuda_shape shape = {products[i].m,        products[i].n, products[i].k,
+                                           products[i].operands, true,          products[i].epilogue};
+            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, true, &shape);
+            CHECK_NUMBER(c.method, SUMI_CUDA_METHOD_WGMMA);
+            if (c.method == SUMI_CUDA_METHOD_WGMMA)
+                CHECK_TEXT(sumi_cuda_wgmma_kernels[c.kernel].name, products[i].name);
+        }
+        const sumi_cuda_shape prompt = {128, 2560, 9728, SUMI_CUDA_BF16, true, SUMI_CUDA_EPILOGUE_resid};
+        const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, true, &prompt);
+        CHECK_NUMBER(c.method, SUMI_CUDA_METHOD_SPLIT);
+        CHECK_NUMBER(c.split, 3);
+        if (c.method == SUMI_CUDA_METHOD_SPLIT) CHECK_NUMBER(sumi_cuda_split_kernels[c.kernel].cols, 64);
+    }
+    close_bench(&b);
+}
+
 // A prompt's products in int8: with few rows their weights come from all multiprocessors at once.
 TEST(few_rows_of_int8_share_k)
 {
@@ -1070,6 +1124,8 @@ int main(int argc, char** argv)
     RUN(every_kernel_has_a_launcher);
     RUN(the_list_has_every_kernel_of_a_hopper_device);
     RUN(every_product_has_its_kernel);
+    RUN(a_last_round_is_halved);
+    RUN(products_take_the_tiles_that_were_measured);
     RUN(few_rows_of_int8_share_k);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
     RUN(attention_in_8_bits_takes_its_kernels);

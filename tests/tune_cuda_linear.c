@@ -29,14 +29,30 @@ typedef struct group {
     const char* name;
     int n, k;
     kind kind;
-    int m[12];
+    int m[20];
 } group;
 
 static const group s_groups[] = {
-    {"blocks: qkv", 11520, 3840, PLAIN, {32, 128, 1056, 1152, 1280, 2304, 2432, 4096, 4224, 16896}},
-    {"blocks: out", 3840, 3840, PLAIN, {32, 128, 1056, 1152, 1280, 2304, 2432, 4096, 4224, 16896}},
-    {"blocks: gate and up", 20480, 3840, GATED, {32, 128, 1056, 1152, 1280, 2304, 2432, 4096, 4224, 16896}},
-    {"blocks: down", 3840, 10240, PLAIN, {32, 128, 1056, 1152, 1280, 2304, 2432, 4096, 4224, 16896}},
+    {"blocks: qkv",
+     11520,
+     3840,
+     PLAIN,
+     {32, 128, 384, 544, 704, 928, 1056, 1152, 1280, 1728, 2080, 2304, 2432, 2848, 3744, 4096, 4224, 16896}},
+    {"blocks: out",
+     3840,
+     3840,
+     PLAIN,
+     {32, 128, 384, 544, 704, 928, 1056, 1152, 1280, 1728, 2080, 2304, 2432, 2848, 3744, 4096, 4224, 16896}},
+    {"blocks: gate and up",
+     20480,
+     3840,
+     GATED,
+     {32, 128, 384, 544, 704, 928, 1056, 1152, 1280, 1728, 2080, 2304, 2432, 2848, 3744, 4096, 4224, 16896}},
+    {"blocks: down",
+     3840,
+     10240,
+     PLAIN,
+     {32, 128, 384, 544, 704, 928, 1056, 1152, 1280, 1728, 2080, 2304, 2432, 2848, 3744, 4096, 4224, 16896}},
     {"x embedder", 3840, 64, BIAS, {1024, 2304, 4096, 16384}},
     {"final layer", 64, 3840, BIAS, {1024, 2304, 4096, 16384}},
     {"caption embedder", 3840, 2560, BIAS, {32, 64, 128, 256, 512}},
@@ -397,7 +413,7 @@ int main(int argc, char** argv)
         for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
             const group* g = &s_groups[i];
             const int* rows = pass == 0 ? g->m : s_fp8_rows;
-            const int row_count = pass == 0 ? 12 : 3;
+            const int row_count = pass == 0 ? 20 : 3;
             if ((pass > 0 && i >= 4) || (only[1] != 0 && only[1] != g->n) || (only[2] != 0 && only[2] != g->k))
                 continue;
             const double bytes = (double)g->n * g->k * (pass == 0 ? 2 : 1);

@@ -2,7 +2,7 @@
 //
 // WGMMA and SPLIT are compared by one cost: the number of rounds of the resident clusters, times the time of one work
 // item. PORTABLE counts rounds if m is large, and fills the multiprocessors by sharing k if m is small. The numbers for
-// 9.0 were measured on an H200; to set them anew, edit the constants below and run tests/tune_cuda_linear.c. Method,
+// 9.0 were measured on an H100; to set them anew, edit the constants below and run tests/tune_cuda_linear.c. Method,
 // tile and split follow from the shape of the whole op, so that slices give the same bits. A slice computes a range of
 // rows at multiples of the method's unit; a product of one unit is computed by the slice that contains the unit.
 #include "base/integers.h"
@@ -14,22 +14,31 @@
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------
 // Rows of the lists in gemm.h, with two consumer warpgroups and with three. ADDED: SUMI_EPILOGUE_SCALE for 8-bit operands.
-#define KERNEL_2(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG)                 \
-    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, PING_PONG, SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES,      \
+#define KERNEL_2(PREFIX, OPERANDS, ADDED, HALVES, name, tile, EPILOGUE, M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS, PING_PONG)         \
+    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, PING_PONG, HALVES, SUMI_GEMM_SM90_ROWS(M64_TILES, PING_PONG), TILE_COLUMNS, STAGES,      \
      64 * (M64_TILES), SLAB_COLUMNS, 384, SUMI_GEMM_SM90_SHARED((EPILOGUE) | (ADDED), M64_TILES, TILE_COLUMNS, STAGES, STORE_PASSES, PING_PONG)},
-#define KERNEL_3(PREFIX, OPERANDS, ADDED, name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS)                                         \
-    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, false, 192, TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512,                          \
+#define KERNEL_3(PREFIX, OPERANDS, ADDED, HALVES, name, tile, EPILOGUE, TILE_COLUMNS, STAGES, STORE_PASSES, SLAB_COLUMNS)                                 \
+    {PREFIX #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, OPERANDS, false, HALVES, 192, TILE_COLUMNS, STAGES, 64, SLAB_COLUMNS, 512,                          \
      SUMI_GEMM_SM90_SHARED_3((EPILOGUE) | (ADDED), TILE_COLUMNS, STAGES, SLAB_COLUMNS)},
-#define BF16_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, __VA_ARGS__)
-#define BF16_3(...) KERNEL_3("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, __VA_ARGS__)
-#define FP8_2(...) KERNEL_2("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
-#define FP8_3(...) KERNEL_3("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
-#define INT8_2(...) KERNEL_2("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
-#define INT8_3(...) KERNEL_3("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, __VA_ARGS__)
+#define BF16_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, false, __VA_ARGS__)
+#define BF16_HALVES_2(...) KERNEL_2("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, true, __VA_ARGS__)
+#define BF16_3(...) KERNEL_3("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, false, __VA_ARGS__)
+#define BF16_HALVES_3(...) KERNEL_3("sumi_gemm_bf16_", SUMI_CUDA_BF16, 0, true, __VA_ARGS__)
+#define FP8_2(...) KERNEL_2("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
+#define FP8_HALVES_2(...) KERNEL_2("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, true, __VA_ARGS__)
+#define FP8_3(...) KERNEL_3("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
+#define FP8_HALVES_3(...) KERNEL_3("sumi_gemm_fp8_", SUMI_CUDA_E4M3, SUMI_EPILOGUE_SCALE, true, __VA_ARGS__)
+#define INT8_2(...) KERNEL_2("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
+#define INT8_HALVES_2(...) KERNEL_2("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, true, __VA_ARGS__)
+#define INT8_3(...) KERNEL_3("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, false, __VA_ARGS__)
+#define INT8_HALVES_3(...) KERNEL_3("sumi_gemm_int8_", SUMI_CUDA_INT8, SUMI_EPILOGUE_SCALE, true, __VA_ARGS__)
 const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
     SUMI_GEMM_SM90_BF16(BF16_2) SUMI_GEMM_SM90_BF16_3(BF16_3)
+    SUMI_GEMM_SM90_BF16_HALVES(BF16_HALVES_2) SUMI_GEMM_SM90_BF16_HALVES_3(BF16_HALVES_3)
     SUMI_GEMM_SM90_8BIT(FP8_2) SUMI_GEMM_SM90_8BIT_3(FP8_3)
+    SUMI_GEMM_SM90_8BIT_HALVES(FP8_HALVES_2) SUMI_GEMM_SM90_8BIT_HALVES_3(FP8_HALVES_3)
     SUMI_GEMM_SM90_8BIT(INT8_2) SUMI_GEMM_SM90_8BIT_3(INT8_3)
+    SUMI_GEMM_SM90_8BIT_HALVES(INT8_HALVES_2) SUMI_GEMM_SM90_8BIT_HALVES_3(INT8_HALVES_3)
 };
 #undef KERNEL_2
 #undef KERNEL_3
@@ -92,7 +101,7 @@ enum {
     SPLIT_INT8_ROWS = 512,
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
-    LIMITED_ROWS = 1024, // on 9.0, for more rows: see rate_of
+    LIMITED_ROWS = 1024, // on 9.0, for more rows: see hopper_rates
     PORTABLE_SPLIT_ROWS = 700,
     ARRIVALS = 65536,                // length of run->arrivals
     MAX_PARTIAL_SUM_BYTES = 64 << 20 // the most scratch for partial sums
@@ -103,6 +112,12 @@ int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
 {
     int32_t tm = sumi_divide_up(m, rows), tn = sumi_divide_up(n, cols);
     return (int64_t)(tm / 2) * tn + (tm % 2 != 0 ? (tn + 1) / 2 : 0);
+}
+
+int64_t sumi_cuda_whole_items(const sumi_cuda_wgmma* kernel, int64_t items, int64_t clusters)
+{
+    const int64_t left = items % clusters;
+    return kernel->has_halves && 2 * left <= clusters ? items - left : items;
 }
 
 uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
@@ -121,23 +136,68 @@ uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* c, int32_t m
 }
 
 // Costs on 9.0, in units of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200 in bf16.
-// tests/tune_cuda_linear.c measures the times that they stand for.
+// tests/tune_cuda_linear.c measures the times that they stand for. All but LAUNCH were set together, by the times of single
+// products on an H100 and by forwards there, where the power limit sometimes decides otherwise.
 static const double LAUNCH = 3.0; // once per launch
-// Epilogue of a tile that no other work hides. With ping-pong only the last tile's counts.
-static const double TILE_END = 1.0;
-// the same for SPLIT, whose epilogue decides at run time what to do; per 128 columns
+// Epilogue of a tile that no other work hides, with the filling of the stages. With ping-pong only the last tile's counts.
+static const double TILE_END = 5.0, TILE_END_8BIT = 2.0;
+// what SPLIT's epilogue takes longer, which decides at run time what to do; per 128 columns
 static const double SPLIT_END = 4.0;
-static const double PART_WRITE = 5.0; // writing a partial sum, per 128 columns
+static const double SPLIT_RATE = 1.2; // of its tiles beside the others', for more rows than SPLIT_ROWS
+static const double PART_WRITE = 4.0; // writing a partial sum, per 128 columns
 static const double PART_READ = 3.5;  // reading and adding a partial sum, per 128 columns
-// Relative speed of tiles. Larger tiles read less from L2. Products of many rows run at the power limit, where the
-// small tiles of ping-pong take longer than in a single product; this was measured for gate and up, the largest part of
-// a model's work. int8 needs the least power, so fewer bytes from L2 allow a higher clock.
-static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
+// The least time for copying a k-block's operands, for each 256 rows of both
+static const double COPY = 0.8;
+
+// What differs between products of few rows and those of more than LIMITED_ROWS.
+typedef struct hopper_rates {
+    // The part of the time that follows from the work instead of the rounds: what idle multiprocessors leave of the power
+    // limit, and of the rate of L2 and memory, makes the others faster.
+    double work_part;
+    double read;      // what the products of a k-block take longer for twice the bytes from L2 of a tile of 128 x 256
+    double ping_pong; // what ping-pong takes longer, beside the bytes that it reads
+    double tall;      // the same of tiles of 192 rows
+    // Time of half a tile, beside half of the whole one's. A last round of halves alone cannot hide its latencies; after
+    // several rounds not all clusters begin it at the same time.
+    double half;
+} hopper_rates;
+static const hopper_rates FEW_ROWS_RATES = {0.4, 0.04, 0.15, 0.015, 1.75},
+                          MANY_ROWS_RATES = {0.15, 0.06, 0.1, 0.0, 1.05};
+static const hopper_rates* rates_of(const sumi_cuda_shape* s)
 {
-    if (s->operands == SUMI_CUDA_INT8 && s->m > LIMITED_ROWS)
-        return is_ping_pong ? 1.06 : cols == 256 ? 0.96 : cols == 176 ? 0.98 : 1.0;
-    if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS ? 1.04 : 1.0;
-    return cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
+    return s->m > LIMITED_ROWS ? &MANY_ROWS_RATES : &FEW_ROWS_RATES;
+}
+
+// Time of the products of a k-block, beside that in tiles of 128 x 256. A pair of blocks reads 2 rows + cols from L2 for
+// 2 rows x cols products. Products of many rows run at the power limit, where these bytes cost more time.
+static double rate_of(const sumi_cuda_shape* s, int32_t rows, int32_t cols, bool is_ping_pong)
+{
+    const hopper_rates* rates = rates_of(s);
+    const double read = 128.0 / cols + 64.0 / rows; // 1 for 128 x 256
+    return 1.0 + rates->read * (read - 1.0) + (is_ping_pong ? rates->ping_pong : 0.0);
+}
+static double k_block_cost(int32_t rows, int32_t cols, double rate)
+{
+    const double products = rows * cols / 16384.0 * rate, copies = (rows + cols) / 256.0 * COPY;
+    return products > copies ? products : copies;
+}
+
+static double wgmma_cost(const sumi_cuda_wgmma* kernel, const sumi_cuda_shape* s, int32_t blocks, int64_t clusters)
+{
+    const hopper_rates* rates = rates_of(s);
+    const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
+                  whole = sumi_cuda_whole_items(kernel, items, clusters);
+    const double whole_rounds = (double)((whole + clusters - 1) / clusters), half_rounds = whole < items ? 1.0 : 0.0;
+    double rate = rate_of(s, kernel->rows, kernel->cols, kernel->is_ping_pong);
+    if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) rate *= 1.12;
+    const double work = (double)items / (double)clusters * kernel->rows * kernel->cols / 16384.0 * rate,
+                 rounds = whole_rounds * k_block_cost(kernel->rows, kernel->cols, rate)
+                        + half_rounds * k_block_cost(kernel->rows, kernel->cols / 2, rate * rates->half);
+    const double ends = kernel->is_ping_pong ? 1.0 : whole_rounds + half_rounds;
+    const double cost =
+        LAUNCH + ends * (s->operands == SUMI_CUDA_BF16 ? TILE_END : TILE_END_8BIT)
+        + sumi_max_int(blocks, kernel->stages) * ((1.0 - rates->work_part) * rounds + rates->work_part * work);
+    return kernel->rows == 192 ? cost * (1.0 + rates->tall) : cost;
 }
 
 static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cuda_shape* s,
@@ -150,12 +210,7 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
     for (int32_t i = 0; i < WGMMA_COUNT; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue != s->epilogue || kernel->operands != s->operands) continue;
-        const double rounds =
-            (double)((sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols) + clusters - 1) / clusters);
-        double block = kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->cols, kernel->is_ping_pong);
-        if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) block *= 1.05;
-        const double cost = LAUNCH + rounds * sumi_max_int(blocks, kernel->stages) * block
-                          + (kernel->is_ping_pong ? 1.0 : rounds) * TILE_END;
+        const double cost = wgmma_cost(kernel, s, blocks, clusters);
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
             *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows};
@@ -167,20 +222,25 @@ static bool choose_hopper_product(const sumi_cuda_device* device, const sumi_cud
         || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
         return best->method != SUMI_CUDA_METHOD_ANY;
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
-        if (sumi_cuda_split_kernels[i].operands != s->operands) continue;
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
+        // Gated products are wide: they have enough tiles of 128 columns.
+        if (sumi_cuda_split_kernels[i].operands != s->operands
+            || (cols < 128 && s->epilogue == SUMI_CUDA_EPILOGUE_swiglu))
+            continue;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
                       tiles = (int64_t)sumi_divide_up(s->m, 128) * sumi_divide_up(s->n, cols);
-        const double width = cols / 128.0, block = width * rate_of(s, cols, false);
+        const double rate = rate_of(s, 128, cols, false) * (s->m > SPLIT_ROWS ? SPLIT_RATE : 1.0), width = cols / 128.0,
+                     block = k_block_cost(128, cols, rate);
         const bool shares_k =
             (s->m <= SPLIT_ROWS || s->operands == SUMI_CUDA_INT8 || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
             const sumi_cuda_linear_choice c = {SUMI_CUDA_METHOD_SPLIT, i, split, 256};
             if (sumi_cuda_partial_sum_bytes(&c, s->m, s->n) > MAX_PARTIAL_SUM_BYTES) break;
             const double rounds = (double)((pairs * split + clusters - 1) / clusters), join = split > 1 ? width : 0.0;
-            const double cost = LAUNCH
-                              + rounds * (sumi_divide_up(blocks, split) * block + SPLIT_END * width + PART_WRITE * join)
-                              + split * PART_READ * join;
+            const double cost =
+                LAUNCH
+                + rounds * (sumi_divide_up(blocks, split) * block + TILE_END + SPLIT_END * width + PART_WRITE * join)
+                + split * PART_READ * join;
             if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
                 least = cost;
                 *best = c;

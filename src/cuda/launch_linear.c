@@ -147,6 +147,8 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     if (f->residual != 0)
         SUMI_TRY(map_matrix(run, &mr, SUMI_CUDA_BF16, residual, out_cols, s->m, f->ldy, kernel->slab_cols,
                             kernel->slab_rows, is_swizzled));
+    const int64_t items = sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols),
+                  whole = sumi_cuda_whole_items(kernel, items, sumi_max_int(run->device->multiprocessors / 2, 1));
     sumi_gemm_sm90_args args = {.bias = f->bias,
                                 .gate = f->gate,
                                 .counter = f->counter,
@@ -157,11 +159,10 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
                                 .m = s->m,
                                 .n = s->n,
                                 .k = s->k,
-                                .group = group_of(s->m, kernel->rows)};
+                                .group = group_of(s->m, kernel->rows),
+                                .whole_items = (int32_t)whole};
     void* params[] = {&mx, &mw, &my, &mr, &args};
-    const sumi_cuda_grid grid = {
-        cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols)), 1, 1, kernel->threads,
-        kernel->shared};
+    const sumi_cuda_grid grid = {cluster_grid(run->device, 2 * items - whole), 1, 1, kernel->threads, kernel->shared};
     return sumi_cuda_launch(run, kernel->name, grid, params);
 }
 

@@ -6,8 +6,8 @@
 //   method     source                        takes                                              tiles
 //   ANY        gemm_any.cu                   float x, or k no multiple of 8                     64 x 64, ordinary arithmetic
 //   GEMV       gemv.cu                       m <= 16                                            16 columns; bound by reading w once
-//   WGMMA      gemm_{bf16,fp8,int8}_sm90.cu  9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 192, 208, 256; 192 x 176
-//   SPLIT      gemm_split{,_int8}_sm90.cu    9.0, bf16, int8: few rows (k shared), any epilogue  128 rows x 128, bf16 256 too
+//   WGMMA      gemm_{bf16,fp8,int8}_sm90.cu  9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 160 to 256; 192 x 160 to 192
+//   SPLIT      gemm_split{,_int8}_sm90.cu    9.0, bf16, int8: few rows (k shared), any epilogue  128 rows x 64 or 128, bf16 256 too
 //   PORTABLE   gemm_{bf16,fp8,int8}.cu       everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
 //   CUBLASLT   NVIDIA's library              what cublaslt.h says, if the host program allows it its own; a slice takes whole calls
 #ifndef SUMI_CUDA_LINEAR_H
@@ -31,7 +31,7 @@ typedef struct sumi_cuda_wgmma {
     const char* name;
     sumi_cuda_epilogue epilogue;
     sumi_cuda_operands operands;
-    bool is_ping_pong;
+    bool is_ping_pong, has_halves;
     int32_t rows, cols, stages, slab_rows, slab_cols; // slab: what one TMA store takes
     uint32_t threads, shared;
 } sumi_cuda_wgmma;
@@ -84,4 +84,7 @@ const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_
 uint64_t sumi_cuda_partial_sum_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
 // Work items of a cluster: two tiles one above the other; in an odd last row of tiles, two tiles side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
+// How many of a WGMMA product's items are computed whole, before those that are computed as two halves: where the last
+// round has work for half of the clusters at most, halves take half its time. No bit depends on it.
+int64_t sumi_cuda_whole_items(const sumi_cuda_wgmma* kernel, int64_t items, int64_t clusters);
 #endif

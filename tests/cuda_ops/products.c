@@ -40,6 +40,18 @@ static const product_case s_products[] = {
     {{"product 300x555x512, added under a gate", build_linear, 300, 555, 512, GATED_RESIDUAL | ADDING, .counter = 2,
       .bound = STORED},
      SUMI_CUDA_EPILOGUE_any},
+    // So many columns that a device of 132 multiprocessors computes whole tiles and then halves, of which the last ones
+    // lie beyond the last column. Slices take other halves, and must give the same bits.
+    {{"product 300x12816x512, plain", build_linear, 300, 12816, 512, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
+    {{"product 300x9120x512, plain", build_linear, 300, 9120, 512, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
+    {{"product 300x12816x512, gated", build_gated, 300, 6408, 512, .act = SUMI_ACT_SILU, .bound = CHAINED},
+     SUMI_CUDA_EPILOGUE_swiglu},
+    {{"product 300x9120x512, gated", build_gated, 300, 4560, 512, .act = SUMI_ACT_SILU, .bound = CHAINED},
+     SUMI_CUDA_EPILOGUE_swiglu},
+    {{"product 300x12816x512, bias, gelu", build_linear, 300, 12816, 512, BIASED, .act = SUMI_ACT_GELU_TANH,
+      .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gelu},
+    {{"product 300x9120x512, bias", build_linear, 300, 9120, 512, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
     // few rows, as of a prompt, and deep enough for many parts of k
     {{"product 77x560x2560, plain", build_linear, 77, 560, 2560, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
     {{"product 1x272x2064, bias", build_linear, 1, 272, 2064, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
