@@ -541,6 +541,35 @@ TEST(a_first_picture_that_takes_longer_is_soon_believed)
     close_cuda(engine);
 }
 
+// The driver waits for everything in the context before it frees memory, or loads or unloads a module: beside a busy host
+// program such an update takes as long as the host program's kernels. A first picture, with its text or after it, does
+// none of that.
+TEST(a_first_picture_frees_nothing_and_loads_nothing)
+{
+    static const char* const entries[] = {"cuMemFree", "cuMemFreeHost", "cuMemHostUnregister", "cuModuleLoadDataEx",
+                                          "cuModuleUnload"};
+    enum { ENTRIES = sizeof entries / sizeof *entries };
+    for (int is_encoded = 0; is_encoded < 2; is_encoded++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(20, &model);
+        if (engine == NULL) return;
+        sumi_prompt* prompt = is_encoded ? encode_prompt(engine, model, "a red fox") : NULL;
+        const sumi_image_item item = {.prompt = prompt, .text = prompt == NULL ? "a red fox" : NULL, .seed = 1};
+        sumi_image_desc desc = small_image(model, &item);
+        desc.width = desc.height = 512;
+        uint64_t before[ENTRIES];
+        int slices;
+        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(entries[i]);
+        const uint64_t arena = atomic_load(&engine->memory.arena_bytes);
+        (void)draw_in_frames(engine, &desc, 4000, 10.0, &slices);
+        CHECK(atomic_load(&engine->memory.arena_bytes) > arena && (arena > 0) == (is_encoded != 0));
+        for (size_t i = 0; i < ENTRIES; i++) CHECK_NUMBER(fake_calls(entries[i]) - before[i], 0);
+        sumi_prompt_release(prompt);
+        close_cuda(engine);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -555,6 +584,7 @@ int main(int argc, char** argv)
     RUN(times_that_contain_a_hosts_kernels_are_unlearnt);
     RUN(a_device_slower_than_predicted_is_learnt_slice_by_slice);
     RUN(a_first_picture_that_takes_longer_is_soon_believed);
+    RUN(a_first_picture_frees_nothing_and_loads_nothing);
     RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
     TEST_END();
 }
