@@ -560,7 +560,9 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // CPU backend: the work happens inside this call. At least one slice runs, however small the budget is.
 //
 // GPU: the call submits work and does not wait for it. At any time at most budget_us of predicted work is in flight on
-// the device, or one slice if a slice is longer than that. The time of the calling thread in one call:
+// the device, or one slice if a slice is longer than that. Where slices seem to wait for kernels of the host program in
+// the same context, now and then one slice more, by which its own time is measured. The time of the calling thread in
+// one call:
 //
 //     while an image is denoised and decoded    0.25 ms, or a twelfth of the budget if that is more
 //     where an image begins                     0.5 ms

@@ -295,9 +295,11 @@ TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
     close_cuda(engine);
 }
 
-// Makes a picture in frames of this budget. The device finishes everything between two frames. Returns the number of
-// frames that submitted slices of the denoising loop; *out_slices: these slices.
-static int draw_in_frames(sumi_engine* engine, const sumi_image_desc* desc, uint32_t budget_us, int* out_slices)
+// Makes a picture in frames of this budget, each of which begins with a kernel of the host program that takes host_ms.
+// The device finishes everything between two frames. Returns the number of frames that submitted slices of the denoising
+// loop; *out_slices: these slices.
+static int draw_in_frames(sumi_engine* engine, const sumi_image_desc* desc, uint32_t budget_us, double host_ms,
+                          int* out_slices)
 {
     enum { MOST = 4000 };
     sumi_job job;
@@ -307,6 +309,7 @@ static int draw_in_frames(sumi_engine* engine, const sumi_image_desc* desc, uint
     CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
     for (int i = 0; i < MOST && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) {
         fake_complete_after(1000000);
+        fake_host_computes(host_ms);
         sumi_engine_update(engine, budget_us);
         const bool is_denoising = sumi_job_poll(engine, job).stage == SUMI_STAGE_DENOISE;
         frames += is_denoising;
@@ -341,13 +344,161 @@ TEST(a_first_picture_beside_a_hosts_kernels_uses_its_budget)
         desc.width = desc.height = 128;
         desc.step_count = 40;
         if (is_beside) fake_kernel_times(beside, KERNELS);
-        frames[is_beside] = draw_in_frames(engine, &desc, BUDGET_US, &slices[is_beside]);
+        frames[is_beside] = draw_in_frames(engine, &desc, BUDGET_US, 0.0, &slices[is_beside]);
         sumi_prompt_release(prompt);
         close_cuda(engine);
     }
     printf("  alone %d slices in %d frames, beside the host's kernels %d in %d\n", slices[0], frames[0], slices[1],
            frames[1]);
     CHECK(frames[0] > 10 && frames[1] <= 1.6 * frames[0]);
+}
+
+// Slices that are submitted to an idle device behind a kernel of the host program's all seem to take 10 ms, in every
+// frame alike. Nothing was measured before, or the text was encoded alone.
+TEST(a_first_picture_behind_a_hosts_kernels_uses_its_budget)
+{
+    static const struct {
+        double kernel_ms;
+        uint32_t budget_us;
+    } cases[] = {{0.003, 60}, {0.003, 100}, {0.006, 100}, {0.04, 1000}};
+    for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
+        const bool is_text_known = k % 2 != 0;
+        const double kernel_ms = cases[k / 2].kernel_ms;
+        const uint32_t budget_us = cases[k / 2].budget_us;
+        int frames[2] = {0}, slices[2] = {0};
+        for (int is_beside = 0; is_beside < 2; is_beside++) {
+            fake_reset();
+            fake_kernel_times(&kernel_ms, 1);
+            sumi_model* model;
+            sumi_engine* engine = cuda_engine(20, &model);
+            if (engine == NULL) return;
+            sumi_prompt* prompt = is_text_known ? encode_prompt(engine, model, "a red fox") : NULL;
+            const sumi_image_item item = {.prompt = prompt, .text = prompt == NULL ? "a red fox" : NULL, .seed = 1};
+            sumi_image_desc desc = small_image(model, &item);
+            desc.width = desc.height = 128;
+            desc.step_count = 40;
+            frames[is_beside] = draw_in_frames(engine, &desc, budget_us, is_beside ? 10.0 : 0.0, &slices[is_beside]);
+            sumi_prompt_release(prompt);
+            close_cuda(engine);
+        }
+        printf(
+            "  %.3f ms a kernel, %d us a frame, %s: alone %d slices in %d frames, behind the host's kernels %d in %d\n",
+            kernel_ms, (int)budget_us, is_text_known ? "text known" : "nothing known", slices[0], frames[0], slices[1],
+            frames[1]);
+        CHECK(10 * frames[1] <= 13 * frames[0]);
+    }
+}
+
+static double known_denoise_us(const sumi_engine* engine) // of a step
+{
+    const sumi_plan_entry* entry = engine->runs.current.entry;
+    for (size_t i = 0; entry != NULL && i < entry->plan.section_count; i++) {
+        if (entry->plan.sections[i].kind == SUMI_SECTION_DENOISE) return entry->sections[i].measured_us;
+    }
+    return 0.0;
+}
+
+// Where such a time was believed nevertheless, as when a kernel of the host program's ran in the middle of a slice, no
+// better one would be measured: the slice fits into no frame but as its first.
+TEST(times_that_contain_a_hosts_kernels_are_unlearnt)
+{
+    enum { BUDGET_US = 100, WRONG_US = 10000 };
+    static const double kernel_ms[] = {0.003};
+    fake_reset();
+    fake_kernel_times(kernel_ms, 1);
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 128;
+    desc.step_count = 40;
+    sumi_job job;
+    double before_us = 0.0, after_us = 0.0;
+    fake_clock_begin(1000);
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    for (int i = 0; i < 4000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) {
+        fake_complete_after(1000000);
+        fake_host_computes(10.0);
+        sumi_engine_update(engine, BUDGET_US);
+        const int32_t step = sumi_job_poll(engine, job).step;
+        const sumi_plan_entry* entry = engine->runs.current.entry;
+        if (step == 10 && before_us <= 0.0 && entry != NULL) {
+            before_us = known_denoise_us(engine);
+            const sumi_plan* plan = &entry->plan;
+            for (size_t k = 0; k < plan->slice_count; k++) {
+                if (plan->sections[plan->ops[plan->slices[k].op_begin].section].kind != SUMI_SECTION_DENOISE
+                    || entry->slice_us[k] <= 0.0f)
+                    continue;
+                entry->sections[plan->ops[plan->slices[k].op_begin].section].measured_us +=
+                    entry->kind_count[k] * (WRONG_US - (double)entry->slice_us[k]);
+                entry->slice_us[k] = WRONG_US;
+            }
+        }
+        if (step == 36) after_us = known_denoise_us(engine);
+        fake_complete_after(0);
+        fake_finish();
+    }
+    fake_clock_end();
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
+    printf("  %.0f us known, %.0f 26 steps after all were made %d\n", before_us, after_us, WRONG_US);
+    CHECK(before_us > 0.0 && after_us > 0.0 && after_us < 2.0 * before_us);
+    sumi_job_discard(engine, job);
+    close_cuda(engine);
+}
+
+// The same times on a device that is really that slow: one slice fits, the budget is exceeded by at most a second one
+// now and then, and the slices' times are known after a few steps.
+TEST(a_device_slower_than_predicted_is_learnt_slice_by_slice)
+{
+    static const double text[] = {0.01}, picture[] = {0.4};
+    enum { BUDGET_US = 1500 };
+    for (int is_text_known = 0; is_text_known < 2; is_text_known++) {
+        fake_reset();
+        fake_kernel_times(is_text_known ? text : picture, 1);
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(20, &model);
+        if (engine == NULL) return;
+        sumi_prompt* prompt = is_text_known ? encode_prompt(engine, model, "a red fox") : NULL;
+        const sumi_image_item item = {.prompt = prompt, .text = prompt == NULL ? "a red fox" : NULL, .seed = 1};
+        fake_kernel_times(picture, 1);
+        sumi_image_desc desc = small_image(model, &item);
+        desc.width = desc.height = 128;
+        desc.step_count = 40;
+        sumi_job job;
+        double known = 0.0, true_us = 0.0; // of a step
+        int frames = 0, early = 0, late = 0, more = 0;
+        fake_clock_begin(1000);
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        for (; frames < 4000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; frames++) {
+            fake_complete_after(1000000);
+            sumi_engine_update(engine, BUDGET_US);
+            const int32_t step = sumi_job_poll(engine, job).step;
+            const bool is_denoising = sumi_job_poll(engine, job).stage == SUMI_STAGE_DENOISE;
+            if (step == 8 && known <= 0.0) {
+                known = known_denoise_us(engine);
+                true_us = -1e6 * (double)sumi_job_poll(engine, job).device_seconds / 28.0;
+            }
+            if (step == 36 && true_us < 0.0) true_us += 1e6 * (double)sumi_job_poll(engine, job).device_seconds / 28.0;
+            if (is_denoising && step >= 8 && step < 36) {
+                late++;
+                more += engine->runs.current.pending_count > 1;
+                CHECK(engine->runs.current.pending_count <= 2);
+            }
+            early += is_denoising && step < 8;
+            fake_complete_after(0);
+            fake_finish();
+        }
+        fake_clock_end();
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
+        printf(
+            "  %s: %d frames of 8 steps, then %d of 28, %d with a second slice; a step takes %.0f us, %.0f are known "
+            "after 8 steps\n",
+            is_text_known ? "text known" : "nothing known", early, late, more, true_us, known);
+        CHECK(true_us > 0.0 && known > 0.8 * true_us && known < 1.2 * true_us && 3 * more < late);
+        sumi_job_discard(engine, job);
+        sumi_prompt_release(prompt);
+        close_cuda(engine);
+    }
 }
 
 // A device on which pictures take three times as long as the text made believe, and that nobody else uses: that is
@@ -390,6 +541,35 @@ TEST(a_first_picture_that_takes_longer_is_soon_believed)
     close_cuda(engine);
 }
 
+// The driver waits for everything in the context before it frees memory, or loads or unloads a module: beside a busy host
+// program such an update takes as long as the host program's kernels. A first picture, with its text or after it, does
+// none of that.
+TEST(a_first_picture_frees_nothing_and_loads_nothing)
+{
+    static const char* const entries[] = {"cuMemFree", "cuMemFreeHost", "cuMemHostUnregister", "cuModuleLoadDataEx",
+                                          "cuModuleUnload"};
+    enum { ENTRIES = sizeof entries / sizeof *entries };
+    for (int is_encoded = 0; is_encoded < 2; is_encoded++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(20, &model);
+        if (engine == NULL) return;
+        sumi_prompt* prompt = is_encoded ? encode_prompt(engine, model, "a red fox") : NULL;
+        const sumi_image_item item = {.prompt = prompt, .text = prompt == NULL ? "a red fox" : NULL, .seed = 1};
+        sumi_image_desc desc = small_image(model, &item);
+        desc.width = desc.height = 512;
+        uint64_t before[ENTRIES];
+        int slices;
+        for (size_t i = 0; i < ENTRIES; i++) before[i] = fake_calls(entries[i]);
+        const uint64_t arena = atomic_load(&engine->memory.arena_bytes);
+        (void)draw_in_frames(engine, &desc, 4000, 10.0, &slices);
+        CHECK(atomic_load(&engine->memory.arena_bytes) > arena && (arena > 0) == (is_encoded != 0));
+        for (size_t i = 0; i < ENTRIES; i++) CHECK_NUMBER(fake_calls(entries[i]) - before[i], 0);
+        sumi_prompt_release(prompt);
+        close_cuda(engine);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -400,7 +580,11 @@ int main(int argc, char** argv)
     RUN(noise_is_drawn_while_the_device_works);
     RUN(slices_of_a_kind_share_their_times);
     RUN(a_first_picture_beside_a_hosts_kernels_uses_its_budget);
+    RUN(a_first_picture_behind_a_hosts_kernels_uses_its_budget);
+    RUN(times_that_contain_a_hosts_kernels_are_unlearnt);
+    RUN(a_device_slower_than_predicted_is_learnt_slice_by_slice);
     RUN(a_first_picture_that_takes_longer_is_soon_believed);
+    RUN(a_first_picture_frees_nothing_and_loads_nothing);
     RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
     TEST_END();
 }

@@ -284,7 +284,7 @@ static bool fits_budget(const sumi_engine* engine, double budget_us, double elap
     // is. With nothing in flight the device begins the slice now, elapsed_us after the frame's begin.
     const double in_flight_us = sumi_run_pending_us(engine);
     return elapsed_us <= max_us && elapsed_us <= budget_us
-        && (in_flight_us > 0.0 ? in_flight_us : elapsed_us) + next_us <= budget_us;
+        && ((in_flight_us > 0.0 ? in_flight_us : elapsed_us) + next_us <= budget_us || sumi_run_wants_one_more(engine));
 }
 
 // An update with budget 0: only cancelled jobs end.

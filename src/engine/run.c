@@ -155,6 +155,24 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
+// A slice that is submitted to an idle device begins at once, as far as its events tell, and then waits for the commands
+// that the host program has submitted before, maybe for kernels of 10 ms in every frame. Such times are all alike and
+// say nothing about the slice. If they were believed, no other slice would fit into the frame, and every slice would be
+// submitted to an idle device from then on. So they are upper bounds. The slices behind it in the same frame begin when
+// it has ended; their times are believed. A slice that would only be submitted to an idle device, because it fits into no
+// budget behind another, follows one now and then, so that a device that has really become slower is noticed. Short times
+// are believed: most slices are made longer than half of LEAST_WAIT_US (frame_budget.c).
+#define MAX_ALONE 2.0
+#define LEAST_WAIT_US 500.0
+// After so many such times in a row, of slices alike: while their time is not known, and afterwards.
+#define ONE_MORE_IF_UNKNOWN 2
+#define ONE_MORE_IF_KNOWN 8
+
+static bool may_have_waited(const sumi_run_slice* step, double us, double known_us)
+{
+    return step->is_alone && us > LEAST_WAIT_US && known_us > 0.0 && us > known_us * MAX_ALONE;
+}
+
 static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
 {
     sumi_plan_entry* entry = run->entry;
@@ -171,17 +189,24 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
     if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us)
         us = (double)step->predicted_us;
     sumi_tempo_doubt* doubt = &entry->doubts[kind];
-    bool teaches = true; // whether the time tells something about other slices of the same kinds of ops
-    if (*measured <= 0.0f) {
-        bool is_known = false;
-        const double predicted_us = predict_unmeasured_us(engine, entry, step->slice, &is_known);
+    bool is_known = false;
+    const double now_us = slice_us(engine, entry, step->slice),
+                 predicted_us = predict_unmeasured_us(engine, entry, step->slice, &is_known);
+    const bool is_device = engine->runner->functions->collect != NULL, // on the processor slices wait for nothing
+        is_bound = is_device && may_have_waited(step, us, now_us);
+    // Counts also where the known time itself may be such a time.
+    const bool is_suspect = is_bound || (is_device && may_have_waited(step, us, predicted_us));
+    const bool was_suspect = doubt->suspect_count > 0;
+    doubt->suspect_count = is_suspect ? doubt->suspect_count + 1 : 0;
+    bool teaches = !is_suspect; // whether the time tells something about other slices of the same kinds of ops
+    if (is_bound) {
+        us = now_us;
+    } else if (*measured <= 0.0f) {
         double believed_us = us;
-        // On the processor nothing else counts as part of a slice.
-        if (is_known && engine->runner->functions->collect != NULL)
-            believed_us = sumi_tempo_first(doubt, predicted_us, us);
-        teaches = doubt->alike_count == 0;
+        if (is_known && is_device) believed_us = sumi_tempo_first(doubt, predicted_us, us);
+        teaches = teaches && doubt->alike_count == 0;
         if (alike * entry->plan.sections[step->section_index].repeat < SUMI_TEMPO_FEWEST_REPEATS) {
-            *doubt = (sumi_tempo_doubt){0.0f, 0};
+            *doubt = (sumi_tempo_doubt){.suspect_count = doubt->suspect_count};
             believed_us = us;
         }
         *measured = (float)believed_us;
@@ -193,16 +218,19 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
         const float believed = (float)sumi_tempo_again(doubt, (double)*measured, us);
         section->measured_us += alike * ((double)believed - (double)*measured);
         *measured = believed;
-        teaches = doubt->alike_count == 0;
+        teaches = teaches && doubt->alike_count == 0;
+    } else if (was_suspect && us * MAX_ALONE < now_us) {
+        section->measured_us += alike * (us - (double)*measured);
+        *measured = (float)us; // what was known contained a wait
     } else {
         sumi_tempo_note(&engine->tempo, (double)*measured, us);
         const float learnt = (float)sumi_tempo_learn(&engine->tempo, (double)*measured, us);
         section->measured_us += alike * ((double)learnt - (double)*measured);
         *measured = learnt;
     }
-    step->unwaited_us = (double)*measured;
+    step->unwaited_us = is_bound ? us : (double)*measured;
     if (teaches) learn_ratios(engine, entry, slice, step->unwaited_us);
-    run->iteration_us += *measured;
+    run->iteration_us += step->unwaited_us;
     run->done_us += step->unwaited_us;
     if (!step->ends_iteration) return;
     run->iteration_us = 0.0;
@@ -391,7 +419,22 @@ bool sumi_run_can_submit(const sumi_engine* engine)
     const int32_t count = engine->runs.current.pending_count + engine->runs.draining.pending_count;
     if (engine->runs.current.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
     if (count == 0) return true; // a limit below the smallest slice must not stop all progress
-    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->frame.max_pending_us;
+    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->frame.max_pending_us
+        || sumi_run_wants_one_more(engine);
+}
+
+bool sumi_run_wants_one_more(const sumi_engine* engine)
+{
+    const sumi_run* run = &engine->runs.current;
+    // The slices in flight were submitted in this update, and none of them was one more.
+    if (run->entry == NULL || run->is_submitted || !engine->runs.has_submitted || run->pending_count == 0
+        || engine->runs.draining.pending_count > 0 || !run->pending[run->pending_begin].is_alone
+        || (run->pending_count > 1 && run->pending_us > engine->frame.max_pending_us))
+        return false;
+    const int32_t kind = run->entry->kind_first[run->slice];
+    const sumi_tempo_doubt* doubt = &run->entry->doubts[kind];
+    const bool is_known = run->entry->slice_us[kind] > 0.0f && doubt->alike_count == 0;
+    return doubt->suspect_count >= (is_known ? ONE_MORE_IF_KNOWN : ONE_MORE_IF_UNKNOWN);
 }
 
 double sumi_run_pending_us(const sumi_engine* engine)
@@ -430,6 +473,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
     const sumi_plan* plan = &run->entry->plan;
     sumi_run_slice* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
     *step = *next;
+    step->is_alone = !engine->runs.has_submitted && run->pending_count + engine->runs.draining.pending_count == 0;
     if (step->slice >= 0) {
         uint64_t begin = sumi_clock_ns();
         SUMI_TRY(
@@ -438,6 +482,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
         step->us = (double)(sumi_clock_ns() - begin) * 1e-3;
         step->submitted_ns = begin;
     }
+    engine->runs.has_submitted = true;
     run->pending_count++;
     run->pending_us += step->predicted_us;
     // the device was idle
@@ -533,7 +578,7 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_st
 void sumi_run_ask_again(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
-    engine->runs.oldest_runs = false;
+    engine->runs.oldest_runs = engine->runs.has_submitted = false;
 }
 
 double sumi_run_sleep_us(sumi_engine* engine)

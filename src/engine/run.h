@@ -24,6 +24,9 @@ typedef struct sumi_run_slice {
     bool has_waits;              // the slice waited for streamed weights, so its own work took less than `us`
     double unwaited_us;          // the time of its own work as far as it is known; predictions are made from it
     uint64_t submitted_ns;
+    // Nothing of sumi's was in flight or had been submitted in the same update. Then the slice may have waited between
+    // its begin and its first kernel for commands of the host program.
+    bool is_alone;
     // The runner reported the end of this slice while something else was waited for. The slice is not collected yet.
     bool is_over;
 } sumi_run_slice;
@@ -60,6 +63,7 @@ typedef struct sumi_runs {
     // The runner was asked and the oldest slice in flight had not ended. It is asked again when nothing else can be
     // done, or after the pump has stepped back (sumi_run_ask_again).
     bool oldest_runs;
+    bool has_submitted; // a slice, since the pump has begun to work or has waited for the device
 } sumi_runs;
 
 // Begins a run. The runner is told too. The caller writes the bound inputs next.
@@ -72,6 +76,9 @@ double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that
 double sumi_run_sleep_us(sumi_engine* engine);
 // Whether another slice may be submitted (frame.max_pending_us).
 bool sumi_run_can_submit(const sumi_engine* engine);
+// Whether the next slice should be submitted behind others although it may not fit, because the newest times of slices
+// like it may contain waits. At most one in an update.
+bool sumi_run_wants_one_more(const sumi_engine* engine);
 // Returns the next slice to submit, and changes nothing. The caller fills in denoising_step, ends_step and has_preview.
 sumi_run_slice sumi_run_next(const sumi_engine* engine);
 // Whether the next slice begins an iteration of the denoising loop, and if so, which evaluation.

@@ -20,7 +20,7 @@ double sumi_tempo_first(sumi_tempo_doubt* doubt, double predicted_us, double mea
 {
     SUMI_ASSERT(predicted_us >= 0.0 && measured_us > 0.0 && doubt->alike_count == 0);
     if (predicted_us <= 0.0 || measured_us <= predicted_us * MAX_FIRST) return measured_us;
-    *doubt = (sumi_tempo_doubt){(float)measured_us, 1};
+    *doubt = (sumi_tempo_doubt){.us = (float)measured_us, .alike_count = 1, .suspect_count = doubt->suspect_count};
     return predicted_us * MAX_FIRST;
 }
 

@@ -26,8 +26,9 @@ typedef struct sumi_tempo {
 // ever be measured. So a first time far above its prediction is doubted: less is believed, until several times in a
 // row are alike, as those of a device that nobody else uses are.
 typedef struct sumi_tempo_doubt {
-    float us;            // the newest measurement
-    int32_t alike_count; // how many in a row were alike; 0: no doubt
+    float us;              // the newest measurement
+    int32_t alike_count;   // how many in a row were alike; 0: no doubt
+    int32_t suspect_count; // how many in a row may contain a wait for commands of the host program (run.c)
 } sumi_tempo_doubt;
 
 // The time of a slice that a job measures less often than that is believed at once: nothing would end the doubt.

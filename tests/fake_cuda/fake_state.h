@@ -185,9 +185,9 @@ typedef struct fake_world {
     void (*on_signal)(int shared, void* user_data);
     void* signal_user;
     // the device
-    double clock_ms;
-    const fake_clock* clock; // NULL: the system's
-    const double* kernel_ms; // NULL: all alike
+    double clock_ms, host_ends_ms; // host_ends_ms: of the newest kernel of the host program
+    const fake_clock* clock;       // NULL: the system's
+    const double* kernel_ms;       // NULL: all alike
     int kernel_ms_count, kernel_ms_next;
     uint64_t last_ticket;
     int host_captures;

@@ -219,6 +219,7 @@ static void run_kernel(const fake_node* node)
     fake.launch_hash = hash;
     fake.launch_count++;
     memcpy(fake.last_kernel, node->name, sizeof fake.last_kernel);
+    if (fake.clock_ms < fake.host_ends_ms) fake.clock_ms = fake.host_ends_ms;
     fake.clock_ms += fake.kernel_ms != NULL ? fake.kernel_ms[fake.kernel_ms_next++ % fake.kernel_ms_count] : 0.01;
 }
 
@@ -380,6 +381,7 @@ static void set_defaults(void)
     fake.on_launch = NULL;
     fake.on_signal = NULL;
     fake.kernel_ms = NULL;
+    fake.host_ends_ms = 0.0;
     fake.freed_count = 0;
     for (int i = 0; i < fake_entry_count; i++) fake_entries[i].calls = 0;
 }
@@ -418,6 +420,7 @@ void fake_kernel_times(const double* ms, int count)
 {
     SET(fake.kernel_ms = ms; fake.kernel_ms_count = count; fake.kernel_ms_next = 0);
 }
+void fake_host_computes(double ms) { SET(fake.host_ends_ms = fake.clock_ms + ms); }
 void fake_keeps(uint64_t context_bytes, uint64_t module_bytes, uint64_t graph_bytes)
 {
     SET(fake.context_keeps = context_bytes; fake.module_keeps = module_bytes; fake.graph_keeps = graph_bytes);
