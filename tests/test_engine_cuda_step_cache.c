@@ -164,9 +164,16 @@ TEST(jobs_that_reuse_can_be_paused_and_cancelled_after_every_step)
     if (engine == NULL) return;
     const sumi_image_desc desc = cached_image(model), other = quick_image(model);
     const counts want = draw_counts(engine, &desc, &p, 0);
+    // About forty moments of a job, however many updates it takes here.
+    sumi_job whole;
+    int count = 0;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &whole), SUMI_OK);
+    while (count < 100000 && run_updates(engine, whole, 1)) count++;
+    sumi_job_discard(engine, whole);
+    const int distance = (count / 40) | 1; // odd, for the parity decides when slices end
     bool is_over = false;
     int resumed = 0;
-    for (int updates = 4; !is_over && t_errors == 0; updates += 5) {
+    for (int updates = distance; !is_over && t_errors == 0; updates += distance) {
         for (int cancels = 0; cancels < 2; cancels++) {
             sumi_job job;
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
