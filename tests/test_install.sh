@@ -117,7 +117,7 @@ else
     mkdir -p "$folder/meson/subprojects"
     cp tests/consumer/host.c tests/consumer/meson.build "$folder/meson"
     check "Meson" mesons meson_found -Dpkg_config_path="$moved/lib/pkgconfig" && draws "Meson" "$folder/meson_found/host"
-    if have cmake; then
+    if have cmake && have git; then
         # The wrap, from a clone of what is here; Meson's own git must not ask who owns the folder.
         mkdir "$folder/clone"
         git ls-files -z --cached --others --exclude-standard CMakeLists.txt LICENSE include src kernels packaging | xargs -0 cp --parents -t "$folder/clone" 2>/dev/null
@@ -125,7 +125,7 @@ else
         sed "s,^url = .*,url = file://$folder/clone," packaging/meson/sumi.wrap >"$folder/meson/subprojects/sumi.wrap"
         check "Meson, the wrap" env GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always meson setup "$folder/meson_wrap" "$folder/meson" \
             && check "Meson, the wrap: it compiles" meson compile -C "$folder/meson_wrap" && draws "Meson, the wrap" "$folder/meson_wrap/host"
-    else skip "cmake is not here: the wrap for Meson builds by CMakeLists.txt"; fi
+    else skip "cmake or git is not here: the wrap for Meson is fetched by git and builds by CMakeLists.txt"; fi
 fi
 
 # ---- Conan and vcpkg ------------------------------------------------------------------------------------------------------------------
