@@ -576,8 +576,9 @@ test_queue() {
     await "the demo model opens" "ready demo_model" || finish
     focus
     click prompt
-    set_to width 96
-    set_to height 96
+    # Large enough that a picture takes longer than the keys and clicks below, on a busy machine too.
+    set_to width 192
+    set_to height 192
     set_to count 3
     click budget $least_budget_at
     click go
@@ -595,7 +596,7 @@ test_queue() {
     await "one that waits is taken out" "queued 1" 2
     click budget $most_budget_at
     await "the batch has the next seeds" "done 9" || finish
-    await "the queued picture is made" "generate 7 96x96 [0-9]* a boat$" || finish
+    await "the queued picture is made" "generate 7 192x192 [0-9]* a boat$" || finish
     await "and done" "done" 4 || finish
     if [ "$(happened 'generate')" -eq 4 ] && [ "$(happened 'generate 8')" -eq 1 ]; then ok; else fail "what was taken out is not made" "$(grep generate "$report")"; fi
     click budget $least_budget_at
