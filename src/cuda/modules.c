@@ -228,8 +228,8 @@ bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
     return entry != NULL && modules->sources[entry->source_index].module != NULL;
 }
 
-// A driver that loads lazily loads a kernel's code when it is first asked for its properties, and waits meanwhile for
-// what runs in the context. A capture would forbid this if the thread's mode were not relaxed.
+// A driver that loads lazily loads a kernel's code when it is first asked for its properties, and may wait meanwhile for
+// what runs in the context (on an H100 it did not). A capture would forbid this if the thread's mode were not relaxed.
 static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* entry, uint32_t shared_bytes, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &modules->device->driver;

@@ -190,8 +190,10 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_slice* step)
         us = (double)step->predicted_us;
     sumi_tempo_doubt* doubt = &entry->doubts[kind];
     bool is_known = false;
-    const double now_us = slice_us(engine, entry, step->slice),
-                 predicted_us = predict_unmeasured_us(engine, entry, step->slice, &is_known);
+    const double now_us = slice_us(engine, entry, step->slice);
+    // It goes through the ops of the slice, so it is left out for the many slices that follow another.
+    const double predicted_us =
+        step->is_alone || *measured <= 0.0f ? predict_unmeasured_us(engine, entry, step->slice, &is_known) : 0.0;
     const bool is_device = engine->runner->functions->collect != NULL, // on the processor slices wait for nothing
         is_bound = is_device && may_have_waited(step, us, now_us);
     // Counts also where the known time itself may be such a time.
