@@ -41,7 +41,8 @@ static sumi_result check_handle(const sumi_import_desc* desc, sumi_error* error)
     if (is_gl_kind(desc->kind)) {
         SUMI_REFUSE(has_fd || has_handle, SUMI_INVALID_ARGUMENT,
                     "sumi_import: OpenGL has gl_name and gl_target; fd is -1 and handle NULL");
-        SUMI_REFUSE(desc->gl_name == 0, SUMI_INVALID_ARGUMENT, "sumi_import: gl_name is 0");
+        SUMI_REFUSE(desc->gl_name == 0, SUMI_INVALID_ARGUMENT,
+                    "sumi_import: gl_name is 0: give the name of a texture or a buffer");
         return SUMI_OK;
     }
     SUMI_REFUSE(is_vulkan_kind(desc->kind) && has_fd == has_handle, SUMI_INVALID_ARGUMENT,
