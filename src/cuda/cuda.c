@@ -39,7 +39,8 @@
 
 // ---- Before a run ---------------------------------------------------------------------------------------------------
 
-// Launches a kernel once, because the driver does some of its initialisation at the first launch.
+// Launches a kernel once, because the driver does some of its initialisation at the first launch, and has memory for
+// graphs of it.
 static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -50,6 +51,8 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     void* params[] = {&args};
     SUMI_CU(driver, cuLaunchKernel(function, 1, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, cuda->device.copy, params, NULL),
             "a first launch");
+    if (!cuda->options.without_graphs)
+        sumi_cuda_reserve_graphs(&cuda->device, function, &args, SUMI_UPLOAD_THREADS);
     const CUresult ended = driver->cuStreamSynchronize(cuda->device.copy);
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
