@@ -48,6 +48,7 @@ typedef struct row {
     series frames, intervals, pictures;       // ms, ms, s
     series wall[CALL_COUNT], cpu[CALL_COUNT]; // us
     double longest_update[8];                 // us, by the stage of the job before it
+    int32_t updates[8];
     int32_t missed;
 } row;
 
@@ -68,6 +69,7 @@ typedef struct pacing {
     sumi_model* model;
     sumi_prompt* prompt;
     char detail[512];
+    FILE* trace; // NULL: none
 
     // of the row at hand
     row* now;
@@ -87,6 +89,23 @@ static bool check(const pacing* p, sumi_result result, const char* doing)
     if (result == SUMI_OK) return true;
     fprintf(stderr, "pacing: %s failed: %s\n  %s\n", doing, sumi_result_text(result), p->detail);
     return false;
+}
+
+// ---- The trace: a line for each update and each piece of the engine's work ------------------------------------------
+
+static void trace_line(const pacing* p, const char* what, sumi_stage stage, double begin, double us)
+{
+    if (p->trace == NULL) return;
+    fprintf(p->trace, "%s\t%s\t%.3f\t%.1f\t%s\n", p->now != NULL ? p->now->name : "-", s_stages[stage], 1e3 * begin, us,
+            what);
+}
+
+static void trace_span(const sumi_trace_span* span, void* user_data)
+{
+    char what[160];
+    snprintf(what, sizeof what, "%s %s", span->track == SUMI_TRACK_DEVICE ? "GPU" : "host", span->name);
+    trace_line(user_data, what, span->stage, 1e-9 * (double)span->begin_ns,
+               1e-3 * (double)(span->end_ns - span->begin_ns));
 }
 
 // ---- Calls, each with its times -------------------------------------------------------------------------------------
@@ -160,6 +179,8 @@ static bool advance(pacing* p, uint32_t budget_us)
     sumi_engine_update(p->engine, budget_us);
     const double us = stop_watch(p->now, CALL_UPDATE, watch);
     if (us > p->now->longest_update[stage]) p->now->longest_update[stage] = us;
+    p->now->updates[stage]++;
+    trace_line(p, "update", stage, watch.wall, us);
     const sumi_job_status status = poll(p);
     if (status.state < SUMI_JOB_DONE || p->model == NULL) return true;
     if (status.result == SUMI_OK) series_add(&p->now->pictures, seconds_now() - p->job_began);
@@ -280,6 +301,7 @@ static bool open_model(pacing* p)
     ed.memory_budget_bytes = (uint64_t)p->memory_budget_mb * 1000000u;
     if (p->files != NULL) ed.files = synthetic_services(p->files);
     ed.log = (sumi_log){keep_log, p};
+    if (p->trace != NULL) ed.tracer = (sumi_tracer){trace_span, p};
     if (!check(p, sumi_engine_create(&ed, &p->engine), "creating the engine")) return false;
     sumi_model_desc md = sumi_model_defaults();
     md.path = p->model_path;
@@ -379,14 +401,16 @@ static void print_calls(pacing* p)
         }
     }
     printf(
-        "\nThe longest sumi_engine_update, us by the clock, by the stage that the job was in before\n\n| budget     |");
-    for (int32_t s = 0; s < 8; s++) printf(" %8s |", s_stages[s]);
+        "\nsumi_engine_update by the stage that the job was in before: how many, and the longest, us by the clock\n\n"
+        "| budget     |");
+    for (int32_t s = 0; s < 8; s++) printf(" %14s |", s_stages[s]);
     printf("\n|------------|");
-    for (int32_t s = 0; s < 8; s++) printf("---------:|");
+    for (int32_t s = 0; s < 8; s++) printf("---------------:|");
     for (int32_t i = 0; i < p->row_count; i++) {
-        if (!p->rows[i].has_job) continue;
-        printf("\n| %-10s |", p->rows[i].name);
-        for (int32_t s = 0; s < 8; s++) printf(" %8.1f |", p->rows[i].longest_update[s]);
+        const row* r = &p->rows[i];
+        if (!r->has_job) continue;
+        printf("\n| %-10s |", r->name);
+        for (int32_t s = 0; s < 8; s++) printf(" %5d, %7.1f |", r->updates[s], r->longest_update[s]);
     }
     printf("\n");
 }
@@ -430,13 +454,15 @@ static int usage(void)
         "              [--budgets B,B,..] [--frames N] [--max-frames N] [--seconds N] [--period MS] [--load MS] "
         "[--slice US] [--tokens "
         "N] [--first N] [--paced-load MS]\n"
-        "              [--memory-budget MB]\n"
+        "              [--memory-budget MB] [--trace FILE]\n"
         "  a budget is a number of milliseconds, slack or unlimited; of a number also MS@submit, MS@start, MS@finish\n"
         "  --frames: at least so many per budget, and at least one picture; --max-frames, --seconds: no "
         "more and no longer than that per budget\n"
         "  --load: GPU time of a frame; --slice: max_slice_us of the engine, 0 for whole ops; --paced-load: the model "
         "is loaded in frames of that budget\n"
-        "  --first: so many pictures in the row of the first ones\n");
+        "  --first: so many pictures in the row of the first ones; --trace: a line for each update and each piece of "
+        "the "
+        "engine's work: row, stage, begin in ms, us, what\n");
     return 2;
 }
 
@@ -527,7 +553,10 @@ static bool read_arguments(pacing* p, int argc, char** argv)
             p->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
         else if (strcmp(name, "--weights") == 0 && synthetic_weights(value, &p->weights)) continue;
         else if (strcmp(name, "--budgets") == 0) budgets = value;
-        else return false;
+        else if (strcmp(name, "--trace") == 0) {
+            p->trace = fopen(value, "w");
+            if (p->trace == NULL) return false;
+        } else return false;
     }
     return argc % 2 == 1 && p->load_ms < p->period_ms && read_budgets(p, budgets); // shares need the period
 }
@@ -550,6 +579,7 @@ int main(int argc, char** argv)
     sumi_engine_destroy(p.engine);
     synthetic_close(p.files);
     if (p.host != NULL) p.host->destroy(p.host);
+    if (p.trace != NULL) fclose(p.trace);
     for (int32_t i = 0; i < p.row_count; i++) {
         row* r = &p.rows[i];
         series_free(&r->frames), series_free(&r->intervals), series_free(&r->pictures);
