@@ -42,6 +42,7 @@ PREVIEW_BIAS = torch.tensor([-0.1835, -0.0868, -0.3360])
 
 SIZES = {(256, 256): 0.86, (192, 320): 0.07, (320, 192): 0.07}  # height, width: share. Each is what the library makes of a reference of its shape in the area of 256 x 256
 SHARES = {"text": 0.24, "one": 0.50, "two": 0.26}  # of the training's steps: no reference, one, two
+MEASURED = 2000, 2600  # steps by which --minutes-flow sees how many fit; most shapes have their graphs by then
 EMPTY = 0.08  # share of steps whose instruction is the negative prompt's single space, for guidance
 GUIDANCE, STEPS, RANK = 3.0, 20, 8
 
@@ -111,6 +112,50 @@ def seeded(*numbers):
 def save(state, path):
     torch.save(state, path.with_suffix(".new"))
     path.with_suffix(".new").rename(path)
+
+
+class Captured:
+    """Runs a function of tensors as one CUDA graph for each shape of its inputs. A step is thousands of launches, which take a processor three times as long as the GPU needs for the work.
+
+    The function leaves what it computes in tensors that stay (gradients, a loss). The first call with a shape runs it as it is, which compiles; the second one captures. Inputs are copied into memory
+    that all shapes share; so is the graphs' own memory, since they run one after another."""
+
+    BYTES = 128 << 20  # of the largest input
+
+    def __init__(self, function, enabled):
+        self.function, self.enabled, self.graphs, self.places = function, enabled and DEVICE == "cuda", {}, []
+        if self.enabled:
+            self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+
+    def place(self, k, x):
+        while len(self.places) <= k:
+            self.places.append(torch.empty(self.BYTES, dtype=torch.uint8, device=DEVICE))
+        size = x.numel() * x.element_size()
+        return self.places[k][:size].view(x.dtype).view(x.shape)
+
+    def __call__(self, *inputs):
+        key = tuple((tuple(x.shape), x.dtype) for x in inputs)
+        if not self.enabled or key not in self.graphs:
+            self.graphs[key] = None
+            return self.function(*inputs)
+        places = [self.place(k, x) for k, x in enumerate(inputs)]
+        for place, x in zip(places, inputs):
+            place.copy_(x)
+        if self.graphs[key] is None:
+            graph = torch.cuda.CUDAGraph()
+            torch.cuda.synchronize()
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.pool)
+                try:
+                    self.function(*places)
+                finally:
+                    graph.capture_end()
+            torch.cuda.synchronize()
+            self.graphs[key] = graph
+        self.graphs[key].replay()
+
+    def captured(self):
+        return sum(g is not None for g in self.graphs.values())
 
 
 # ---- VAE ------------------------------------------------------------------------------------------------------------------------------------------
@@ -375,9 +420,8 @@ def sample_sigma(count, draw):
     return torch.where(torch.rand(count, device=DEVICE, generator=draw) < 0.5, walked, middle)
 
 
-def flow_loss(transformer, features, z, references, draw):
-    sigma = sample_sigma(len(z), draw)[:, None, None, None]
-    noise = torch.randn(z.shape, device=DEVICE, generator=draw)
+def flow_loss(transformer, features, z, references, sigma, noise):
+    sigma = sigma[:, None, None, None]
     out = transformer(sigma * noise + (1 - sigma) * z, references, sigma.flatten(), features)
     error = (out.float() - (noise - z)) ** 2
     if references and references[0].shape == z.shape:  # what the instruction changes counts double
@@ -410,25 +454,40 @@ def train_flow(args, clock):
                 part.load_state_dict(state[key])
         if "transformer" not in state:  # a snapshot
             transformer.load_state_dict(state["ema0"]), encoder.load_state_dict(state["ema1"])
-        step = state["step"]
+        step, steps = state["step"], state.get("steps", steps)
         log(f"flow: goes on at {step}")
     data = args.data = make_data(args, clock) if args.data is None else args.data
     batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "flow", 150), None, False
     if args.compile:
         transformer.compile_blocks(), encoder.compile_blocks()
-    saved = time.time()
+    for p in both:  # what a batch does not reach, as the vision tower without a reference, keeps zeros
+        p.grad = torch.zeros_like(p)
+    gradients, loss = [p.grad for p in both], torch.zeros((), device=DEVICE)
+
+    def learn(z, sigma, noise, own, *pictures):  # references, then their pixels
+        references, pixels = pictures[: len(pictures) // 2], pictures[len(pictures) // 2 :]
+        torch._foreach_zero_(gradients)
+        with half_precision():
+            error = flow_loss(transformer, batches.features(encoder, own, pixels), z, references, sigma, noise)
+        error.backward()
+        loss.copy_(error.detach())
+
+    learn_step = Captured(learn, args.graphs)
+    saved = began = time.time()
+    measured = None
     while step < steps and not over:
         rng, draw = random.Random(args.seed * 104729 + step), seeded(args.seed, 2, step)
         z, references, own, pixels = batches.draw(rng, draw)
-        with half_precision():
-            loss = flow_loss(transformer, batches.features(encoder, own, pixels), z, references, draw)
-        for p in both:
-            p.grad = None
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_([p for p in both if p.grad is not None], 1.0)
-        for p in both:  # the last block's text, which nothing reads; the vision tower where there is no reference
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
+        learn_step(z, sample_sigma(len(z), draw), torch.randn(z.shape, device=DEVICE, generator=draw), own, *references, *pixels)
+        torch.nn.utils.clip_grad_norm_(both, 1.0)
+        if args.minutes_flow and measured and step == MEASURED[1]:
+            pace.wait()
+            second = (time.time() - measured) / (MEASURED[1] - MEASURED[0])
+            steps = max(2000, min(steps, step + int((60 * args.minutes_flow - (time.time() - began)) / second)))
+            log(f"flow: {steps} steps fit into {args.minutes_flow} minutes (--steps {steps} repeats this run)")
+        if step == MEASURED[0]:
+            pace.wait()
+            measured = time.time()
         warm_up = min(500, 1 + steps // 5)
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(args.rate, step, steps, warm_up)
@@ -439,16 +498,16 @@ def train_flow(args, clock):
         if mean is None or step % 20 == 0:
             mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % (5 * args.log) == 0:
-            log(f"flow {step}/{steps} loss {mean:.4f} {pace.rate()}")
+            log(f"flow {step}/{steps} loss {mean:.4f} {pace.rate()}, {learn_step.captured()} graphs")
         step += 1
         if clock.is_over(8):
             break
         if time.time() - saved > 120:
             saved = time.time()
-            save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, done=False), path)
+            save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, steps=steps, done=False), path)
     pace.end()
     done = step >= steps or bool(args.trial)
-    save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, done=done), path)
+    save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, steps=steps, done=done), path)
     log(f"flow: {step} steps, loss {mean if mean is None else round(mean, 4)}")
     if not done:
         raise Unfinished
@@ -499,16 +558,15 @@ def guided(transformer, x, references, sigma, features, empty, guidance):
     return edit_nets.unpack(with_it * length, x.shape[2] // 2, x.shape[3] // 2)
 
 
-def turbo_loss(student, teacher, features, empty, z, references, draw, parts=4):
+def turbo_loss(student, teacher, features, empty, z, references, begin, noise, parts=4):
     """How far one step of the student is from its teacher's guided steps over an interval of the 4-step schedule.
 
     sigma  1 --- . --- . --- . ---> 0.9 ---        teacher: four guided Euler steps an interval
            1 ---------------------> 0.9 ---        student: their mean velocity, asked for at the interval's beginning
     """
     sigma = lambda u: shifted(u)[:, None, None, None]
-    begin = 1 - torch.randint(4, (len(z),), device=DEVICE, generator=draw) / 4
     with torch.no_grad():
-        x = y = sigma(begin) * torch.randn(z.shape, device=DEVICE, generator=draw) + (1 - sigma(begin)) * z
+        x = y = sigma(begin) * noise + (1 - sigma(begin)) * z
         for k in range(parts):
             a, b = sigma(begin - k / (4 * parts)), sigma(begin - (k + 1) / (4 * parts))
             y = y + (b - a) * guided(teacher, y, references, a.flatten(), features, empty, GUIDANCE)
@@ -538,15 +596,26 @@ def train_turbo(args, clock):
     batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "turbo", 40), None, False
     if args.compile:
         teacher.compile_blocks(), student.compile_blocks(), encoder.compile_blocks()
-    while step < steps and not over:
-        rng, draw = random.Random(args.seed * 15485863 + step), seeded(args.seed, 3, step)
-        z, references, own, pixels = batches.draw(rng, draw, 0.5)
+    for p in trained:
+        p.grad = torch.zeros_like(p)
+    gradients, loss = [p.grad for p in trained], torch.zeros((), device=DEVICE)
+
+    def learn(z, begin, noise, own, *pictures):
+        references, pixels = pictures[: len(pictures) // 2], pictures[len(pictures) // 2 :]
+        torch._foreach_zero_(gradients)
         with half_precision():
             with torch.no_grad():
                 features, empty = batches.features(encoder, own, pixels), batches.features(encoder, batches.space.expand(len(own), -1), pixels)
-            loss = turbo_loss(student, teacher, features, empty, z, references, draw)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+            error = turbo_loss(student, teacher, features, empty, z, references, begin, noise)
+        error.backward()
+        loss.copy_(error.detach())
+
+    learn_step = Captured(learn, args.graphs)
+    while step < steps and not over:
+        rng, draw = random.Random(args.seed * 15485863 + step), seeded(args.seed, 3, step)
+        z, references, own, pixels = batches.draw(rng, draw, 0.5)
+        begin = 1 - torch.randint(4, (len(z),), device=DEVICE, generator=draw) / 4  # of an interval of the schedule
+        learn_step(z, begin, torch.randn(z.shape, device=DEVICE, generator=draw), own, *references, *pixels)
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(args.rate_turbo, step, steps, min(50, 1 + steps // 5), 0.2)
@@ -556,7 +625,7 @@ def train_turbo(args, clock):
         if mean is None or step % 10 == 0:
             mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % args.log == 0:
-            log(f"turbo {step}/{steps} loss {mean:.4f} {pace.rate()}")
+            log(f"turbo {step}/{steps} loss {mean:.4f} {pace.rate()}, {learn_step.captured()} graphs")
         step += 1
         if clock.is_over(8):
             break
@@ -698,6 +767,8 @@ def main():
     parser.add_argument("--rate-muon", type=float, default=8e-3)
     parser.add_argument("--steps-turbo", type=int, default=1500)
     parser.add_argument("--rate-turbo", type=float, default=2e-3)
+    parser.add_argument("--minutes-flow", type=float, help="make it fewer steps if they would take longer, by the speed of the first ones")
+    parser.add_argument("--no-graphs", dest="graphs", action="store_false")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--log", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
