@@ -1,6 +1,7 @@
 // The public functions of image jobs: memory query, submit, fetch, previews, latents, profile. They run on the thread
 // of the host program; job_phases.h is what the job does in between.
 #include "base/assert.h"
+#include "base/pixel_formats.h"
 #include "engine/buffers.h"
 #include "engine/calls.h"
 #include "engine/engine.h"
