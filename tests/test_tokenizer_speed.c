@@ -302,9 +302,9 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
 
 TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
 {
-    static const char* const s_names[] = {
-        "common/tokenizers/qwen/tokenizer.json", "common/tokenizers/gemma3/tokenizer.json",
-        "common/tokenizers/xlmr/tokenizer.json", "common/tokenizers/xlmr-spaces/tokenizer.json"};
+    static const char* const s_names[] = {"common/tokenizers/qwen/tokenizer.json",
+                                          "common/tokenizers/gemma3/tokenizer.json", XLMR_TOKENIZER,
+                                          XLMR_SPACES_TOKENIZER};
     static const char* const s_patterns[] = {
         "a",
         "th",
