@@ -1,4 +1,5 @@
 // Tokenizers of the released sizes load fast, in small steps and little memory, and no text makes them slow.
+#include "base/utf8.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 #include "tokenizer_fixture.h"
