@@ -383,4 +383,16 @@ TEST(a_host_with_a_gpu)
     }
     if (why != NULL) SKIP(why);
 }
+
+// Behind it are the program's own tests. These two run whatever is asked for: without a GPU nothing does, and the others
+// compare with the picture.
+#define HOST_TEST_BEGIN(argc, argv)                                                                                    \
+    TEST_BEGIN(argc, argv);                                                                                            \
+    pthread_mutex_init(&s_host.lock, NULL);                                                                            \
+    const char* filter = t_filter;                                                                                     \
+    t_filter = NULL;                                                                                                   \
+    RUN(a_host_with_a_gpu);                                                                                            \
+    if (t_skipped > 0) TEST_END();                                                                                     \
+    RUN(a_picture_that_nothing_disturbs);                                                                              \
+    t_filter = filter
 #endif

@@ -279,6 +279,42 @@ static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model,
     return prompt;
 }
 
+// A job that is no image: 0 loads a model, 1 encodes a prompt, 2 encodes an image, 3 reads an adapter.
+static inline sumi_job submit_kind(sumi_engine* engine, sumi_model* model, int kind)
+{
+    static const uint8_t grey[16 * 16];
+    const sumi_pixels pixels = {grey, 16, 16, 0, 1};
+    sumi_model_desc md = sumi_model_defaults();
+    md.path = MODEL_PATH;
+    sumi_prompt_desc pd = sumi_prompt_defaults(model);
+    pd.text = "a lighthouse";
+    sumi_encode_desc ed = sumi_encode_defaults(model);
+    ed.image = &pixels;
+    ed.width = ed.height = 16;
+    sumi_lora_desc ld = sumi_lora_defaults(model);
+    ld.path = LORA_PATH "lora_kohya.safetensors";
+    sumi_job job = {0};
+    CHECK_NUMBER(kind == 0   ? sumi_submit_model(engine, &md, &job)
+                 : kind == 1 ? sumi_submit_prompt(engine, &pd, &job)
+                 : kind == 2 ? sumi_submit_encode(engine, &ed, &job)
+                             : sumi_submit_lora(engine, &ld, &job),
+                 SUMI_OK);
+    return job;
+}
+
+// Gives a job up at any moment, cancelled first or not. Its handle is stale at once.
+static inline void give_up(sumi_engine* engine, sumi_job job, bool cancels)
+{
+    const bool is_done = sumi_job_poll(engine, job).state >= SUMI_JOB_DONE;
+    if (cancels) {
+        sumi_job_cancel(engine, job);
+        sumi_engine_update(engine, 1);
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, is_done ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
+    }
+    sumi_job_discard(engine, job);
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_NONE);
+}
+
 static inline sumi_result import_gl_texture(sumi_engine* engine, uint32_t name, uint32_t target, int32_t width,
                                             int32_t height, sumi_external** out_external)
 {

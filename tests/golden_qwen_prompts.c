@@ -332,19 +332,8 @@ static void compare_prefix(golden_case* c, const sumi_network* network, const ch
 static sumi_tokenizer* open_json_tokenizer(golden_case* c, sumi_file* file)
 {
     char path[2400];
-    sumi_error error = {0};
-    sumi_tokenizer* tokenizer = NULL;
     snprintf(path, sizeof path, "%.2000s/../model-edit/processor/tokenizer.json", c->folder);
-    sumi_result result = sumi_file_open(file, &c->g->heap, NULL, path, &error);
-    if (result == SUMI_OK)
-        result = sumi_tokenizer_begin(&c->g->heap, file->data, (size_t)file->bytes, path, &error, &tokenizer);
-    float progress;
-    for (bool done = false; result == SUMI_OK && !done;)
-        result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
-    if (result == SUMI_OK) return tokenizer;
-    case_fails(c, "%s", error.text);
-    sumi_tokenizer_destroy(tokenizer);
-    return NULL;
+    return open_tokenizer(c, path, file);
 }
 
 static void run_tokenize(golden_case* c)

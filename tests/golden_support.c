@@ -430,6 +430,21 @@ void close_network(golden* g)
     g->network = NULL;
 }
 
+sumi_tokenizer* open_tokenizer(golden_case* c, const char* path, sumi_file* out_file)
+{
+    sumi_error error = {0};
+    sumi_tokenizer* tokenizer = NULL;
+    sumi_result result = sumi_file_open(out_file, &c->g->heap, NULL, path, &error);
+    if (result == SUMI_OK)
+        result = sumi_tokenizer_begin(&c->g->heap, out_file->data, (size_t)out_file->bytes, path, &error, &tokenizer);
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, NULL, &error);
+    if (result == SUMI_OK) return tokenizer;
+    case_fails(c, "%s", error.text);
+    sumi_tokenizer_destroy(tokenizer);
+    return NULL;
+}
+
 sumi_network* open_network(golden_case* c, const char* key, const sumi_files* files, const sumi_network_desc* desc)
 {
     golden* g = c->g;

@@ -6,6 +6,7 @@
 #include "cpu/cpu.h"
 #include "files/tensors.h"
 #include "models/pipeline.h"
+#include "text/tokenizer.h"
 #include <stdio.h>
 
 // ---- json -----------------------------------------------------------------------------------------------------------
@@ -102,6 +103,8 @@ sumi_network* case_network(golden_case* c, const node* json);
 // Opens a checkpoint by its desc, or keeps it open. `key` names the checkpoint. NULL after reporting.
 sumi_network* open_network(golden_case* c, const char* key, const sumi_files* files, const sumi_network_desc* desc);
 void close_network(golden* g); // accepts no network
+// Opens a tokenizer.json. NULL after reporting. The caller destroys the tokenizer and closes the file, in any case.
+sumi_tokenizer* open_tokenizer(golden_case* c, const char* path, sumi_file* out_file);
 
 // ---- Plans ----------------------------------------------------------------------------------------------------------
 typedef struct plan_run plan_run;

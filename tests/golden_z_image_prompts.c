@@ -152,24 +152,13 @@ static void run_encoder(golden_case* c)
     free(w);
 }
 
-static sumi_tokenizer* open_tokenizer(golden_case* c, sumi_file* file)
+static sumi_tokenizer* open_model_tokenizer(golden_case* c, sumi_file* file)
 {
     char folder[2048], path[2200];
     const char* model = json_text(c->json, "model");
-    sumi_error error = {0};
-    sumi_tokenizer* tokenizer = NULL;
     join_path(folder, sizeof folder, c->folder, model != NULL ? model : ".");
     snprintf(path, sizeof path, "%s/tokenizer/tokenizer.json", folder);
-    sumi_result result = sumi_file_open(file, &c->g->heap, NULL, path, &error);
-    if (result == SUMI_OK)
-        result = sumi_tokenizer_begin(&c->g->heap, file->data, (size_t)file->bytes, path, &error, &tokenizer);
-    float progress;
-    for (bool done = false; result == SUMI_OK && !done;)
-        result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
-    if (result == SUMI_OK) return tokenizer;
-    case_fails(c, "%s", error.text);
-    sumi_tokenizer_destroy(tokenizer);
-    return NULL;
+    return open_tokenizer(c, path, file);
 }
 
 // The ids of one entry against its list; `cut` entries keep only the first ids.
@@ -196,7 +185,7 @@ static void run_tokenize(golden_case* c)
 {
     sumi_network* network = case_network(c, c->json);
     sumi_file file = {0};
-    sumi_tokenizer* tokenizer = network != NULL ? open_tokenizer(c, &file) : NULL;
+    sumi_tokenizer* tokenizer = network != NULL ? open_model_tokenizer(c, &file) : NULL;
     if (tokenizer != NULL) {
         int strings = 0, wrong = 0;
         const node* list = json_get(c->json, "strings");

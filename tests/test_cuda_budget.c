@@ -1010,12 +1010,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(budgets) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(budgets);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

@@ -587,12 +587,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(cublaslt) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(cublaslt);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

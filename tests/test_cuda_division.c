@@ -472,12 +472,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(divisions) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(divisions);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

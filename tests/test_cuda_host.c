@@ -1,7 +1,6 @@
 // How the CUDA backend draws inside a host, on a GPU: the same bits at any pace, in any memory and for every family,
 // and the demo model's picture.
 #include "cuda_host_fixture.h"
-#include <pthread.h>
 #include <sumi.h>
 
 #define DEMO "samples/demo_model"
@@ -470,14 +469,7 @@ TEST(weights_in_8_bits_draw_nearly_the_same_image)
 
 int main(int argc, char** argv)
 {
-    TEST_BEGIN(argc, argv);
-    pthread_mutex_init(&s_host.lock, NULL);
-    const char* filter = t_filter;
-    t_filter = NULL;
-    RUN(a_host_with_a_gpu);
-    if (t_skipped > 0) TEST_END();
-    RUN(a_picture_that_nothing_disturbs); // whatever is asked for: the others compare with it
-    t_filter = filter;
+    HOST_TEST_BEGIN(argc, argv);
     RUN(the_same_bits_at_any_pace);
     RUN(memory_may_hold_anything_before);
     RUN(every_family_keeps_its_bits);

@@ -1,7 +1,6 @@
 // The CUDA backend beside a host's own CUDA, on a GPU: its context and stream are used and left as they are, pictures
 // stay on the device, two engines share one.
 #include "cuda_host_fixture.h"
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sumi.h>
 #include <time.h>
@@ -222,14 +221,7 @@ TEST(two_engines_in_one_process)
 
 int main(int argc, char** argv)
 {
-    TEST_BEGIN(argc, argv);
-    pthread_mutex_init(&s_host.lock, NULL);
-    const char* filter = t_filter;
-    t_filter = NULL;
-    RUN(a_host_with_a_gpu);
-    if (t_skipped > 0) TEST_END();
-    RUN(a_picture_that_nothing_disturbs); // whatever is asked for: the others compare with it
-    t_filter = filter;
+    HOST_TEST_BEGIN(argc, argv);
     RUN(the_hosts_context_and_stream_are_used_and_left_alone);
     RUN(images_that_stay_on_the_device_have_the_same_bits);
     RUN(two_engines_in_one_process);

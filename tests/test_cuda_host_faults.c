@@ -2,7 +2,6 @@
 // moment, damaged weights.
 #include "cuda_host_fixture.h"
 #include <dirent.h>
-#include <pthread.h>
 #include <sumi.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -310,14 +309,7 @@ TEST(weights_that_are_not_finite_give_a_result)
 
 int main(int argc, char** argv)
 {
-    TEST_BEGIN(argc, argv);
-    pthread_mutex_init(&s_host.lock, NULL);
-    const char* filter = t_filter;
-    t_filter = NULL;
-    RUN(a_host_with_a_gpu);
-    if (t_skipped > 0) TEST_END();
-    RUN(a_picture_that_nothing_disturbs); // whatever is asked for: the others compare with it
-    t_filter = filter;
+    HOST_TEST_BEGIN(argc, argv);
     RUN(engines_are_created_and_destroyed);
     RUN(a_warm_job_allocates_nothing);
     RUN(the_nth_device_allocation_may_fail);

@@ -1021,12 +1021,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(imports_on_a_gpu) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(imports_on_a_gpu);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

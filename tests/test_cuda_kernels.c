@@ -1143,12 +1143,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(the_kernels) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(the_kernels);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

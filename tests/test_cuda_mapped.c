@@ -174,12 +174,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(mapped_weights) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(mapped_weights);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

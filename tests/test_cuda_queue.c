@@ -305,12 +305,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(queues_on_a_gpu) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(queues_on_a_gpu);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

@@ -368,12 +368,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(shortages) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(shortages);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

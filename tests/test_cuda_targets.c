@@ -427,12 +427,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(targets_on_a_gpu) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(targets_on_a_gpu);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

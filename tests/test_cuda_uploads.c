@@ -479,12 +479,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(the_runner) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(the_runner);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

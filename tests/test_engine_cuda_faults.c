@@ -18,39 +18,16 @@ TEST(every_job_can_be_cancelled_after_every_step)
     sumi_image_desc desc = quick_image(model);
     desc.preview_every = 1;
     const uint64_t whole = draw_hash(engine, &desc);
-    uint8_t grey[16 * 16] = {0};
-    sumi_pixels pixels = {grey, 16, 16, 0, 1};
     for (int kind = 0; kind < 5; kind++) {
         bool seen[8] = {false}, is_done = false;
         int steps = 0;
         for (; !is_done && steps < 3000 && t_errors == 0; steps += steps < 40 ? 1 : 3) {
             sumi_job job = {0};
-            sumi_model_desc md = sumi_model_defaults();
-            md.path = MODEL_PATH;
-            sumi_prompt_desc pd = sumi_prompt_defaults(model);
-            pd.text = "a lighthouse";
-            sumi_encode_desc ed = sumi_encode_defaults(model);
-            ed.image = &pixels;
-            ed.width = ed.height = 16;
-            sumi_lora_desc ld = sumi_lora_defaults(model);
-            ld.path = LORA_PATH "lora_kohya.safetensors";
-            const sumi_result result = kind == 0 ? sumi_submit_images(engine, &desc, &job)
-                                     : kind == 1 ? sumi_submit_model(engine, &md, &job)
-                                     : kind == 2 ? sumi_submit_prompt(engine, &pd, &job)
-                                     : kind == 3 ? sumi_submit_encode(engine, &ed, &job)
-                                                 : sumi_submit_lora(engine, &ld, &job);
-            CHECK_NUMBER(result, SUMI_OK);
+            if (kind == 0) CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            else job = submit_kind(engine, model, kind - 1);
             is_done = !run_updates(engine, job, steps);
             seen[sumi_job_poll(engine, job).stage] = true;
-            if (steps % 2 == 0) {
-                sumi_job_discard(engine, job);
-            } else {
-                sumi_job_cancel(engine, job);
-                sumi_engine_update(engine, 1);
-                CHECK_NUMBER(sumi_job_poll(engine, job).state, is_done ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
-                sumi_job_discard(engine, job);
-            }
-            CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_NONE);
+            give_up(engine, job, steps % 2 != 0);
             CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
             if (steps % 30 == 0) CHECK(draw_hash(engine, &desc) == whole); // right behind the cancelled one's slices
         }
@@ -431,12 +408,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(the_engine_on_a_gpu) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(the_engine_on_a_gpu);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

@@ -594,12 +594,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(the_engine_on_a_gpu) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(the_engine_on_a_gpu);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

@@ -272,12 +272,5 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(step_caching_on_a_gpu) { SKIP("this build has no CUDA backend"); }
-
-int main(int argc, char** argv)
-{
-    TEST_BEGIN(argc, argv);
-    RUN(step_caching_on_a_gpu);
-    TEST_END();
-}
+#include "without_cuda.h"
 #endif

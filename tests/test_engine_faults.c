@@ -111,11 +111,8 @@ static bool live_with_failure(long long n)
             d.step_count = 1;
             if (has_failed && n % 4 == 0) CHECK(draw_hash(engine, &d) == s_clean);
         }
-        sumi_engine_destroy(engine);
     }
-    CHECK_NUMBER(s_host.live, 0);
-    CHECK_NUMBER(s_host.live_bytes, 0);
-    CHECK_NUMBER(s_host.wrong_releases, 0);
+    close_engine(engine);
     return atomic_load(&s_host.count) >= n;
 }
 
@@ -210,38 +207,14 @@ TEST(loading_and_encoding_can_be_cancelled_after_every_slice)
     sumi_image_item item = {.text = "a red fox", .seed = 3};
     sumi_image_desc desc = small_image(model, &item);
     uint64_t whole = draw_hash(engine, &desc);
-    uint8_t grey[16 * 16] = {0};
-    sumi_pixels pixels = {grey, 16, 16, 0, 1};
     const long long live = s_host.live;
     for (int kind = 0; kind < 4; kind++) {
         int slices = 0;
         for (bool is_done = false; !is_done && t_errors == 0; slices += slices < 20 ? 1 : 7) {
-            sumi_job job = {0};
-            sumi_model_desc md = sumi_model_defaults();
-            md.path = MODEL_PATH;
-            sumi_prompt_desc pd = sumi_prompt_defaults(model);
-            pd.text = "a lighthouse";
-            sumi_encode_desc ed = sumi_encode_defaults(model);
-            ed.image = &pixels;
-            ed.width = ed.height = 16;
-            sumi_lora_desc ld = sumi_lora_defaults(model);
-            ld.path = LORA_PATH "lora_kohya.safetensors";
-            sumi_result result = kind == 0 ? sumi_submit_model(engine, &md, &job)
-                               : kind == 1 ? sumi_submit_prompt(engine, &pd, &job)
-                               : kind == 2 ? sumi_submit_encode(engine, &ed, &job)
-                                           : sumi_submit_lora(engine, &ld, &job);
-            CHECK_NUMBER(result, SUMI_OK);
+            const sumi_job job = submit_kind(engine, model, kind);
             for (int i = 0; i < slices; i++) sumi_engine_update(engine, 1);
             is_done = sumi_job_poll(engine, job).state >= SUMI_JOB_DONE;
-            if (slices % 2 == 0) {
-                sumi_job_discard(engine, job); // also in the middle; the handle is stale at once
-            } else {
-                sumi_job_cancel(engine, job);
-                sumi_engine_update(engine, 1);
-                CHECK_NUMBER(sumi_job_poll(engine, job).state, is_done ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
-                sumi_job_discard(engine, job);
-            }
-            CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_NONE);
+            give_up(engine, job, slices % 2 != 0);
             CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
         }
         CHECK(slices >= (kind == 3 ? 1 : 4));

@@ -1,4 +1,5 @@
 // Tokenizers of the released sizes load fast, in small steps and little memory, and no text makes them slow.
+#include "base/utf8.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 #include "tokenizer_fixture.h"
@@ -302,9 +303,9 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
 
 TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
 {
-    static const char* const s_names[] = {
-        "common/tokenizers/qwen/tokenizer.json", "common/tokenizers/gemma3/tokenizer.json",
-        "common/tokenizers/xlmr/tokenizer.json", "common/tokenizers/xlmr-spaces/tokenizer.json"};
+    static const char* const s_names[] = {"common/tokenizers/qwen/tokenizer.json",
+                                          "common/tokenizers/gemma3/tokenizer.json", XLMR_TOKENIZER,
+                                          XLMR_SPACES_TOKENIZER};
     static const char* const s_patterns[] = {
         "a",
         "th",

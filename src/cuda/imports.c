@@ -10,6 +10,7 @@
 // OpenGL and ID3D11Texture2D have no semaphores. Between mapping and unmapping a resource its stream is in order with
 // the graphics commands of the calling thread.
 #include "cuda/imports.h"
+#include "base/pixel_formats.h"
 #include "base/platform.h"
 #include "cuda/device_memory.h"
 #include "cuda/driver.h"
@@ -141,16 +142,6 @@ static bool has_entries(const sumi_cuda_driver* driver, sumi_external_kind kind)
 }
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
-
-static uint64_t pixel_bytes(sumi_format format)
-{
-    switch (format) {
-    case SUMI_FORMAT_RGB8: return 3;
-    case SUMI_FORMAT_RGB32F: return 12;
-    case SUMI_FORMAT_RGBA16F: return 8;
-    default: return 4;
-    }
-}
 
 static sumi_result copy_image(const sumi_cuda* cuda, const sumi_import_copy* copy, CUarray array, CUdeviceptr rows,
                               sumi_error* error)
@@ -494,7 +485,7 @@ static sumi_result make_own_part(sumi_cuda* cuda, const sumi_import_desc* desc, 
     import->stream = stream;
     SUMI_CU(driver, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "making an event");
     import->copied = event;
-    import->pitch = (uint64_t)desc->width * pixel_bytes(desc->format);
+    import->pitch = (uint64_t)desc->width * (uint64_t)sumi_format_bytes(desc->format);
     import->row_bytes = desc->row_bytes != 0 ? (uint64_t)desc->row_bytes : import->pitch;
     const uint64_t bytes = import->pitch * (uint64_t)desc->height;
     sumi_cuda_block block;

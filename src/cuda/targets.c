@@ -1,6 +1,7 @@
 // Pictures that stay on the device: written to device memory of the host program, or to memory of sumi from where they
 // are copied into an import (imports.c).
 #include "cuda/targets.h"
+#include "base/pixel_formats.h"
 #include "cuda/device_memory.h"
 #include "cuda/driver.h"
 #include "cuda/modules.h"
@@ -21,7 +22,7 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(plan, picture->value);
-    const bool is_float = picture->format == SUMI_FORMAT_RGB32F || picture->format == SUMI_FORMAT_RGBA16F;
+    const bool is_float = sumi_format_is_float(picture->format);
     const uint64_t pixel_bytes = is_float ? 6 : 3;
     sumi_pixels_to_args args = {.from = cuda->arena.address + info->offset + picture->first_pixel * pixel_bytes,
                                 .to = picture->address != 0

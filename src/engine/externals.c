@@ -2,10 +2,10 @@
 // and when it may go.
 #include "engine/externals.h"
 #include "base/assert.h"
+#include "base/pixel_formats.h"
 #include "engine/calls.h"
 #include "engine/engine.h"
 #include "engine/job.h"
-#include "engine/job_outputs.h"
 #include "engine/object_list.h"
 #include "engine/pump_lock.h"
 #include "pictures/pixels.h"

@@ -1,6 +1,7 @@
 // The public functions of image jobs: memory query, submit, fetch, previews, latents, profile. They run on the thread
 // of the host program; job_phases.h is what the job does in between.
 #include "base/assert.h"
+#include "base/pixel_formats.h"
 #include "engine/buffers.h"
 #include "engine/calls.h"
 #include "engine/engine.h"
@@ -161,6 +162,15 @@ sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc,
 
 // ---- While the job runs ---------------------------------------------------------------------------------------------
 
+// The job that has a preview of this item. The caller holds state_lock.
+static sumi_result find_preview(const sumi_engine* engine, sumi_job job, int32_t item, const sumi_job_slot** out_slot)
+{
+    const sumi_job_slot* slot = *out_slot = sumi_job_find(engine, job);
+    if (slot == NULL) return SUMI_STALE_HANDLE;
+    if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) return SUMI_WRONG_STATE;
+    return item < 0 || item >= slot->u.plan.item_count ? SUMI_INVALID_ARGUMENT : SUMI_OK;
+}
+
 sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity,
                              sumi_image* out_image)
 {
@@ -168,12 +178,9 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
     if (engine == NULL || into == NULL || out_image == NULL) return SUMI_INVALID_ARGUMENT;
     if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
     sumi_engine* locked = (sumi_engine*)engine;
-    sumi_result result = SUMI_OK;
     sumi_mutex_lock(&locked->state_lock);
-    const sumi_job_slot* slot = sumi_job_find(engine, job);
-    if (slot == NULL) result = SUMI_STALE_HANDLE;
-    else if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) result = SUMI_WRONG_STATE;
-    else if (item < 0 || item >= slot->u.plan.item_count) result = SUMI_INVALID_ARGUMENT;
+    const sumi_job_slot* slot;
+    sumi_result result = find_preview(engine, job, item, &slot);
     if (result == SUMI_OK) {
         const sumi_plan_job* plan = &slot->u.plan;
         const size_t bytes = (size_t)plan->latent_height * (size_t)plan->latent_width * 4;
@@ -221,11 +228,8 @@ static sumi_result show_preview(sumi_engine* engine, sumi_job job, int32_t item,
                          "the preview before it was not copied into this external yet: it waits for the host program");
     sumi_mutex_lock(&engine->state_lock);
     sumi_size size = {0, 0};
-    sumi_result result = SUMI_OK;
-    const sumi_job_slot* slot = sumi_job_find(engine, job);
-    if (slot == NULL) result = SUMI_STALE_HANDLE;
-    else if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) result = SUMI_WRONG_STATE;
-    else if (item < 0 || item >= slot->u.plan.item_count) result = SUMI_INVALID_ARGUMENT;
+    const sumi_job_slot* slot;
+    sumi_result result = find_preview(engine, job, item, &slot);
     if (result == SUMI_OK) {
         const sumi_plan_job* plan = &slot->u.plan;
         size = (sumi_size){plan->latent_width, plan->latent_height};

@@ -1,5 +1,6 @@
 #include "engine/job_outputs.h"
 #include "base/assert.h"
+#include "base/pixel_formats.h"
 #include "engine/buffers.h"
 #include "engine/calls.h"
 #include "engine/engine.h"
@@ -9,24 +10,6 @@
 #include "engine/prompts.h"
 #include <math.h>
 #include <string.h>
-
-int32_t sumi_format_bytes(sumi_format format)
-{
-    switch (format) {
-    case SUMI_FORMAT_RGBA8:
-    case SUMI_FORMAT_BGRA8: return 4;
-    case SUMI_FORMAT_RGB8: return 3;
-    case SUMI_FORMAT_RGB32F: return 12;
-    case SUMI_FORMAT_RGBA16F: return 8;
-    }
-    return 0;
-}
-
-// Whether the format has values that were not rounded to 8 bits.
-static bool is_float_format(sumi_format format)
-{
-    return format == SUMI_FORMAT_RGB32F || format == SUMI_FORMAT_RGBA16F;
-}
 
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
 {
@@ -151,7 +134,7 @@ sumi_result sumi_plan_job_publish_pictures(sumi_engine* engine, sumi_plan_job* j
                    is_upward = sumi_job_item_has_device_target(item) && target->bottom_up;
         const uint64_t row = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format));
         const sumi_publication picture = {
-            .value = is_float_format(target->format) ? pipeline->picture : pipeline->bytes,
+            .value = sumi_format_is_float(target->format) ? pipeline->picture : pipeline->bytes,
             .first_pixel = (uint64_t)i * pixels,
             .width = job->width,
             .height = job->height,
@@ -180,7 +163,7 @@ sumi_result sumi_plan_job_fetch_products(sumi_engine* engine, const sumi_plan_jo
     bool has_picture = false, has_bytes = false;
     for (int32_t i = job->batch_begin; i < job->batch_begin + job->batch_count; i++) {
         const bool is_picture =
-            is_float_format(job->items[i].target.format) || widens_on_device(engine, &job->items[i]);
+            sumi_format_is_float(job->items[i].target.format) || widens_on_device(engine, &job->items[i]);
         if (sumi_job_item_has_device_target(&job->items[i])) continue;
         has_picture = has_picture || is_picture;
         has_bytes = has_bytes || !is_picture;

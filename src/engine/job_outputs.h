@@ -10,7 +10,6 @@
 
 struct sumi_job_slot;
 
-int32_t sumi_format_bytes(sumi_format format); // bytes per pixel; 0: no such format. Any thread
 // Bytes of host memory for the latents, previews and pictures that a finished job keeps until its fetch. Any thread.
 uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);
 // Reserves that memory; for prompt jobs it creates the prompt object.

@@ -9,7 +9,7 @@
 // Every read goes through a cursor that never passes the end of the file. Counts from the file never decide how much
 // memory is allocated: the list of tensors grows as tensors are read.
 #include "base/assert.h"
-#include "files/json.h"
+#include "base/utf8.h"
 #include "files/tensors.h"
 #include <stdio.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 // values: a text that sumi_json_end accepts is valid JSON from the first byte to the last.
 #include "files/json.h"
 #include "base/assert.h"
+#include "base/utf8.h"
 #include <math.h>
 #include <string.h>
 
@@ -155,36 +156,6 @@ bool sumi_json_item(sumi_json* json) { return next_member(json, ']', 0); }
 
 // ---- Strings --------------------------------------------------------------------------------------------------------
 
-// Length in bytes of the well-formed UTF-8 sequence at `at`; 0 if the bytes are malformed. Requires at < end. Table 3-7
-// of the Unicode standard.
-static size_t utf8_sequence(const unsigned char* at, const unsigned char* end)
-{
-    SUMI_ASSERT(at < end);
-    const unsigned char first = at[0];
-    const size_t left = (size_t)(end - at);
-    if (first < 0x80) { return 1; }
-    if (first < 0xc2 || first > 0xf4) { return 0; }
-    if (first < 0xe0) { return left >= 2 && (at[1] & 0xc0) == 0x80 ? 2 : 0; }
-    if (first < 0xf0) {
-        const unsigned char low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
-        return left >= 3 && at[1] >= low && at[1] <= high && (at[2] & 0xc0) == 0x80 ? 3 : 0;
-    }
-    const unsigned char low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
-    return left >= 4 && at[1] >= low && at[1] <= high && (at[2] & 0xc0) == 0x80 && (at[3] & 0xc0) == 0x80 ? 4 : 0;
-}
-
-bool sumi_utf8_is_valid(const void* text, size_t bytes)
-{
-    const unsigned char* at = text;
-    const unsigned char* end = at + bytes;
-    while (at < end) {
-        const size_t step = utf8_sequence(at, end);
-        if (step == 0) { return false; }
-        at += step;
-    }
-    return true;
-}
-
 // True if none of the eight bytes is a quote, a backslash, a control character or a byte >= 0x80. This is the case for
 // most of the text of most files.
 static bool eight_plain(const char* at)
@@ -277,8 +248,9 @@ static bool read_string(sumi_json* json, sumi_json_text* out_text)
             sumi_json_refuse(json, "a control character in a string");
             return false;
         } else {
-            const size_t step = utf8_sequence((const unsigned char*)json->at, (const unsigned char*)json->end);
-            if (step == 0) {
+            bool is_valid;
+            const size_t step = sumi_utf8_part(json->at, (size_t)(json->end - json->at), &is_valid);
+            if (!is_valid) {
                 sumi_json_refuse(json, "a string that is not UTF-8");
                 return false;
             }
@@ -344,26 +316,7 @@ static size_t next_decoded(const char** at, const char* end, char out[4])
         SUMI_ASSERT(c >= 0x10000 && c <= 0x10ffff);
         *at = p + 12;
     }
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xe0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 63));
-        out[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 63));
-    out[2] = (char)(0x80 | (c >> 6 & 63));
-    out[3] = (char)(0x80 | (c & 63));
-    return 4;
+    return sumi_utf8_encode(c, out);
 }
 
 bool sumi_json_is(const sumi_json_text* text, const char* literal)

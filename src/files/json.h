@@ -74,7 +74,4 @@ bool sumi_json_is(const sumi_json_text* text, const char* literal);
 // Decodes the string to UTF-8 without a terminator. Returns the bytes needed and writes only if they fit; text->bytes
 // always suffice.
 size_t sumi_json_decode(const sumi_json_text* text, char* into, size_t capacity);
-
-// Whether the bytes are well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool sumi_utf8_is_valid(const void* text, size_t bytes);
 #endif

@@ -13,6 +13,7 @@
 // several pairs may share a rank; an entry then stands for the pair that is now at its position, which is in the heap
 // with the same key. n symbols make at most n + 2 (n - 1) heap entries.
 #include "base/assert.h"
+#include "base/utf8.h"
 #include "text/tokenizer_parts.h"
 
 enum { SHORT = 48 };

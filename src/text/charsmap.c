@@ -10,7 +10,6 @@
 // the trie finds nothing.
 #include "text/charsmap.h"
 #include "base/assert.h"
-#include "files/json.h"
 #include "text/unicode.h"
 
 static uint32_t unit_at(const sumi_charsmap* map, size_t index)

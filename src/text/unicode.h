@@ -3,17 +3,13 @@
 // in unicode_tables.inc list where libutf8proc 2.8 differs.
 #ifndef SUMI_TEXT_UNICODE_H
 #define SUMI_TEXT_UNICODE_H
+#include "base/utf8.h"
 #include "text/text_buffer.h"
 
 #define SUMI_REPLACEMENT_CHARACTER 0xFFFDu
 
-// The length in bytes of the sequence at text[0]; requires bytes > 0. If the sequence is malformed, *out_valid is false
-// and the length is that of the maximal invalid part, which counts as one U+FFFD.
-size_t sumi_utf8_part(const char* text, size_t bytes, bool* out_valid);
 // Appends text with each maximal invalid part replaced by U+FFFD.
 sumi_result sumi_utf8_repair(sumi_heap* heap, sumi_text_buffer* out, const char* text, size_t bytes, sumi_error* error);
-
-size_t sumi_utf8_encode(uint32_t code_point, char out[4]);
 
 // For valid text only: the length of the character with this first byte; and the character with its length.
 static inline size_t sumi_utf8_length(const char* text)

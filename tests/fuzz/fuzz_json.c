@@ -1,6 +1,7 @@
 // Any bytes as JSON: the deadline_adaptation walk and a reading walk must agree on whether the text is JSON, and neither may read
 // past the end.
 // Seeds: tests/golden/common/files/index tests/golden/common/tokenizers/qwen
+#include "base/utf8.h"
 #include "files/json.h"
 #include <stdlib.h>
 #include <string.h>

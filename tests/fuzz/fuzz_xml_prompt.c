@@ -1,7 +1,7 @@
 // Any bytes as the values of a prompt in XML: the text has the bytes that were announced, keeps to its buffer, is UTF-8
 // again, and its tags are those of the layout alone.
 // Seeds: tests/golden/common/tokenizers/qwen
-#include "files/json.h"
+#include "base/utf8.h"
 #include "text/xml_prompt.h"
 #include <stdlib.h>
 #include <string.h>

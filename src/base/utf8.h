@@ -1,0 +1,15 @@
+// UTF-8: what is well-formed, and writing it. Repairing it is text/unicode.h.
+#ifndef SUMI_BASE_UTF8_H
+#define SUMI_BASE_UTF8_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The length in bytes of the sequence at text[0]; requires bytes > 0. If the sequence is malformed, *out_valid is false
+// and the length is that of the maximal invalid part, which counts as one U+FFFD.
+size_t sumi_utf8_part(const char* text, size_t bytes, bool* out_valid);
+// Whether the bytes are well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool sumi_utf8_is_valid(const void* text, size_t bytes);
+// Writes a code point, which is at most U+10FFFF, and returns its bytes: 1 to 4.
+size_t sumi_utf8_encode(uint32_t code_point, char out[4]);
+#endif
