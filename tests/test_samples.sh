@@ -132,6 +132,14 @@ check "editing" cook editing "$folder/edit" "the hat" "$folder/edited.png" "${tw
 check "the command line, editing" "$bin/sumi" generate --quiet --model "$folder/edit" --prompt "the hat" --seed 7 --preset fast --size 256x256 --reference "${two[0]}" --reference "${two[1]}" -o "$folder/edited-cli.png"
 same "the recipe's picture, editing" "$folder/edited.png" "$folder/edited-cli.png"
 wrong "editing wants an edit model" "does not do that" cook editing $model "the hat" "$folder/x.png" "${two[@]}"
+sed -i 's/"_class_name"/"sample_size": 64, &/' "$folder/edit/vae/config.json" # images of 64 x 64 take less time than those of its family
+check "edit" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/words.png"
+check "the command line, edit" "$bin/sumi" generate --quiet --model "$folder/edit" --prompt "the hat" --seed 7 --reference "${two[0]}" -o "$folder/words-cli.png" && same "edit's picture" "$folder/words.png" "$folder/words-cli.png"
+check "edit, with an adapter" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/words.png" $qwen/lora/lightning-4steps-bf16.safetensors
+check "the command line, with an adapter" "$bin/sumi" generate --quiet --model "$folder/edit" --prompt "the hat" --seed 7 --preset fast --lora $qwen/lora/lightning-4steps-bf16.safetensors --reference "${two[0]}" -o "$folder/words-cli.png" && same "edit's picture, with an adapter" "$folder/words.png" "$folder/words-cli.png"
+wrong "edit wants an edit model" "takes no reference images" "$bin/edit" $model "${two[0]}" "the hat" "$folder/x.png"
+wrong "edit wants a picture" "^edit: .*no/such.png" "$bin/edit" "$folder/edit" no/such.png "the hat" "$folder/x.png"
+wrong "edit says what is wrong with an adapter" "no/such.safetensors" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/x.png" no/such.safetensors
 
 # Where there is a GPU its picture is the command line's. Where there is none the calls are made on a driver that needs none and computes nothing: they keep its rules, and give all back.
 if [ -n "$has_gpu" ]; then
