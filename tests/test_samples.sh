@@ -141,6 +141,17 @@ wrong "edit wants an edit model" "takes no reference images" "$bin/edit" $model 
 wrong "edit wants a picture" "^edit: .*no/such.png" "$bin/edit" "$folder/edit" no/such.png "the hat" "$folder/x.png"
 wrong "edit says what is wrong with an adapter" "no/such.safetensors" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/x.png" no/such.safetensors
 
+# Before anything is installed or built. What it draws is tried by hand (packaging/README.md).
+quick=samples/quickstart.sh
+check "the quick start's help" $quick --help && check "it tells how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"
+wrong "the quick start wants words" 'as in --edit "' $quick --edit
+wrong "an option is no edit" 'as in --edit "' $quick --edit --picture "${two[0]}"
+wrong "the quick start knows no such option" "no option --draw" $quick --draw
+wrong "the quick start takes one prompt" "put all of it into quotes" $quick a fox
+wrong "the quick start wants a file that is there" "no file no/such.png" $quick --edit "the hat" --picture no/such.png
+wrong "a picture is for edits" "is for --edit" $quick --picture "${two[0]}"
+wrong "a picture or a prompt" "not both" $quick --edit "the hat" --picture "${two[0]}" "a fox"
+
 # Where there is a GPU its picture is the command line's. Where there is none the calls are made on a driver that needs none and computes nothing: they keep its rules, and give all back.
 if [ -n "$has_gpu" ]; then
     check "device_memory" cook device_memory $model "$prompt" "$folder/device.png" && same "the picture in device memory" "$folder/device.png" "$folder/gpu.png"
