@@ -425,6 +425,12 @@ TEST(presets_may_leave_the_size_to_the_references)
     CHECK_NUMBER(sumi_encode_defaults(model).width, model->info.sample_size);
     model->info.sample_size = 79;
     CHECK_NUMBER(sumi_encode_defaults(model).width, 64);
+    sumi_image image;
+    CHECK_NUMBER(sumi_generate(engine, model, "a red house", 7, &image), SUMI_OK);
+    CHECK(image.width == 64 && image.height == 64);
+    model->info.min_references = 1;
+    CHECK_NUMBER(sumi_generate(engine, model, "a red house", 7, &image), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "makes no image without references") != NULL);
     close_engine(engine);
 }
 
