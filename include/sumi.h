@@ -1314,9 +1314,10 @@ typedef struct sumi_image_desc {
     sumi_model* model;
     const sumi_image_item* items; // a batch shares everything below
     int32_t item_count;           // 1..64
-    // Pixels, multiples of sumi_model_info.size_multiple. Both 0, with references: the size follows from the
-    // references, by the rule of the model's authors: the aspect ratio is that of the first or of the last reference,
-    // depending on the model. sumi_image_size returns the resulting size.
+    // Pixels, multiples of sumi_model_info.size_multiple. Both 0, on edit models: the size follows from the references,
+    // by the rule of the model's authors: the aspect ratio is that of the first or of the last reference, depending on
+    // the model. Without references it is sumi_model_info.native_size along both sides, in whole multiples.
+    // sumi_image_size returns the resulting size.
     int32_t width, height;
     int32_t step_count; // denoising steps, 1..1000
     // The guidance number of the model card, for the formula sumi_model_info.guidance_formula. At
@@ -1412,13 +1413,14 @@ typedef struct sumi_image_desc {
 } sumi_image_desc;
 
 // Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of
-// 0 x 0, for a size that follows from the references. strength is 0.6, for image to image; for inpainting set 1.0. With
-// model NULL the function returns a desc that submit refuses. Never blocks.
+// 0 x 0, for a size that follows from the references, and without references is native_size x native_size. strength is
+// 0.6, for image to image; for inpainting set 1.0. With model NULL the function returns a desc that submit refuses.
+// Never blocks.
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
 
-// Returns the size in pixels of the images of such a job: width and height of the desc, or with 0 x 0 the size that
-// follows from the references. Memory for targets, noise and previews must fit this size. Fails as submit does, except
-// for SUMI_QUEUE_FULL and SUMI_OUT_OF_HOST_MEMORY. Never blocks.
+// Returns the size in pixels of the images of such a job: width and height of the desc, or with 0 x 0 what that stands
+// for. Memory for targets, noise and previews must fit this size. Fails as submit does, except for SUMI_QUEUE_FULL and
+// SUMI_OUT_OF_HOST_MEMORY. Never blocks.
 SUMI_API sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size);
 
 // All members but tiles_vae are bytes.
@@ -1556,7 +1558,8 @@ SUMI_API sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi
 // Generates one image from a text, in RGBA8: sumi_submit_images with sumi_image_defaults(model, SUMI_PRESET_MODEL) and
 // one item of this text and seed, sumi_job_wait, sumi_fetch_images. The image is the same as that of such a job. Its
 // pixels lie in memory of sumi until sumi_images_release(engine, out_image, 1) or sumi_engine_destroy. On failure
-// *out_image is zero. Edit models, whose size follows from references, return SUMI_INVALID_ARGUMENT.
+// *out_image is zero. Edit models draw from the text alone; those that need references (sumi_model_info.min_references)
+// return SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
                                    sumi_image* out_image);
 

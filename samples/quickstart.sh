@@ -1,9 +1,59 @@
 #!/usr/bin/env bash
-# From a fresh clone to a picture: set-up, a release build, one image by the demo model. usage: samples/quickstart.sh ["a prompt"]
+# From a fresh clone to a picture: set-up, a release build, one image by the demo model; with --edit another one by the demo edit model. --help tells the usage.
 set -euo pipefail
+model=samples/demo_model edit_model=samples/demo_edit_model
+usage() {
+    cat <<TEXT
+usage: samples/quickstart.sh ["a prompt"]
+       samples/quickstart.sh --edit "make the moon red" ["a prompt" | --picture FILE]
+
+Installs what is missing, builds the command line and draws the prompt to out.png. With --edit it also edits the picture by these words, to edited.png:
+the one that the prompt draws, one that has what the words speak of, or with --picture a PNG, JPEG or WebP file.
+The models know shapes, colours, places and a few styles: $model/README.md and $edit_model/train/README.md tell which.
+TEXT
+}
+refuse() { # why
+    echo "quickstart: $1 (samples/quickstart.sh --help tells the usage)" >&2
+    exit 2
+}
+is_edit='' words='' prompt='' picture=''
+while [ $# -gt 0 ]; do
+    case $1 in
+        -h | --help) usage; exit 0 ;;
+        --edit)
+            case ${2:-} in '' | -*) refuse 'give --edit what to change, as in --edit "make the moon red"' ;; esac
+            is_edit=1 words=$2; shift ;;
+        --picture)
+            [ -n "${2:-}" ] || refuse "give --picture a file"
+            [ -f "$2" ] || refuse "there is no file $2"
+            picture=$(realpath -- "$2"); shift ;; # for what follows works in the folder of the repository
+        -*) refuse "there is no option $1" ;;
+        *)
+            [ -z "$prompt" ] || refuse "one prompt is enough: put all of it into quotes"
+            prompt=$1 ;;
+    esac
+    shift
+done
+[ -z "$picture" ] || [ -n "$is_edit" ] || refuse "--picture is for --edit"
+[ -z "$picture" ] || [ -z "$prompt" ] || refuse "give a prompt for the first picture or --picture, not both"
 cd "$(dirname "$0")/.."
-prompt=${1:-a yellow moon above a purple cat at night, watercolour}
-model=samples/demo_model
+
+# A prompt for a picture that has what the words speak of: the drawing model knows these things. What the words want to be yellow is red before.
+prompt_for() { # words
+    local things colour=yellow place="on the grass"
+    mapfile -t things < <(grep -oiE '\<the (circle|ball|disc|square|triangle|star|heart|sun|moon|house|cottage|tree|boat|flower|cat|kitten|fish|balloon|mountain|butterfly)\>' <<<"$1" |
+        awk '{ thing = tolower($2) } !seen[thing]++ { print thing }')
+    if grep -qiE '\<yellow\>' <<<"$1"; then colour=red; fi
+    case ${things[0]:-} in
+        '') echo "a red house to the left of a green tree on the grass"; return ;;
+        moon) place="at night" ;;
+        sun | star | balloon) place="in a blue sky" ;;
+        boat | fish) place="at sea" ;;
+    esac
+    echo "a $colour ${things[0]}${things[1]:+ to the left of a purple ${things[1]}} $place"
+}
+if [ -z "$prompt" ] && [ -n "$is_edit" ]; then prompt=$(prompt_for "$words"); fi
+prompt=${prompt:-a yellow moon above a purple cat at night, watercolour}
 
 samples/setup.sh build
 mkdir -p build/log
@@ -35,7 +85,28 @@ if ! make -C build config=release -j"$(nproc)" sumi-cli 2>&1 | tee -a "$log" | {
     exit 1
 fi
 
-build/release/bin/sumi generate --model "$model" --prompt "$prompt" --seed 7 -o out.png
+if [ -z "$picture" ]; then
+    if [ -n "$is_edit" ]; then echo "drawing \"$prompt\""; fi
+    build/release/bin/sumi generate --model "$model" --prompt "$prompt" --seed 7 -o out.png
+fi
+if [ -n "$is_edit" ]; then
+    echo "editing it: \"$words\""
+    build/release/bin/sumi generate --model "$edit_model" --reference "${picture:-out.png}" --prompt "$words" --steps 20 --guidance 3 --seed 7 -o edited.png
+    cat <<TEXT
+
+The picture is ${picture:-$PWD/out.png}, the edited one $PWD/edited.png, by the demo edit model: 12 MB that know the things of such drawings, and what can be done to them ($edit_model/train/README.md).
+
+Next:
+    samples/quickstart.sh --edit "turn it into night"
+    samples/quickstart.sh --edit "swap the cat and the moon" "a yellow moon above a purple cat"
+    samples/quickstart.sh --edit "as a watercolour" --picture edited.png
+    build/release/bin/sumi generate --model $edit_model --reference edited.png --prompt "add a red balloon" --steps 20 --guidance 3 -o more.png
+    build/release/bin/sumi generate --model $edit_model --reference edited.png --prompt "add a red balloon" --preset fast --lora $edit_model/lora/turbo.safetensors -o more.png      (in 4 steps)
+    build/release/bin/sumi generate --model path/to/Qwen-Image-Edit-2511 --reference photo.jpg --prompt "make it winter" -o winter.jpg      (a released checkpoint, as downloaded)
+The program of your own that does this: samples/edit/edit.c.
+TEXT
+    exit 0
+fi
 
 cat <<TEXT
 
@@ -43,6 +114,7 @@ The picture is $PWD/out.png, drawn by the demo model: 16 MB that know shapes, co
 
 Next:
     samples/quickstart.sh "an orange fish to the left of a pink heart at sea"
+    samples/quickstart.sh --edit "make the moon red"
     build/release/bin/sumi generate --model $model --prompt "two red balloons in a blue sky" --seed 3 --preview-dir . -o balloons.png
     build/release/bin/sumi generate --model path/to/Z-Image-Turbo --prompt "$prompt" -o picture.png      (a released checkpoint, as downloaded)
     build/release/bin/sumi help

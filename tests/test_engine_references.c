@@ -423,7 +423,39 @@ TEST(presets_may_leave_the_size_to_the_references)
     const sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     CHECK(desc.width == 0 && desc.height == 0 && desc.step_count == to[0].step_count);
     CHECK_NUMBER(sumi_encode_defaults(model).width, model->info.sample_size);
+    model->info.sample_size = 79;
+    CHECK_NUMBER(sumi_encode_defaults(model).width, 64);
+    sumi_image image;
+    CHECK_NUMBER(sumi_generate(engine, model, "a red house", 7, &image), SUMI_OK);
+    CHECK(image.width == 64 && image.height == 64);
+    model->info.min_references = 1;
+    CHECK_NUMBER(sumi_generate(engine, model, "a red house", 7, &image), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "makes no image without references") != NULL);
     close_engine(engine);
+}
+
+// A checkpoint's files may name any side.
+TEST(without_references_and_size_an_image_has_the_native_size)
+{
+    static const struct {
+        int32_t native, side;
+    } rows[] = {{48, 48}, {79, 64}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        OPEN_EDIT(&s_several, engine, model);
+        model->network->info.sample_size = model->info.sample_size = rows[i].native;
+        const sumi_image_item item = {.text = "a red house", .seed = 7};
+        sumi_image_desc desc = edit_image(model, &item, 0);
+        sumi_size size;
+        CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+        CHECK(size.width == rows[i].side && size.height == rows[i].side);
+        sumi_image image;
+        CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        CHECK(image.width == rows[i].side && image.height == rows[i].side);
+        const uint64_t hash = edit_hash(engine, &desc);
+        desc.width = desc.height = rows[i].side;
+        CHECK(hash != 0 && edit_hash(engine, &desc) == hash);
+        close_engine(engine);
+    }
 }
 
 TEST(memory_counts_references)
@@ -479,6 +511,7 @@ int main(int argc, char** argv)
     RUN(batches_guidance_starts_and_previews_go_with_references);
     RUN(the_size_follows_from_the_references);
     RUN(presets_may_leave_the_size_to_the_references);
+    RUN(without_references_and_size_an_image_has_the_native_size);
     RUN(memory_counts_references);
     RUN(a_reference_larger_than_the_image_is_read_in_tiles);
     TEST_END();

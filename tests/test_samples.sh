@@ -132,6 +132,25 @@ check "editing" cook editing "$folder/edit" "the hat" "$folder/edited.png" "${tw
 check "the command line, editing" "$bin/sumi" generate --quiet --model "$folder/edit" --prompt "the hat" --seed 7 --preset fast --size 256x256 --reference "${two[0]}" --reference "${two[1]}" -o "$folder/edited-cli.png"
 same "the recipe's picture, editing" "$folder/edited.png" "$folder/edited-cli.png"
 wrong "editing wants an edit model" "does not do that" cook editing $model "the hat" "$folder/x.png" "${two[@]}"
+sed -i 's/"_class_name"/"sample_size": 64, &/' "$folder/edit/vae/config.json" # images of 64 x 64 take less time than those of its family
+check "edit" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/words.png"
+check "the command line, edit" "$bin/sumi" generate --quiet --model "$folder/edit" --prompt "the hat" --seed 7 --reference "${two[0]}" -o "$folder/words-cli.png" && same "edit's picture" "$folder/words.png" "$folder/words-cli.png"
+check "edit, with an adapter" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/words.png" $qwen/lora/lightning-4steps-bf16.safetensors
+check "the command line, with an adapter" "$bin/sumi" generate --quiet --model "$folder/edit" --prompt "the hat" --seed 7 --preset fast --lora $qwen/lora/lightning-4steps-bf16.safetensors --reference "${two[0]}" -o "$folder/words-cli.png" && same "edit's picture, with an adapter" "$folder/words.png" "$folder/words-cli.png"
+wrong "edit wants an edit model" "takes no reference images" "$bin/edit" $model "${two[0]}" "the hat" "$folder/x.png"
+wrong "edit wants a picture" "^edit: .*no/such.png" "$bin/edit" "$folder/edit" no/such.png "the hat" "$folder/x.png"
+wrong "edit says what is wrong with an adapter" "no/such.safetensors" "$bin/edit" "$folder/edit" "${two[0]}" "the hat" "$folder/x.png" no/such.safetensors
+
+# Before anything is installed or built. What it draws is tried by hand (packaging/README.md).
+quick=samples/quickstart.sh
+check "the quick start's help" $quick --help && check "it tells how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"
+wrong "the quick start wants words" 'as in --edit "' $quick --edit
+wrong "an option is no edit" 'as in --edit "' $quick --edit --picture "${two[0]}"
+wrong "the quick start knows no such option" "no option --draw" $quick --draw
+wrong "the quick start takes one prompt" "put all of it into quotes" $quick a fox
+wrong "the quick start wants a file that is there" "no file no/such.png" $quick --edit "the hat" --picture no/such.png
+wrong "a picture is for edits" "is for --edit" $quick --picture "${two[0]}"
+wrong "a picture or a prompt" "not both" $quick --edit "the hat" --picture "${two[0]}" "a fox"
 
 # Where there is a GPU its picture is the command line's. Where there is none the calls are made on a driver that needs none and computes nothing: they keep its rules, and give all back.
 if [ -n "$has_gpu" ]; then

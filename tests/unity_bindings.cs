@@ -338,11 +338,12 @@ internal static class UnityBindings
             Check(info.Guidance == 4 && info.GuidanceOff == 1 && info.NegativeText == " " && info.GuidanceFormula == GuidanceFormula.FromNegative && info.GuidanceRule == GuidanceRule.NormRescale, "its guidance");
             var fast = new ImageRequest(model, Preset.Fast);
             Check(fast.Steps == 4 && fast.Guidance == info.GuidanceOff && fast.Width == 0 && fast.Height == 0, "the preset Fast, of the references' size");
-            Check(Refused(() => model.Generate(fast), out sentence) == Result.InvalidArgument && sentence.Contains("references"), "no size that could follow: " + sentence);
+            int width, height;
+            model.SizeOf(fast, out width, out height);
+            Check(info.NativeSize == 64 && width == 64 && height == 64, "without references the size is the model's native one: " + width + "x" + height);
             Picture wide = Shades(64, 32, 0), high = Shades(32, 64, 90);
             fast.References.Add(wide);
             fast.References.Add(high);
-            int width, height;
             model.SizeOf(fast, out width, out height);
             Check(width > 0 && height > width, "the size is the last one's: " + width + "x" + height);
 
@@ -379,7 +380,121 @@ internal static class UnityBindings
         component.Generate("the hat", 7, Shades(64, 32, 0));
         while (component.IsBusy) component.Tell("Update");
         Check(made != null && made.width == 64 && component.Model.Info.Variant == "edit-2511", "the component takes references");
+        byte[] plain = made.Shown;
+        component.guidance = 2;
+        component.Generate("the hat", 7, Shades(64, 32, 0));
+        while (component.IsBusy) component.Tell("Update");
+        Check(!made.Shown.SequenceEqual(plain), "the component takes a guidance number");
         component.Tell("OnDisable");
+    }
+
+    private static void TheComponentTakesAnAdapter()
+    {
+        string path = Path.GetFullPath(modelPath);
+        Picture bound;
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(path))
+        using (Model model = loading.Wait())
+        using (LoraJob reading = model.LoadLora(path + "/lora/blueprint.safetensors"))
+        using (Lora lora = reading.Wait())
+        {
+            var request = new ImageRequest(model) { Prompt = Text, Seed = 7, Width = 64, Height = 64, Steps = 2 };
+            request.Loras.Add(new LoraUse { Lora = lora, Scale = 0.5f });
+            bound = Draw(model, request);
+        }
+        string told = null;
+        Application.streamingAssetsPath = Path.GetDirectoryName(path);
+        var component = new SumiGenerator { modelPath = path, backend = Backend.Cpu, budgetMilliseconds = 1000, steps = 2, width = 64, height = 64, adapterScale = 0.5f };
+        component.Failed += sentence => told = sentence;
+        component.adapterPath = Path.GetFileName(path) + "/lora/blueprint.safetensors"; // under StreamingAssets
+        component.Tell("OnEnable");
+        component.Generate(Text, 7); // waits for the adapter
+        while (component.IsBusy) component.Tell("Update");
+        Check(told == null && SumiGenerator.PictureOf(component.Texture).Pixels.SequenceEqual(bound.Pixels), "the component takes an adapter: " + told);
+        component.Tell("OnDisable");
+        component.adapterPath = "no/such.safetensors";
+        component.Tell("OnEnable");
+        component.Generate(Text, 7);
+        while (component.IsBusy) component.Tell("Update");
+        Check(told != null && told.Contains("no/such.safetensors") && component.Trouble == told, "an adapter that is not there is told: " + told);
+        component.Tell("OnDisable");
+    }
+
+    // ---- Edits by words -----------------------------------------------------------------------------------------------------------------------
+    private static void ThePictureEditorEditsByWords(string path)
+    {
+        string told = null;
+        var renderer = new Renderer();
+        var generator = new SumiGenerator { modelPath = path, backend = Backend.Cpu, variant = "edit-2511", preset = Preset.Fast, budgetMilliseconds = 5, steps = 1, width = 64, height = 32, previews = false, target = renderer };
+        int failures = 0;
+        generator.Failed += sentence => told = sentence;
+        generator.Failed += sentence => failures++;
+        generator.Tell("OnEnable");
+        Picture start = Shades(64, 32, 0);
+        var texture = new Texture2D(64, 32, TextureFormat.RGBA32, false);
+        texture.LoadRawTextureData(Flipped(start.Pixels, 64));
+        Check(SumiGenerator.PictureOf(texture).Pixels.SequenceEqual(start.Pixels) && SumiGenerator.PictureOf(texture).Height == 32, "a texture as a picture");
+        texture.isReadable = false;
+        Check(Throws<ArgumentException>(() => SumiGenerator.PictureOf(texture), "no pixels").Contains("Read/Write"), "a texture that cannot be read is told");
+        texture.isReadable = true;
+
+        var editor = new SumiPictureEditor { generator = generator, picture = texture, history = 2 };
+        Action frame = () => { generator.Tell("Update"); editor.Tell("Update"); };
+        Action run = () => { while (editor.IsBusy) frame(); };
+        editor.Tell("OnEnable");
+        Check(editor.Current.Pixels.SequenceEqual(start.Pixels) && renderer.material.mainTexture.Shown.SequenceEqual(Flipped(start.Pixels, 64)) && !editor.CanUndo, "the first picture is shown");
+        editor.Edit("the hat");
+        editor.Edit("a fox"); // of what the first makes
+        run();
+        Picture second = editor.Current;
+        Check(told == null && renderer.material.mainTexture.Shown.SequenceEqual(Flipped(second.Pixels, 64)), "two edits: " + told);
+        editor.Undo();
+        Picture first = editor.Current;
+        Check(renderer.material.mainTexture.Shown.SequenceEqual(Flipped(first.Pixels, 64)) && !first.Pixels.SequenceEqual(second.Pixels), "undone, and shown");
+
+        var request = new ImageRequest(generator.Model, Preset.Fast) { Prompt = "the hat", Seed = 7, Width = 64, Height = 32, Steps = 1, References = { start } };
+        Check(Draw(generator.Model, request).Pixels.SequenceEqual(first.Pixels), "the first edit is of the first picture");
+        request.Prompt = "a fox";
+        request.References[0] = first;
+        Check(Draw(generator.Model, request).Pixels.SequenceEqual(second.Pixels), "the second edit is of the first one's picture");
+
+        editor.Edit("x");
+        editor.Edit("y");
+        generator.budgetMilliseconds = 0;
+        for (int i = 0; i < 3; i++) frame(); // the first begins
+        editor.Undo();                       // cancels both
+        generator.budgetMilliseconds = 5;
+        run();
+        Check(told != null && editor.Current == first, "cancelled: " + told);
+        told = null;
+        generator.width = 100; // is refused
+        editor.Edit("x");
+        editor.Edit("y");
+        run();
+        Check(failures == 2 && told.Contains("100") && editor.Current == first && editor.CanUndo, "an edit that fails takes those behind it along: " + told);
+        generator.width = 64;
+        foreach (string what in new[] { "a", "b", "c" }) editor.Edit(what);
+        run();
+        int undone = 0;
+        for (; editor.CanUndo; undone++) editor.Undo();
+        Check(undone == 2, "the history is as long as it was asked for: " + undone);
+        editor.Edit("x");
+        generator.budgetMilliseconds = 0;
+        for (int i = 0; i < 3; i++) frame();
+        generator.budgetMilliseconds = 5;
+        editor.Tell("OnDisable"); // in the middle
+        while (generator.IsBusy) frame();
+        Check(!editor.IsBusy, "disabled");
+
+        told = null;
+        editor = new SumiPictureEditor { generator = generator };
+        editor.Tell("OnEnable");
+        editor.Edit("a fox");
+        run();
+        request.References.Clear();
+        Check(told == null && Draw(generator.Model, request).Pixels.SequenceEqual(editor.Current.Pixels), "without a picture the words draw one: " + told);
+        editor.Tell("OnDisable");
+        generator.Tell("OnDisable");
     }
 
     // ---- Failures -----------------------------------------------------------------------------------------------------------------------------
@@ -822,12 +937,14 @@ internal static class UnityBindings
         Run("pictures", PicturesAreTheCommandLines);
         Run("options", () => RequestsHaveOptions(modelPath));
         Run("edit models", () => EditModelsTakeReferences(arguments[4]));
+        Run("edits by words", () => ThePictureEditorEditsByWords(arguments[4]));
         Run("failures", FailuresAreSentences);
         Run("prompts in XML", PromptsInXml);
         Run("engines", EnginesLeaveNothing);
         Run("collector", TheCollectorMayComeAtAnyTime);
         Run("threads", OtherThreadsMayLook);
         Run("component", TheComponentFillsTextures);
+        Run("an adapter", TheComponentTakesAnAdapter);
         Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
         return failed > 0 ? 1 : 0;
     }

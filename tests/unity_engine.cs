@@ -1,4 +1,4 @@
-// As much of UnityEngine as SumiGenerator.cs uses, so that tests can compile it and drive its frames. A texture checks what Unity's would.
+// As much of UnityEngine as the components use, so that tests can compile it and drive its frames. A texture checks what Unity's would.
 using System;
 using System.Reflection;
 using System.Runtime.InteropServices;
@@ -23,6 +23,8 @@ namespace UnityEngine
         }
     }
 
+    public struct Color32 { public byte r, g, b, a; }
+
     public enum TextureFormat { RGBA32 = 4 }
     public enum TextureWrapMode { Repeat = 0, Clamp = 1 }
 
@@ -46,6 +48,13 @@ namespace UnityEngine
         }
 
         public void Apply(bool updateMipmaps) { Shown = loaded; }
+        public bool isReadable = true;
+        public Color32[] GetPixels32()
+        {
+            var colours = new Color32[width * height];
+            for (int i = 0; i < colours.Length; i++) colours[i] = new Color32 { r = loaded[4 * i], g = loaded[4 * i + 1], b = loaded[4 * i + 2], a = loaded[4 * i + 3] };
+            return colours;
+        }
         public IntPtr Native; // the name of an OpenGL texture, set by a test
         public IntPtr GetNativeTexturePtr() { return Native; }
     }

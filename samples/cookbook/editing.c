@@ -12,7 +12,7 @@ sumi_result recipe_editing(const recipe_host* host)
     desc.item_count = 1;
     desc.references = host->pictures; // any sizes; picture 1 comes first
     desc.reference_count = host->file_count;
-    desc.width = desc.height = 256; // 0 x 0, the default: the size that follows from the references
+    desc.width = desc.height = 256; // 0 x 0, the default: the size that follows from the references, or the native one
     sumi_job job;
     sumi_result result = sumi_submit_images(host->engine, &desc, &job);
     // [end]

@@ -131,6 +131,17 @@ static void print_guidance(const sumi_model_info* info)
     printf("  %-14s \"%s\"\n", "negative text", info->negative_text);
 }
 
+static void print_references(const sumi_model_info* info)
+{
+    printf("  %-14s ", "references");
+    if (info->max_references == 0) printf("none");
+    else if (info->min_references == info->max_references) printf("%d", info->max_references);
+    else printf("%d to %d", info->min_references, info->max_references);
+    const int32_t side = info->native_size / info->size_multiple * info->size_multiple;
+    if (info->max_references > 0 && info->min_references == 0) printf("; without any the size is %dx%d", side, side);
+    printf("\n");
+}
+
 static void print_model(sumi_model* model, const char* path)
 {
     const sumi_model_info info = sumi_model_get_info(model);
@@ -145,9 +156,7 @@ static void print_model(sumi_model* model, const char* path)
     print_presets(model, &info);
     print_guidance(&info);
     printf("  %-14s at most %d tokens\n", "prompts", info.max_prompt_tokens);
-    if (info.max_references == 0) printf("  %-14s none\n", "references");
-    else if (info.min_references == info.max_references) printf("  %-14s %d\n", "references", info.max_references);
-    else printf("  %-14s %d to %d\n", "references", info.min_references, info.max_references);
+    print_references(&info);
     printf("  %-14s %s\n", "start pictures", info.has_vae_encoder ? "yes" : "no: the VAE has no encoder");
 }
 

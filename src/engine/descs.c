@@ -52,7 +52,7 @@ sumi_encode_desc sumi_encode_defaults(sumi_model* model)
     desc.width = preset_of(model, SUMI_PRESET_MODEL)->width;
     desc.height = preset_of(model, SUMI_PRESET_MODEL)->height;
     // The presets of models whose picture size follows the references have the size 0 x 0.
-    if (desc.width == 0) desc.width = desc.height = model->info.sample_size;
+    if (desc.width == 0) desc.width = desc.height = sumi_native_side(model);
     return desc;
 }
 

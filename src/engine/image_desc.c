@@ -293,11 +293,11 @@ static sumi_result resolve_size(sumi_image_desc* desc, const sumi_references* re
 {
     const sumi_network_info* info = &desc->model->info;
     if (desc->width == 0 && desc->height == 0 && info->max_references > 0) {
-        SUMI_REFUSE(references->count == 0, SUMI_INVALID_ARGUMENT,
-                    "width and height are 0, and there are no references whose size they could follow: give both");
         const int32_t index = info->size_follows_last_reference ? references->count - 1 : 0;
-        desc->width = references->list[index].sizes.autoencoder.width;
-        desc->height = references->list[index].sizes.autoencoder.height;
+        sumi_picture_size size = {sumi_native_side(desc->model), sumi_native_side(desc->model)};
+        if (references->count > 0) size = references->list[index].sizes.autoencoder;
+        desc->width = size.width;
+        desc->height = size.height;
     }
     return sumi_check_size(desc->model, desc->width, desc->height, error);
 }

@@ -97,8 +97,7 @@ static sumi_result write_upload_plan(sumi_engine* engine, sumi_model* model, sum
     SUMI_ASSERT(engine->runner->functions->prepare != NULL && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
     const bool is_native_size = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
-    const int32_t side =
-        is_native_size ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
+    const int32_t side = is_native_size ? sumi_native_side(model) : 4 * info->size_multiple;
     SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
     sumi_pipeline_prompt prompt = {.has_features = !info->has_text_encoder};
     for (int32_t e = 0; e < info->text_encoder_count; e++)
@@ -357,6 +356,13 @@ const char* sumi_model_negative_text(const sumi_model* model)
     SUMI_ASSERT(model != NULL);
     const char* text = model->info.presets[SUMI_PRESET_MODEL].negative_text;
     return text != NULL ? text : "";
+}
+
+int32_t sumi_native_side(const sumi_model* model)
+{
+    const sumi_network_info* info = &model->info;
+    SUMI_ASSERT(info->size_multiple > 0 && info->sample_size >= info->size_multiple);
+    return info->sample_size / info->size_multiple * info->size_multiple; // a config may give any number
 }
 
 sumi_model_info sumi_model_get_info(const sumi_model* model)

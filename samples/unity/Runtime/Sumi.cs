@@ -1,4 +1,4 @@
-// sumi for C#: engine, model, prompt, adapter and job as objects. No UnityEngine here; SumiGenerator.cs is the component.
+// sumi for C#: engine, model, prompt, adapter and job as objects. No UnityEngine here; SumiGenerator.cs and SumiPictureEditor.cs are the components.
 //
 //     using (var engine = new Engine())
 //     using (var loading = engine.LoadModel("path/to/model"))
@@ -777,7 +777,7 @@ namespace Sumi
                 }
         }
 
-        // The size that such a picture gets: the request's own, or with 0 x 0 what follows from the references.
+        // The size that such a picture gets: the request's own, or with 0 x 0 what that stands for.
         public void SizeOf(ImageRequest request, out int width, out int height)
         {
             using (var scratch = new Scratch())
@@ -953,7 +953,7 @@ namespace Sumi
         public string Prompt = "", Negative;              // or encoded before:
         public Prompt EncodedPrompt, EncodedNegative;
         public ulong Seed;
-        public int Width, Height, Steps;                  // 0 x 0, of edit models: the size that follows from the references
+        public int Width, Height, Steps;                  // 0 x 0, of edit models: the size that follows from the references, or without any the model's native one
         public float Guidance, Strength;                  // the number of the model's card: ModelInfo.GuidanceOff is none
         public float GuidanceBegin, GuidanceEnd;          // the part of the schedule in which guidance is on: 0 .. 1
         public float GuidanceNormLimit;                   // where GuidanceRule is a norm limit: times the norm of the positive prediction; 0: no limit

@@ -25,7 +25,7 @@ struct Picture {
 struct Request {
     std::string Prompt;            // UTF-8
     std::string Negative;          // counts with guidance only; "": the model's own (sumi_model_info.negative_text)
-    int32_t Width = 0, Height = 0; // 0: the preset's; of edit models the size that follows from the references
+    int32_t Width = 0, Height = 0; // 0: the preset's; of edit models the references', or the native size
     int32_t Steps = 0;             // 0: the preset's
     float Guidance = -1.0f;        // the number of the model's card; negative: the preset's
     sumi_preset Preset = SUMI_PRESET_MODEL;
