@@ -314,34 +314,61 @@ TEST(guidance_has_a_range_and_a_lowest_number)
     }
 }
 
+static sumi_prompt* encode(const char* text, const sumi_pixels* references, int32_t count)
+{
+    sumi_prompt_desc desc = sumi_prompt_defaults(s_model);
+    desc.text = text;
+    desc.references = references;
+    desc.reference_count = count;
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(s_engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(s_engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(s_engine, job, &prompt), SUMI_OK);
+    return prompt;
+}
+
 TEST(an_encoded_prompt_keeps_its_references)
 {
-    sumi_prompt *prompts[2] = {NULL}, *loaded = NULL;
-    for (int i = 0; i < 2; i++) {
-        sumi_prompt_desc pd = sumi_prompt_defaults(s_model);
-        pd.text = i == 0 ? s_blue.text : " ";
-        pd.references = s_references;
-        pd.reference_count = 1;
-        sumi_job job;
-        CHECK_NUMBER(sumi_submit_prompt(s_engine, &pd, &job), SUMI_OK);
-        CHECK_NUMBER(sumi_job_wait(s_engine, job, SUMI_FOREVER), SUMI_OK);
-        CHECK_NUMBER(sumi_fetch_prompt(s_engine, job, &prompts[i]), SUMI_OK);
-    }
-    const size_t bytes = sumi_prompt_save(prompts[0], NULL, 0);
+    sumi_prompt *positive = encode(s_blue.text, s_references, 1), *negative = encode(" ", s_references, 1),
+                *loaded = NULL;
+    const size_t bytes = sumi_prompt_save(positive, NULL, 0);
     void* saved = malloc(bytes);
-    CHECK_NUMBER(sumi_prompt_save(prompts[0], saved, bytes), bytes);
+    CHECK_NUMBER(sumi_prompt_save(positive, saved, bytes), bytes);
     CHECK_NUMBER(sumi_prompt_load(s_model, saved, bytes, &loaded), SUMI_OK);
     CHECK_NUMBER(sumi_prompt_get_info(loaded).reference_count, 1);
     free(saved);
     for (int i = 0; i < 2; i++) {
         const sumi_image_item item = {
-            .prompt = i == 0 ? prompts[0] : loaded, .negative_prompt = prompts[1], .seed = s_blue.seed};
+            .prompt = i == 0 ? positive : loaded, .negative_prompt = negative, .seed = s_blue.seed};
         sumi_image_desc desc = job_of(&item, 1);
         desc.references = NULL;
         desc.reference_count = 0;
         CHECK(hash_of(&desc) == usual_hash());
     }
-    sumi_prompt_release(prompts[0]), sumi_prompt_release(prompts[1]), sumi_prompt_release(loaded);
+    sumi_prompt_release(positive), sumi_prompt_release(negative), sumi_prompt_release(loaded);
+}
+
+// The vision tower's features are in the prompt, the latents come from the job's references, of which nobody checks
+// that they are the prompt's: so each can be another one by itself.
+TEST(every_reference_reaches_the_features_and_the_latents)
+{
+    const sumi_pixels swapped[2] = {s_references[1], s_references[0]}, twice[2] = {s_references[0], s_references[0]},
+                      *latents[3] = {s_references, swapped, twice};
+    uint64_t hashes[9];
+    for (int p = 0; p < 3; p++) {
+        sumi_prompt* prompt = encode(s_blue.text, latents[p], 2);
+        const sumi_image_item item = {.prompt = prompt, .seed = 7};
+        sumi_image_desc desc = job_of(&item, 2);
+        desc.guidance = 1.0f;
+        desc.step_count = 1;
+        for (int i = 0; i < 3; i++) {
+            desc.references = latents[i];
+            hashes[3 * p + i] = hash_of(&desc);
+            for (int k = 0; k < 3 * p + i; k++) CHECK(hashes[3 * p + i] != 0 && hashes[3 * p + i] != hashes[k]);
+        }
+        sumi_prompt_release(prompt);
+    }
 }
 
 // Without references bit for bit. With them the attention of every second image of a batch has the keys of its text
@@ -665,8 +692,8 @@ TEST(a_budget_is_kept_or_refused)
     CHECK(tiled.tiles_vae && tiled.needed <= least.needed);
     got = draw_pixels(s_engine, &desc, NULL);
     CHECK(got != NULL);
-    const uint64_t* held = sumi_engine_get_info(s_engine).held_bytes;
-    CHECK(held[SUMI_MEMORY_ARENA] + held[SUMI_MEMORY_STAGING] <= least.needed);
+    const sumi_engine_info info = sumi_engine_get_info(s_engine);
+    CHECK(info.held_bytes[SUMI_MEMORY_ARENA] + info.held_bytes[SUMI_MEMORY_STAGING] <= least.needed);
     free(got);
     CHECK_NUMBER(sumi_engine_set_memory_budget(s_engine, 0), SUMI_OK);
     got = draw_pixels(s_engine, &desc, NULL);
@@ -781,6 +808,7 @@ int main(int argc, char** argv)
     RUN(a_negative_prompt_counts_with_guidance_and_costs_nothing_without);
     RUN(guidance_has_a_range_and_a_lowest_number);
     RUN(an_encoded_prompt_keeps_its_references);
+    RUN(every_reference_reaches_the_features_and_the_latents);
     RUN(a_batch_is_its_single_images);
     RUN(jobs_with_other_references_do_not_meet);
     RUN(progress_and_previews_go_with_the_steps);
