@@ -54,9 +54,7 @@ static void draw_own_negative(Viewer& viewer)
     if (text.empty()) return;
     if (text.find_first_not_of(' ') == std::string::npos) text = "the model's own: a blank";
     else if (!can_be_drawn(text)) text = "the model's own text";
-    const ImVec2 low = ImGui::GetItemRectMin(), pad = ImGui::GetStyle().FramePadding;
-    ImGui::GetWindowDrawList()->AddText(ImVec2(low.x + pad.x, low.y + pad.y), colour::FAINT,
-                                        elided(text, ImGui::GetItemRectMax().x - low.x - 2.0f * pad.x).c_str());
+    placeholder(text.c_str());
 }
 
 // At the right of the heading. Each kind keeps what was typed for it.

@@ -25,7 +25,7 @@ static const Line s_lines[] = {
     {"Ctrl+Z, Ctrl+Shift+Z", "undo, redo"},
     {"Without a mouse", nullptr},
     {"Tab, Shift+Tab", "the next, the previous field"},
-    {"Arrows, Space", "from button to button, press it"},
+    {"Arrows, Space", "from button to button, press it; Enter chooses in a menu too"},
     {"F2, F3, F4", "to the prompt, to the strip (Left, Right, Home, End), to the buttons above the picture"},
     {"F1", "this list"},
 };

@@ -63,6 +63,10 @@ bool press_key(Viewer& viewer, int key, int modifiers)
         return false;
     }
     if (with_control) return press_with_control(viewer, key, with_shift, types);
+    if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) { // a menu has the other keys
+        viewer.presses_line = key == GLFW_KEY_ENTER || key == GLFW_KEY_KP_ENTER;
+        return false;
+    }
     if (with_alt && (key == GLFW_KEY_LEFT || key == GLFW_KEY_RIGHT)) {
         show_neighbour(viewer, key == GLFW_KEY_LEFT ? -1 : 1);
         return true;

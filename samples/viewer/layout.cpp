@@ -97,4 +97,5 @@ void draw_window(Viewer& viewer)
     draw_chooser(viewer);
     ImGui::End();
     draw_help(viewer);
+    viewer.presses_line = false; // nothing has taken it
 }

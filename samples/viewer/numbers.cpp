@@ -60,7 +60,7 @@ static bool draw_aspects(Viewer& viewer, float width)
         return false;
     }
     for (int i = 0; i < ASPECT_COUNT; i++) {
-        if (ImGui::Selectable(s_aspects[i].text, i == chosen)) {
+        if (ImGui::Selectable(s_aspects[i].text, i == chosen) || is_entered(viewer)) {
             apply_aspect(viewer, s_aspects[i].across, s_aspects[i].up);
             changed = true;
         }
@@ -72,7 +72,8 @@ static bool draw_aspects(Viewer& viewer, float width)
     for (int i = 0; i < info.size_count; i++) {
         char text[48];
         snprintf(text, sizeof text, "%d \u00d7 %d", info.sizes[i].width, info.sizes[i].height);
-        if (!ImGui::Selectable(text, form.width == info.sizes[i].width && form.height == info.sizes[i].height))
+        if (!ImGui::Selectable(text, form.width == info.sizes[i].width && form.height == info.sizes[i].height)
+            && !is_entered(viewer))
             continue;
         form.width = info.sizes[i].width;
         form.height = info.sizes[i].height;
@@ -129,7 +130,8 @@ static bool draw_solver(Viewer& viewer)
     mark(viewer, "solver");
     if (is_open) {
         for (int i = SUMI_SOLVER_EULER; i <= SUMI_SOLVER_RES_MULTISTEP; i++) {
-            if (ImGui::Selectable(parameters_solver_name((sumi_solver)i), i == (int)form.solver)) {
+            if (ImGui::Selectable(parameters_solver_name((sumi_solver)i), i == (int)form.solver)
+                || is_entered(viewer)) {
                 form.solver = (sumi_solver)i;
                 changed = true;
             }

@@ -47,7 +47,7 @@ static void draw_row(Viewer& viewer, const Area& room, float left, const std::ve
     hint("What else can be done with this picture");
     if (!ImGui::BeginPopup("more")) return;
     for (size_t i = count; i < tools.size(); i++) {
-        if (ImGui::MenuItem(tools[i].text, nullptr, false, tools[i].is_enabled)) tools[i].act();
+        if (ImGui::MenuItem(tools[i].text, nullptr, false, tools[i].is_enabled) || is_entered(viewer)) tools[i].act();
         mark(viewer, tools[i].name);
         hint(tools[i].hint);
     }

@@ -119,7 +119,7 @@ struct Viewer {
     std::string banner, status;
     char output_folder[1024] = "";
     bool saves_all = false, shows_help = false, focuses_strip = false, scrolls_strip = false, leaves_text = false,
-         focuses_tools = false;
+         focuses_tools = false, presses_line = false; // presses_line: Enter, in a menu
     double now = 0.0, settings_changed = 0.0;
     bool wants_memory = false;
     uint64_t random_state;
