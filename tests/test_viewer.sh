@@ -16,6 +16,7 @@ side=112 steps=6 way="pixel buffer: the processor" least_budget_at=-95 most_budg
 passed=0 failed=0 patience=${PATIENCE:-4000} # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
 folder=$(mktemp -d)
 report=$folder/report viewer= screen=
+export XDG_STATE_HOME=$folder/state # where the paths of models are kept that were opened
 end() {
     [ -z "$viewer" ] || kill "$viewer" 2>/dev/null
     [ -z "$screen" ] || kill "$screen" 2>/dev/null
@@ -135,11 +136,12 @@ DISPLAY=:$(cat "$folder/display")
 export DISPLAY
 
 # ---- One viewer after the other -------------------------------------------------------------------------------------------------------
+place=. # the folder that a viewer is started in
 begin() { # name of the report, size of the window, arguments
     local i
     report=$folder/$1
     : >"$report"
-    "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --seed 7 --report "$report" "${@:3}" >"$folder/log" 2>&1 &
+    (cd "$place" && exec "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --seed 7 --report "$report" "${@:3}") >"$folder/log" 2>&1 &
     viewer=$!
     for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
     if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
@@ -173,10 +175,14 @@ test_form() {
     set_to height 107
     await "and is rounded to what the model can do" "size 320x112$"
     open_model "$folder/none.gguf"
-    await "a model that does not exist is a sentence in the window" "failure .*none.gguf" || finish
+    await "a model that does not exist is a sentence in the window" "failure There is no file or folder $folder/none.gguf" || finish
+    if [ "$(happened 'ready')" -eq 1 ]; then ok; else fail "the model that is open stays open" "$(grep ready "$report")"; fi
+    echo "no model" >"$folder/broken.gguf"
+    open_model "$folder/broken.gguf"
+    await "a model that cannot be opened is a sentence in the window" "failure .*broken.gguf" || finish
     await "the model from before opens again" "ready demo_model" 2 || finish
     hold ctrl o
-    await "the chooser lists a folder" "folder .*/samples" 2
+    await "the chooser lists a folder" "folder .*/samples" 3
     click path
     hold ctrl a
     xdotool type --delay 15 "/no/such/folder"
@@ -184,7 +190,7 @@ test_form() {
     await "a folder that does not exist is not listed" "no folder /no/such/folder"
     click chooser-cancel
     hold ctrl o
-    await "and is not where the chooser begins the next time" "folder .*/samples" 3
+    await "and is not where the chooser begins the next time" "folder .*/samples" 4
     click chooser-cancel
     click prompt
     hold Return
@@ -523,8 +529,9 @@ test_numbers() {
     hold ctrl s
     await "it is saved" "saved" 3
     equals_command_line "with its strength" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
-    open_model "$folder/none.gguf"
-    await "another model cannot be opened" "failure .*none.gguf"
+    echo "no model" >"$folder/broken.gguf"
+    open_model "$folder/broken.gguf"
+    await "another model cannot be opened" "failure .*broken.gguf"
     await "the LoRA is read again for the model from before" "adapters 1" 3
     click go
     await "and is used" "done 7" 4

@@ -56,6 +56,7 @@ static void take_model(Viewer& viewer)
     if (generator.model_path() != viewer.form_model) {
         viewer.form_model = generator.model_path();
         viewer.status.clear();
+        remember_model(viewer, viewer.form_model);
         apply_preset(viewer, SUMI_PRESET_MODEL);
         if (viewer.start) fit_size(viewer, viewer.start->width, viewer.start->height);
         viewer.use = takes_references(viewer) ? Use::EDIT : Use::START;

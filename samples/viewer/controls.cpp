@@ -2,45 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-static void draw_model(Viewer& viewer)
-{
-    Generator& generator = viewer.generator;
-    heading(viewer, "MODEL");
-    const float button = viewer.theme(74),
-                width = ImGui::GetContentRegionAvail().x - button - ImGui::GetStyle().ItemSpacing.x;
-    const ImVec2 corner = ImGui::GetCursorScreenPos();
-    const float height = ImGui::GetFrameHeight();
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    list->AddRectFilled(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(ImGuiCol_FrameBg),
-                        ImGui::GetStyle().FrameRounding);
-    const bool is_ready = generator.is_ready();
-    const std::string name = is_ready ? generator.model_name() : generator.is_opening() ? "opening..." : "none";
-    const float pad = ImGui::GetStyle().FramePadding.x, dot = viewer.theme(3.5f);
-    list->AddCircleFilled(ImVec2(corner.x + pad + dot, corner.y + 0.5f * height), dot,
-                          is_ready                 ? colour::LEAF
-                          : generator.is_opening() ? colour::SAND
-                                                   : colour::SEAL,
-                          16);
-    std::string kind;
-    if (is_ready) kind = std::string(generator.model_info().family) + " " + generator.model_info().variant;
-    // long families give way to the name; the variant says enough
-    if (is_ready && ImGui::CalcTextSize(kind.c_str()).x > 0.5f * width) kind = generator.model_info().variant;
-    const float kind_width = ImGui::CalcTextSize(kind.c_str()).x,
-                name_x = corner.x + pad + 2.0f * dot + viewer.theme(8);
-    list->AddText(ImVec2(name_x, corner.y + ImGui::GetStyle().FramePadding.y), ImGui::GetColorU32(ImGuiCol_Text),
-                  elided(name, corner.x + width - kind_width - 2.0f * pad - name_x).c_str());
-    list->AddText(ImVec2(corner.x + width - kind_width - pad, corner.y + ImGui::GetStyle().FramePadding.y),
-                  ImGui::GetColorU32(colour::FAINT), kind.c_str());
-    ImGui::Dummy(ImVec2(width, height));
-    if (is_ready) hint(generator.model_path().c_str());
-    ImGui::SameLine();
-    ImGui::BeginDisabled(generator.is_opening());
-    if (ImGui::Button("Open...", ImVec2(button, 0))) open_chooser(viewer, Purpose::MODEL);
-    mark(viewer, "open");
-    hint("A diffusers folder, a .safetensors or .gguf file (Ctrl+O)");
-    ImGui::EndDisabled();
-}
-
 // Of letters beyond ASCII the font may have none.
 static bool can_be_drawn(const std::string& text)
 {

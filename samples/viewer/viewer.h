@@ -7,6 +7,7 @@
 #include "frames.h"
 #include "generator.h"
 #include "mask.h"
+#include "models.h"
 #include "queue.h"
 #include "texture.h"
 #include "theme.h"
@@ -114,6 +115,7 @@ struct Viewer {
     std::vector<DeletedEntry> deleted;          // the last one comes back first
     std::deque<Arrival> arrivals;               // oldest first
     Chooser chooser;
+    ModelMenu models;
     std::vector<Ground> grounds; // of this frame
 
     std::string banner, status;
