@@ -60,12 +60,22 @@ static void draw_prompt(Viewer& viewer)
     else if (!is_text) draw_xml_text(viewer, height);
     viewer.has_focus = is_text && ImGui::IsItemActive();
     mark(viewer, "prompt");
-    if (!viewer.has_focus) hint("What is to be seen (F2). Enter makes the picture.");
+    const bool edits = takes_references(viewer);
+    if (is_text && !viewer.prompt[0])
+        placeholder(edits ? "An instruction: make the moon red" : "What is to be seen: a moon above a cat");
+    if (!viewer.has_focus)
+        hint(edits ? "What is to be changed, such as: make the moon red (F2). Enter makes the picture."
+                   : "What is to be seen (F2). Enter makes the picture.");
+    if (changed) form_changed(viewer);
+}
+
+static void draw_negative(Viewer& viewer)
+{
+    bool changed = false;
     const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);
-    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative,
-                     ImVec2(-1, std::min(height, viewer.theme(46))), &changed))
+    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative, ImVec2(-1, viewer.theme(46)), &changed))
         viewer.wants_picture = true;
     viewer.has_focus |= ImGui::IsItemActive();
     mark(viewer, "negative");
@@ -193,10 +203,13 @@ void draw_controls(Viewer& viewer)
     ImGui::BeginChild("form", ImVec2(0, -go));
     draw_model(viewer);
     draw_prompt(viewer);
+    const bool edits = takes_references(viewer); // then the prompt speaks of pictures, which are near it
+    if (edits) draw_inputs(viewer);
+    draw_negative(viewer);
     ImGui::BeginDisabled(!viewer.generator.is_ready());
     draw_numbers(viewer);
     draw_adapters(viewer);
-    draw_inputs(viewer);
+    if (!edits) draw_inputs(viewer);
     ImGui::EndDisabled();
     draw_output(viewer);
     ImGui::EndChild();

@@ -239,6 +239,27 @@ static bool is_adapter(const std::filesystem::path& path)
     return false;
 }
 
+static constexpr size_t MAX_BESIDE = 8; // adapters in a model's folder that are offered
+
+void find_adapters_beside(Viewer& viewer, const std::string& model)
+{
+    auto paths = std::make_shared<std::vector<std::string>>();
+    viewer.files.post(
+        [model, paths] {
+            std::error_code error;
+            const std::filesystem::path folder = std::filesystem::absolute(model, error).lexically_normal() / "lora";
+            std::filesystem::directory_iterator at(folder, error), end;
+            for (; !error && at != end; at.increment(error))
+                if (at->path().extension() == ".safetensors" && is_adapter_file(at->path().string()))
+                    paths->push_back(at->path().string());
+            std::sort(paths->begin(), paths->end());
+            paths->resize(std::min(paths->size(), MAX_BESIDE));
+        },
+        [&viewer, model, paths] {
+            if (model == viewer.form_model) offer_adapters(viewer, *paths);
+        });
+}
+
 // What a path is, only the file system knows, and it may take its time.
 void open_path(Viewer& viewer, const std::string& path)
 {

@@ -11,6 +11,7 @@ static const Line s_lines[] = {
     {"Esc, Shift+Esc", "cancel the picture or close what is open, also empty the queue"},
     {"Ctrl+R, Ctrl+L", "another seed, keep the seed"},
     {"Ctrl+M, Ctrl+O", "the menu of models, open a folder or a file"},
+    {"Ctrl+I", "edit the picture that is shown, or start from it"},
     {"Ctrl+U", "use the settings of the picture that is shown"},
     {"Picture", nullptr},
     {"Ctrl+S, Ctrl+C", "save, copy to the clipboard"},

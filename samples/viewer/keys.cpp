@@ -28,6 +28,7 @@ static bool press_with_control(Viewer& viewer, int key, bool with_shift, bool ty
         if (!viewer.generator.is_opening() && !viewer.chooser.is_shown) open_chooser(viewer, Purpose::MODEL);
         return true;
     case GLFW_KEY_M: viewer.models.wants_open = !viewer.models.is_shown && !viewer.chooser.is_shown; return true;
+    case GLFW_KEY_I: use_shown(viewer); return true;
     case GLFW_KEY_0: zoom_fit(viewer); return true;
     case GLFW_KEY_EQUAL:
     case GLFW_KEY_KP_ADD: step_zoom(viewer, 1.25f); return true;

@@ -16,7 +16,8 @@ static constexpr int ASPECT_COUNT = sizeof s_aspects / sizeof *s_aspects;
 static const char* const s_preset_hints[PRESET_COUNT] = {
     "The settings of the model's authors", "Smaller and with fewer steps, for a quick look",
     "The model's own size and steps", "The same size, more evaluations",
-    "The fewest steps and no guidance: for a model or a LoRA that was distilled to a few steps"};
+    "The fewest steps and no guidance: for a model or a LoRA that was distilled to a few steps. Such a LoRA beside the "
+    "model is switched on"};
 
 static bool slide_size(const char* name, int* side, const sumi_model_info& info, float width)
 {
@@ -185,7 +186,7 @@ void draw_numbers(Viewer& viewer)
     int preset = form.preset;
     ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
     if (segments(viewer, "preset", presets, PRESET_COUNT, &preset, s_preset_hints))
-        apply_preset(viewer, (sumi_preset)preset);
+        choose_preset(viewer, (sumi_preset)preset);
     bool changed = draw_size(viewer);
     label(viewer, "Steps");
     changed |= slider("##steps", &form.step_count, 1, 100, "%d", true);
