@@ -16,6 +16,7 @@ side=112 steps=6 way="pixel buffer: the processor" least_budget_at=-95 most_budg
 passed=0 failed=0 patience=${PATIENCE:-4000} # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
 folder=$(mktemp -d)
 report=$folder/report viewer= screen=
+export XDG_STATE_HOME=$folder/state # where the paths of models are kept that were opened
 end() {
     [ -z "$viewer" ] || kill "$viewer" 2>/dev/null
     [ -z "$screen" ] || kill "$screen" 2>/dev/null
@@ -135,11 +136,12 @@ DISPLAY=:$(cat "$folder/display")
 export DISPLAY
 
 # ---- One viewer after the other -------------------------------------------------------------------------------------------------------
+place=. # the folder that a viewer is started in
 begin() { # name of the report, size of the window, arguments
     local i
     report=$folder/$1
     : >"$report"
-    "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --seed 7 --report "$report" "${@:3}" >"$folder/log" 2>&1 &
+    (cd "$place" && exec "$build/bin/viewer" --size "$2" --backend "$backend" --output "$folder/out" --seed 7 --report "$report" "${@:3}") >"$folder/log" 2>&1 &
     viewer=$!
     for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
     if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
@@ -173,10 +175,14 @@ test_form() {
     set_to height 107
     await "and is rounded to what the model can do" "size 320x112$"
     open_model "$folder/none.gguf"
-    await "a model that does not exist is a sentence in the window" "failure .*none.gguf" || finish
+    await "a model that does not exist is a sentence in the window" "failure There is no file or folder $folder/none.gguf" || finish
+    if [ "$(happened 'ready')" -eq 1 ]; then ok; else fail "the model that is open stays open" "$(grep ready "$report")"; fi
+    echo "no model" >"$folder/broken.gguf"
+    open_model "$folder/broken.gguf"
+    await "a model that cannot be opened is a sentence in the window" "failure .*broken.gguf" || finish
     await "the model from before opens again" "ready demo_model" 2 || finish
     hold ctrl o
-    await "the chooser lists a folder" "folder .*/samples" 2
+    await "the chooser lists a folder" "folder .*/samples" 3
     click path
     hold ctrl a
     xdotool type --delay 15 "/no/such/folder"
@@ -184,7 +190,7 @@ test_form() {
     await "a folder that does not exist is not listed" "no folder /no/such/folder"
     click chooser-cancel
     hold ctrl o
-    await "and is not where the chooser begins the next time" "folder .*/samples" 3
+    await "and is not where the chooser begins the next time" "folder .*/samples" 4
     click chooser-cancel
     click prompt
     hold Return
@@ -393,8 +399,8 @@ test_edit() {
     if "$support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$support" parameters "$edited")"; fi
     click reference-0
     await "a click removes one" "references 1"
-    tool use
-    await "a picture that was made is edited" "references 2" 2
+    tool use-too
+    await "a picture that was made is one of those to edit" "references 2" 2
     click use-as-1
     tool use
     await "or started from" "start $size"
@@ -411,6 +417,183 @@ test_edit() {
     if [ "$last" = 1024x1024 ]; then ok; else fail "a square's size is a square's: $last"; fi
     if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
     quit
+}
+
+# ---- The menu of models -----------------------------------------------------------------------------------------------------------------
+# A folder with both demo models, as they lie beside the sources. The one that edits is the tiny one of the golden data, which is as small as pictures need to be here.
+make_place() {
+    local qwen=tests/golden/qwen-image edits=$folder/place/samples/demo_edit_model
+    [ ! -e "$edits" ] || return 0
+    mkdir -p "$edits/lora"
+    ln -s "$PWD/samples/demo_model" "$folder/place/samples/demo_model"
+    cp -r $qwen/model/. $qwen/model-edit/processor $qwen/model-edit-2509/model_index.json "$edits"
+    sed -i 's/"_class_name"/"sample_size": 96, &/' "$edits/vae/config.json"
+    cp $qwen/lora/lightning-4steps-bf16.safetensors "$edits/lora/turbo.safetensors"
+    echo "no adapter" >"$edits/lora/notes.safetensors"
+}
+equals_edit() { # what, arguments of sumi generate
+    local text
+    if text=$("$build/bin/sumi" generate --model "$folder/place/samples/demo_edit_model" --backend "$backend" --seed 7 -o "$folder/same.png" "${@:2}" 2>&1 && "$support" pictures "$(last_saved)" "$folder/same.png" 0 2>&1); then ok
+    else fail "$1" "$text"; fi
+}
+no_overlap() { # what; lines of the menu lie over the form, but not over each other
+    local seen
+    frames 3
+    seen=$(overlaps | grep -E "${2:-.}")
+    if [ -z "$seen" ]; then ok; else fail "$1" "$seen"; fi
+}
+test_models() {
+    make_place
+    local description="a yellow moon above a purple cat at night, watercolour" edits=$folder/place/samples/demo_edit_model first second
+    place=$folder/place
+    begin models 1180x760
+    await "without a model the one that draws opens" "ready demo_model" || finish
+    await "both demo models are found" "demo samples/demo_.*model" 2 || finish
+    focus
+    click prompt
+    set_to width 96
+    set_to height 96
+    click budget $most_budget_at
+    click prompt
+    hold Return
+    await "a picture is drawn" "generate 7 96x96 8 $description$"
+    await "and done" "done 7" || finish
+    hold ctrl s
+    await "and saved" "saved"
+    first=$(last_saved)
+
+    # With keys alone: the model, what it edits, the instruction.
+    hold ctrl m
+    hold Down
+    no_overlap "the lines of the menu do not lie over each other" "model-.* and model-"
+    hold Escape
+    await "Escape closes the menu" "menu closed"
+    if [ "$(happened 'chosen')" -eq 0 ]; then ok; else fail "and chooses nothing" "$(grep chosen "$report")"; fi
+    hold ctrl m
+    hold Down
+    hold Return
+    await "Enter chooses a model from the menu" "chosen $edits$" || finish
+    await "which opens" "ready demo_edit_model" || finish
+    await "the picture on the screen is the one to edit" "edits 96x96"
+    await "the adapter in the model's folder is offered" "offers adapter turbo"
+    frames 5
+    if [ "$(happened 'generate')" -eq 1 ] && [ "$(happened 'adapters')" -eq 0 ] && [ "$(happened 'offers adapter notes')" -eq 0 ]; then ok
+    else fail "nothing else has happened: no picture, no adapter read or offered that is none" "$(grep ^event "$report")"; fi
+    no_overlap "nothing lies over anything else with a model that edits"
+    xdotool type --delay 15 "make the moon red"
+    hold Return
+    await "the box for the instruction was empty, the numbers are the demo model's" "generate 7 [1-9][0-9]*x[1-9][0-9]* 20 make the moon red$" || finish
+    await "the picture is edited" "done 7" 2 || finish
+    hold ctrl s
+    await "and saved" "saved" 2
+    second=$(last_saved)
+    equals_edit "it is the command line's" --prompt "make the moon red" --steps 20 --guidance 3 --reference "$first"
+
+    # The adapter for few steps and the preset Fast belong together.
+    click adapter-0-enabled
+    await "the adapter is switched on" "adapter turbo on"
+    await "and read" "adapters 1" || finish
+    click go
+    await "with the steps of Fast" "generate 7 [1-9][0-9]*x[1-9][0-9]* 4 make the moon red$"
+    await "a picture is edited in four steps" "done 7" 3 || finish
+    hold ctrl s
+    await "and saved" "saved" 3
+    equals_edit "it is the command line's" --prompt "make the moon red" --preset fast --lora "$edits/lora/turbo.safetensors" --reference "$first"
+    click preset-0
+    await "the preset Default switches it off" "adapter turbo off"
+    for i in 1 2 3 4; do hold Right; done
+    hold space
+    await "and Fast on, which arrows go to" "adapter turbo on" 2
+    click adapter-0-enabled
+    await "without it the numbers are those of Default" "adapter turbo off" 2
+    click entry-1
+    click go
+    await "the model's own steps" "generate 7 [1-9][0-9]*x[1-9][0-9]* 20 make the moon red$" 2
+    await "are taken" "done 7" 4 || finish
+
+    # One key makes what is shown the picture to edit, in the place of the one before.
+    click entry-2
+    await "the first edited picture is shown" "shows 7" 2
+    hold ctrl i
+    await "Ctrl+I edits it" "edits 96x96" 2
+    hold ctrl i
+    click go
+    await "a picture is made from it" "done 7" 5 || finish
+    hold ctrl s
+    await "and saved" "saved" 4
+    equals_edit "it is the command line's, of one picture" --prompt "make the moon red" --steps 20 --guidance 3 --reference "$second"
+    if [ "$(happened 'references 1')" -eq 2 ] && [ "$(happened 'references')" -eq 2 ]; then ok; else fail "there is one picture to edit, and it stays the same" "$(grep references "$report")"; fi
+    tool use
+    await "so does a click" "edits 96x96" 3
+
+    # What cannot be opened changes nothing.
+    set_to steps 3
+    click preset-0
+    set_to steps 3
+    echo "no model" >"$folder/broken.gguf"
+    open_model "$folder/broken.gguf"
+    await "a model that cannot be opened is a sentence in the window" "failure .*broken.gguf" || finish
+    await "the model from before opens again" "ready demo_edit_model" 2 || finish
+    third=$(last_saved)
+    click go
+    await "with the form as it was" "generate 7 [1-9][0-9]*x[1-9][0-9]* 3 make the moon red$"
+    await "and its picture to edit" "done 7" 6 || finish
+    hold ctrl s
+    await "the picture is saved" "saved" 5
+    equals_edit "it is the command line's" --prompt "make the moon red" --steps 3 --guidance 3 --reference "$third"
+
+    # The other way, by the mouse.
+    click model
+    click model-demo-0
+    await "a click on a line of the menu opens the model" "ready demo_model" 2 || finish
+    await "with its own adapter" "offers adapter blueprint" 2
+    click go
+    await "what is to be drawn is in the box again" "generate 7 256x256 8 $description$"
+    hold Escape
+    quit
+    place=.
+}
+
+# ---- Models that were opened before -----------------------------------------------------------------------------------------------------
+test_recent() {
+    make_place
+    local mine=$folder/mine
+    cp -r "$folder/place/samples/demo_edit_model" "$mine"
+    mkdir -p "$XDG_STATE_HOME/sumi"
+    printf 'not/a/path\n\n/\001\n/nowhere/first.gguf\n/nowhere/first.gguf\n' >"$XDG_STATE_HOME/sumi/viewer_models"
+    place=$folder/place
+    begin recent 900x600 "$mine"
+    await "a model that lies elsewhere opens" "ready mine" || finish
+    await "its path is kept" "remembered $mine$" || finish
+    no_overlap "nothing lies over anything else in a window without the panel at the right"
+    focus
+    click model
+    no_overlap "nor do the lines of the menu lie over each other" "model-.* and model-"
+    hold ctrl o
+    await "Ctrl+O lists folders instead of the menu" "folder "
+    click chooser-cancel
+    quit
+    if [ "$(cat "$XDG_STATE_HOME/sumi/viewer_models")" = "$mine"$'\n'"/nowhere/first.gguf" ]; then ok
+    else fail "before those that were there, without what is no path" "$(cat "$XDG_STATE_HOME/sumi/viewer_models")"; fi
+
+    begin recent_again 640x420
+    await "the next viewer opens the demo model" "ready demo_model" || finish
+    focus
+    click model
+    no_overlap "in the smallest window the lines do not lie over each other" "model-.* and model-"
+    echo /nowhere/second.gguf >>"$XDG_STATE_HOME/sumi/viewer_models" # by another viewer
+    click model-recent-0
+    await "a click opens what was open before" "ready mine" || finish
+    await "its path is kept" "remembered $mine$"
+    if [ "$(tail -n 1 "$XDG_STATE_HOME/sumi/viewer_models")" = /nowhere/second.gguf ]; then ok; else fail "beside what another viewer has kept meanwhile" "$(cat "$XDG_STATE_HOME/sumi/viewer_models")"; fi
+    no_overlap "nothing lies over anything else with a model that edits in the smallest window"
+    click model
+    click model-recent-1
+    await "one that is not there is a sentence in the window" "failure There is no file or folder /nowhere/first.gguf"
+    frames 5
+    if [ "$(happened 'ready')" -eq 2 ]; then ok; else fail "and the model that is open stays open" "$(grep ready "$report")"; fi
+    quit
+    place=.
 }
 
 # ---- Straight into textures -----------------------------------------------------------------------------------------------------------------
@@ -523,8 +706,9 @@ test_numbers() {
     hold ctrl s
     await "it is saved" "saved" 3
     equals_command_line "with its strength" --prompt "$prompt" --size 176x96 --steps 4 --seed 7 --solver dpmpp-2m --shift 2.5 --lora $lora:0.75
-    open_model "$folder/none.gguf"
-    await "another model cannot be opened" "failure .*none.gguf"
+    echo "no model" >"$folder/broken.gguf"
+    open_model "$folder/broken.gguf"
+    await "another model cannot be opened" "failure .*broken.gguf"
     await "the LoRA is read again for the model from before" "adapters 1" 3
     click go
     await "and is used" "done 7" 4
@@ -843,6 +1027,6 @@ test_keys() {
 }
 
 sections=("${@:3}")
-[ ${#sections[@]} -gt 0 ] || sections=(form small picture numbers queue strip files keys xml edit textures)
+[ ${#sections[@]} -gt 0 ] || sections=(form small picture numbers queue strip files keys xml edit models recent textures)
 for section in "${sections[@]}"; do "test_$section"; done
 finish

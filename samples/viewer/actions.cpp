@@ -34,6 +34,7 @@ void open_model(Viewer& viewer, const std::string& path)
     viewer.banner.clear();
     skip_running(viewer);
     viewer.queue.jobs.clear(); // its adapters and numbers are for the model that is closed now
+    viewer.prompt_before = unwrapped(viewer.prompt);
     viewer.generator.open(path);
 }
 
@@ -52,16 +53,23 @@ static void take_preview(Viewer& viewer, SharedPixels preview)
 static void take_model(Viewer& viewer)
 {
     const Generator& generator = viewer.generator;
-    // The model of the form comes back when another one could not be opened: the form stays as it is.
-    if (generator.model_path() != viewer.form_model) {
-        viewer.form_model = generator.model_path();
-        viewer.status.clear();
-        apply_preset(viewer, SUMI_PRESET_MODEL);
-        if (viewer.start) fit_size(viewer, viewer.start->width, viewer.start->height);
-        viewer.use = takes_references(viewer) ? Use::EDIT : Use::START;
-    }
-    reread_adapters(viewer);
     viewer.report.event(viewer.now, "ready %s", generator.model_name().c_str());
+    // The model of the form comes back when another one could not be opened: the form stays as it is.
+    const bool is_other = generator.model_path() != viewer.form_model;
+    if (is_other) drop_offered_adapters(viewer);
+    reread_adapters(viewer);
+    if (!is_other) return;
+    viewer.form_model = generator.model_path();
+    viewer.status.clear();
+    remember_model(viewer, viewer.form_model);
+    find_adapters_beside(viewer, viewer.form_model);
+    apply_preset(viewer, SUMI_PRESET_MODEL);
+    if (viewer.start) fit_size(viewer, viewer.start->width, viewer.start->height);
+    const bool edits = takes_references(viewer);
+    if (edits != viewer.form_edits) exchange_prompt(viewer);
+    viewer.form_edits = edits;
+    viewer.use = edits ? Use::EDIT : Use::START;
+    if (edits) edit_screen(viewer);
 }
 
 void take_news(Viewer& viewer)

@@ -111,7 +111,7 @@ void open_chooser(Viewer& viewer, Purpose purpose)
 static void choose(Viewer& viewer, const std::string& path)
 {
     switch (viewer.chooser.purpose) {
-    case Purpose::MODEL: return open_model(viewer, path);
+    case Purpose::MODEL: return open_path(viewer, path);
     case Purpose::ADAPTER: add_adapter(viewer, path); return;
     case Purpose::OUTPUT:
         snprintf(viewer.output_folder, sizeof viewer.output_folder, "%s", path.c_str());

@@ -2,45 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-static void draw_model(Viewer& viewer)
-{
-    Generator& generator = viewer.generator;
-    heading(viewer, "MODEL");
-    const float button = viewer.theme(74),
-                width = ImGui::GetContentRegionAvail().x - button - ImGui::GetStyle().ItemSpacing.x;
-    const ImVec2 corner = ImGui::GetCursorScreenPos();
-    const float height = ImGui::GetFrameHeight();
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    list->AddRectFilled(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(ImGuiCol_FrameBg),
-                        ImGui::GetStyle().FrameRounding);
-    const bool is_ready = generator.is_ready();
-    const std::string name = is_ready ? generator.model_name() : generator.is_opening() ? "opening..." : "none";
-    const float pad = ImGui::GetStyle().FramePadding.x, dot = viewer.theme(3.5f);
-    list->AddCircleFilled(ImVec2(corner.x + pad + dot, corner.y + 0.5f * height), dot,
-                          is_ready                 ? colour::LEAF
-                          : generator.is_opening() ? colour::SAND
-                                                   : colour::SEAL,
-                          16);
-    std::string kind;
-    if (is_ready) kind = std::string(generator.model_info().family) + " " + generator.model_info().variant;
-    // long families give way to the name; the variant says enough
-    if (is_ready && ImGui::CalcTextSize(kind.c_str()).x > 0.5f * width) kind = generator.model_info().variant;
-    const float kind_width = ImGui::CalcTextSize(kind.c_str()).x,
-                name_x = corner.x + pad + 2.0f * dot + viewer.theme(8);
-    list->AddText(ImVec2(name_x, corner.y + ImGui::GetStyle().FramePadding.y), ImGui::GetColorU32(ImGuiCol_Text),
-                  elided(name, corner.x + width - kind_width - 2.0f * pad - name_x).c_str());
-    list->AddText(ImVec2(corner.x + width - kind_width - pad, corner.y + ImGui::GetStyle().FramePadding.y),
-                  ImGui::GetColorU32(colour::FAINT), kind.c_str());
-    ImGui::Dummy(ImVec2(width, height));
-    if (is_ready) hint(generator.model_path().c_str());
-    ImGui::SameLine();
-    ImGui::BeginDisabled(generator.is_opening());
-    if (ImGui::Button("Open...", ImVec2(button, 0))) open_chooser(viewer, Purpose::MODEL);
-    mark(viewer, "open");
-    hint("A diffusers folder, a .safetensors or .gguf file (Ctrl+O)");
-    ImGui::EndDisabled();
-}
-
 // Of letters beyond ASCII the font may have none.
 static bool can_be_drawn(const std::string& text)
 {
@@ -54,9 +15,7 @@ static void draw_own_negative(Viewer& viewer)
     if (text.empty()) return;
     if (text.find_first_not_of(' ') == std::string::npos) text = "the model's own: a blank";
     else if (!can_be_drawn(text)) text = "the model's own text";
-    const ImVec2 low = ImGui::GetItemRectMin(), pad = ImGui::GetStyle().FramePadding;
-    ImGui::GetWindowDrawList()->AddText(ImVec2(low.x + pad.x, low.y + pad.y), colour::FAINT,
-                                        elided(text, ImGui::GetItemRectMax().x - low.x - 2.0f * pad.x).c_str());
+    placeholder(text.c_str());
 }
 
 // At the right of the heading. Each kind keeps what was typed for it.
@@ -101,12 +60,22 @@ static void draw_prompt(Viewer& viewer)
     else if (!is_text) draw_xml_text(viewer, height);
     viewer.has_focus = is_text && ImGui::IsItemActive();
     mark(viewer, "prompt");
-    if (!viewer.has_focus) hint("What is to be seen (F2). Enter makes the picture.");
+    const bool edits = takes_references(viewer);
+    if (is_text && !viewer.prompt[0])
+        placeholder(edits ? "An instruction: make the moon red" : "What is to be seen: a moon above a cat");
+    if (!viewer.has_focus)
+        hint(edits ? "What is to be changed, such as: make the moon red (F2). Enter makes the picture."
+                   : "What is to be seen (F2). Enter makes the picture.");
+    if (changed) form_changed(viewer);
+}
+
+static void draw_negative(Viewer& viewer)
+{
+    bool changed = false;
     const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);
-    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative,
-                     ImVec2(-1, std::min(height, viewer.theme(46))), &changed))
+    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative, ImVec2(-1, viewer.theme(46)), &changed))
         viewer.wants_picture = true;
     viewer.has_focus |= ImGui::IsItemActive();
     mark(viewer, "negative");
@@ -234,10 +203,13 @@ void draw_controls(Viewer& viewer)
     ImGui::BeginChild("form", ImVec2(0, -go));
     draw_model(viewer);
     draw_prompt(viewer);
+    const bool edits = takes_references(viewer); // then the prompt speaks of pictures, which are near it
+    if (edits) draw_inputs(viewer);
+    draw_negative(viewer);
     ImGui::BeginDisabled(!viewer.generator.is_ready());
     draw_numbers(viewer);
     draw_adapters(viewer);
-    draw_inputs(viewer);
+    if (!edits) draw_inputs(viewer);
     ImGui::EndDisabled();
     draw_output(viewer);
     ImGui::EndChild();

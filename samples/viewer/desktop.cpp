@@ -44,6 +44,13 @@ std::string pictures_folder()
     return folder.empty() ? "." : folder;
 }
 
+std::string state_folder()
+{
+    const std::string folder = variable("XDG_STATE_HOME"), home = variable("HOME");
+    if (!folder.empty() && folder[0] == '/') return folder; // others are to be ignored, says its specification
+    return home.empty() ? "" : home + "/.local/state";
+}
+
 static bool is_installed(const char* program)
 {
     const std::string path = variable("PATH");

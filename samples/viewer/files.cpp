@@ -239,23 +239,45 @@ static bool is_adapter(const std::filesystem::path& path)
     return false;
 }
 
+static constexpr size_t MAX_BESIDE = 8; // adapters in a model's folder that are offered
+
+void find_adapters_beside(Viewer& viewer, const std::string& model)
+{
+    auto paths = std::make_shared<std::vector<std::string>>();
+    viewer.files.post(
+        [model, paths] {
+            std::error_code error;
+            const std::filesystem::path folder = std::filesystem::absolute(model, error).lexically_normal() / "lora";
+            std::filesystem::directory_iterator at(folder, error), end;
+            for (; !error && at != end; at.increment(error))
+                if (at->path().extension() == ".safetensors" && is_adapter_file(at->path().string()))
+                    paths->push_back(at->path().string());
+            std::sort(paths->begin(), paths->end());
+            paths->resize(std::min(paths->size(), MAX_BESIDE));
+        },
+        [&viewer, model, paths] {
+            if (model == viewer.form_model) offer_adapters(viewer, *paths);
+        });
+}
+
 // What a path is, only the file system knows, and it may take its time.
 void open_path(Viewer& viewer, const std::string& path)
 {
-    enum class Kind { MODEL, ADAPTER, PICTURE };
+    enum class Kind { MODEL, ADAPTER, PICTURE, NOTHING };
     auto kind = std::make_shared<Kind>(Kind::PICTURE);
     viewer.files.post(
         [path, kind] {
-            std::error_code ignored;
+            std::error_code error;
             const std::filesystem::path from = path;
-            const bool is_folder = std::filesystem::is_directory(from, ignored);
-            if (is_folder || from.extension() == ".safetensors" || from.extension() == ".gguf")
+            const bool is_folder = std::filesystem::is_directory(from, error);
+            if (!std::filesystem::exists(from, error) && !error) *kind = Kind::NOTHING;
+            else if (is_folder || from.extension() == ".safetensors" || from.extension() == ".gguf")
                 *kind = is_adapter(from) ? Kind::ADAPTER : Kind::MODEL;
-            else if (!std::filesystem::exists(from, ignored) && picture_format_of_path(path.c_str()) == PICTURE_UNKNOWN)
-                *kind = Kind::MODEL;
         },
         [&viewer, path, kind] {
-            if (*kind == Kind::MODEL) open_model(viewer, path);
+            if (*kind == Kind::NOTHING)
+                complain(viewer, "There is no file or folder " + path + ".\nOpen it from where it is now.");
+            else if (*kind == Kind::MODEL) open_model(viewer, path);
             else if (*kind == Kind::ADAPTER) add_adapter(viewer, path);
             else read_picture(viewer, path, Purpose::MODEL);
         });

@@ -23,11 +23,43 @@ void apply_preset(Viewer& viewer, sumi_preset preset)
     const Settings defaults = viewer.generator.defaults(preset);
     const Settings before = viewer.form;
     viewer.form = defaults;
+    if (preset == SUMI_PRESET_MODEL) use_demo_numbers(viewer, viewer.form);
     if (viewer.start) {
         viewer.form.width = before.width;
         viewer.form.height = before.height;
     }
     form_changed(viewer);
+}
+
+void apply_steps(Viewer& viewer, sumi_preset preset)
+{
+    const Settings before = viewer.form;
+    apply_preset(viewer, preset);
+    viewer.form.width = before.width;
+    viewer.form.height = before.height;
+    viewer.form.follows_references = before.follows_references;
+}
+
+void choose_preset(Viewer& viewer, sumi_preset preset)
+{
+    apply_preset(viewer, preset);
+    switch_few_steps(viewer, preset == SUMI_PRESET_FAST);
+}
+
+// A box that is being typed into has a copy of its text, which would come back: it is left, and entered again.
+static void put_prompt(Viewer& viewer, const std::string& text)
+{
+    put_text(viewer.prompt, sizeof viewer.prompt, text);
+    if (viewer.has_focus) viewer.leaves_text = viewer.wants_focus = true;
+}
+
+// What was typed while the model was opening is for that model.
+void exchange_prompt(Viewer& viewer)
+{
+    const bool was_typed = unwrapped(viewer.prompt) != viewer.prompt_before;
+    const std::string kept = viewer.kept_prompt;
+    viewer.kept_prompt = viewer.prompt_before;
+    if (!was_typed) put_prompt(viewer, kept);
 }
 
 void roll_seed(Viewer& viewer)
@@ -113,7 +145,7 @@ void apply_settings(Viewer& viewer, const Product& product)
     const Settings& s = product.settings;
     viewer.prompt_kind = s.xml ? PromptKind::FORM : PromptKind::TEXT;
     if (s.xml) viewer.xml = *s.xml;
-    else put_text(viewer.prompt, sizeof viewer.prompt, s.prompt);
+    else put_prompt(viewer, s.prompt);
     put_text(viewer.negative, sizeof viewer.negative, s.negative);
     viewer.seed = s.seed;
     viewer.form = s;
@@ -134,7 +166,7 @@ void apply_parameters(Viewer& viewer, const std::string& text)
     char* strings = parameters_read(text.c_str(), &read);
     if (!strings) return;
     viewer.prompt_kind = PromptKind::TEXT;
-    put_text(viewer.prompt, sizeof viewer.prompt, unwrapped(read.prompt ? read.prompt : ""));
+    put_prompt(viewer, unwrapped(read.prompt ? read.prompt : ""));
     put_text(viewer.negative, sizeof viewer.negative, unwrapped(read.negative ? read.negative : ""));
     if (read.has_seed) viewer.seed = read.seed;
     if (read.step_count > 0) form.step_count = std::min(read.step_count, 1000);

@@ -10,7 +10,8 @@ static const Line s_lines[] = {
     {"Enter", "generate; adds to the queue while a picture is made"},
     {"Esc, Shift+Esc", "cancel the picture or close what is open, also empty the queue"},
     {"Ctrl+R, Ctrl+L", "another seed, keep the seed"},
-    {"Ctrl+O", "open a model"},
+    {"Ctrl+M, Ctrl+O", "the menu of models, open a folder or a file"},
+    {"Ctrl+I", "edit the picture that is shown, or start from it"},
     {"Ctrl+U", "use the settings of the picture that is shown"},
     {"Picture", nullptr},
     {"Ctrl+S, Ctrl+C", "save, copy to the clipboard"},
@@ -25,7 +26,7 @@ static const Line s_lines[] = {
     {"Ctrl+Z, Ctrl+Shift+Z", "undo, redo"},
     {"Without a mouse", nullptr},
     {"Tab, Shift+Tab", "the next, the previous field"},
-    {"Arrows, Space", "from button to button, press it"},
+    {"Arrows, Space", "from button to button, press it; Enter chooses in a menu too"},
     {"F2, F3, F4", "to the prompt, to the strip (Left, Right, Home, End), to the buttons above the picture"},
     {"F1", "this list"},
 };
@@ -35,7 +36,7 @@ void draw_help(Viewer& viewer)
     if (!viewer.shows_help) return;
     const ImVec2 screen = ImGui::GetIO().DisplaySize;
     const Theme& theme = viewer.theme;
-    const ImVec2 size(std::min(theme(560), screen.x), std::min(theme(610), screen.y));
+    const ImVec2 size(std::min(theme(560), screen.x), std::min(theme(640), screen.y));
     ImGui::SetNextWindowPos(ImVec2(0.5f * screen.x, 0.5f * screen.y), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
     ImGui::SetNextWindowSize(size);
     ImGui::SetNextWindowFocus();

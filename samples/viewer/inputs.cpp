@@ -34,6 +34,21 @@ bool takes_references(const Viewer& viewer)
     return viewer.generator.is_ready() && viewer.generator.model_info().takes_references;
 }
 
+static std::unique_ptr<Reference> make_reference(SharedPixels pixels)
+{
+    auto reference = std::make_unique<Reference>();
+    reference->pixels = std::move(pixels);
+    const Pixels& from = *reference->pixels;
+    reference->texture.upload(from.bytes.data(), from.width, from.height, from.channel_count);
+    return reference;
+}
+
+static void references_changed(Viewer& viewer)
+{
+    form_changed(viewer);
+    viewer.report.event(viewer.now, "references %d", (int)viewer.references.size());
+}
+
 void use_as_reference(Viewer& viewer, SharedPixels pixels)
 {
     const size_t most = (size_t)std::max(0, viewer.generator.model_info().max_references);
@@ -41,21 +56,61 @@ void use_as_reference(Viewer& viewer, SharedPixels pixels)
     if (viewer.references.size() >= most)
         return complain(viewer, "This model edits at most " + std::to_string(most)
                                     + " pictures at once: a click on one removes it.");
-    auto reference = std::make_unique<Reference>();
-    reference->pixels = std::move(pixels);
-    const Pixels& from = *reference->pixels;
-    reference->texture.upload(from.bytes.data(), from.width, from.height, from.channel_count);
-    viewer.references.push_back(std::move(reference));
+    viewer.references.push_back(make_reference(std::move(pixels)));
     viewer.use = Use::EDIT;
-    form_changed(viewer);
-    viewer.report.event(viewer.now, "references %d", (int)viewer.references.size());
+    references_changed(viewer);
+}
+
+bool is_reference(const Viewer& viewer, const SharedPixels& pixels)
+{
+    return std::any_of(viewer.references.begin(), viewer.references.end(),
+                       [&](const std::unique_ptr<Reference>& each) { return each->pixels == pixels; });
+}
+
+void edit_picture(Viewer& viewer, SharedPixels pixels)
+{
+    if (viewer.references.empty()) viewer.references.emplace_back();
+    viewer.references[0] = make_reference(std::move(pixels));
+    viewer.references[0]->was_shown = true;
+    references_changed(viewer);
+    viewer.report.event(viewer.now, "edits %dx%d", viewer.references[0]->pixels->width,
+                        viewer.references[0]->pixels->height);
+}
+
+// One picture is on the screen, and a model that edits was chosen: it is what the prompt will speak of. Pictures that
+// somebody has brought for that stay.
+void edit_screen(Viewer& viewer)
+{
+    const bool starts = viewer.canvas == Canvas::START && viewer.start && !viewer.mask.has_paint;
+    const SharedPixels pixels = starts ? viewer.start : viewer.shown ? viewer.shown->pixels : nullptr;
+    const bool has_own =
+        viewer.references.size() > 1 || (viewer.references.size() == 1 && !viewer.references[0]->was_shown);
+    if (!pixels || has_own || !viewer.arrived.empty()) return;
+    edit_picture(viewer, pixels);
+    if (starts) drop_start(viewer); // it would be edited and started from
+    viewer.status = "The picture on the screen is the one to edit";
+}
+
+bool edits_shown(const Viewer& viewer) { return viewer.use == Use::EDIT && takes_references(viewer); }
+
+bool can_use_shown(const Viewer& viewer)
+{
+    return viewer.shown && viewer.shown->pixels && viewer.canvas == Canvas::PICTURE && viewer.generator.is_ready()
+        && viewer.generator.model_info().has_vae_encoder && !(viewer.generator.is_generating() && viewer.watches)
+        && !(edits_shown(viewer) && !viewer.references.empty() && viewer.references[0]->pixels == viewer.shown->pixels);
+}
+
+void use_shown(Viewer& viewer)
+{
+    if (!can_use_shown(viewer)) return;
+    if (edits_shown(viewer)) edit_picture(viewer, viewer.shown->pixels);
+    else use_as_start(viewer, viewer.shown->pixels, true);
 }
 
 static void drop_reference(Viewer& viewer, size_t index)
 {
     viewer.references.erase(viewer.references.begin() + (std::ptrdiff_t)index);
-    form_changed(viewer);
-    viewer.report.event(viewer.now, "references %d", (int)viewer.references.size());
+    references_changed(viewer);
 }
 
 void take_arrived(Viewer& viewer)
@@ -63,7 +118,7 @@ void take_arrived(Viewer& viewer)
     while (!viewer.arrived.empty() && !viewer.generator.is_opening()) {
         const ArrivedPicture picture = viewer.arrived.front();
         viewer.arrived.pop_front();
-        const bool edits = viewer.use == Use::EDIT && takes_references(viewer);
+        const bool edits = edits_shown(viewer);
         if (picture.purpose == Purpose::MASK) {
             if (!viewer.start) return complain(viewer, "A mask needs a picture to start from.");
             set_mask(viewer, *picture.pixels);

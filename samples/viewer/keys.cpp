@@ -27,6 +27,8 @@ static bool press_with_control(Viewer& viewer, int key, bool with_shift, bool ty
     case GLFW_KEY_O:
         if (!viewer.generator.is_opening() && !viewer.chooser.is_shown) open_chooser(viewer, Purpose::MODEL);
         return true;
+    case GLFW_KEY_M: viewer.models.wants_open = !viewer.models.is_shown && !viewer.chooser.is_shown; return true;
+    case GLFW_KEY_I: use_shown(viewer); return true;
     case GLFW_KEY_0: zoom_fit(viewer); return true;
     case GLFW_KEY_EQUAL:
     case GLFW_KEY_KP_ADD: step_zoom(viewer, 1.25f); return true;
@@ -63,6 +65,10 @@ bool press_key(Viewer& viewer, int key, int modifiers)
         return false;
     }
     if (with_control) return press_with_control(viewer, key, with_shift, types);
+    if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) { // a menu has the other keys
+        viewer.presses_line = key == GLFW_KEY_ENTER || key == GLFW_KEY_KP_ENTER;
+        return false;
+    }
     if (with_alt && (key == GLFW_KEY_LEFT || key == GLFW_KEY_RIGHT)) {
         show_neighbour(viewer, key == GLFW_KEY_LEFT ? -1 : 1);
         return true;

@@ -27,7 +27,7 @@ static void draw_status(Viewer& viewer)
     const std::string left = viewer.generator.is_opening() ? text : viewer.status;
     // As many of the keys as leave half of the line to what has happened.
     static const char* const keys[] = {
-        "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+O  model      F1  all keys",
+        "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+M  models      F1  all keys",
         "F1  all keys"};
     const float whole = ImGui::GetContentRegionAvail().x;
     const char* shown = ImGui::CalcTextSize(keys[0]).x < 0.5f * whole ? keys[0] : keys[1];
@@ -97,4 +97,5 @@ void draw_window(Viewer& viewer)
     draw_chooser(viewer);
     ImGui::End();
     draw_help(viewer);
+    viewer.presses_line = false; // nothing has taken it
 }

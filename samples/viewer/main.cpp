@@ -66,17 +66,6 @@ static bool read_arguments(int argc, char** argv, Arguments& out)
     return true;
 }
 
-static std::string find_demo_model(const char* program)
-{
-    std::error_code ignored;
-    const std::string name = "samples/demo_model";
-    if (std::filesystem::exists(name + "/model_index.json", ignored)) return name;
-    for (std::filesystem::path folder = std::filesystem::absolute(program, ignored).parent_path();
-         folder.has_relative_path(); folder = folder.parent_path())
-        if (std::filesystem::exists(folder / name / "model_index.json", ignored)) return (folder / name).string();
-    return "";
-}
-
 // ---- Events of the window -------------------------------------------------------------------------------------------
 
 static Viewer& viewer_of(GLFWwindow* window) { return *static_cast<Viewer*>(glfwGetWindowUserPointer(window)); }
@@ -240,8 +229,11 @@ static int show(GLFWwindow* window, const Arguments& arguments, const char* prog
         ImGui_ImplOpenGL3_Init("#version 330 core");
         theme_load(viewer.theme, wanted_scale(window, arguments));
         limit_size(window, viewer);
-        const std::string model = arguments.model.empty() ? find_demo_model(program) : arguments.model;
-        if (!model.empty()) open_path(viewer, model);
+        find_demo_models(viewer, program);
+        read_recent_models(viewer);
+        const std::vector<ModelEntry>& demos = viewer.models.demos;
+        if (!arguments.model.empty()) open_path(viewer, arguments.model);
+        else if (!demos.empty()) open_path(viewer, demos.front().path);
         for (const std::string& path : arguments.others) open_path(viewer, path);
         run(window, viewer);
         glfwHideWindow(window); // the running slice may take a moment

@@ -16,7 +16,8 @@ static constexpr int ASPECT_COUNT = sizeof s_aspects / sizeof *s_aspects;
 static const char* const s_preset_hints[PRESET_COUNT] = {
     "The settings of the model's authors", "Smaller and with fewer steps, for a quick look",
     "The model's own size and steps", "The same size, more evaluations",
-    "The fewest steps and no guidance: for a model or a LoRA that was distilled to a few steps"};
+    "The fewest steps and no guidance: for a model or a LoRA that was distilled to a few steps. Such a LoRA beside the "
+    "model is switched on"};
 
 static bool slide_size(const char* name, int* side, const sumi_model_info& info, float width)
 {
@@ -60,7 +61,7 @@ static bool draw_aspects(Viewer& viewer, float width)
         return false;
     }
     for (int i = 0; i < ASPECT_COUNT; i++) {
-        if (ImGui::Selectable(s_aspects[i].text, i == chosen)) {
+        if (ImGui::Selectable(s_aspects[i].text, i == chosen) || is_entered(viewer)) {
             apply_aspect(viewer, s_aspects[i].across, s_aspects[i].up);
             changed = true;
         }
@@ -72,7 +73,8 @@ static bool draw_aspects(Viewer& viewer, float width)
     for (int i = 0; i < info.size_count; i++) {
         char text[48];
         snprintf(text, sizeof text, "%d \u00d7 %d", info.sizes[i].width, info.sizes[i].height);
-        if (!ImGui::Selectable(text, form.width == info.sizes[i].width && form.height == info.sizes[i].height))
+        if (!ImGui::Selectable(text, form.width == info.sizes[i].width && form.height == info.sizes[i].height)
+            && !is_entered(viewer))
             continue;
         form.width = info.sizes[i].width;
         form.height = info.sizes[i].height;
@@ -129,7 +131,8 @@ static bool draw_solver(Viewer& viewer)
     mark(viewer, "solver");
     if (is_open) {
         for (int i = SUMI_SOLVER_EULER; i <= SUMI_SOLVER_RES_MULTISTEP; i++) {
-            if (ImGui::Selectable(parameters_solver_name((sumi_solver)i), i == (int)form.solver)) {
+            if (ImGui::Selectable(parameters_solver_name((sumi_solver)i), i == (int)form.solver)
+                || is_entered(viewer)) {
                 form.solver = (sumi_solver)i;
                 changed = true;
             }
@@ -183,7 +186,7 @@ void draw_numbers(Viewer& viewer)
     int preset = form.preset;
     ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
     if (segments(viewer, "preset", presets, PRESET_COUNT, &preset, s_preset_hints))
-        apply_preset(viewer, (sumi_preset)preset);
+        choose_preset(viewer, (sumi_preset)preset);
     bool changed = draw_size(viewer);
     label(viewer, "Steps");
     changed |= slider("##steps", &form.step_count, 1, 100, "%d", true);

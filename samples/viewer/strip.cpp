@@ -18,13 +18,15 @@ static void draw_menu(Viewer& viewer, size_t index)
 {
     if (!ImGui::BeginPopupContextItem("menu")) return;
     const std::shared_ptr<Product> product = viewer.history[index]->product;
-    if (ImGui::MenuItem("Show")) show_entry(viewer, *viewer.history[index]);
-    if (ImGui::MenuItem("Use its settings")) apply_settings(viewer, *product);
-    if (ImGui::MenuItem("Compare with the shown one", nullptr, false, viewer.shown && viewer.shown != product))
-        begin_compare(viewer, product);
+    auto line = [&viewer](const char* text, bool is_enabled = true) {
+        return ImGui::MenuItem(text, nullptr, false, is_enabled) || is_entered(viewer);
+    };
+    if (line("Show")) show_entry(viewer, *viewer.history[index]);
+    if (line("Use its settings")) apply_settings(viewer, *product);
+    if (line("Compare with the shown one", viewer.shown && viewer.shown != product)) begin_compare(viewer, product);
     mark(viewer, "menu-compare");
-    if (ImGui::MenuItem("Save")) save(viewer, product);
-    if (ImGui::MenuItem("Delete")) delete_entry(viewer, index);
+    if (line("Save")) save(viewer, product);
+    if (line("Delete")) delete_entry(viewer, index);
     mark(viewer, "menu-delete");
     ImGui::EndPopup();
 }

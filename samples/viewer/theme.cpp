@@ -160,6 +160,8 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
         if (is_chosen)
             list->AddRectFilled(ImVec2(from.x + inset, from.y + inset), ImVec2(to.x - inset, to.y - inset),
                                 ImGui::GetColorU32(IM_COL32(72, 77, 89, 255)), rounding - 1.0f);
+        if (ImGui::GetIO().NavVisible && ImGui::IsItemFocused()) // keys have moved there
+            list->AddRect(from, to, colour::SEAL, rounding, 0, viewer.theme(1.5f));
         const ImVec2 size = ImGui::CalcTextSize(texts[i]);
         list->AddText(
             ImVec2(std::floor(from.x + 0.5f * (part - size.x)), std::floor(from.y + 0.5f * (height - size.y))),
@@ -261,6 +263,22 @@ bool dice_button(const Viewer& viewer, const char* name, float side, int pips)
             ImVec2(middle.x + places[pips][i][0] * half * 0.5f, middle.y + places[pips][i][1] * half * 0.5f),
             viewer.theme(1.5f), ink, 12);
     return pressed;
+}
+
+// Dear ImGui leaves Enter to text boxes.
+bool is_entered(Viewer& viewer)
+{
+    if (!viewer.presses_line || !ImGui::IsItemFocused()) return false;
+    viewer.presses_line = false;
+    ImGui::CloseCurrentPopup();
+    return true;
+}
+
+void placeholder(const char* text)
+{
+    const ImVec2 low = ImGui::GetItemRectMin(), pad = ImGui::GetStyle().FramePadding;
+    ImGui::GetWindowDrawList()->AddText(ImVec2(low.x + pad.x, low.y + pad.y), colour::FAINT,
+                                        elided(text, ImGui::GetItemRectMax().x - low.x - 2.0f * pad.x).c_str());
 }
 
 // Shown when the mouse has rested on one item for a moment, so that a way across the panel raises none.

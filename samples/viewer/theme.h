@@ -41,7 +41,9 @@ bool slider(const char* name, int* value, int low, int high, const char* format,
 bool slider(const char* name, float* value, float low, float high, const char* format, bool logarithmic = false);
 bool lock_button(const Viewer& viewer, const char* name, float side, bool is_locked);
 bool dice_button(const Viewer& viewer, const char* name, float side, int pips);
-void hint(const char* text);                                        // a tooltip for the last item
+bool is_entered(Viewer& viewer);    // Enter was pressed on the last item, a line of a menu, which is closed then
+void placeholder(const char* text); // in the last item, a text box that is empty
+void hint(const char* text);        // a tooltip for the last item
 void mark(Viewer& viewer, const char* name);                        // tells the report where the last item is
 void mark_area(Viewer& viewer, const char* name, const Area& area); // likewise of what is no item
 std::string bytes_text(double bytes);

@@ -47,7 +47,7 @@ static void draw_row(Viewer& viewer, const Area& room, float left, const std::ve
     hint("What else can be done with this picture");
     if (!ImGui::BeginPopup("more")) return;
     for (size_t i = count; i < tools.size(); i++) {
-        if (ImGui::MenuItem(tools[i].text, nullptr, false, tools[i].is_enabled)) tools[i].act();
+        if (ImGui::MenuItem(tools[i].text, nullptr, false, tools[i].is_enabled) || is_entered(viewer)) tools[i].act();
         mark(viewer, tools[i].name);
         hint(tools[i].hint);
     }
@@ -73,19 +73,13 @@ void draw_tools(Viewer& viewer, const Area& room)
     }
     if (!viewer.shown || viewer.canvas != Canvas::PICTURE) return;
     if (viewer.generator.is_generating() && viewer.watches) return; // another one is in its place
-    const bool edits = viewer.use == Use::EDIT && takes_references(viewer),
-               has_pixels = viewer.shown->pixels != nullptr;
-    const bool can_start = viewer.generator.is_ready() && viewer.generator.model_info().has_vae_encoder;
-    const std::vector<Tool> tools = {
+    const bool edits = edits_shown(viewer), has_pixels = viewer.shown->pixels != nullptr;
+    std::vector<Tool> tools = {
         {"save", "Save", "As a PNG file with prompt and numbers in it (Ctrl+S)", true, [&] { save_picture(viewer); }},
         {"use", edits ? "Edit this" : "Start from this",
-         edits ? "Let the prompt speak of this picture"
-               : "Make the next picture from this one, or paint over a part of it to be made anew",
-         can_start && has_pixels,
-         [&] {
-             if (edits) use_as_reference(viewer, viewer.shown->pixels);
-             else use_as_start(viewer, viewer.shown->pixels, true);
-         }},
+         edits ? "Let the prompt speak of this picture, as picture 1 (Ctrl+I)"
+               : "Make the next picture from this one, or paint over a part of it to be made anew (Ctrl+I)",
+         can_use_shown(viewer), [&] { use_shown(viewer); }},
         {"use-settings", "Use its settings", "Fill the form with this picture's prompt, seed and numbers (Ctrl+U)",
          true, [&] { apply_settings(viewer, *viewer.shown); }},
         {"compare", viewer.compare.with ? "End comparing" : "Compare",
@@ -97,5 +91,12 @@ void draw_tools(Viewer& viewer, const Area& room)
         {"delete", "Delete", "Take it out of the strip; Ctrl+Z brings it back. Saved files stay (Delete)", has_pixels,
          [&] { delete_shown(viewer); }},
     };
+    const size_t count = viewer.references.size();
+    char text[32];
+    snprintf(text, sizeof text, "As picture %zu", count + 1);
+    if (edits && count > 0 && (int)count < viewer.generator.model_info().max_references)
+        tools.insert(tools.begin() + 2, {"use-too", text, "Let the prompt speak of this picture too",
+                                         can_use_shown(viewer) && !is_reference(viewer, viewer.shown->pixels),
+                                         [&] { use_as_reference(viewer, viewer.shown->pixels); }});
     draw_row(viewer, room, left, tools);
 }

@@ -7,6 +7,7 @@
 #include "frames.h"
 #include "generator.h"
 #include "mask.h"
+#include "models.h"
 #include "queue.h"
 #include "texture.h"
 #include "theme.h"
@@ -44,6 +45,7 @@ enum class Use { EDIT, START }; // of a picture that comes in
 
 struct Reference { // a picture that an edit model's prompt speaks of
     SharedPixels pixels;
+    bool was_shown = false; // it was made here, and gives way to what is shown when the next model is opened
     Texture texture;
 };
 
@@ -56,6 +58,8 @@ struct ArrivedPicture { // from a file
 struct AdapterEntry {
     AdapterUse use;
     bool is_enabled = true;
+    bool is_beside = false; // it lies in the model's folder, and comes and goes with the model
+    bool is_wanted = true;  // it was read or will be: one beside the model only when it is switched on
 };
 
 struct Ground { // a part of the window that is filled before Dear ImGui draws on it
@@ -79,10 +83,13 @@ struct Viewer {
 
     // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in theme.h.
     char prompt[4096] = "a yellow moon above a purple cat at night, watercolour", negative[4096] = "";
+    std::string kept_prompt;   // for models of the other kind: a description for those that draw, else an instruction
+    std::string prompt_before; // what was there when a model was chosen
     PromptKind prompt_kind = PromptKind::TEXT;
     XmlForm xml;
     Settings form;
     std::string form_model;  // the path of the model that the form's numbers are for
+    bool form_edits = false; // it takes pictures to edit
     uint64_t seed = 0;       // of the next picture
     bool keeps_seed = false; // otherwise every picture has another one
     int picture_count = 1;   // that Generate makes
@@ -114,12 +121,13 @@ struct Viewer {
     std::vector<DeletedEntry> deleted;          // the last one comes back first
     std::deque<Arrival> arrivals;               // oldest first
     Chooser chooser;
+    ModelMenu models;
     std::vector<Ground> grounds; // of this frame
 
     std::string banner, status;
     char output_folder[1024] = "";
     bool saves_all = false, shows_help = false, focuses_strip = false, scrolls_strip = false, leaves_text = false,
-         focuses_tools = false;
+         focuses_tools = false, presses_line = false; // presses_line: Enter, in a menu
     double now = 0.0, settings_changed = 0.0;
     bool wants_memory = false;
     uint64_t random_state;
@@ -139,7 +147,10 @@ Settings current_settings(const Viewer& viewer);
 constexpr float MAX_STEP_CACHE = 0.3f;
 bool can_reuse_steps(const Viewer& viewer); // whether there are so many steps that a step cache saves time
 void apply_preset(Viewer& viewer, sumi_preset preset);
-void apply_settings(Viewer& viewer, const Product& product);    // of a picture that was made here
+void apply_steps(Viewer& viewer, sumi_preset preset);        // likewise, but the size stays
+void choose_preset(Viewer& viewer, sumi_preset preset);      // and the adapters beside the model that belong to it
+void exchange_prompt(Viewer& viewer);                        // for the one that was typed for models of the other kind
+void apply_settings(Viewer& viewer, const Product& product); // of a picture that was made here
 void apply_parameters(Viewer& viewer, const std::string& text); // of a picture's file
 void apply_aspect(Viewer& viewer, int across, int up);          // keeps the number of pixels, about
 void fit_size(Viewer& viewer, int width, int height);           // in these proportions, as the model likes it
@@ -149,8 +160,11 @@ void roll_seed(Viewer& viewer);
 
 // ---- adapters.cpp ---------------------------------------------------------------------------------------------------
 AdapterEntry& add_adapter(Viewer& viewer, const std::string& path);
-void reread_adapters(Viewer& viewer); // after a model was opened
-void take_adapters(Viewer& viewer);   // that were read; once per frame
+void reread_adapters(Viewer& viewer);                                       // after a model was opened
+void offer_adapters(Viewer& viewer, const std::vector<std::string>& paths); // that lie beside the model
+void drop_offered_adapters(Viewer& viewer);                                 // when another model is open
+void switch_few_steps(Viewer& viewer, bool is_enabled); // those beside the model with which few steps are enough
+void take_adapters(Viewer& viewer);                     // that were read; once per frame
 void restore_adapters(Viewer& viewer, const std::vector<AdapterUse>& uses);
 std::vector<AdapterUse> adapters_in_use(const Viewer& viewer);
 bool find_adapters(Viewer& viewer, Settings& settings); // false: some are being read still
@@ -160,7 +174,13 @@ void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size); // its 
 void drop_start(Viewer& viewer);
 bool takes_references(const Viewer& viewer);                // the model that is open
 void use_as_reference(Viewer& viewer, SharedPixels pixels); // takes the place of the last one where only one is taken
-void take_arrived(Viewer& viewer);                          // once per frame
+void edit_picture(Viewer& viewer, SharedPixels pixels);     // as picture 1, in the place of the one that is there
+void edit_screen(Viewer& viewer);                           // what is there when a model that edits has been opened
+bool is_reference(const Viewer& viewer, const SharedPixels& pixels);
+bool can_use_shown(const Viewer& viewer);
+bool edits_shown(const Viewer& viewer); // and starts from no picture
+void use_shown(Viewer& viewer);         // edits the picture that is shown, or starts from it
+void take_arrived(Viewer& viewer);      // once per frame
 void draw_inputs(Viewer& viewer);
 
 // ---- files.cpp ------------------------------------------------------------------------------------------------------
@@ -170,6 +190,7 @@ void copy_picture(Viewer& viewer); // to the clipboard
 void show_in_folder(Viewer& viewer);
 void open_path(Viewer& viewer, const std::string& path); // a model, an adapter, or a picture
 void read_picture(Viewer& viewer, const std::string& path, Purpose purpose);
+void find_adapters_beside(Viewer& viewer, const std::string& model); // the answer goes to offer_adapters()
 
 // ---- history.cpp: pictures that were made ---------------------------------------------------------------------------
 void take_product(Viewer& viewer, std::shared_ptr<Product> product);
