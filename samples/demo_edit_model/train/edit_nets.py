@@ -47,17 +47,17 @@ def picture_positions(frame, height, width):
 
 
 def rope_of(positions):
-    """[S, 3] -> cos, sin [S, 32]."""
+    """[S, 3] -> cos, sin [S, 64], for the pairs (2k, 2k + 1): sin is negative in the first of each."""
     parts = [positions[:, a].double()[:, None] * (10000.0 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d))[None] for a, d in enumerate(TRANSFORMER["axes"])]
     angle = torch.cat(parts, 1).float()
-    return angle.cos(), angle.sin()
+    return torch.stack((angle.cos(), angle.cos()), -1).flatten(1), torch.stack((-angle.sin(), angle.sin()), -1).flatten(1)
 
 
 def rotate(x, cos, sin):
     """x [B, S, H, 64], pairs (2k, 2k + 1)."""
-    a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
-    cos, sin = cos[None, :, None], sin[None, :, None]
-    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2).to(x.dtype)
+    y = x.float()
+    swapped = y.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    return (y * cos[None, :, None] + swapped * sin[None, :, None]).to(x.dtype)
 
 
 class JointAttention(nn.Module):
@@ -106,14 +106,14 @@ class Block(nn.Module):
         self.img_mod, self.txt_mod = (nn.Sequential(nn.SiLU(), nn.Linear(dim, 6 * dim)) for _ in range(2))
         self.attn, self.img_mlp, self.txt_mlp = JointAttention(dim, heads), FeedForward(dim), FeedForward(dim)
 
-    def forward(self, x, c, time, zero, is_reference, cos, sin):
-        """x [B, I, D], c [B, T, D]; time [B, D], zero [1, D]; is_reference [I, 1]."""
-        now, at_zero = self.img_mod(time)[:, None], self.img_mod(zero)[:, None]
-        image = torch.where(is_reference[None], at_zero, now).chunk(6, -1)
-        text = self.txt_mod(time)[:, None].chunk(6, -1)
-        xi, ct = self.attn(layer_norm(x) * (1 + image[1]) + image[0], layer_norm(c) * (1 + text[1]) + text[0], cos, sin)
-        x, c = x + image[2] * xi, c + text[2] * ct
-        x = x + image[5] * self.img_mlp(layer_norm(x) * (1 + image[4]) + image[3])
+    def forward(self, x, c, time, zero, targets, cos, sin):
+        """x [B, I, D], of which the first `targets` rows are the image's and the others the references'; c [B, T, D]; time [B, D], zero [1, D]."""
+        now, at_zero, text = (f(t)[:, None].chunk(6, -1) for f, t in ((self.img_mod, time), (self.img_mod, zero), (self.txt_mod, time)))
+        scaled = lambda y, scale, shift: torch.cat((y[:, :targets] * (1 + now[scale]) + now[shift], y[:, targets:] * (1 + at_zero[scale]) + at_zero[shift]), 1)
+        gated = lambda y, gate: torch.cat((y[:, :targets] * now[gate], y[:, targets:] * at_zero[gate]), 1)
+        xi, ct = self.attn(scaled(layer_norm(x), 1, 0), layer_norm(c) * (1 + text[1]) + text[0], cos, sin)
+        x, c = x + gated(xi, 2), c + text[2] * ct
+        x = x + gated(self.img_mlp(scaled(layer_norm(x), 4, 3)), 5)
         return x, c + text[5] * self.txt_mlp(layer_norm(c) * (1 + text[4]) + text[3])
 
 
@@ -150,28 +150,27 @@ class Transformer(nn.Module):
             block.compile(dynamic=True)
 
     def table(self, grids, text, device):
-        """Rotary table of the joint rows, text first, and which image rows are references. grids: target, then references, in tokens."""
+        """Rotary table of the joint rows, text first. grids: target, then references, in tokens."""
         key = (tuple(grids), text, str(device))
         if key not in self.tables:
             begin = max(max(h // 2, w // 2) for h, w in grids)
             positions = [(begin + torch.arange(text))[:, None].expand(-1, 3)] + [picture_positions(k, h, w) for k, (h, w) in enumerate(grids)]
-            is_reference = torch.arange(sum(h * w for h, w in grids)) >= grids[0][0] * grids[0][1]
             cos, sin = rope_of(torch.cat(positions))
-            self.tables[key] = cos.to(device), sin.to(device), is_reference[:, None].to(device)
+            self.tables[key] = cos.to(device), sin.to(device)
         return self.tables[key]
 
     def forward(self, latents, references, t, features):
         """latents [B, 16, h, w] at sigma t [B]; references: list of the same kind, not noised; features [B, T, F] -> velocity (noise - data) [B, 16, h, w]."""
         pictures = [latents, *references]
         grids = [(p.shape[2] // 2, p.shape[3] // 2) for p in pictures]
-        cos, sin, is_reference = self.table(grids, features.shape[1], latents.device)
+        cos, sin = self.table(grids, features.shape[1], latents.device)
         embed = self.time_text_embed["timestep_embedder"]
         time, zero = embed(t), embed(torch.zeros(1, device=t.device))
         x = self.img_in(torch.cat([pack(p) for p in pictures], 1))
         c = self.txt_in(self.txt_norm(features))
-        for block in self.transformer_blocks:
-            x, c = block(x, c, time, zero, is_reference, cos, sin)
         height, width = grids[0]
+        for block in self.transformer_blocks:
+            x, c = block(x, c, time, zero, height * width, cos, sin)
         scale, shift = self.norm_out["linear"](F.silu(time))[:, None].chunk(2, -1)
         out = self.proj_out(layer_norm(x[:, : height * width]) * (1 + scale) + shift)
         return unpack(out, height, width)

@@ -1,16 +1,19 @@
-"""Trains the demo edit model on one GPU, from nothing, and writes it in the released layout.
+"""Trains the demo edit model on a GPU or on several, from nothing, and writes it in the released layout.
 
     python3 edit_train.py --work DIR [--export FOLDER] [--until-seconds N] [--trial SECONDS]
+    python3 -m torch.distributed.run --standalone --nproc-per-node 3 edit_train.py ...        a process for each GPU
 
     pictures --> VAE --> latents of pairs, instructions --> transformer, language model, vision tower --> Turbo adapter --> export, judgement
     (edit_pictures.py)   (kept on the GPU and in DIR)       (flow matching: 0, 1 or 2 references)         (4 steps, no guidance)
 
 Every stage keeps its state in DIR. --until-seconds, or SIGTERM, ends the process in good time with the status 75; the same command goes on where it was: what a step draws depends on the seed
-and the number of the step alone. --trial runs every stage for that many seconds and prints seconds per step. Needs torch, tokenizers, safetensors, numpy, Pillow."""
+and the number of the step alone. With several GPUs each has pictures of its own and draws batches of the same shape from them; gradients are averaged. --trial runs every stage for that many seconds and prints seconds per step. Needs torch, tokenizers, safetensors, numpy, Pillow."""
 
 import argparse
 import copy
+import datetime
 import math
+import os
 import random
 import signal
 import sys
@@ -18,6 +21,7 @@ import time
 from pathlib import Path
 
 import torch
+import torch.distributed as distributed
 import torch.nn.functional as F
 
 import edit_export
@@ -26,10 +30,12 @@ import edit_tokens
 import edit_world
 from edit_pictures import paint
 from pictures import render
-from train import Ema, Muon, learning_rate, log, save_sheet, to_bytes
+from train import Ema, Muon, learning_rate, save_sheet, to_bytes
+from train import log as say
 from world import caption
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+PROCESS, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # each has a GPU
 BEGAN = time.time()
 UNFINISHED = 75  # exit status
 
@@ -65,6 +71,62 @@ class Clock:
 
     def is_over(self, margin=0):
         return self.asked or time.time() > self.end - margin
+
+
+def log(text):
+    if PROCESS == 0:
+        say(text)
+
+
+def join():
+    """Begins to work with the other processes, if there are any."""
+    if PROCESSES == 1:
+        return
+    if DEVICE == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo", timeout=datetime.timedelta(minutes=30))
+
+
+def told(value):
+    """The first process's value, for all."""
+    box = [value]
+    if PROCESSES > 1:
+        distributed.broadcast_object_list(box, 0)
+    return box[0]
+
+
+def alone_first(work):
+    """Runs `work` in the first process while the others wait. What it raises there is raised by all."""
+    trouble = None
+    if PROCESS == 0:
+        try:
+            work()
+        except Unfinished as unfinished:
+            trouble = unfinished
+    trouble = told(trouble)
+    if trouble:
+        raise trouble
+
+
+class Gradients:
+    """All gradients in one piece of memory: one sum over the processes serves for all of them. What a batch does not reach, as the vision tower without a reference, keeps zeros."""
+
+    def __init__(self, parameters):
+        self.whole, at = torch.zeros(sum(p.numel() for p in parameters), device=DEVICE), 0
+        for p in parameters:
+            p.grad = self.whole[at : at + p.numel()].view_as(p)
+            at += p.numel()
+
+    def average(self):
+        if PROCESSES > 1:
+            distributed.all_reduce(self.whole)
+            self.whole /= PROCESSES
+
+
+def agree(parameters):
+    """The first process's parameters, for all: each has computed the same, but for what a GPU may sum in another order."""
+    for p in parameters if PROCESSES > 1 else []:
+        distributed.broadcast(p.data, 0)
 
 
 class Pace:
@@ -109,7 +171,10 @@ def seeded(*numbers):
     return torch.Generator(device=DEVICE).manual_seed(value)
 
 
-def save(state, path):
+def save(state, path, is_own=False):
+    """is_own: every process writes its own file; otherwise the first one writes for all."""
+    if PROCESS > 0 and not is_own:
+        return
     torch.save(state, path.with_suffix(".new"))
     path.with_suffix(".new").rename(path)
 
@@ -145,7 +210,7 @@ class Captured:
             graph = torch.cuda.CUDAGraph()
             torch.cuda.synchronize()
             with torch.cuda.stream(self.stream):
-                graph.capture_begin(pool=self.pool)
+                graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")  # a thread that watches over the processes asks for events
                 try:
                     self.function(*places)
                 finally:
@@ -192,7 +257,7 @@ def vae_loss(vae, x, noise, strength, factors, bias):
     unit = spread.mean().log() ** 2 + 0.1 * (spread.log().abs() - 0.7).clamp(min=0).square().mean() + mean.mean((0, 2, 3)).square().mean()
     fixed = ((logvar + 3.5) ** 2).mean()  # the posterior's noise keeps the space smooth and the decoder forgiving
     square = (difference ** 2).mean()
-    loss = difference.abs().mean() + edge + 4 * square + 0.3 * preview_error + 0.02 * unit + 1e-3 * fixed
+    loss = difference.abs().mean() + edge + 4 * square + 0.3 * preview_error + 0.1 * unit + 1e-3 * fixed
     return loss, torch.stack([square, edge, preview_error, spread.min(), spread.max()]).detach()
 
 
@@ -241,7 +306,7 @@ def train_vae(args, clock):
         optimiser.step()
         ema.update([vae], step)
         over = pace.step()
-        if step % args.log == 0:
+        if step % args.log_every == 0:
             square, edge, preview, low, high = parts.tolist()
             log(f"vae {step}/{steps} error {-10 * math.log10(square / 4):.2f} dB edge {edge:.4f} preview {preview:.4f} spread {low:.2f}..{high:.2f} {pace.rate()}")
         step += 1
@@ -303,8 +368,8 @@ def by_length(ids, per_scene, least):
 
 
 def make_data(args, clock):
-    """{(kind, size): {latents of every picture, pixels that the vision tower sees, texts by length}}; and the channels' means and deviations."""
-    path = args.work / "data.pt"
+    """{(kind, size): {latents of every picture, pixels that the vision tower sees, texts by length}}; and what the exported VAE subtracts from latents and divides them by."""
+    path = args.work / (f"data{PROCESS}.pt" if PROCESS else "data.pt")
     begin = time.time()
     if path.exists():
         data = torch.load(path, map_location="cpu", weights_only=False, mmap=True)
@@ -313,8 +378,8 @@ def make_data(args, clock):
         log(f"data: read again in {time.time() - begin:.1f} s")
         return data
     vae, tokenizer = load_vae(args), edit_tokens.load(args.work / "tokenizer")
-    rng, groups, painted = random.Random(args.seed + 11), {}, 0
-    counts = {"text": args.scenes, "one": args.pairs, "two": args.pairs_two}
+    rng, groups, painted = random.Random(args.seed + 11 + 1000 * PROCESS), {}, 0
+    counts = {"text": args.scenes // PROCESSES, "one": args.pairs // PROCESSES, "two": args.pairs_two // PROCESSES}
     for kind, count in counts.items():
         for size, share in SIZES.items():
             number, latents, pixels, texts = int(count * share), [], [], []
@@ -331,7 +396,7 @@ def make_data(args, clock):
                     pixels.append([seen(p) for k, p in enumerate(pictures) if k != 1 and p is not None])
                 latents.append([None if p is None else encoded(vae, p) for p in pictures])
                 painted += n * sum(p is not None for p in pictures)
-                if clock.is_over(10):
+                if PROCESSES == 1 and clock.is_over(10):
                     raise Unfinished
             column = lambda table, k: torch.cat([row[k] for row in table]) if table and table[0][k] is not None else None
             # target; references; their pixels
@@ -339,14 +404,12 @@ def make_data(args, clock):
             groups[(kind, size)] = {"latents": [column(latents, k) for k in order], "pixels": [column(pixels, k) for k in range(len(order) - 1)],
                                     "texts": by_length(spliced(tokenizer, texts), args.texts, min(32, number // 8))}
     z = torch.cat([g["latents"][0][:2000].float().transpose(0, 1).flatten(1) for g in groups.values()], 1)
-    data = {"groups": groups, "mean": z.mean(1).round(decimals=4), "deviation": z.std(1).round(decimals=4)}
-    for group in groups.values():
-        for latent in group["latents"]:
-            for part in latent.split(4096):
-                part.copy_((part.float() - data["mean"][:, None, None]) / data["deviation"][:, None, None])
+    means, deviations = z.mean(1), z.std(1)
+    # Latents are used as they are: the factors of previews hold for these.
+    data = {"groups": groups, "mean": torch.zeros(len(means)), "deviation": torch.ones(len(means))}
     seconds = time.time() - begin
-    save(data, path)
-    log(f"data: {painted} pictures in {seconds:.0f} s, written in {time.time() - begin - seconds:.1f} s; deviations {data['deviation'].min():.2f}..{data['deviation'].max():.2f}")
+    save(data, path, True)
+    log(f"data: {painted} pictures in {seconds:.0f} s, written in {time.time() - begin - seconds:.1f} s; channels' means {means.min():.2f}..{means.max():.2f}, deviations {deviations.min():.2f}..{deviations.max():.2f}")
     args.report.append(("data", f"{painted} pictures", seconds / painted))
     move = lambda texts: {n: (table.to(DEVICE), scene.to(DEVICE)) for n, (table, scene) in texts.items()}
     for group in groups.values():
@@ -369,6 +432,11 @@ class Batches:
             for n, (table, _) in group["texts"].items():
                 self.keys.append((kind, size, n))
                 self.weights.append(SHARES[kind] * len(table) / total)
+        if PROCESSES > 1 and self.keys:  # shapes that every process has, with the first one's shares
+            lists = [None] * PROCESSES
+            distributed.all_gather_object(lists, (self.keys, self.weights))
+            common = set.intersection(*(set(keys) for keys, _ in lists))
+            self.keys, self.weights = zip(*((k, w) for k, w in zip(*lists[0]) if k in common))
 
     def ids(self, own, grids):
         """own [B, T] -> ids [B, S] with the template around them, and the layout of its rows."""
@@ -423,10 +491,12 @@ def sample_sigma(count, draw):
 def flow_loss(transformer, features, z, references, sigma, noise):
     sigma = sigma[:, None, None, None]
     out = transformer(sigma * noise + (1 - sigma) * z, references, sigma.flatten(), features)
-    error = (out.float() - (noise - z)) ** 2
-    if references and references[0].shape == z.shape:  # what the instruction changes counts double
-        error = error * (1 + ((z - references[0]).abs().mean(1, keepdim=True) > 0.15))
-    return error.mean()
+    error = ((out.float() - (noise - z)) ** 2).mean(1)
+    loss = error.mean()
+    if references and references[0].shape == z.shape:  # what the instruction changes counts as much as half of the picture, however small it is
+        changed = ((z - references[0]).abs().mean(1) > 0.15).float()
+        loss = loss + 0.5 * ((error * changed).sum((1, 2)) / (changed.sum((1, 2)) + 8)).mean()
+    return loss
 
 
 def split_parameters(*networks):
@@ -460,13 +530,11 @@ def train_flow(args, clock):
     batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "flow", 150), None, False
     if args.compile:
         transformer.compile_blocks(), encoder.compile_blocks()
-    for p in both:  # what a batch does not reach, as the vision tower without a reference, keeps zeros
-        p.grad = torch.zeros_like(p)
-    gradients, loss = [p.grad for p in both], torch.zeros((), device=DEVICE)
+    gradients, loss = Gradients(both), torch.zeros((), device=DEVICE)
 
     def learn(z, sigma, noise, own, *pictures):  # references, then their pixels
         references, pixels = pictures[: len(pictures) // 2], pictures[len(pictures) // 2 :]
-        torch._foreach_zero_(gradients)
+        gradients.whole.zero_()
         with half_precision():
             error = flow_loss(transformer, batches.features(encoder, own, pixels), z, references, sigma, noise)
         error.backward()
@@ -476,14 +544,15 @@ def train_flow(args, clock):
     saved = began = time.time()
     measured = None
     while step < steps and not over:
-        rng, draw = random.Random(args.seed * 104729 + step), seeded(args.seed, 2, step)
+        rng, draw = random.Random(args.seed * 104729 + step), seeded(args.seed, 2, step * PROCESSES + PROCESS)
         z, references, own, pixels = batches.draw(rng, draw)
         learn_step(z, sample_sigma(len(z), draw), torch.randn(z.shape, device=DEVICE, generator=draw), own, *references, *pixels)
+        gradients.average()
         torch.nn.utils.clip_grad_norm_(both, 1.0)
         if args.minutes_flow and measured and step == MEASURED[1]:
             pace.wait()
             second = (time.time() - measured) / (MEASURED[1] - MEASURED[0])
-            steps = max(2000, min(steps, step + int((60 * args.minutes_flow - (time.time() - began)) / second)))
+            steps = told(max(MEASURED[1] + 600, min(steps, step + int((60 * args.minutes_flow - (time.time() - began)) / second))))
             log(f"flow: {steps} steps fit into {args.minutes_flow} minutes (--steps {steps} repeats this run)")
         if step == MEASURED[0]:
             pace.wait()
@@ -494,15 +563,18 @@ def train_flow(args, clock):
         optimiser.step()
         muon.step(learning_rate(args.rate_muon, step, steps, warm_up))
         ema.update([transformer, encoder], step)
+        if step % 1000 == 999:
+            agree(both)
         over = pace.step()
+        over = told(over) if args.trial else False
         if mean is None or step % 20 == 0:
             mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
-        if step % (5 * args.log) == 0:
+        if step % (5 * args.log_every) == 0:
             log(f"flow {step}/{steps} loss {mean:.4f} {pace.rate()}, {learn_step.captured()} graphs")
         step += 1
-        if clock.is_over(8):
+        if (PROCESSES == 1 or step % 20 == 0) and told(clock.is_over(8)):
             break
-        if time.time() - saved > 120:
+        if PROCESS == 0 and time.time() - saved > 120:
             saved = time.time()
             save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, steps=steps, done=False), path)
     pace.end()
@@ -596,13 +668,11 @@ def train_turbo(args, clock):
     batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "turbo", 40), None, False
     if args.compile:
         teacher.compile_blocks(), student.compile_blocks(), encoder.compile_blocks()
-    for p in trained:
-        p.grad = torch.zeros_like(p)
-    gradients, loss = [p.grad for p in trained], torch.zeros((), device=DEVICE)
+    gradients, loss = Gradients(trained), torch.zeros((), device=DEVICE)
 
     def learn(z, begin, noise, own, *pictures):
         references, pixels = pictures[: len(pictures) // 2], pictures[len(pictures) // 2 :]
-        torch._foreach_zero_(gradients)
+        gradients.whole.zero_()
         with half_precision():
             with torch.no_grad():
                 features, empty = batches.features(encoder, own, pixels), batches.features(encoder, batches.space.expand(len(own), -1), pixels)
@@ -612,22 +682,24 @@ def train_turbo(args, clock):
 
     learn_step = Captured(learn, args.graphs)
     while step < steps and not over:
-        rng, draw = random.Random(args.seed * 15485863 + step), seeded(args.seed, 3, step)
+        rng, draw = random.Random(args.seed * 15485863 + step), seeded(args.seed, 3, step * PROCESSES + PROCESS)
         z, references, own, pixels = batches.draw(rng, draw, 0.5)
         begin = 1 - torch.randint(4, (len(z),), device=DEVICE, generator=draw) / 4  # of an interval of the schedule
         learn_step(z, begin, torch.randn(z.shape, device=DEVICE, generator=draw), own, *references, *pixels)
+        gradients.average()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(args.rate_turbo, step, steps, min(50, 1 + steps // 5), 0.2)
         optimiser.step()
         torch._foreach_lerp_(average, [p.detach() for p in trained], 1 - min(0.995, (step + 1) / (step + 10)))
         over = pace.step()
+        over = told(over) if args.trial else False
         if mean is None or step % 10 == 0:
             mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
-        if step % args.log == 0:
+        if step % args.log_every == 0:
             log(f"turbo {step}/{steps} loss {mean:.4f} {pace.rate()}, {learn_step.captured()} graphs")
         step += 1
-        if clock.is_over(8):
+        if (PROCESSES == 1 or step % 20 == 0) and told(clock.is_over(8)):
             break
     pace.end()
     done = step >= steps or bool(args.trial)
@@ -770,7 +842,7 @@ def main():
     parser.add_argument("--minutes-flow", type=float, help="make it fewer steps if they would take longer, by the speed of the first ones")
     parser.add_argument("--no-graphs", dest="graphs", action="store_false")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
-    parser.add_argument("--log", type=int, default=200)
+    parser.add_argument("--log-every", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
@@ -780,18 +852,24 @@ def main():
     if args.snapshot:
         write_snapshot(args, args.snapshot)
         return 0
-    if args.restore:
-        restore_snapshot(args)
-    if not (args.work / "tokenizer").exists():
-        edit_tokens.train(args.work / "tokenizer")
+    join()
+
+    def begin():
+        if args.restore:
+            restore_snapshot(args)
+        if not (args.work / "tokenizer").exists():
+            edit_tokens.train(args.work / "tokenizer")
+
+    alone_first(begin)
     try:
         if args.finish:
             raise StopIteration
-        train_vae(args, clock)
-        if not (args.work / "statistics.pt").exists():
+        alone_first(lambda: train_vae(args, clock))
+        if not told((args.work / "statistics.pt").exists()):
             args.data = make_data(args, clock)
             save((args.data["mean"], args.data["deviation"]), args.work / "statistics.pt")
         train_flow(args, clock)
+        told(None)  # the first process has written what the others now read
         train_turbo(args, clock)
         if args.judge and clock.is_over(120):  # the judgement would not fit
             raise Unfinished
@@ -800,6 +878,8 @@ def main():
     except Unfinished:
         log(f"unfinished after {time.time() - BEGAN:.0f} s: the same command goes on")
         return UNFINISHED
+    if PROCESS > 0:
+        return 0
     args.data = None
     if args.export:
         export(args)
