@@ -10,7 +10,7 @@ namespace Sumi
 {
     public sealed class SumiPictureEditor : MonoBehaviour
     {
-        [Tooltip("Makes the pictures, with an edit model such as demo_edit_model. Nothing else may give it work.")]
+        [Tooltip("Makes the pictures, with an edit model such as Qwen-Image-Edit. Nothing else may give it work.")]
         public SumiGenerator generator;
         [Tooltip("What the first edit begins with; Read/Write is on in its import settings. Empty: the first words draw a picture.")]
         public Texture2D picture;
