@@ -411,8 +411,19 @@ TEST(products_run_once_over_all_rows_of_a_stream)
     CHECK_NUMBER(rows, 2 * 4096);
     sumi_plan_end(&plan);
 
+    // of two such pictures each has its evaluations side by side, and the references of the first end where those of
+    // the second begin
+    b.item_count = 2;
+    write_big(&model, &b, &plan);
+    CHECK_NUMBER(count_ops(&plan, "attn.to_qkv", &rows), 60 * 3);
+    CHECK_NUMBER(rows, 2 * 2304); // behind 4 * 4096 + 2 * 2304, and 2 * 2 * 2304
+    CHECK_NUMBER(count_ops(&plan, "attn.add_qkv_proj", &rows), 60 * 2);
+    CHECK_NUMBER(rows, 1200);
+    sumi_plan_end(&plan);
+
     // references at time 0 are a stream of their own, which the last block does not update
     make_model(&model, blocks, true);
+    b.item_count = 1;
     write_big(&model, &b, &plan);
     CHECK_NUMBER(count_ops(&plan, "attn.to_qkv", &rows), 60);
     CHECK_NUMBER(rows, 2 * 4096);

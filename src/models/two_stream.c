@@ -387,8 +387,30 @@ typedef struct layout {
     int32_t text[MAX_EVALUATIONS]; // text rows of each evaluation
     // First rows in the joint matrix.
     int32_t reference_begin[MAX_EVALUATIONS], text_begin[MAX_EVALUATIONS];
+    int32_t order[MAX_EVALUATIONS]; // the evaluations in the order of their references and texts in the joint matrix
 } layout;
 
+// Appends the references and the text of an evaluation to the joint matrix.
+static void append_evaluation(layout* l, int32_t index, int32_t evaluation, bool has_text_first)
+{
+    const int32_t text = l->text[evaluation];
+    l->order[index] = evaluation;
+    l->reference_begin[evaluation] = l->rows + (has_text_first ? text : 0);
+    l->text_begin[evaluation] = l->rows + (has_text_first ? 0 : l->reference_rows);
+    l->rows += l->reference_rows + text;
+    l->text_rows += text;
+}
+
+static bool is_first_of_item(const sumi_evaluation* list, int32_t evaluation)
+{
+    for (int32_t s = 0; s < evaluation; s++) {
+        if (list[s].item == list[evaluation].item) { return false; }
+    }
+    return true;
+}
+
+// The evaluations of an item follow each other, and every second one of them has its text first. So what attention sums
+// for an evaluation, and in which order, depends on its item alone, and not on the other items of the batch.
 static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int32_t count, layout* l)
 {
     SUMI_ASSERT(count >= 1 && count <= MAX_EVALUATIONS && job->height % 2 == 0 && job->width % 2 == 0);
@@ -401,12 +423,18 @@ static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int3
     for (int32_t s = 0; s < count; s++) {
         SUMI_ASSERT(list[s].prompt >= 0 && list[s].prompt < job->prompt_count);
         l->text[s] = job->prompts[list[s].prompt].count[0];
-        bool has_text_first = s % 2 == 1;
-        l->reference_begin[s] = l->rows + (has_text_first ? l->text[s] : 0);
-        l->text_begin[s] = l->rows + (has_text_first ? 0 : l->reference_rows);
-        l->rows += l->reference_rows + l->text[s];
-        l->text_rows += l->text[s];
     }
+    int32_t appended = 0;
+    for (int32_t first = 0; first < count; first++) {
+        if (!is_first_of_item(list, first)) { continue; }
+        bool has_text_first = false;
+        for (int32_t s = first; s < count; s++) {
+            if (list[s].item != list[first].item) { continue; }
+            append_evaluation(l, appended++, s, has_text_first);
+            has_text_first = !has_text_first;
+        }
+    }
+    SUMI_ASSERT(appended == count);
 }
 
 // Writes frame, row and column, counted from the middle of the picture; an odd side has one more before the middle than
@@ -537,7 +565,8 @@ static void plan_streams(writer* w)
     w->stream_count = has_reference_stream ? 3 : 2;
     if (has_reference_stream) { *references = (stream){.names = &s_references, .is_at_zero = true}; }
     add_run(image, 0, l->count * l->tokens);
-    for (int32_t s = 0; s < l->count; s++) {
+    for (int32_t i = 0; i < l->count; i++) {
+        const int32_t s = l->order[i];
         if (l->reference_rows > 0) { add_run(references, l->reference_begin[s], l->reference_rows); }
         add_run(text, l->text_begin[s], l->text[s]);
         int32_t beside = l->reference_rows > 0 && l->reference_begin[s] < l->text_begin[s] ? l->reference_begin[s]
@@ -611,7 +640,8 @@ static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* l
         sumi_plan_linear(plan, &in);
     }
     sumi_plan_prefix(plan, "txt_in.");
-    for (int32_t s = 0, row = 0; s < l->count; row += l->text[s++]) {
+    for (int32_t i = 0, row = 0; i < l->count; row += l->text[l->order[i++]]) {
+        const int32_t s = l->order[i];
         sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = w->state->captions,
                                                          .x_row = w->state->caption_begin[list[s].prompt],
                                                          .y = w->streams[1].x,
