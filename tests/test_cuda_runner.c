@@ -306,7 +306,7 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     sumi_slice_time time = {.us = -1.0};
     CHECK(!f->collect(setup.runner, &time, 1) && f->pending(setup.runner) == 0);
     f->wait(setup.runner, 1); // returns at once, because nothing is pending
-    fake_complete_after(2);
+    fake_complete_after(4);
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[0], 0, &error) == SUMI_OK);
     CHECK(f->start_read(setup.runner, &small.plan, small.y, &error) == SUMI_OK);
     CHECK(f->run(setup.runner, &small.plan, &small.plan.slices[1], 5, &error) == SUMI_OK);
@@ -314,7 +314,7 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     CHECK(!f->idle(setup.runner));
     int32_t asked = 1;
     while (!f->collect(setup.runner, &time, 1) && asked < 20) asked++;
-    CHECK(asked > 3 && asked < 20); // the end of the slice, then the end of the copy after it
+    CHECK(asked > 4 && asked < 20); // the end of the slice, then the end of the copy after it
     CHECK(time.us >= 0.0);
     CHECK_NUMBER(f->pending(setup.runner), 1);
     f->wait(setup.runner, 1);
