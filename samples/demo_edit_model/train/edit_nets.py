@@ -159,8 +159,8 @@ class Transformer(nn.Module):
             self.tables[key] = cos.to(device), sin.to(device)
         return self.tables[key]
 
-    def forward(self, latents, references, t, features):
-        """latents [B, 16, h, w] at sigma t [B]; references: list of the same kind, not noised; features [B, T, F] -> velocity (noise - data) [B, 16, h, w]."""
+    def forward(self, latents, references, t, features, streams=None):
+        """latents [B, 16, h, w] at sigma t [B]; references: list of the same kind, not noised; features [B, T, F] -> velocity (noise - data) [B, 16, h, w]. streams: a list that gets the rows of pictures behind each block."""
         pictures = [latents, *references]
         grids = [(p.shape[2] // 2, p.shape[3] // 2) for p in pictures]
         cos, sin = self.table(grids, features.shape[1], latents.device)
@@ -171,6 +171,8 @@ class Transformer(nn.Module):
         height, width = grids[0]
         for block in self.transformer_blocks:
             x, c = block(x, c, time, zero, height * width, cos, sin)
+            if streams is not None:
+                streams.append(x)
         scale, shift = self.norm_out["linear"](F.silu(time))[:, None].chunk(2, -1)
         out = self.proj_out(layer_norm(x[:, : height * width]) * (1 + scale) + shift)
         return unpack(out, height, width)

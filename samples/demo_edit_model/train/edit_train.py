@@ -20,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy
 import torch
 import torch.distributed as distributed
 import torch.nn.functional as F
@@ -30,6 +31,7 @@ import edit_tokens
 import edit_world
 from edit_pictures import paint
 from pictures import render
+from world import COLOURS, OBJECTS, STYLES
 from train import Ema, Muon, learning_rate, save_sheet, to_bytes
 from train import log as say
 from world import caption
@@ -326,6 +328,42 @@ def load_vae(args):
     return vae
 
 
+# ---- What is where --------------------------------------------------------------------------------------------------------------------------------
+
+WHAT, NO_COLOUR = len(OBJECTS) + len(edit_world.BACKGROUNDS), len(COLOURS)
+
+
+def map_of(scene, height, width):
+    """Of each token of a picture: its thing or else its background; its colour and the style. [2, tokens], uint8."""
+    high, wide, side, colours = height // 16, width // 16, min(height, width), list(COLOURS)
+    style = STYLES.index(scene["style"])
+    out = numpy.empty((2, high, wide), numpy.uint8)
+    out[0], out[1] = len(OBJECTS) + edit_world.BACKGROUNDS.index(scene["background"]), 3 * NO_COLOUR + style
+    for t in scene["things"]:
+        reach, x, y = 0.9 * t["half"] * side / 16, t["x"] * wide - 0.5, t["y"] * high - 0.5
+        rows, columns = (slice(max(0, math.ceil(at - reach)), max(0, math.floor(at + reach) + 1)) for at in (y, x))
+        out[0, rows, columns], out[1, rows, columns] = OBJECTS.index(t["object"]), 3 * colours.index(t["colour"]) + style
+    return torch.from_numpy(out.reshape(2, -1))
+
+
+class Probe(torch.nn.Module):
+    """Says from the stream of a block what is where. It is no part of the model: in training it teaches the blocks early to see which thing the words speak of, and where which thing is to be."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.heads = torch.nn.Linear(width, WHAT + NO_COLOUR + len(STYLES))
+
+    def forward(self, stream, maps):
+        """stream [B, T, width], maps [B, 2, T] -> how wrong it is; things count as much as what lies between them."""
+        what, colour, style = self.heads(edit_nets.layer_norm(stream)).float().flatten(0, 1).split((WHAT, NO_COLOUR, len(STYLES)), 1)
+        thing, look = maps[:, 0].flatten().long(), maps[:, 1].flatten().long()
+        is_thing = (look < 3 * NO_COLOUR).float()
+        mean = lambda loss, weight: (loss * weight).sum() / (weight.sum() + 1)
+        loss = F.cross_entropy(what, thing, reduction="none")
+        return (mean(loss, is_thing) + mean(loss, 1 - is_thing) + mean(F.cross_entropy(colour, (look // 3).clamp(max=NO_COLOUR - 1), reduction="none"), is_thing)
+                + 0.3 * F.cross_entropy(style, look % 3))
+
+
 # ---- Data -----------------------------------------------------------------------------------------------------------------------------------------
 
 def seen_size(height, width):
@@ -368,7 +406,7 @@ def by_length(ids, per_scene, least):
 
 
 def make_data(args, clock):
-    """{(kind, size): {latents of every picture, pixels that the vision tower sees, texts by length}}; and what the exported VAE subtracts from latents and divides them by."""
+    """{(kind, size): {latents of every picture, pixels that the vision tower sees, what is where in all pictures, texts by length}}; and what the exported VAE subtracts from latents and divides them by."""
     path = args.work / (f"data{PROCESS}.pt" if PROCESS else "data.pt")
     begin = time.time()
     if path.exists():
@@ -382,26 +420,29 @@ def make_data(args, clock):
     counts = {"text": args.scenes // PROCESSES, "one": args.pairs // PROCESSES, "two": args.pairs_two // PROCESSES}
     for kind, count in counts.items():
         for size, share in SIZES.items():
-            number, latents, pixels, texts = int(count * share), [], [], []
+            number, latents, pixels, texts, maps = int(count * share), [], [], [], []
             for at in range(0, number, 256):
                 n = min(256, number - at)
                 if kind == "text":
                     scenes = edit_world.drawing_scenes(rng, n)
                     pictures = [None, render(scenes, *size, DEVICE)]
+                    shown = [(s,) for s in scenes]
                     texts += [caption(s, rng) for s in scenes for _ in range(args.texts)]
                 else:
                     batch = edit_world.pairs(rng, n, kind == "two")
                     pictures = list(paint(batch, *size, DEVICE))
+                    shown = [[p[k] for k in ("after", "before", "second") if p[k]] for p in batch]
                     texts += [edit_world.instruction(p, rng) for p in batch for _ in range(args.texts)]
                     pixels.append([seen(p) for k, p in enumerate(pictures) if k != 1 and p is not None])
                 latents.append([None if p is None else encoded(vae, p) for p in pictures])
+                maps += [torch.cat([map_of(s, *size) for s in scenes], 1) for scenes in shown]
                 painted += n * sum(p is not None for p in pictures)
                 if PROCESSES == 1 and clock.is_over(10):
                     raise Unfinished
             column = lambda table, k: torch.cat([row[k] for row in table]) if table and table[0][k] is not None else None
             # target; references; their pixels
             order = [1] + {"text": [], "one": [0], "two": [0, 2]}[kind]
-            groups[(kind, size)] = {"latents": [column(latents, k) for k in order], "pixels": [column(pixels, k) for k in range(len(order) - 1)],
+            groups[(kind, size)] = {"latents": [column(latents, k) for k in order], "pixels": [column(pixels, k) for k in range(len(order) - 1)], "maps": torch.stack(maps).to(DEVICE),
                                     "texts": by_length(spliced(tokenizer, texts), args.texts, min(32, number // 8))}
     z = torch.cat([g["latents"][0][:2000].float().transpose(0, 1).flatten(1) for g in groups.values()], 1)
     means, deviations = z.mean(1), z.std(1)
@@ -453,7 +494,7 @@ class Batches:
         return torch.cat(parts, 1), (*runs, count + own.shape[1] + len(self.after))
 
     def draw(self, rng, draw, scale=1.0):
-        """(target, references, own tokens [B, T], pixels) of a batch; the tokens may be the negative prompt's."""
+        """(target, references, own tokens [B, T], pixels, maps of target and references) of a batch; the tokens may be the negative prompt's."""
         kind, size, n = rng.choices(self.keys, self.weights)[0]
         group = self.data["groups"][(kind, size)]
         rows = size[0] * size[1] // 256
@@ -463,7 +504,7 @@ class Batches:
         scene = scene[pick]
         own = self.space.expand(count, -1) if rng.random() < EMPTY and scale == 1 else table[pick]
         latents = [z[scene].float() for z in group["latents"]]
-        return latents[0], latents[1:], own, [p[scene].float() / 255 for p in group["pixels"]]
+        return latents[0], latents[1:], own, [p[scene].float() / 255 for p in group["pixels"]], group["maps"][scene]
 
     def features(self, encoder, own, pixels):
         ids, runs = self.ids(own, [(p.shape[2] // 28, p.shape[3] // 28) for p in pixels])
@@ -488,15 +529,22 @@ def sample_sigma(count, draw):
     return torch.where(torch.rand(count, device=DEVICE, generator=draw) < 0.5, walked, middle)
 
 
-def flow_loss(transformer, features, z, references, sigma, noise):
-    sigma = sigma[:, None, None, None]
-    out = transformer(sigma * noise + (1 - sigma) * z, references, sigma.flatten(), features)
+SEES, PLANS = 1, 3  # blocks behind which the references are seen, and the image is planned
+
+
+def flow_loss(transformer, probes, features, z, references, sigma, noise, maps):
+    """(flow matching's, the probes')"""
+    sigma, streams, targets = sigma[:, None, None, None], [], z.shape[2] * z.shape[3] // 4
+    out = transformer(sigma * noise + (1 - sigma) * z, references, sigma.flatten(), features, streams)
     error = ((out.float() - (noise - z)) ** 2).mean(1)
     loss = error.mean()
     if references and references[0].shape == z.shape:  # what the instruction changes counts as much as half of the picture, however small it is
         changed = ((z - references[0]).abs().mean(1) > 0.15).float()
         loss = loss + 0.5 * ((error * changed).sum((1, 2)) / (changed.sum((1, 2)) + 8)).mean()
-    return loss
+    wrong = probes[1](streams[PLANS][:, :targets], maps[:, :, :targets])
+    if references:
+        wrong = wrong + probes[0](streams[SEES][:, targets:], maps[:, :, targets:])
+    return loss, wrong
 
 
 def split_parameters(*networks):
@@ -510,11 +558,12 @@ def train_flow(args, clock):
     path, steps = args.work / "flow.pt", args.steps
     torch.manual_seed(args.seed + 1)
     transformer, encoder = edit_nets.Transformer().to(DEVICE), edit_nets.TextEncoder(edit_tokens.ROWS).to(DEVICE)
-    matrices, others = split_parameters(transformer, encoder)
-    both = [p for n in (transformer, encoder) for p in n.parameters()]
+    probes = torch.nn.ModuleList([Probe(edit_nets.TRANSFORMER["dim"]) for _ in range(2)]).to(DEVICE)
+    matrices, others = split_parameters(transformer, encoder, probes)
+    both = [p for n in (transformer, encoder, probes) for p in n.parameters()]
     optimiser = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=DEVICE == "cuda")
     muon, ema, step = Muon(matrices), Ema([transformer, encoder], 0.999), 0
-    parts = dict(transformer=transformer, encoder=encoder, ema0=ema.nets[0], ema1=ema.nets[1], optimiser=optimiser, muon=muon)
+    parts = dict(transformer=transformer, encoder=encoder, probes=probes, ema0=ema.nets[0], ema1=ema.nets[1], optimiser=optimiser, muon=muon)
     if path.exists():
         state = torch.load(path, map_location=DEVICE, weights_only=False)
         if state["done"]:
@@ -530,23 +579,23 @@ def train_flow(args, clock):
     batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "flow", 150), None, False
     if args.compile:
         transformer.compile_blocks(), encoder.compile_blocks()
-    gradients, loss = Gradients(both), torch.zeros((), device=DEVICE)
+    gradients, losses = Gradients(both), torch.zeros(2, device=DEVICE)
 
-    def learn(z, sigma, noise, own, *pictures):  # references, then their pixels
+    def learn(z, sigma, noise, own, maps, *pictures):  # references, then their pixels
         references, pixels = pictures[: len(pictures) // 2], pictures[len(pictures) // 2 :]
         gradients.whole.zero_()
         with half_precision():
-            error = flow_loss(transformer, batches.features(encoder, own, pixels), z, references, sigma, noise)
-        error.backward()
-        loss.copy_(error.detach())
+            error, wrong = flow_loss(transformer, probes, batches.features(encoder, own, pixels), z, references, sigma, noise, maps)
+        (error + 0.05 * wrong).backward()
+        losses.copy_(torch.stack((error, wrong)).detach())
 
     learn_step = Captured(learn, args.graphs)
     saved = began = time.time()
     measured = None
     while step < steps and not over:
         rng, draw = random.Random(args.seed * 104729 + step), seeded(args.seed, 2, step * PROCESSES + PROCESS)
-        z, references, own, pixels = batches.draw(rng, draw)
-        learn_step(z, sample_sigma(len(z), draw), torch.randn(z.shape, device=DEVICE, generator=draw), own, *references, *pixels)
+        z, references, own, pixels, maps = batches.draw(rng, draw)
+        learn_step(z, sample_sigma(len(z), draw), torch.randn(z.shape, device=DEVICE, generator=draw), own, maps, *references, *pixels)
         gradients.average()
         torch.nn.utils.clip_grad_norm_(both, 1.0)
         if args.minutes_flow and measured and step == MEASURED[1]:
@@ -568,9 +617,10 @@ def train_flow(args, clock):
         over = pace.step()
         over = told(over) if args.trial else False
         if mean is None or step % 20 == 0:
-            mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
+            now = losses.cpu()
+            mean = now if mean is None else 0.95 * mean + 0.05 * now
         if step % (5 * args.log_every) == 0:
-            log(f"flow {step}/{steps} loss {mean:.4f} {pace.rate()}, {learn_step.captured()} graphs")
+            log(f"flow {step}/{steps} loss {mean[0]:.4f}, probes {mean[1]:.3f} {pace.rate()}, {learn_step.captured()} graphs")
         step += 1
         if (PROCESSES == 1 or step % 20 == 0) and told(clock.is_over(8)):
             break
@@ -580,7 +630,7 @@ def train_flow(args, clock):
     pace.end()
     done = step >= steps or bool(args.trial)
     save(dict({key: part.state_dict() for key, part in parts.items()}, step=step, steps=steps, done=done), path)
-    log(f"flow: {step} steps, loss {mean if mean is None else round(mean, 4)}")
+    log(f"flow: {step} steps" + ("" if mean is None else f", loss {mean[0]:.4f}, probes {mean[1]:.3f}"))
     if not done:
         raise Unfinished
 
@@ -683,7 +733,7 @@ def train_turbo(args, clock):
     learn_step = Captured(learn, args.graphs)
     while step < steps and not over:
         rng, draw = random.Random(args.seed * 15485863 + step), seeded(args.seed, 3, step * PROCESSES + PROCESS)
-        z, references, own, pixels = batches.draw(rng, draw, 0.5)
+        z, references, own, pixels, _ = batches.draw(rng, draw, 0.5)
         begin = 1 - torch.randint(4, (len(z),), device=DEVICE, generator=draw) / 4  # of an interval of the schedule
         learn_step(z, begin, torch.randn(z.shape, device=DEVICE, generator=draw), own, *references, *pixels)
         gradients.average()
