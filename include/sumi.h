@@ -1462,8 +1462,9 @@ SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_des
 // that, then one by one, and only then with streamed weights. The log says so. When that is not enough either, the job
 // fails with SUMI_OUT_OF_DEVICE_MEMORY and the engine continues to work. `step` of the job's status counts anew in each
 // smaller batch. The kernels on a GPU depend on the number of rows, so an image's bits may differ a little between
-// batch sizes, and so between a batch that was run whole and one that was divided. The CPU backend divides no batch,
-// and memory_budget_bytes divides none.
+// batch sizes, and so between a batch that was run whole and one that was divided. On the CPU the bits are those of
+// single images, except with texts of fewer than 8 tokens. The CPU backend divides no batch, and memory_budget_bytes
+// divides none.
 SUMI_API sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job);
 
 typedef struct sumi_image {
