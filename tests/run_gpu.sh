@@ -49,7 +49,7 @@ golden_data=$(sed -n 's,^gpu golden/\([^ ]*\).*,\1,p' <<<"$rows")
 if [ "${1:-}" = --collect ]; then
     [ $# -eq 3 ] && [ -d "$3" ] || { sed -n '4,5p' "$0"; exit 2; }
     mkdir -p "$2/lib"
-    for program in test_cuda_ops test_demo test_demo_edit golden_run tune_cuda_linear bench sumi cookbook $programs_beside_others $programs_alone; do
+    for program in test_cuda_ops test_demo test_demo_edit golden_run tune_cuda_linear tune_cuda_calls bench sumi cookbook $programs_beside_others $programs_alone; do
         program=$3/$program
         [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
         cp -f "$program" "$2/"
