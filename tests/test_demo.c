@@ -340,6 +340,13 @@ TEST(a_step_cache_keeps_the_image)
     sumi_images_release(s_engine, &cached, 1);
 }
 
+TEST(everything_is_given_back) // the last test
+{
+    sumi_engine_destroy(s_engine);
+    s_engine = NULL;
+    CHECK_NUMBER(atomic_load(&s_host.live), 0);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -362,7 +369,7 @@ int main(int argc, char** argv)
     RUN(a_negative_colour_disappears_more_often);
     RUN(a_cancelled_image_leaves_the_model_usable);
     RUN(a_step_cache_keeps_the_image);
-    sumi_engine_destroy(s_engine);
-    CHECK_NUMBER(atomic_load(&s_host.live), 0);
+    RUN(everything_is_given_back);
+    sumi_engine_destroy(s_engine); // of a run of some tests only
     TEST_END();
 }
