@@ -79,18 +79,22 @@ static inline sumi_engine_desc host_desc(host* h)
 
 // ---- In one call ----------------------------------------------------------------------------------------------------
 
+static inline sumi_model* load_model_of(sumi_engine* engine, const sumi_model_desc* desc)
+{
+    sumi_job job;
+    sumi_model* model = NULL;
+    if (sumi_submit_model(engine, desc, &job) != SUMI_OK) return NULL;
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    sumi_job_status status = sumi_job_poll(engine, job);
+    if (status.result != SUMI_OK) printf("  %s: %s\n", desc->path, status.message);
+    if (sumi_fetch_model(engine, job, &model) != SUMI_OK) return NULL;
+    return model;
+}
 static inline sumi_model* load_model_at(sumi_engine* engine, const char* path)
 {
     sumi_model_desc desc = sumi_model_defaults();
     desc.path = path;
-    sumi_job job;
-    sumi_model* model = NULL;
-    if (sumi_submit_model(engine, &desc, &job) != SUMI_OK) return NULL;
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    sumi_job_status status = sumi_job_poll(engine, job);
-    if (status.result != SUMI_OK) printf("  %s: %s\n", path, status.message);
-    if (sumi_fetch_model(engine, job, &model) != SUMI_OK) return NULL;
-    return model;
+    return load_model_of(engine, &desc);
 }
 static inline sumi_model* load_model(sumi_engine* engine) { return load_model_at(engine, MODEL_PATH); }
 
@@ -267,16 +271,24 @@ static inline void close_engine(sumi_engine* engine)
 
 static const sumi_image_item s_item = {.text = "a red fox", .seed = 7};
 
-static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model, const char* text)
+// references: `count` of them, or NULL.
+static inline sumi_prompt* encode_with(sumi_engine* engine, sumi_model* model, const char* text,
+                                       const sumi_pixels* references, int32_t count)
 {
     sumi_prompt_desc desc = sumi_prompt_defaults(model);
     desc.text = text;
+    desc.references = references;
+    desc.reference_count = count;
     sumi_job job;
     sumi_prompt* prompt = NULL;
     CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
     CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
     CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
     return prompt;
+}
+static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model, const char* text)
+{
+    return encode_with(engine, model, text, NULL, 0);
 }
 
 // A job that is no image: 0 loads a model, 1 encodes a prompt, 2 encodes an image, 3 reads an adapter.

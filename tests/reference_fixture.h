@@ -21,16 +21,7 @@ static inline sumi_image_desc edit_image(sumi_model* model, const sumi_image_ite
 
 static inline sumi_prompt* encode_edit(sumi_engine* engine, sumi_model* model, const char* text, int32_t count)
 {
-    sumi_prompt_desc desc = sumi_prompt_defaults(model);
-    desc.text = text;
-    desc.references = count > 0 ? edit_pictures() : NULL;
-    desc.reference_count = count;
-    sumi_job job;
-    sumi_prompt* prompt = NULL;
-    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
-    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
-    return prompt;
+    return encode_with(engine, model, text, count > 0 ? edit_pictures() : NULL, count);
 }
 
 // fetch_hash needs the size.

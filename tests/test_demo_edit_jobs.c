@@ -198,11 +198,9 @@ TEST(references_that_cannot_be_are_refused)
     sumi_model_desc md = sumi_model_defaults();
     md.path = DEMO_EDIT;
     md.without_vae_encoder = true;
-    sumi_job job;
-    CHECK_NUMBER(sumi_submit_model(s_engine, &md, &job), SUMI_OK);
-    sumi_job_wait(s_engine, job, SUMI_FOREVER);
     desc = job_of(&s_blue, 1);
-    CHECK_NUMBER(sumi_fetch_model(s_engine, job, &desc.model), SUMI_OK);
+    desc.model = load_model_of(s_engine, &md);
+    CHECK(desc.model != NULL);
     refuses(&desc, SUMI_NOT_SUPPORTED, "VAE encoder");
     sumi_model_close(desc.model);
 }
@@ -316,16 +314,7 @@ TEST(guidance_has_a_range_and_a_lowest_number)
 
 static sumi_prompt* encode(const char* text, const sumi_pixels* references, int32_t count)
 {
-    sumi_prompt_desc desc = sumi_prompt_defaults(s_model);
-    desc.text = text;
-    desc.references = references;
-    desc.reference_count = count;
-    sumi_job job;
-    sumi_prompt* prompt = NULL;
-    CHECK_NUMBER(sumi_submit_prompt(s_engine, &desc, &job), SUMI_OK);
-    CHECK_NUMBER(sumi_job_wait(s_engine, job, SUMI_FOREVER), SUMI_OK);
-    CHECK_NUMBER(sumi_fetch_prompt(s_engine, job, &prompt), SUMI_OK);
-    return prompt;
+    return encode_with(s_engine, s_model, text, references, count);
 }
 
 TEST(an_encoded_prompt_keeps_its_references)
