@@ -31,10 +31,9 @@ import edit_tokens
 import edit_world
 from edit_pictures import paint
 from pictures import render
-from world import COLOURS, OBJECTS, STYLES
 from train import Ema, Muon, learning_rate, save_sheet, to_bytes
 from train import log as say
-from world import caption
+from world import COLOURS, OBJECTS, STYLES, caption
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PROCESS, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # each has a GPU
@@ -406,7 +405,7 @@ def by_length(ids, per_scene, least):
 
 
 def make_data(args, clock):
-    """{(kind, size): {latents of every picture, pixels that the vision tower sees, what is where in all pictures, texts by length}}; and what the exported VAE subtracts from latents and divides them by."""
+    """{(kind, size): {latents of every picture, pixels that the vision tower sees, what is where in all pictures, texts by length}}."""
     path = args.work / (f"data{PROCESS}.pt" if PROCESS else "data.pt")
     begin = time.time()
     if path.exists():
@@ -445,9 +444,7 @@ def make_data(args, clock):
             groups[(kind, size)] = {"latents": [column(latents, k) for k in order], "pixels": [column(pixels, k) for k in range(len(order) - 1)], "maps": torch.stack(maps).to(DEVICE),
                                     "texts": by_length(spliced(tokenizer, texts), args.texts, min(32, number // 8))}
     z = torch.cat([g["latents"][0][:2000].float().transpose(0, 1).flatten(1) for g in groups.values()], 1)
-    means, deviations = z.mean(1), z.std(1)
-    # Latents are used as they are: the factors of previews hold for these.
-    data = {"groups": groups, "mean": torch.zeros(len(means)), "deviation": torch.ones(len(means))}
+    means, deviations, data = z.mean(1), z.std(1), {"groups": groups}
     seconds = time.time() - begin
     save(data, path, True)
     log(f"data: {painted} pictures in {seconds:.0f} s, written in {time.time() - begin - seconds:.1f} s; channels' means {means.min():.2f}..{means.max():.2f}, deviations {deviations.min():.2f}..{deviations.max():.2f}")
@@ -774,9 +771,8 @@ def schedule(steps, tokens, turbo):
 class Sampler:
     """The reference pipeline: texts and pictures to pictures, many at once."""
 
-    def __init__(self, transformer, encoder, vae, tokenizer, mean, deviation):
+    def __init__(self, transformer, encoder, vae, tokenizer):
         self.transformer, self.encoder, self.vae = transformer, encoder, vae
-        self.mean, self.deviation = (v.to(DEVICE)[None, :, None, None] for v in (mean, deviation))
         self.batches = Batches(argparse.Namespace(batch=1), {"groups": {}}, tokenizer)
         self.tokenizer = tokenizer
 
@@ -796,13 +792,13 @@ class Sampler:
                 shown = [p[index].to(DEVICE) for p in pictures]
                 with half_precision():
                     pixels = [seen(p).float() / 255 for p in shown]
-                    references = [(encoded(self.vae, p).float() - self.mean) / self.deviation for p in shown]
+                    references = [encoded(self.vae, p).float() for p in shown]
                     features = self.batches.features(self.encoder, ids, pixels)
                     empty = self.batches.features(self.encoder, self.batches.space.expand(len(ids), -1), pixels) if guidance != 1 else None
                     x = noise[index].to(DEVICE)
                     for a, b in zip(sigmas[:-1], sigmas[1:]):
                         x = x + (b - a) * guided(self.transformer, x, references, a.expand(len(ids)), features, empty, guidance)
-                    y = self.vae.decode((x * self.deviation + self.mean).contiguous(memory_format=torch.channels_last))
+                    y = self.vae.decode(x.contiguous(memory_format=torch.channels_last))
                 out[index] = ((y.float() + 1) / 2).clamp(0, 1).cpu()
         return out
 
@@ -811,13 +807,13 @@ def sampler(args, turbo):
     transformer, encoder = load_flow(args)
     if turbo:
         with_adapter(transformer, torch.load(args.work / "turbo.pt", map_location=DEVICE, weights_only=False)["adapter"])
-    statistics = torch.load(args.work / "statistics.pt", map_location=DEVICE)
-    return Sampler(transformer, encoder, load_vae(args), edit_tokens.load(args.work / "tokenizer"), *statistics)
+    return Sampler(transformer, encoder, load_vae(args), edit_tokens.load(args.work / "tokenizer"))
 
 
 def export(args):
     transformer, encoder = load_flow(args)
-    statistics = torch.load(args.work / "statistics.pt", map_location="cpu")
+    channels = edit_nets.VAE["channels"]
+    statistics = [0.0] * channels, [1.0] * channels  # latents are used as the VAE makes them: the factors of previews hold for these
     path = args.work / "turbo.pt"
     adapter = torch.load(path, map_location="cpu", weights_only=False)["adapter"] if path.exists() else None
     size = edit_export.export(args.export, args.work / "tokenizer", transformer, encoder, load_vae(args), statistics, adapter)
@@ -828,8 +824,6 @@ def write_snapshot(args, path):
     """What a new run can begin from, small enough to be carried away: averaged weights in bfloat16."""
     half = lambda state: {k: v.to(torch.bfloat16).cpu() if v.is_floating_point() else v.cpu() for k, v in state.items()}
     out = {"vae": half(torch.load(args.work / "vae.pt", map_location="cpu", weights_only=False)["ema"])}
-    if (args.work / "statistics.pt").exists():
-        out["statistics"] = torch.load(args.work / "statistics.pt", map_location="cpu")
     if (args.work / "flow.pt").exists():
         state = torch.load(args.work / "flow.pt", map_location="cpu", weights_only=False)
         out.update(ema0=half(state["ema0"]), ema1=half(state["ema1"]), step=state["step"], done=state["done"])
@@ -844,8 +838,6 @@ def restore_snapshot(args):
     state = torch.load(args.restore, map_location="cpu", weights_only=False)
     full = lambda weights: {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
     save(dict(ema=full(state["vae"]), done=True), args.work / "vae.pt")
-    if "statistics" in state:
-        save(state["statistics"], args.work / "statistics.pt")
     if "ema0" in state:
         save(dict(ema0=full(state["ema0"]), ema1=full(state["ema1"]), step=state["step"], done=state["done"]), args.work / "flow.pt")
     log(f"restored from {args.restore}")
@@ -915,9 +907,6 @@ def main():
         if args.finish:
             raise StopIteration
         alone_first(lambda: train_vae(args, clock))
-        if not told((args.work / "statistics.pt").exists()):
-            args.data = make_data(args, clock)
-            save((args.data["mean"], args.data["deviation"]), args.work / "statistics.pt")
         train_flow(args, clock)
         told(None)  # the first process has written what the others now read
         train_turbo(args, clock)
