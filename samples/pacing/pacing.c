@@ -69,7 +69,8 @@ typedef struct pacing {
     sumi_model* model;
     sumi_prompt* prompt;
     char detail[512];
-    FILE* trace; // NULL: none
+    const char* trace_path; // NULL: none
+    FILE* trace;
 
     // of the row at hand
     row* now;
@@ -460,9 +461,8 @@ static int usage(void)
         "more and no longer than that per budget\n"
         "  --load: GPU time of a frame; --slice: max_slice_us of the engine, 0 for whole ops; --paced-load: the model "
         "is loaded in frames of that budget\n"
-        "  --first: so many pictures in the row of the first ones; --trace: a line for each update and each piece of "
-        "the "
-        "engine's work: row, stage, begin in ms, us, what\n");
+        "  --first: so many pictures in the row of the first ones\n"
+        "  --trace: a line for each update and each piece of the engine's work: row, stage, begin in ms, us, what\n");
     return 2;
 }
 
@@ -553,10 +553,8 @@ static bool read_arguments(pacing* p, int argc, char** argv)
             p->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
         else if (strcmp(name, "--weights") == 0 && synthetic_weights(value, &p->weights)) continue;
         else if (strcmp(name, "--budgets") == 0) budgets = value;
-        else if (strcmp(name, "--trace") == 0) {
-            p->trace = fopen(value, "w");
-            if (p->trace == NULL) return false;
-        } else return false;
+        else if (strcmp(name, "--trace") == 0) p->trace_path = value;
+        else return false;
     }
     return argc % 2 == 1 && p->load_ms < p->period_ms && read_budgets(p, budgets); // shares need the period
 }
@@ -574,6 +572,10 @@ int main(int argc, char** argv)
                        .load_ms = 10.0,
                        .max_seconds = 60.0};
     if (!read_arguments(&p, argc, argv)) return usage();
+    if (p.trace_path != NULL && (p.trace = fopen(p.trace_path, "w")) == NULL) {
+        fprintf(stderr, "pacing: cannot write %s: give --trace a file in a folder that can be written\n", p.trace_path);
+        return 1;
+    }
     if (p.synthetic != NULL && (p.files = synthetic_open(p.synthetic)) == NULL) return 1;
     const bool done = run(&p);
     sumi_engine_destroy(p.engine);
