@@ -150,10 +150,11 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     return SUMI_OK;
 }
 
-// The driver takes the memory of graphs in pieces for about 42 graphs each (5.6 MB), and before it takes one it waits for
-// everything that runs in the context (H100, driver 580). Beside a host program whose kernels take 10 ms of every frame,
-// seven updates of the first picture took 10 ms each. The memory of freed graphs is kept for new ones; what counts is
-// their number, not that of their nodes. A picture of 1024 x 1024 in slices of 500 us has about 300 of them.
+// The driver takes the memory of graphs in pieces for about 42 graphs each (5.6 MB), and before it takes one it waits
+// for everything that runs in the context (H100, driver 580). Beside a host program whose kernels take 10 ms of every
+// frame, seven updates of the first picture took 10 ms each. The memory of freed graphs is kept for new ones. What
+// counts is the number of graphs, far more than that of their nodes. A picture of 1024 x 1024 in slices of 500 us has
+// about 300 graphs; most have fewer nodes than these.
 #define RESERVED_GRAPHS 320
 #define RESERVED_NODES 8
 

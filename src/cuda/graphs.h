@@ -9,8 +9,8 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
 // Captures graphs of slices until the time is over. Nothing may be running.
 sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
                                   sumi_error* error);
-// Makes as many graphs as a picture needs, of a kernel that takes one argument and is never launched, and frees them, so
-// that the driver has the memory for them. A failure is left to the graphs of plans. Uses no stream of the engine's:
+// Makes as many graphs as a picture needs, of a kernel that takes one argument and is never launched, and frees them,
+// so that the driver has the memory for them. A failure is left to the graphs of plans. Uses no stream of the engine's:
 // other calls may run beside this one. The context must be current.
 void sumi_cuda_reserve_graphs(const sumi_cuda_device* device, CUfunction kernel, void* argument, uint32_t threads);
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);

@@ -8,8 +8,8 @@
 #include "engine/plan_job.h"
 
 // Checks a desc and copies it to *out_resolved_desc. If its size is 0 x 0, the copy has the size that follows from the
-// references, or without any the model's native size. Failures: SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED, SUMI_DESC_NOT_INITIALIZED; the text names the
-// member.
+// references, or without any the model's native size. Failures: SUMI_INVALID_ARGUMENT, SUMI_NOT_SUPPORTED,
+// SUMI_DESC_NOT_INITIALIZED; the text names the member.
 sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* desc,
                                   sumi_image_desc* out_resolved_desc, sumi_error* error);
 // Logs a warning if a desc that passed the checks has members without effect: negative prompts while guidance is off.
