@@ -26,7 +26,7 @@ import torch.nn.functional as F
 
 import edit_world
 from edit_pictures import paint
-from edit_world import BACKGROUNDS, KINDS, SECOND, instruction, pairs
+from edit_world import BACKGROUNDS, KINDS, SECOND, edited_ids, instruction, pairs
 
 import check
 from world import STYLES, caption
@@ -135,11 +135,6 @@ def is_at(found, thing):
 
 
 # ---- Judging ------------------------------------------------------------------------------------------------------------------------------------
-
-def edited_ids(pair):
-    before, after = ({t["id"]: t for t in pair[k]["things"]} for k in ("before", "after"))
-    return {k for k in before | after if before.get(k) != after.get(k)}
-
 
 def untouched(pair, before, after):
     """Where the picture after must be the picture before: no thing in either, and the painter made both equal."""

@@ -48,7 +48,8 @@ PREVIEW = torch.tensor([
 PREVIEW_BIAS = torch.tensor([-0.1835, -0.0868, -0.3360])
 
 SIZES = {(256, 256): 0.86, (192, 320): 0.07, (320, 192): 0.07}  # height, width: share. Each is what the library makes of a reference of its shape in the area of 256 x 256
-SHARES = {"text": 0.24, "one": 0.50, "two": 0.26}  # of the training's steps: no reference, one, two
+SMALL, SMALL_SHARE = (160, 160), 0.5  # where the flow begins: with the same work for a step it sees twice as many pairs. The share is of the pairs painted beside those of SIZES
+SHARES = {"text": 0.18, "one": 0.54, "two": 0.28}  # of the training's steps: no reference, one, two
 MEASURED = 2000, 2600  # steps by which --minutes-flow sees how many fit; most shapes have their graphs by then
 EMPTY = 0.08  # share of steps whose instruction is the negative prompt's single space, for guidance
 GUIDANCE, STEPS, RANK = 3.0, 20, 8
@@ -186,7 +187,7 @@ class Captured:
     The function leaves what it computes in tensors that stay (gradients, a loss). The first call with a shape runs it as it is, which compiles; the second one captures. Inputs are copied into memory
     that all shapes share; so is the graphs' own memory, since they run one after another."""
 
-    BYTES = 128 << 20  # of the largest input
+    BYTES = 256 << 20  # of the largest input
 
     def __init__(self, function, enabled):
         self.function, self.enabled, self.graphs, self.places = function, enabled and DEVICE == "cuda", {}, []
@@ -332,17 +333,22 @@ def load_vae(args):
 WHAT, NO_COLOUR = len(OBJECTS) + len(edit_world.BACKGROUNDS), len(COLOURS)
 
 
-def map_of(scene, height, width):
-    """Of each token of a picture: its thing or else its background; its colour and the style. [2, tokens], uint8."""
+def map_of(scene, height, width, spoken=()):
+    """Of each token of a picture: its thing or else its background; its colour and the style; whether it belongs to a thing whose id is in `spoken`. [3, tokens], uint8."""
     high, wide, side, colours = height // 16, width // 16, min(height, width), list(COLOURS)
     style = STYLES.index(scene["style"])
-    out = numpy.empty((2, high, wide), numpy.uint8)
+    out = numpy.zeros((3, high, wide), numpy.uint8)
     out[0], out[1] = len(OBJECTS) + edit_world.BACKGROUNDS.index(scene["background"]), 3 * NO_COLOUR + style
     for t in scene["things"]:
         reach, x, y = 0.9 * t["half"] * side / 16, t["x"] * wide - 0.5, t["y"] * high - 0.5
         rows, columns = (slice(max(0, math.ceil(at - reach)), max(0, math.floor(at + reach) + 1)) for at in (y, x))
         out[0, rows, columns], out[1, rows, columns] = OBJECTS.index(t["object"]), 3 * colours.index(t["colour"]) + style
-    return torch.from_numpy(out.reshape(2, -1))
+        out[2, rows, columns] = t.get("id") in spoken
+    return torch.from_numpy(out.reshape(3, -1))
+
+
+def weighted_mean(loss, weight):
+    return (loss * weight).sum() / (weight.sum() + 1)
 
 
 class Probe(torch.nn.Module):
@@ -353,14 +359,26 @@ class Probe(torch.nn.Module):
         self.heads = torch.nn.Linear(width, WHAT + NO_COLOUR + len(STYLES))
 
     def forward(self, stream, maps):
-        """stream [B, T, width], maps [B, 2, T] -> how wrong it is; things count as much as what lies between them."""
+        """stream [B, T, width], maps [B, 3, T] -> how wrong it is; things count as much as what lies between them."""
         what, colour, style = self.heads(edit_nets.layer_norm(stream)).float().flatten(0, 1).split((WHAT, NO_COLOUR, len(STYLES)), 1)
         thing, look = maps[:, 0].flatten().long(), maps[:, 1].flatten().long()
         is_thing = (look < 3 * NO_COLOUR).float()
-        mean = lambda loss, weight: (loss * weight).sum() / (weight.sum() + 1)
         loss = F.cross_entropy(what, thing, reduction="none")
-        return (mean(loss, is_thing) + mean(loss, 1 - is_thing) + mean(F.cross_entropy(colour, (look // 3).clamp(max=NO_COLOUR - 1), reduction="none"), is_thing)
+        return (weighted_mean(loss, is_thing) + weighted_mean(loss, 1 - is_thing) + weighted_mean(F.cross_entropy(colour, (look // 3).clamp(max=NO_COLOUR - 1), reduction="none"), is_thing)
                 + 0.3 * F.cross_entropy(style, look % 3))
+
+
+class SpokenOf(torch.nn.Module):
+    """Says which rows belong to a thing that the instruction speaks of. No part of the model, as Probe."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.head = torch.nn.Linear(width, 1)
+
+    def forward(self, stream, maps):
+        answer, truth = self.head(edit_nets.layer_norm(stream)).float().flatten(), maps[:, 2].flatten().float()
+        loss = F.binary_cross_entropy_with_logits(answer, truth, reduction="none")
+        return weighted_mean(loss, truth) + weighted_mean(loss, 1 - truth)
 
 
 # ---- Data -----------------------------------------------------------------------------------------------------------------------------------------
@@ -418,23 +436,23 @@ def make_data(args, clock):
     rng, groups, painted = random.Random(args.seed + 11 + 1000 * PROCESS), {}, 0
     counts = {"text": args.scenes // PROCESSES, "one": args.pairs // PROCESSES, "two": args.pairs_two // PROCESSES}
     for kind, count in counts.items():
-        for size, share in SIZES.items():
+        for size, share in {**SIZES, SMALL: SMALL_SHARE}.items():
             number, latents, pixels, texts, maps = int(count * share), [], [], [], []
             for at in range(0, number, 256):
                 n = min(256, number - at)
                 if kind == "text":
                     scenes = edit_world.drawing_scenes(rng, n)
                     pictures = [None, render(scenes, *size, DEVICE)]
-                    shown = [(s,) for s in scenes]
+                    shown = [((s, ()),) for s in scenes]
                     texts += [caption(s, rng) for s in scenes for _ in range(args.texts)]
                 else:
                     batch = edit_world.pairs(rng, n, kind == "two")
                     pictures = list(paint(batch, *size, DEVICE))
-                    shown = [[p[k] for k in ("after", "before", "second") if p[k]] for p in batch]
+                    shown = [[(p[k], edit_world.spoken_of(p, k)) for k in ("after", "before", "second") if p[k]] for p in batch]
                     texts += [edit_world.instruction(p, rng) for p in batch for _ in range(args.texts)]
                     pixels.append([seen(p) for k, p in enumerate(pictures) if k != 1 and p is not None])
                 latents.append([None if p is None else encoded(vae, p) for p in pictures])
-                maps += [torch.cat([map_of(s, *size) for s in scenes], 1) for scenes in shown]
+                maps += [torch.cat([map_of(s, *size, spoken) for s, spoken in scenes], 1) for scenes in shown]
                 painted += n * sum(p is not None for p in pictures)
                 if PROCESSES == 1 and clock.is_over(10):
                     raise Unfinished
@@ -466,7 +484,7 @@ class Batches:
         self.rows = {}
         self.keys, self.weights = [], []
         for (kind, size), group in data["groups"].items():
-            total = sum(len(t) for g, v in data["groups"].items() if g[0] == kind for t, _ in v["texts"].values())
+            total = sum(len(t) for g, v in data["groups"].items() if g[0] == kind and (g[1] == SMALL) == (size == SMALL) for t, _ in v["texts"].values())
             for n, (table, _) in group["texts"].items():
                 self.keys.append((kind, size, n))
                 self.weights.append(SHARES[kind] * len(table) / total)
@@ -490,9 +508,9 @@ class Batches:
         parts += [own.long(), self.after.expand(b, -1)]
         return torch.cat(parts, 1), (*runs, count + own.shape[1] + len(self.after))
 
-    def draw(self, rng, draw, scale=1.0):
-        """(target, references, own tokens [B, T], pixels, maps of target and references) of a batch; the tokens may be the negative prompt's."""
-        kind, size, n = rng.choices(self.keys, self.weights)[0]
+    def draw(self, rng, draw, scale=1.0, small=False):
+        """(target, references, own tokens [B, T], pixels, maps of target and references) of a batch of small pictures or of the others; the tokens may be the negative prompt's."""
+        kind, size, n = rng.choices(self.keys, [w * ((key[1] == SMALL) == small) for key, w in zip(self.keys, self.weights)])[0]
         group = self.data["groups"][(kind, size)]
         rows = size[0] * size[1] // 256
         count = max(1, int(scale * self.args.batch * 560 / (len(group["latents"]) * rows + 43 * len(group["pixels"]) + 24)) // 8 * 8)
@@ -526,7 +544,12 @@ def sample_sigma(count, draw):
     return torch.where(torch.rand(count, device=DEVICE, generator=draw) < 0.5, walked, middle)
 
 
-SEES, PLANS = 1, 3  # blocks behind which the references are seen, and the image is planned
+SEES, BINDS, PLANS = 1, 2, 3  # blocks behind which the references are seen, their things are bound to the words, and the image is planned
+
+
+def is_small(step, steps, share):
+    """Whether a step's pictures are small: in the first part of the training, of which the beginning has steps of both kinds, so that their time can be measured."""
+    return step % 20 < 20 * share if step < MEASURED[1] else step < share * steps
 
 
 def flow_loss(transformer, probes, features, z, references, sigma, noise, maps):
@@ -538,9 +561,11 @@ def flow_loss(transformer, probes, features, z, references, sigma, noise, maps):
     if references and references[0].shape == z.shape:  # what the instruction changes counts as much as half of the picture, however small it is
         changed = ((z - references[0]).abs().mean(1) > 0.15).float()
         loss = loss + 0.5 * ((error * changed).sum((1, 2)) / (changed.sum((1, 2)) + 8)).mean()
-    wrong = probes[1](streams[PLANS][:, :targets], maps[:, :, :targets])
+    target = streams[PLANS][:, :targets], maps[:, :, :targets]
+    wrong = probes["plan"](*target)
     if references:
-        wrong = wrong + probes[0](streams[SEES][:, targets:], maps[:, :, targets:])
+        early, later = (streams[k][:, targets:] for k in (SEES, BINDS))
+        wrong = wrong + probes["see"](early, maps[:, :, targets:]) + probes["bind"](later, maps[:, :, targets:]) + probes["edit"](*target)
     return loss, wrong
 
 
@@ -555,7 +580,7 @@ def train_flow(args, clock):
     path, steps = args.work / "flow.pt", args.steps
     torch.manual_seed(args.seed + 1)
     transformer, encoder = edit_nets.Transformer().to(DEVICE), edit_nets.TextEncoder(edit_tokens.ROWS).to(DEVICE)
-    probes = torch.nn.ModuleList([Probe(edit_nets.TRANSFORMER["dim"]) for _ in range(2)]).to(DEVICE)
+    probes = torch.nn.ModuleDict({name: kind(edit_nets.TRANSFORMER["dim"]) for name, kind in (("see", Probe), ("bind", SpokenOf), ("plan", Probe), ("edit", SpokenOf))}).to(DEVICE)
     matrices, others = split_parameters(transformer, encoder, probes)
     both = [p for n in (transformer, encoder, probes) for p in n.parameters()]
     optimiser = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=DEVICE == "cuda")
@@ -583,7 +608,7 @@ def train_flow(args, clock):
         gradients.whole.zero_()
         with half_precision():
             error, wrong = flow_loss(transformer, probes, batches.features(encoder, own, pixels), z, references, sigma, noise, maps)
-        (error + 0.05 * wrong).backward()
+        (error + args.probes * wrong).backward()
         losses.copy_(torch.stack((error, wrong)).detach())
 
     learn_step = Captured(learn, args.graphs)
@@ -591,7 +616,7 @@ def train_flow(args, clock):
     measured = None
     while step < steps and not over:
         rng, draw = random.Random(args.seed * 104729 + step), seeded(args.seed, 2, step * PROCESSES + PROCESS)
-        z, references, own, pixels, maps = batches.draw(rng, draw)
+        z, references, own, pixels, maps = batches.draw(rng, draw, small=is_small(step, steps, args.small))
         learn_step(z, sample_sigma(len(z), draw), torch.randn(z.shape, device=DEVICE, generator=draw), own, maps, *references, *pixels)
         gradients.average()
         torch.nn.utils.clip_grad_norm_(both, 1.0)
@@ -879,6 +904,8 @@ def main():
     parser.add_argument("--batch", type=int, default=256, help="pairs with one reference of 256 x 256 in a step; of others as many as give as many rows")
     parser.add_argument("--rate", type=float, default=2e-3, help="AdamW, of all but the blocks' matrices")
     parser.add_argument("--rate-muon", type=float, default=8e-3)
+    parser.add_argument("--small", type=float, default=0.5, help="share of the steps that have small pictures, see SMALL")
+    parser.add_argument("--probes", type=float, default=0.05, help="weight of what the probes say, see Probe")
     parser.add_argument("--steps-turbo", type=int, default=1500)
     parser.add_argument("--rate-turbo", type=float, default=2e-3)
     parser.add_argument("--minutes-flow", type=float, help="make it fewer steps if they would take longer, by the speed of the first ones")

@@ -20,8 +20,8 @@ from world import COLOURS, HIDDEN, NAMES, OBJECTS, PLACE_WORDS, PLACES, RELATION
 BACKGROUNDS = ["plain", "sky", "night", "sea", "grass", "sunset"]
 KINDS = ["recolour", "remove", "add", "background", "style", "swap", "replace", "put", "borrow background", "borrow style"]
 SECOND = {"put", "borrow background", "borrow style"}  # the instruction speaks of picture 2
-WEIGHTS = {"recolour": 0.14, "remove": 0.13, "add": 0.19, "background": 0.12, "style": 0.10, "swap": 0.14, "replace": 0.18}
-WEIGHTS_SECOND = {"put": 0.66, "borrow background": 0.20, "borrow style": 0.14}
+WEIGHTS = {"recolour": 0.17, "remove": 0.13, "add": 0.18, "background": 0.09, "style": 0.09, "swap": 0.15, "replace": 0.19}
+WEIGHTS_SECOND = {"put": 0.64, "borrow background": 0.18, "borrow style": 0.18}
 
 SPOTS = [0.19, 0.5, 0.81]  # centres of the 3 x 3 cells, in both directions
 CELL_NAMES = {(0, 0): "top left", (0, 1): "top", (0, 2): "top right", (1, 0): "left", (1, 1): "middle", (1, 2): "right", (2, 0): "bottom left", (2, 1): "bottom", (2, 2): "bottom right"}
@@ -196,6 +196,19 @@ def sample_pair(rng, kind):
                 return None
             after["style"] = names["style"] = second["style"]
     return {"kind": kind, "before": before, "after": after, "second": second, "background": background, "names": names}
+
+
+def edited_ids(pair):
+    before, after = ({t["id"]: t for t in pair[k]["things"]} for k in ("before", "after"))
+    return {k for k in before | after if before.get(k) != after.get(k)}
+
+
+def spoken_of(pair, which):
+    """Ids of the things in the picture "before", "after" or "second" that the instruction speaks of: those that it edits, the one beside which something goes, the one that is put elsewhere."""
+    names, edited = pair["names"], edited_ids(pair)
+    if which == "second":
+        return {t["id"] for t in pair["second"]["things"] if pair["kind"] == "put" and t["object"] == names["thing"]}
+    return {t["id"] for t in pair[which]["things"] if t["id"] in edited or which == "before" and t["object"] == names.get("anchor")}
 
 
 def pairs(rng, count, second=False, held_out=False, kind=None):
