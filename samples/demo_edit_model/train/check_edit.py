@@ -270,11 +270,11 @@ def self_test(count):
     return 0 if good else 1
 
 
-def judge_program(program, folder, count, turbo, more):
+def judge_program(program, folder, model, count, turbo, more):
     """Held-out edits through the command line."""
     from PIL import Image
 
-    model, reader = Path(__file__).resolve().parent.parent, reader_of()
+    reader = reader_of()
     folder.mkdir(parents=True, exist_ok=True)
     batch = held_out(count, 43)
     true, made, rng = pictures_of(batch), [], random.Random(43)
@@ -301,12 +301,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--self-test", type=int, metavar="N")
     parser.add_argument("--judge", type=Path, nargs=2, metavar=("PROGRAM", "FOLDER"))
+    parser.add_argument("--model", type=Path, default=Path(__file__).resolve().parent.parent, help="the checkpoint")
     parser.add_argument("--count", type=int, default=20, help="edits of each kind")
     parser.add_argument("--turbo", action="store_true", help="with the Turbo adapter, in 4 steps")
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=["--steps", "20", "--guidance", "3"], help="of the command line without the adapter")
     args = parser.parse_args()
     if args.judge:
-        judge_program(*args.judge, args.count, args.turbo, args.options)
+        judge_program(*args.judge, args.model, args.count, args.turbo, args.options)
     if args.self_test:
         raise SystemExit(self_test(args.self_test))
 

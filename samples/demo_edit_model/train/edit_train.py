@@ -49,6 +49,7 @@ PREVIEW_BIAS = torch.tensor([-0.1835, -0.0868, -0.3360])
 
 SIZES = {(256, 256): 0.86, (192, 320): 0.07, (320, 192): 0.07}  # height, width: share. Each is what the library makes of a reference of its shape in the area of 256 x 256
 SMALL, SMALL_SHARE = (160, 160), 0.5  # where the flow begins: with the same work for a step it sees twice as many pairs. The share is of the pairs painted beside those of SIZES
+RARE = 0.03, 0.006  # texts of a length that a smaller share of them has are left out, for each length costs a second for its graph; in pictures of 256 x 256 the second number counts
 SHARES = {"text": 0.18, "one": 0.54, "two": 0.28}  # of the training's steps: no reference, one, two
 MEASURED = 2000, 2600  # steps by which --minutes-flow sees how many fit; most shapes have their graphs by then
 EMPTY = 0.08  # share of steps whose instruction is the negative prompt's single space, for guidance
@@ -460,11 +461,12 @@ def make_data(args, clock):
             # target; references; their pixels
             order = [1] + {"text": [], "one": [0], "two": [0, 2]}[kind]
             groups[(kind, size)] = {"latents": [column(latents, k) for k in order], "pixels": [column(pixels, k) for k in range(len(order) - 1)], "maps": torch.stack(maps).to(DEVICE),
-                                    "texts": by_length(spliced(tokenizer, texts), args.texts, min(32, number // 8))}
+                                    "texts": by_length(spliced(tokenizer, texts), args.texts, len(texts) * RARE[size == (256, 256)])}
     z = torch.cat([g["latents"][0][:2000].float().transpose(0, 1).flatten(1) for g in groups.values()], 1)
     means, deviations, data = z.mean(1), z.std(1), {"groups": groups}
     seconds = time.time() - begin
-    save(data, path, True)
+    if args.until_seconds or PROCESSES > 1:  # a run that may be interrupted reads it again
+        save(data, path, True)
     log(f"data: {painted} pictures in {seconds:.0f} s, written in {time.time() - begin - seconds:.1f} s; channels' means {means.min():.2f}..{means.max():.2f}, deviations {deviations.min():.2f}..{deviations.max():.2f}")
     args.report.append(("data", f"{painted} pictures", seconds / painted))
     move = lambda texts: {n: (table.to(DEVICE), scene.to(DEVICE)) for n, (table, scene) in texts.items()}
@@ -738,9 +740,7 @@ def train_turbo(args, clock):
         log(f"turbo: goes on at {step}")
     data = args.data = make_data(args, clock) if args.data is None else args.data
     batches, pace, mean, over = Batches(args, data, edit_tokens.load(args.work / "tokenizer")), Pace(args, "turbo", 40), None, False
-    if args.compile:
-        teacher.compile_blocks(), student.compile_blocks(), encoder.compile_blocks()
-    gradients, loss = Gradients(trained), torch.zeros((), device=DEVICE)
+    gradients, loss = Gradients(trained), torch.zeros((), device=DEVICE)  # nothing is compiled: for three networks that took longer than all steps
 
     def learn(z, begin, noise, own, *pictures):
         references, pixels = pictures[: len(pictures) // 2], pictures[len(pictures) // 2 :]
@@ -893,20 +893,20 @@ def main():
     parser.add_argument("--snapshot", type=Path, help="write what there is to this file, and do nothing else")
     parser.add_argument("--restore", type=Path, help="begin from such a file if the folder is empty")
     parser.add_argument("--pool", type=int, default=24576, help="pictures that the VAE learns from")
-    parser.add_argument("--steps-vae", type=int, default=3500)
+    parser.add_argument("--steps-vae", type=int, default=3000)
     parser.add_argument("--batch-vae", type=int, default=32)
     parser.add_argument("--rate-vae", type=float, default=1.5e-3)
-    parser.add_argument("--scenes", type=int, default=30000, help="pictures with captions")
-    parser.add_argument("--pairs", type=int, default=52000, help="pairs with one reference")
-    parser.add_argument("--pairs-two", type=int, default=24000, help="pairs with two")
+    parser.add_argument("--scenes", type=int, default=24000, help="pictures with captions")
+    parser.add_argument("--pairs", type=int, default=40000, help="pairs with one reference")
+    parser.add_argument("--pairs-two", type=int, default=18000, help="pairs with two")
     parser.add_argument("--texts", type=int, default=3, help="ways to say each")
     parser.add_argument("--steps", type=int, default=36000)
-    parser.add_argument("--batch", type=int, default=256, help="pairs with one reference of 256 x 256 in a step; of others as many as give as many rows")
+    parser.add_argument("--batch", type=int, default=192, help="pairs with one reference of 256 x 256 in a step; of others as many as give as many rows")
     parser.add_argument("--rate", type=float, default=2e-3, help="AdamW, of all but the blocks' matrices")
     parser.add_argument("--rate-muon", type=float, default=8e-3)
-    parser.add_argument("--small", type=float, default=0.5, help="share of the steps that have small pictures, see SMALL")
+    parser.add_argument("--small", type=float, default=0.4, help="share of the steps that have small pictures, see SMALL")
     parser.add_argument("--probes", type=float, default=0.05, help="weight of what the probes say, see Probe")
-    parser.add_argument("--steps-turbo", type=int, default=1500)
+    parser.add_argument("--steps-turbo", type=int, default=900)
     parser.add_argument("--rate-turbo", type=float, default=2e-3)
     parser.add_argument("--minutes-flow", type=float, help="make it fewer steps if they would take longer, by the speed of the first ones")
     parser.add_argument("--no-graphs", dest="graphs", action="store_false")
@@ -953,7 +953,7 @@ def main():
         judge(args)
     for name, detail, seconds in args.report:
         planned = {"vae": "steps_vae", "flow": "steps", "turbo": "steps_turbo"}.get(name)
-        count = parser.get_default(planned) if planned else sum(k * parser.get_default(v) for k, v in ((1, "scenes"), (2, "pairs"), (3, "pairs_two")))
+        count = parser.get_default(planned) if planned else int((1 + SMALL_SHARE) * sum(k * parser.get_default(v) for k, v in ((1, "scenes"), (2, "pairs"), (3, "pairs_two"))))
         print(f"| {name} | {detail} | {1000 * seconds:.2f} ms each | {count} by default: {count * seconds:.0f} s |")
     log(f"done, {time.time() - BEGAN:.0f} s")
     return 0

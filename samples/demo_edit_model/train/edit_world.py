@@ -25,6 +25,7 @@ WEIGHTS_SECOND = {"put": 0.64, "borrow background": 0.18, "borrow style": 0.18}
 
 SPOTS = [0.19, 0.5, 0.81]  # centres of the 3 x 3 cells, in both directions
 CELL_NAMES = {(0, 0): "top left", (0, 1): "top", (0, 2): "top right", (1, 0): "left", (1, 1): "middle", (1, 2): "right", (2, 0): "bottom left", (2, 1): "bottom", (2, 2): "bottom right"}
+UNSAID = [(1, 1), (1, 0), (1, 2), (0, 1), (2, 1), (0, 0), (0, 2), (2, 0), (2, 2)]  # something goes to the first free cell if the words do not say where: if it were any, several would be learnt at once
 STEPS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
 
 
@@ -60,9 +61,9 @@ def _put_in_cell(rng, thing, cell):
     return thing
 
 
-def _new_thing(rng, background, things, cell, number):
+def _new_thing(rng, background, things, number):
     objects, colours = [t["object"] for t in things], [t["colour"] for t in things]
-    return _put_in_cell(rng, {"object": rng.choice([o for o in OBJECTS if o not in objects]), "colour": _free_colour(rng, background, colours), "id": number}, cell)
+    return {"object": rng.choice([o for o in OBJECTS if o not in objects]), "colour": _free_colour(rng, background, colours), "id": number}
 
 
 def cell_scene(rng, count=None, background=None, style=None):
@@ -72,13 +73,13 @@ def cell_scene(rng, count=None, background=None, style=None):
     scene = {"kind": "cells", "style": style, "background": background, "seed": rng.getrandbits(30), "things": []}
     cells = rng.sample(list(CELL_NAMES), count or rng.choices([1, 2, 3, 4], [0.2, 0.35, 0.3, 0.15])[0])
     for number, cell in enumerate(cells):
-        scene["things"].append(_new_thing(rng, background, scene["things"], cell, number))
+        scene["things"].append(_put_in_cell(rng, _new_thing(rng, background, scene["things"], number), cell))
     return scene
 
 
-def large_scene(rng, count):
+def large_scene(rng, count, style=None):
     """One or two things that are larger than a cell."""
-    scene = cell_scene(rng, count)
+    scene = cell_scene(rng, count, style=style)
     if count == 1:
         size = rng.choices([(0.17, 0.22), (0.27, 0.33), (0.40, 0.48)], [0.25, 0.5, 0.25])[0]
         spots, half = [PLACES[rng.choice(list(PLACES))] if size[1] < 0.25 else (0.5, 0.5)], [rng.uniform(*size)]
@@ -101,31 +102,74 @@ def _fits(scene, background):
     return all(t["colour"] not in HIDDEN[background] for t in scene["things"])
 
 
-def _place_for(rng, scene, thing, names, allows_silence):
-    """Where something new goes: (cell, names with how it is said), or None."""
+def _collides(scene, x, y, half, gap=0.015):
+    return any(max(abs(t["x"] - x), abs(t["y"] - y)) < t["half"] + half + gap for t in scene["things"])
+
+
+def _largest(scene, spot_of):
+    """The largest thing, of at most a cell's size, that has room: (x, y, half). spot_of: half -> x, y."""
+    for half in (0.136, 0.125, 0.115, 0.105, 0.095, 0.085, 0.075):
+        x, y = spot_of(half)
+        if not _collides(scene, x, y, half):
+            return x, y, half
+    return None
+
+
+def _spot_in_cell(scene, cell):
+    """In a corner, at an edge or in the middle; a smaller thing is nearer to the edge."""
+    along = lambda k, half: (0.054 + half, 0.5, 0.946 - half)[k]
+    return _largest(scene, lambda half: (along(cell[1], half), along(cell[0], half)))
+
+
+def _spot_beside(scene, anchor, relation):
+    """In the middle of what is free between a thing and the edge of the picture."""
+    dy, dx = STEPS[relation]
+    middle = lambda at, step: (at + step * anchor["half"] + (1 if step > 0 else 0)) / 2 if step else at
+    inside = lambda at, half: min(max(at, 0.03 + half), 0.97 - half)
+    x, y = middle(anchor["x"], dx), middle(anchor["y"], dy)
+    room = min(abs(x - (dx > 0)) if dx else 1, abs(y - (dy > 0)) if dy else 1) - 0.02
+    return _largest(scene, lambda half: (inside(x, half), inside(y, half))) if room >= 0.075 else None
+
+
+def _place_for(rng, scene, names, allows_silence):
+    """Where something new goes, and into `names` how that is said: (cell, None) among cells, (None, (x, y, half)) beside larger things; or None."""
+    is_cells = all(t["cell"] is not None for t in scene["things"])
     taken = {t["cell"] for t in scene["things"]}
-    free = [c for c in CELL_NAMES if c not in taken]
+    free = [c for c in UNSAID if c not in taken] if is_cells else [c for c in UNSAID if _spot_in_cell(scene, c)]
+    spot = lambda cell: (cell, None) if is_cells else (None, _spot_in_cell(scene, cell))
     roll = rng.random()
-    if scene["things"] and roll < 0.5:
-        spots = [(anchor, relation, (anchor["cell"][0] + dy, anchor["cell"][1] + dx)) for anchor in scene["things"] for relation, (dy, dx) in STEPS.items()]
-        spots = [s for s in spots if s[2] in free]
+    if allows_silence and roll > 0.82:
+        return spot(free[0]) if free else None
+    if roll < 0.45:
+        spots = [(anchor, relation, (anchor["cell"][0] + dy, anchor["cell"][1] + dx) if is_cells else _spot_beside(scene, anchor, relation)) for anchor in scene["things"] for relation, (dy, dx) in STEPS.items()]
+        spots = [s for s in spots if (s[2] in free if is_cells else s[2])]
         if not spots:
             return None
-        anchor, relation, cell = rng.choice(spots)
+        anchor, relation, at = rng.choice(spots)
         names.update(relation=relation, anchor=anchor["object"], anchor_colour=anchor["colour"])
-        return cell
+        return (at, None) if is_cells else (None, at)
+    if not free:
+        return None
     cell = rng.choice(free)
-    if not allows_silence or roll < 0.92:
-        names["place"] = CELL_NAMES[cell]
-    return cell
+    names["place"] = CELL_NAMES[cell]
+    return spot(cell)
+
+
+def _put_at(rng, thing, cell, spot):
+    """Puts a thing where _place_for says."""
+    if spot is None:
+        return _put_in_cell(rng, thing, cell)
+    x, y, half = spot
+    thing.update(cell=None, x=x, y=y, half=half * rng.uniform(0.9, 1), tilt=rng.uniform(-0.06, 0.06))
+    return thing
 
 
 def sample_pair(rng, kind):
     """A pair of this kind; it may be one that training must not see. None: this draw of the scene does not allow it."""
     roll = rng.random()
-    needs_cells = kind in ("add", "put")
-    if needs_cells or roll < 0.66:
-        before = cell_scene(rng, rng.choices([2, 3, 4], [0.5, 0.35, 0.15])[0] if kind == "swap" else rng.choices([1, 2, 3], [0.3, 0.4, 0.3])[0] if needs_cells else None)
+    adds = kind in ("add", "put")
+    if roll < 0.66:
+        before = cell_scene(rng, rng.choices([2, 3, 4], [0.5, 0.35, 0.15])[0] if kind == "swap" else rng.choices([1, 2, 3], [0.3, 0.4, 0.3])[0] if adds else None)
     elif kind == "swap":
         before = large_scene(rng, 2)
     else:
@@ -147,10 +191,10 @@ def sample_pair(rng, kind):
             thing["colour"] = names["colour"] = _free_colour(rng, after["background"])
         thing["id"] = number
     elif kind == "add":
-        cell = _place_for(rng, before, None, names, True)
-        if cell is None:
+        where = _place_for(rng, before, names, True)
+        if where is None:
             return None
-        added = _new_thing(rng, before["background"], things, cell, number)
+        added = _put_at(rng, _new_thing(rng, before["background"], things, number), *where)
         names.update(thing=added["object"], colour=added["colour"])
         things.append(added)
     elif kind == "background":
@@ -170,21 +214,23 @@ def sample_pair(rng, kind):
         for t in (things[a], things[b]):
             t["half"] = min(t["half"], 0.97 * min(t["x"], t["y"], 1 - t["x"], 1 - t["y"]))
     else:
-        second = cell_scene(rng, rng.choices([1, 2, 3], [0.4, 0.35, 0.25])[0], style=before["style"] if rng.random() < 0.6 else None)
+        style = before["style"] if rng.random() < 0.6 else None
+        second = large_scene(rng, 1, style) if rng.random() < 0.3 else cell_scene(rng, rng.choices([1, 2, 3], [0.4, 0.35, 0.25])[0], style=style)
         if kind == "put":
             wanted = rng.choice(second["things"])
             if wanted["object"] in [t["object"] for t in things] or wanted["colour"] in HIDDEN[before["background"]]:
                 return None
             names.update(thing=wanted["object"], colour=wanted["colour"])
-            if rng.random() < 0.3:  # nothing said: where it is in picture 2
-                cell = wanted["cell"] if wanted["cell"] not in [t["cell"] for t in things] else None
-            else:
-                cell = _place_for(rng, before, None, names, False)
-            if cell is None:
-                return None
             added = dict(wanted, id=number)
-            dy, dx = wanted["y"] - SPOTS[wanted["cell"][0]], wanted["x"] - SPOTS[wanted["cell"][1]]
-            added.update(cell=cell, y=SPOTS[cell[0]] + dy, x=SPOTS[cell[1]] + dx)
+            if wanted["cell"] and rng.random() < 0.25:  # nothing said: where it is in picture 2
+                if _collides(before, wanted["x"], wanted["y"], wanted["half"]):
+                    return None
+            else:
+                where = _place_for(rng, before, names, False)
+                if where is None:
+                    return None
+                _put_at(rng, added, *where)
+                added.update(tilt=wanted["tilt"], half=wanted["half"] if wanted["cell"] and added["cell"] else added["half"])
             things.append(added)
         elif kind == "borrow background":
             if second["background"] == before["background"] or not _fits(before, second["background"]):
