@@ -4,6 +4,8 @@
 #include "cuda_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/cuda.h"
+#include "cuda/device_memory.h"
+#include "cuda/op_table.h"
 #include "cuda/plan_records.h"
 #include "cuda/state.h"
 #include "cuda/weight_forms.h"
@@ -462,9 +464,59 @@ TEST(an_edit_job_keeps_its_steps_under_every_budget)
     CHECK(streamed > 5 && with_steps > 0 && streamed > with_steps);
 }
 
+// The scratch of a plan is found without asking every one of its products.
+TEST(scratch_is_that_of_the_product_that_needs_most)
+{
+    static const sumi_weight_format formats[] = {SUMI_WEIGHTS_BF16, SUMI_WEIGHTS_FP8, SUMI_WEIGHTS_INT8,
+                                                 SUMI_WEIGHTS_INT4};
+    int differing = 0; // plans whose first product is not the one that needs most
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        fake_reset();
+        sumi_engine_desc ed = cuda_desc();
+        sumi_engine* engine = open_engine(&ed, NULL);
+        CHECK(engine != NULL);
+        if (engine == NULL) return;
+        sumi_model_desc desc = sumi_model_defaults();
+        desc.path = "tests/golden/z-image-wide/model";
+        desc.weights = formats[f];
+        sumi_job job;
+        sumi_model* model = NULL;
+        CHECK_NUMBER(sumi_submit_model(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+        if (model == NULL) return;
+        sumi_image_desc image = small_image(model, &s_item);
+        image.width = image.height = 256;
+        CHECK(draw_hash(engine, &image) != 0);
+        const sumi_cuda* cuda = (const sumi_cuda*)engine->runner;
+        for (int i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+            if (engine->cache.entries[i].model == NULL) continue;
+            // The products alone: a convolution's scratch would hide a mistake.
+            sumi_plan products = engine->cache.entries[i].plan;
+            sumi_op* ops = malloc(products.op_count * sizeof *ops);
+            uint64_t largest = 0;
+            size_t count = 0;
+            for (size_t k = 0; k < products.op_count; k++) {
+                if (products.ops[k].kind == SUMI_OP_LINEAR) ops[count++] = products.ops[k];
+            }
+            products.ops = ops, products.op_count = count;
+            for (size_t k = 0; k < count; k++) {
+                const uint64_t bytes = sumi_cuda_ops[SUMI_OP_LINEAR].scratch(&cuda->device, &products, &ops[k]);
+                if (bytes > largest) largest = bytes;
+            }
+            CHECK(sumi_cuda_runner_scratch_bytes(engine->runner, &products) == sumi_cuda_block_bytes(largest));
+            differing += largest > 0 && sumi_cuda_ops[SUMI_OP_LINEAR].scratch(&cuda->device, &products, ops) < largest;
+            free(ops);
+        }
+        close_cuda(engine);
+    }
+    CHECK(differing > 0);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
+    RUN(scratch_is_that_of_the_product_that_needs_most);
     RUN(what_steps_read_stays_longest);
     RUN(a_run_copies_what_it_reads_once_at_most_once);
     RUN(what_is_read_once_leaves_before_what_steps_read);

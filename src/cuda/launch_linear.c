@@ -31,8 +31,10 @@ static uint64_t max_partial_sum_bytes(const sumi_cuda_device* device, int32_t m,
     for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
         for (int32_t hopper = 0; hopper <= 1; hopper++) {
             const sumi_cuda_shape s = {m, n, k, operands, true, (sumi_cuda_epilogue)e};
-            const sumi_cuda_linear_choice choice = sumi_cuda_choose_linear(device, hopper == 1, &s),
-                                          kernel_choice = sumi_cuda_choose_linear_kernel(device, hopper == 1, &s);
+            const sumi_cuda_linear_choice choice = sumi_cuda_choose_linear(device, hopper == 1, &s);
+            const bool is_kernel = choice.method != SUMI_CUDA_METHOD_CUBLASLT && device->forced_linear == NULL;
+            const sumi_cuda_linear_choice kernel_choice =
+                is_kernel ? choice : sumi_cuda_choose_linear_kernel(device, hopper == 1, &s);
             const uint64_t bytes = sumi_cuda_partial_sum_bytes(&choice, m, n),
                            kernel_bytes = sumi_cuda_partial_sum_bytes(&kernel_choice, m, n);
             largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
