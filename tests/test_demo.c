@@ -304,8 +304,8 @@ TEST(a_picture_moves_away_from_a_negative_colour)
         mean[0] += green[0][i] / SEEDS, mean[1] += green[1][i] / SEEDS;
         rises += green[1][i] > green[0][i] + 1.0;
     }
-    printf("  green in the middle of a heart: %.1f, with the negative prompt %.1f; more in %d of %d\n", mean[0], mean[1],
-           rises, SEEDS);
+    printf("  green in the middle of a heart: %.1f, with the negative prompt %.1f; more in %d of %d\n", mean[0],
+           mean[1], rises, SEEDS);
     CHECK(mean[1] > mean[0] + 3.0 && rises >= SEEDS - 1);
 }
 

@@ -299,7 +299,11 @@ static void check_hundred(const char* what, const processor* p, const wish* w, d
         CHECK(t.over <= 1);
         // Solvers that decide once know nothing of what can be reused before the first job has ended.
         const bool knows = w->step_cache == 0.0f || w->solver != SUMI_SOLVER_MIDPOINT;
-        CHECK(t.later_lost + (knows ? t.first_lost : 0) == 0);
+        // What they decide cannot be corrected, so their margin is for the whole job, and the share of the time that the
+        // work gets is the lower one of two estimates, of which one may be of a job of another size. So one job of a
+        // hundred may lose one step at twice the time that it needs.
+        const bool decides_once = w->solver == SUMI_SOLVER_MIDPOINT;
+        CHECK(t.later_lost + (knows ? t.first_lost : 0) <= (decides_once ? 1 : 0) && (!knows || t.max_lost <= 1));
         CHECK(t.cut > 0 && t.used >= (1.0 - max_unused) * t.cut);
     }
 }
