@@ -1,7 +1,7 @@
 """Judges edits: whether what was asked for was done, and whether everything else stayed. Independent of the model.
 
     python3 check_edit.py --self-test N          judges the painter's own pictures: N pairs of every kind; those before the edit must fail
-    python3 check_edit.py --judge PROGRAM FOLDER [--count N] [--turbo]       held-out edits through the library's command line
+    python3 check_edit.py --judge PROGRAM FOLDER [--model MODEL] [--count N] [--turbo]       held-out edits through the library's command line
 
 The things in a picture are read by the drawing demo model's checker (samples/demo_model/train/check.py): object, colour, place and size of each piece. Where it does not find a thing, because a string
 or a wing vanishes in the night, the painter decides: of its pictures with every other object and every other colour in that place, and with nothing there, the nearest one counts. So it does for

@@ -465,7 +465,7 @@ def make_data(args, clock):
     z = torch.cat([g["latents"][0][:2000].float().transpose(0, 1).flatten(1) for g in groups.values()], 1)
     means, deviations, data = z.mean(1), z.std(1), {"groups": groups}
     seconds = time.time() - begin
-    if args.until_seconds or PROCESSES > 1:  # a run that may be interrupted reads it again
+    if args.until_seconds:  # a run that will be interrupted reads it again
         save(data, path, True)
     log(f"data: {painted} pictures in {seconds:.0f} s, written in {time.time() - begin - seconds:.1f} s; channels' means {means.min():.2f}..{means.max():.2f}, deviations {deviations.min():.2f}..{deviations.max():.2f}")
     args.report.append(("data", f"{painted} pictures", seconds / painted))

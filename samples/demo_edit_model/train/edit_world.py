@@ -132,34 +132,36 @@ def _spot_beside(scene, anchor, relation):
 
 
 def _place_for(rng, scene, names, allows_silence):
-    """Where something new goes, and into `names` how that is said: (cell, None) among cells, (None, (x, y, half)) beside larger things; or None."""
-    is_cells = all(t["cell"] is not None for t in scene["things"])
-    taken = {t["cell"] for t in scene["things"]}
-    free = [c for c in UNSAID if c not in taken] if is_cells else [c for c in UNSAID if _spot_in_cell(scene, c)]
-    spot = lambda cell: (cell, None) if is_cells else (None, _spot_in_cell(scene, cell))
+    """Where something new goes, and into `names` how that is said: a cell (row, column) among cells, a spot (x, y, half) beside larger things; or None."""
+    if all(t["cell"] is not None for t in scene["things"]):
+        taken = {t["cell"] for t in scene["things"]}
+        free = {c: c for c in UNSAID if c not in taken}
+        beside = lambda anchor, relation: free.get(tuple(a + b for a, b in zip(anchor["cell"], STEPS[relation])))
+    else:
+        free = {c: spot for c in UNSAID if (spot := _spot_in_cell(scene, c))}
+        beside = lambda anchor, relation: _spot_beside(scene, anchor, relation)
     roll = rng.random()
     if allows_silence and roll > 0.82:
-        return spot(free[0]) if free else None
+        return next(iter(free.values()), None)
     if roll < 0.45:
-        spots = [(anchor, relation, (anchor["cell"][0] + dy, anchor["cell"][1] + dx) if is_cells else _spot_beside(scene, anchor, relation)) for anchor in scene["things"] for relation, (dy, dx) in STEPS.items()]
-        spots = [s for s in spots if (s[2] in free if is_cells else s[2])]
+        spots = [(anchor, relation, where) for anchor in scene["things"] for relation in STEPS if (where := beside(anchor, relation))]
         if not spots:
             return None
-        anchor, relation, at = rng.choice(spots)
+        anchor, relation, where = rng.choice(spots)
         names.update(relation=relation, anchor=anchor["object"], anchor_colour=anchor["colour"])
-        return (at, None) if is_cells else (None, at)
+        return where
     if not free:
         return None
-    cell = rng.choice(free)
+    cell = rng.choice(list(free))
     names["place"] = CELL_NAMES[cell]
-    return spot(cell)
+    return free[cell]
 
 
-def _put_at(rng, thing, cell, spot):
+def _put_at(rng, thing, where):
     """Puts a thing where _place_for says."""
-    if spot is None:
-        return _put_in_cell(rng, thing, cell)
-    x, y, half = spot
+    if len(where) == 2:
+        return _put_in_cell(rng, thing, where)
+    x, y, half = where
     thing.update(cell=None, x=x, y=y, half=half * rng.uniform(0.9, 1), tilt=rng.uniform(-0.06, 0.06))
     return thing
 
@@ -194,7 +196,7 @@ def sample_pair(rng, kind):
         where = _place_for(rng, before, names, True)
         if where is None:
             return None
-        added = _put_at(rng, _new_thing(rng, before["background"], things, number), *where)
+        added = _put_at(rng, _new_thing(rng, before["background"], things, number), where)
         names.update(thing=added["object"], colour=added["colour"])
         things.append(added)
     elif kind == "background":
@@ -229,7 +231,7 @@ def sample_pair(rng, kind):
                 where = _place_for(rng, before, names, False)
                 if where is None:
                     return None
-                _put_at(rng, added, *where)
+                _put_at(rng, added, where)
                 added.update(tilt=wanted["tilt"], half=wanted["half"] if wanted["cell"] and added["cell"] else added["half"])
             things.append(added)
         elif kind == "borrow background":
