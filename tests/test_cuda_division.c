@@ -390,11 +390,8 @@ static sumi_model* load_edit(sumi_engine* engine)
     desc.vae_path = QWEN "model/vae";
     desc.tokenizer_path = QWEN "model/tokenizer";
     desc.processor_path = QWEN "model-edit/processor";
-    sumi_job job;
-    sumi_model* model = NULL;
-    CHECK_NUMBER(sumi_submit_model(engine, &desc, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+    sumi_model* model = load_model_of(engine, &desc);
+    CHECK(model != NULL);
     if (model == NULL) return NULL;
     static sumi_recipe recipe; // small references, as its golden cases have them
     recipe = *model->network->recipe;
@@ -479,11 +476,8 @@ TEST(scratch_is_that_of_the_product_that_needs_most)
         sumi_model_desc desc = sumi_model_defaults();
         desc.path = "tests/golden/z-image-wide/model";
         desc.weights = formats[f];
-        sumi_job job;
-        sumi_model* model = NULL;
-        CHECK_NUMBER(sumi_submit_model(engine, &desc, &job), SUMI_OK);
-        sumi_job_wait(engine, job, SUMI_FOREVER);
-        CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+        sumi_model* model = load_model_of(engine, &desc);
+        CHECK(model != NULL);
         if (model == NULL) return;
         sumi_image_desc image = small_image(model, &s_item);
         image.width = image.height = 256;

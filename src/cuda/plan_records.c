@@ -34,9 +34,10 @@ uint64_t sumi_cuda_runner_scratch_bytes(const sumi_runner* runner, const sumi_pl
         sumi_cuda_op_scratch* scratch = sumi_cuda_ops[op->kind].scratch;
         if (scratch == NULL) continue;
         if (op->kind == SUMI_OP_LINEAR) {
+            const size_t known = product_count < PRODUCTS ? product_count : PRODUCTS;
             size_t k = 0;
-            while (k < product_count && k < PRODUCTS && !is_same_product(plan, products[k], op)) k++;
-            if (k < product_count && k < PRODUCTS) continue;
+            while (k < known && !is_same_product(plan, products[k], op)) k++;
+            if (k < known) continue;
             products[product_count++ % PRODUCTS] = op;
         }
         const uint64_t bytes = scratch(&cuda->device, plan, op);
