@@ -297,6 +297,10 @@ if has sanitize; then
         for file in "$PWD"/tests/golden/newbie/cases/{dit_batch_padded,enc_gemma,enc_jina,lokr_low,op_attention,pipe_euler,text_short}.*; do ln -sfn "$file" "$few-newbie/cases/"; done
         picture=("$bin/sumi" generate --model "$golden/model" --backend cuda --quiet --prompt "a red fox" --size 64x48 --steps 2)
         edit=("${picture[@]}" --negative grey --guidance 2 --image "$golden/cases/vae_encode_input.png" --strength 0.9 --solver heun --batch 2)
+        # The short ones first: where there is time for a part only, it is most of the programs.
+        for tool in racecheck memcheck synccheck initcheck; do
+            for kind in attention linear gated fp8 int8 balanced norms conv rotary moving_rows latents strips group_norm pictures; do sanitize $tool "small cases, $kind" "$bin/test_cuda_ops" --small $kind; done
+        done
         # initcheck does not see what Hopper's kernels write by bulk copies, and reports their readers: the portable ones, and test_cuda_host.memory_may_hold_anything_before for those.
         sanitize initcheck 'golden, portable' "$bin/golden_run" --backend cuda --portable "$golden"
         sanitize initcheck 'golden, portable, fp8' "$bin/golden_run" --backend cuda --portable --fp8 --as-engine "$few" # op by op it reads e4m3 values in the room of bfloat16
@@ -321,9 +325,6 @@ if has sanitize; then
         for tool in racecheck synccheck; do
             sanitize $tool 'golden, few' "$bin/golden_run" --backend cuda "$few"
             sanitize $tool 'golden, few, portable' "$bin/golden_run" --backend cuda --portable "$few"
-        done
-        for tool in racecheck memcheck synccheck initcheck; do
-            for kind in attention linear gated fp8 int8 balanced norms conv rotary moving_rows latents strips group_norm pictures; do sanitize $tool "small cases, $kind" "$bin/test_cuda_ops" --small $kind; done
         done
         wait
         for name in "${sanitized[@]}"; do report_sanitized "${name%% *}" "${name#* }"; done
