@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo_model" / "train"))
 
 import world
-from world import COLOURS, HIDDEN, NAMES, OBJECTS, PLACE_WORDS, PLACES, RELATION_WORDS, STYLES
+from world import COLOURS, HIDDEN, NAMES, NATURAL, NUMBER_WORDS, OBJECTS, PLACE_WORDS, PLACES, PLURALS, RELATION_WORDS, STYLES
 
 BACKGROUNDS = ["plain", "sky", "night", "sea", "grass", "sunset"]
 KINDS = ["recolour", "remove", "add", "background", "style", "swap", "replace", "put", "borrow background", "borrow style"]
@@ -51,8 +51,10 @@ def is_held_out(pair):
 
 # ---- Scenes -----------------------------------------------------------------------------------------------------------------------------------
 
-def _free_colour(rng, background, taken=()):
-    return rng.choice([c for c in COLOURS if c not in HIDDEN[background] and c not in taken])
+def _free_colour(rng, scene, taken=()):
+    """Any colour; in outlines only one that shows on the background, since the line of another is black or white."""
+    hidden = HIDDEN[scene["background"]] if scene["style"] == "outline" else ()
+    return rng.choice([c for c in COLOURS if c not in hidden and c not in taken])
 
 
 def _put_in_cell(rng, thing, cell):
@@ -61,20 +63,34 @@ def _put_in_cell(rng, thing, cell):
     return thing
 
 
-def _new_thing(rng, background, things, number):
-    objects, colours = [t["object"] for t in things], [t["colour"] for t in things]
-    return {"object": rng.choice([o for o in OBJECTS if o not in objects]), "colour": _free_colour(rng, background, colours), "id": number}
+def _new_thing(rng, scene, number):
+    """A thing of another kind and colour than those of the scene."""
+    objects, colours = [t["object"] for t in scene["things"]], [t["colour"] for t in scene["things"]]
+    return {"object": rng.choice([o for o in OBJECTS if o not in objects]), "colour": _free_colour(rng, scene, colours), "id": number}
 
 
 def cell_scene(rng, count=None, background=None, style=None):
-    """One to four different things in cells of the picture."""
+    """One to four things in cells of the picture. Most differ in kind and colour; now and then two are of one kind, or of one colour."""
     background = background or rng.choices(BACKGROUNDS, [0.30, 0.14, 0.14, 0.14, 0.14, 0.14])[0]
     style = style or rng.choices(STYLES, [0.5, 0.28, 0.22])[0]
     scene = {"kind": "cells", "style": style, "background": background, "seed": rng.getrandbits(30), "things": []}
     cells = rng.sample(list(CELL_NAMES), count or rng.choices([1, 2, 3, 4], [0.2, 0.35, 0.3, 0.15])[0])
     for number, cell in enumerate(cells):
-        scene["things"].append(_put_in_cell(rng, _new_thing(rng, background, scene["things"], number), cell))
+        thing, roll = _new_thing(rng, scene, number), rng.random()
+        if number == 1 and roll < 0.2:
+            key = "object" if roll < 0.12 else "colour"
+            thing[key] = scene["things"][0][key]
+        scene["things"].append(_put_in_cell(rng, thing, cell))
     return scene
+
+
+def drawn_scene(rng, kinds=("single", "relation", "count"), style=None):
+    """One to four things as the drawing model's world has them, several alike among them."""
+    while True:
+        scene = world.sample_scene(rng, rng.choice(kinds), style)
+        if len(scene["things"]) <= 4 and scene["background"] in BACKGROUNDS and _fits(scene):
+            things = [dict(t, cell=None, id=number) for number, t in enumerate(scene["things"])]
+            return {"kind": "drawn", "style": scene["style"], "background": scene["background"], "seed": scene["seed"], "things": things}
 
 
 def large_scene(rng, count, style=None):
@@ -98,8 +114,19 @@ def copied(scene, **changes):
 
 # ---- Pairs ------------------------------------------------------------------------------------------------------------------------------------
 
-def _fits(scene, background):
-    return all(t["colour"] not in HIDDEN[background] for t in scene["things"])
+def _fits(scene, **changes):
+    """Whether every thing has its own colour: outlines that the background would hide are black or white."""
+    scene = dict(scene, **changes)
+    return scene["style"] != "outline" or all(t["colour"] not in HIDDEN[scene["background"]] for t in scene["things"])
+
+
+def alike(scene, thing):
+    """The things of this kind and colour."""
+    return [t for t in scene["things"] if (t["object"], t["colour"]) == (thing["object"], thing["colour"])]
+
+
+def _singles(scene):
+    return [t for t in scene["things"] if len(alike(scene, t)) == 1]
 
 
 def _collides(scene, x, y, half, gap=0.015):
@@ -131,20 +158,23 @@ def _spot_beside(scene, anchor, relation):
     return _largest(scene, lambda half: (inside(x, half), inside(y, half))) if room >= 0.075 else None
 
 
-def _place_for(rng, scene, names, allows_silence):
-    """Where something new goes, and into `names` how that is said: a cell (row, column) among cells, a spot (x, y, half) beside larger things; or None."""
+def _free_places(scene):
+    """{cell: where} of the cells that are free, in the order in which they are taken if the words do not say where: cells among cells, spots (x, y, half) beside larger things."""
     if all(t["cell"] is not None for t in scene["things"]):
         taken = {t["cell"] for t in scene["things"]}
-        free = {c: c for c in UNSAID if c not in taken}
-        beside = lambda anchor, relation: free.get(tuple(a + b for a, b in zip(anchor["cell"], STEPS[relation])))
-    else:
-        free = {c: spot for c in UNSAID if (spot := _spot_in_cell(scene, c))}
-        beside = lambda anchor, relation: _spot_beside(scene, anchor, relation)
-    roll = rng.random()
-    if allows_silence and roll > 0.82:
-        return next(iter(free.values()), None)
-    if roll < 0.45:
-        spots = [(anchor, relation, where) for anchor in scene["things"] for relation in STEPS if (where := beside(anchor, relation))]
+        return {c: c for c in UNSAID if c not in taken}
+    return {c: spot for c in UNSAID if (spot := _spot_in_cell(scene, c))}
+
+
+def _place_for(rng, scene, names):
+    """Where something new goes, and into `names` how that is said; or None."""
+    free = _free_places(scene)
+    if rng.random() < 0.45:
+        if all(t["cell"] is not None for t in scene["things"]):
+            beside = lambda anchor, relation: free.get(tuple(a + b for a, b in zip(anchor["cell"], STEPS[relation])))
+        else:
+            beside = lambda anchor, relation: _spot_beside(scene, anchor, relation)
+        spots = [(anchor, relation, where) for anchor in _singles(scene) for relation in STEPS if (where := beside(anchor, relation))]
         if not spots:
             return None
         anchor, relation, where = rng.choice(spots)
@@ -170,57 +200,73 @@ def sample_pair(rng, kind):
     """A pair of this kind; it may be one that training must not see. None: this draw of the scene does not allow it."""
     roll = rng.random()
     adds = kind in ("add", "put")
-    if roll < 0.66:
+    if roll < 0.58:
         before = cell_scene(rng, rng.choices([2, 3, 4], [0.5, 0.35, 0.15])[0] if kind == "swap" else rng.choices([1, 2, 3], [0.3, 0.4, 0.3])[0] if adds else None)
-    elif kind == "swap":
-        before = large_scene(rng, 2)
+    elif roll < 0.80:
+        before = large_scene(rng, 2 if kind == "swap" or roll > 0.74 else 1)
     else:
-        before = large_scene(rng, 1 if roll < 0.86 else 2)
+        before = drawn_scene(rng, ("relation",) if kind == "swap" else ("single", "relation") if kind == "replace" else ("single", "relation", "count"))
     after, names, second, background = copied(before), {}, None, "before"
     things = after["things"]
-    pick = rng.randrange(len(things))
-    thing, number = things[pick], len(things)
-    if kind == "recolour":
-        names.update(thing=thing["object"], old=thing["colour"])
-        thing["colour"] = names["colour"] = _free_colour(rng, after["background"], [thing["colour"]])
-    elif kind == "remove":
-        names.update(thing=thing["object"], old=thing["colour"])
-        del things[pick]
+    number, singles = len(things), _singles(after)
+    if kind in ("recolour", "remove"):
+        chosen = alike(after, rng.choice(things))
+        names.update(thing=chosen[0]["object"], old=chosen[0]["colour"])
+        if kind == "recolour":
+            names["colour"] = _free_colour(rng, after, [names["old"]])
+            for t in chosen:
+                t["colour"] = names["colour"]
+        else:
+            things[:] = [t for t in things if t not in chosen]
     elif kind == "replace":
+        if not singles:
+            return None
+        thing = rng.choice(singles)
         names.update(thing=thing["object"], old=thing["colour"])
         thing["object"] = names["object"] = rng.choice([o for o in OBJECTS if o not in [t["object"] for t in things]])
         if rng.random() < 0.4:
-            thing["colour"] = names["colour"] = _free_colour(rng, after["background"])
+            thing["colour"] = names["colour"] = _free_colour(rng, after)
         thing["id"] = number
     elif kind == "add":
-        where = _place_for(rng, before, names, True)
-        if where is None:
-            return None
-        added = _put_at(rng, _new_thing(rng, before["background"], things, number), where)
+        added = _new_thing(rng, before, number)
+        if rng.random() < 0.4 and _fits(before, things=[dict(added, colour=NATURAL[added["object"]])]):
+            added["colour"] = NATURAL[added["object"]]
+            names["says_colour"] = rng.random() < 0.3
+        if rng.random() < 0.28:  # nothing said
+            names["number"] = rng.choices([1, 2, 3], [0.7, 0.2, 0.1])[0]
+            places = list(_free_places(before).values())[: names["number"]]
+            if len(places) < names["number"] or number + names["number"] > 4:
+                return None
+        else:
+            places = [_place_for(rng, before, names)]
+            if places[0] is None:
+                return None
         names.update(thing=added["object"], colour=added["colour"])
-        things.append(added)
+        things += [_put_at(rng, dict(added, id=number + k), where) for k, where in enumerate(places)]
     elif kind == "background":
-        choices = [b for b in BACKGROUNDS if b != before["background"] and _fits(before, b)]
+        choices = [b for b in BACKGROUNDS if b != before["background"] and _fits(before, background=b)]
         if not choices:
             return None
         after["background"] = names["background"] = rng.choice(choices)
         background = "new"
     elif kind == "style":
-        after["style"] = names["style"] = rng.choice([s for s in STYLES if s != before["style"]])
+        after["style"] = names["style"] = rng.choice([s for s in STYLES if s != before["style"] and _fits(before, style=s)])
     elif kind == "swap":
-        a, b = rng.sample(range(len(things)), 2)
-        names.update(thing=things[a]["object"], old=things[a]["colour"], other=things[b]["object"], other_colour=things[b]["colour"])
+        if len(singles) < 2:
+            return None
+        a, b = rng.sample(singles, 2)
+        names.update(thing=a["object"], old=a["colour"], other=b["object"], other_colour=b["colour"])
         # each keeps its size as far as the other's place has room for it
         for key in ("x", "y"):
-            things[a][key], things[b][key] = things[b][key], things[a][key]
-        for t in (things[a], things[b]):
+            a[key], b[key] = b[key], a[key]
+        for t in (a, b):
             t["half"] = min(t["half"], 0.97 * min(t["x"], t["y"], 1 - t["x"], 1 - t["y"]))
     else:
         style = before["style"] if rng.random() < 0.6 else None
         second = large_scene(rng, 1, style) if rng.random() < 0.3 else cell_scene(rng, rng.choices([1, 2, 3], [0.4, 0.35, 0.25])[0], style=style)
         if kind == "put":
-            wanted = rng.choice(second["things"])
-            if wanted["object"] in [t["object"] for t in things] or wanted["colour"] in HIDDEN[before["background"]]:
+            wanted = rng.choice(_singles(second))
+            if wanted["object"] in [t["object"] for t in things] or not _fits(before, things=[wanted]):
                 return None
             names.update(thing=wanted["object"], colour=wanted["colour"])
             added = dict(wanted, id=number)
@@ -228,19 +274,19 @@ def sample_pair(rng, kind):
                 if _collides(before, wanted["x"], wanted["y"], wanted["half"]):
                     return None
             else:
-                where = _place_for(rng, before, names, False)
+                where = _place_for(rng, before, names)
                 if where is None:
                     return None
                 _put_at(rng, added, where)
                 added.update(tilt=wanted["tilt"], half=wanted["half"] if wanted["cell"] and added["cell"] else added["half"])
             things.append(added)
         elif kind == "borrow background":
-            if second["background"] == before["background"] or not _fits(before, second["background"]):
+            if second["background"] == before["background"] or not _fits(before, background=second["background"]):
                 return None
             after["background"] = names["background"] = second["background"]
             background = "second"
         else:
-            if second["style"] == before["style"]:
+            if second["style"] == before["style"] or not _fits(before, style=second["style"]):
                 return None
             after["style"] = names["style"] = second["style"]
     return {"kind": kind, "before": before, "after": after, "second": second, "background": background, "names": names}
@@ -255,8 +301,9 @@ def spoken_of(pair, which):
     """Ids of the things in the picture "before", "after" or "second" that the instruction speaks of: those that it edits, the one beside which something goes, the one that is put elsewhere."""
     names, edited = pair["names"], edited_ids(pair)
     if which == "second":
-        return {t["id"] for t in pair["second"]["things"] if pair["kind"] == "put" and t["object"] == names["thing"]}
-    return {t["id"] for t in pair[which]["things"] if t["id"] in edited or which == "before" and t["object"] == names.get("anchor")}
+        return {t["id"] for t in pair["second"]["things"] if pair["kind"] == "put" and (t["object"], t["colour"]) == (names["thing"], names["colour"])}
+    is_anchor = lambda t: which == "before" and "anchor" in names and (t["object"], t["colour"]) == (names["anchor"], names["anchor_colour"])
+    return {t["id"] for t in pair[which]["things"] if t["id"] in edited or is_anchor(t)}
 
 
 def pairs(rng, count, second=False, held_out=False, kind=None):
@@ -270,11 +317,11 @@ def pairs(rng, count, second=False, held_out=False, kind=None):
 
 
 def drawing_scenes(rng, count, held_out=False):
-    """Scenes of the drawing model's world for prompts without a picture: one thing or two, on the backgrounds of this world, in colours that show there."""
+    """Scenes of the drawing model's world for prompts without a picture: one thing or two, on the backgrounds of this world."""
     out = []
     while len(out) < count:
         scene = world.sample_scene(rng)
-        if scene["kind"] in ("single", "relation") and len(scene["things"]) <= 2 and scene["background"] in BACKGROUNDS and _fits(scene, scene["background"]) and world.is_held_out(scene) == held_out:
+        if scene["kind"] in ("single", "relation") and len(scene["things"]) <= 2 and scene["background"] in BACKGROUNDS and _fits(scene) and world.is_held_out(scene) == held_out:
             out.append(scene)
     return out
 
@@ -298,8 +345,9 @@ OPENINGS = ["please ", "now ", "can you ", ""]
 ENDINGS = [" please", ", and change nothing else", ", keep everything else", ". Keep the rest as it is"]
 
 
-def _name(rng, kind, plain):
-    return kind if plain else rng.choice(NAMES.get(kind, [kind]))
+def _name(rng, kind, plain, number=1):
+    name = kind if plain else rng.choice(NAMES.get(kind, [kind]))
+    return name if number == 1 else PLURALS.get(name, name + "s")
 
 
 def _article(words):
@@ -312,8 +360,12 @@ def instruction(pair, rng, plain=False):
     choose = lambda options: options[0] if plain else rng.choice(options)
     chance = lambda p: not plain and rng.random() < p
 
-    def the(thing, colour):  # colours are said now and then
-        return "the " + (colour + " " if chance(0.2) else "") + _name(rng, thing, plain)
+    def the(thing, colour, scene=pair["before"]):  # colours are said now and then, and where two things differ in nothing else
+        others = [t for t in scene["things"] if t["object"] == thing and t["colour"] != colour]
+        number = len(alike(scene, {"object": thing, "colour": colour}))
+        if scene is pair["before"] and number == len(scene["things"]) and chance(0.15):  # nothing else can be meant
+            return "it" if number == 1 else "them"
+        return "the " + (colour + " " if others or chance(0.2) else "") + _name(rng, thing, plain, number)
 
     def where():
         if "relation" in names:
@@ -324,12 +376,14 @@ def instruction(pair, rng, plain=False):
 
     if kind == "recolour":
         t, c = the(names["thing"], names["old"]), names["colour"]
-        text = choose([f"make {t} {c}", f"paint {t} {c}", f"change {t} to {c}", f"turn {t} {c}", f"change the colour of {t} to {c}", f"{t} should be {c}", f"give {t} the colour {c}", f"recolour {t} in {c}"])
+        text = choose([f"make {t} {c}", f"paint {t} {c}", f"change {t} to {c}", f"turn {t} {c}", f"change the colour of {t} to {c}", f"{t} should be {c}", f"give {t} the colour {c}", f"recolour {t} in {c}"]).replace("them should", "they should")
     elif kind == "remove":
         t = the(names["thing"], names["old"])
         text = choose([f"remove {t}", f"delete {t}", f"take {t} away", f"erase {t}", f"take away {t}", f"the picture without {t}", f"get rid of {t}"])
     elif kind == "add":
-        a = _article(names["colour"] + " " + _name(rng, names["thing"], plain))
+        number, colour = names.get("number", 1), names["colour"] + " " if names.get("says_colour", True) or plain else ""
+        a = colour + _name(rng, names["thing"], plain, number)
+        a = _article(a) if number == 1 else choose(NUMBER_WORDS[number]) + " " + a
         text = choose([f"add {a}{where()}", f"draw {a}{where()}", f"put {a}{where()}", f"paint {a}{where()}", f"place {a}{where()}", f"add {a}{where()}"])
     elif kind == "background":
         text = choose(BACKGROUND_EDITS[names["background"]])
@@ -344,7 +398,7 @@ def instruction(pair, rng, plain=False):
         t, new = the(names["thing"], names["old"]), _article((names["colour"] + " " if "colour" in names else "") + _name(rng, names["object"], plain))
         text = choose([f"replace {t} with {new}", f"turn {t} into {new}", f"change {t} into {new}", f"make {t} {new}", f"instead of {t} draw {new}", f"exchange {t} for {new}"])
     elif kind == "put":
-        t = the(names["thing"], names["colour"])
+        t = the(names["thing"], names["colour"], pair["second"])
         of = choose(["of picture 2", "from picture 2", "of picture 2", "from the second picture", "in picture 2"])
         into = choose([" into picture 1", " into picture 1", " in picture 1", "", " into the first picture"])
         text = choose([f"put {t} {of}{into}{where()}", f"add {t} {of}{into}{where()}", f"copy {t} {of}{into}{where()}", f"put {t} {of}{into}{where()}"])
@@ -356,10 +410,12 @@ def instruction(pair, rng, plain=False):
         text = rng.choice(OPENINGS) + text
     if chance(0.10):
         text += rng.choice(ENDINGS)
-    if chance(0.3):
-        text = text[0].upper() + text[1:]
+    if chance(0.05):
+        text = " ".join(w for w in text.split(" ") if w not in ("a", "an", "the"))
+    roll = 1 if plain else rng.random()
+    text = text.upper() if roll < 0.06 else text[0].upper() + text[1:] if roll < 0.36 else text
     if chance(0.2):
-        text += "."
+        text += rng.choice([".", ".", ".", "!"])
     return text
 
 
