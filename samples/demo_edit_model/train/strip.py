@@ -1,49 +1,73 @@
-"""Makes the README's strip with the command line: drawn pictures above, what edits by words make of them below. Needs Pillow.
+"""Makes pictures of edits with the command line: what the drawing demo model drew above, what edits by words make of it below. Needs Pillow.
 
-    python3 samples/demo_edit_model/train/strip.py [build/release/bin/sumi [strip.png]]
-"""
+    python3 samples/demo_edit_model/train/strip.py [--program build/release/bin/sumi] [--model FOLDER] [--fast] [--list edits.txt] [OUT]
 
+Without --list it makes the README's strip, strip.png of the model's folder. With it, a sheet of all edits of the file, each with the seed of its number. --fast takes the 4-step adapter."""
+
+import argparse
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
 MODEL = Path(__file__).resolve().parent.parent
-DRAWING_MODEL = MODEL.parent / "demo_model"
-EDITS = [  # the first picture, what to change, seed
+STRIP = [  # the first picture, what to change, seed
     ("a red house on the grass", "make the house blue", 7), ("a white boat below a yellow star at night", "remove the boat", 7),
     ("a green tree on the grass", "add a yellow star above the tree", 7), ("a yellow moon above a purple cat", "swap the cat and the moon", 7),
     ("a red boat at sea", "as a watercolour", 7)]
-SIDE, GAP, CAPTION = 200, 4, 24
+GAP, CAPTION, COLUMNS = 4, 24, 8
 
 
-def generate(program, model, text, seed, path, *more):
-    subprocess.run([program, "generate", "--model", model, "--prompt", text, "--seed", str(seed), "--quiet", "-o", path, *more], check=True)
-    return Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.LANCZOS)
-
-
-def font():
+def font(size):
     try:
-        return ImageFont.truetype("DejaVuSans.ttf", 12)
+        return ImageFont.truetype("DejaVuSans.ttf", size)
     except OSError:
         return ImageFont.load_default()
 
 
-def main():
-    program = sys.argv[1] if len(sys.argv) > 1 else "build/release/bin/sumi"
-    out = sys.argv[2] if len(sys.argv) > 2 else MODEL / "strip.png"
-    strip = Image.new("RGB", (len(EDITS) * (SIDE + GAP) - GAP, 2 * SIDE + GAP + CAPTION), "white")
-    draw, letters = ImageDraw.Draw(strip), font()
+def read_list(path):
+    rows = [line.split("|") for line in Path(path).read_text().splitlines() if line.strip() and not line.startswith("#")]
+    return [(text.strip(), words.strip(), seed) for seed, (text, words) in enumerate(rows, 1)]
+
+
+def generate(options, model, text, seed, path, *more):
+    subprocess.run([options.program, "generate", "--model", model, "--prompt", text, "--seed", str(seed), "--quiet", "-o", path, *more], check=True)
+    return Image.open(path).convert("RGB")
+
+
+def sheet(options, edits, side, columns, captions):
+    how = ["--preset", "fast", "--lora", options.model / "lora" / "turbo.safetensors"] if options.fast else []
+    letters, height = font(12 if side >= 200 else 9), 2 * side + GAP + CAPTION * len(captions)
+    rows = -(-len(edits) // columns)
+    picture = Image.new("RGB", (columns * (side + GAP) - GAP, rows * (height + GAP) - GAP), "white")
+    draw = ImageDraw.Draw(picture)
     with tempfile.TemporaryDirectory() as folder:
-        for i, (text, words, seed) in enumerate(EDITS):
-            x, first = i * (SIDE + GAP), Path(folder) / f"{i}.png"
-            strip.paste(generate(program, DRAWING_MODEL, text, seed, first), (x, 0))
-            edited = generate(program, MODEL, words, seed, Path(folder) / f"{i}-edited.png", "--reference", first, "--steps", "20", "--guidance", "3")
-            strip.paste(edited, (x, SIDE + GAP))
-            draw.text((x + (SIDE - draw.textlength(words, letters)) / 2, 2 * SIDE + GAP + 5), words, "black", letters)
-    strip.save(out, optimize=True)
+        for i, edit in enumerate(edits):
+            x, y = i % columns * (side + GAP), i // columns * (height + GAP)
+            first, second = Path(folder) / "before.png", Path(folder) / "after.png"
+            before = generate(options, MODEL.parent / "demo_model", edit[0], edit[2], first)
+            after = generate(options, options.model, edit[1], edit[2], second, "--reference", first, *how)
+            picture.paste(before.resize((side, side), Image.LANCZOS), (x, y))
+            picture.paste(after.resize((side, side), Image.LANCZOS), (x, y + side + GAP))
+            for line, which in enumerate(captions):
+                at = y + 2 * side + GAP + CAPTION * line + 5
+                draw.text((x + max(0, (side - draw.textlength(edit[which], letters)) / 2), at), edit[which], "black", letters)
+    return picture
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", default="build/release/bin/sumi")
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--list")
+    parser.add_argument("out", nargs="?", type=Path, default=MODEL / "strip.png")
+    options = parser.parse_args()
+    if options.list:
+        sheet(options, read_list(options.list), 160, COLUMNS, (0, 1)).save(options.out, quality=85, optimize=True)
+    else:
+        sheet(options, STRIP, 200, len(STRIP), (1,)).save(options.out, optimize=True)
 
 
 if __name__ == "__main__":
