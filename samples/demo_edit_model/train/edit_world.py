@@ -135,7 +135,7 @@ def _collides(scene, x, y, half, gap=0.015):
 
 def _largest(scene, spot_of):
     """The largest thing, of at most a cell's size, that has room: (x, y, half). spot_of: half -> x, y."""
-    for half in (0.136, 0.125, 0.115, 0.105, 0.095, 0.085, 0.075):
+    for half in (0.136, 0.125, 0.115, 0.105, 0.095, 0.085, 0.077, 0.07):
         x, y = spot_of(half)
         if not _collides(scene, x, y, half):
             return x, y, half
@@ -144,7 +144,7 @@ def _largest(scene, spot_of):
 
 def _spot_in_cell(scene, cell):
     """In a corner, at an edge or in the middle; a smaller thing is nearer to the edge."""
-    along = lambda k, half: (0.054 + half, 0.5, 0.946 - half)[k]
+    along = lambda k, half: (half + max(0.03, 0.4 * half), 0.5, 1 - half - max(0.03, 0.4 * half))[k]
     return _largest(scene, lambda half: (along(cell[1], half), along(cell[0], half)))
 
 
@@ -155,7 +155,7 @@ def _spot_beside(scene, anchor, relation):
     inside = lambda at, half: min(max(at, 0.03 + half), 0.97 - half)
     x, y = middle(anchor["x"], dx), middle(anchor["y"], dy)
     room = min(abs(x - (dx > 0)) if dx else 1, abs(y - (dy > 0)) if dy else 1) - 0.02
-    return _largest(scene, lambda half: (inside(x, half), inside(y, half))) if room >= 0.075 else None
+    return _largest(scene, lambda half: (inside(x, half), inside(y, half))) if room >= 0.07 else None
 
 
 def _free_places(scene):
@@ -232,8 +232,8 @@ def sample_pair(rng, kind):
         if rng.random() < 0.4 and _fits(before, things=[dict(added, colour=NATURAL[added["object"]])]):
             added["colour"] = NATURAL[added["object"]]
             names["says_colour"] = rng.random() < 0.3
-        if rng.random() < 0.28:  # nothing said
-            names["number"] = rng.choices([1, 2, 3], [0.7, 0.2, 0.1])[0]
+        if rng.random() < 0.38:  # nothing said
+            names["number"] = rng.choices([1, 2, 3], [0.76, 0.16, 0.08])[0]
             places = list(_free_places(before).values())[: names["number"]]
             if len(places) < names["number"] or number + names["number"] > 4:
                 return None
