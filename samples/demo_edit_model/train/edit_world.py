@@ -135,7 +135,7 @@ def _collides(scene, x, y, half, gap=0.015):
 
 def _largest(scene, spot_of):
     """The largest thing, of at most a cell's size, that has room: (x, y, half). spot_of: half -> x, y."""
-    for half in (0.136, 0.125, 0.115, 0.105, 0.095, 0.085, 0.077, 0.07):
+    for half in (0.136, 0.125, 0.115, 0.105, 0.095, 0.085, 0.077, 0.07, 0.063, 0.056):
         x, y = spot_of(half)
         if not _collides(scene, x, y, half):
             return x, y, half
@@ -159,11 +159,23 @@ def _spot_beside(scene, anchor, relation):
 
 
 def _free_places(scene):
-    """{cell: where} of the cells that are free, in the order in which they are taken if the words do not say where: cells among cells, spots (x, y, half) beside larger things."""
+    """{cell: where} of the cells that are free: cells among cells, spots (x, y, half) beside larger things."""
     if all(t["cell"] is not None for t in scene["things"]):
         taken = {t["cell"] for t in scene["things"]}
         return {c: c for c in UNSAID if c not in taken}
     return {c: spot for c in UNSAID if (spot := _spot_in_cell(scene, c))}
+
+
+def _unsaid_places(scene, count):
+    """Where things go if the words do not say where: the first cells of UNSAID that no thing is in, or None if one of these lacks room. Whether a thing is in a cell must be plain to see: where it
+    hung on a hair which of two cells is the first, both would be learnt."""
+    free = _free_places(scene)
+    if any(t["cell"] is None for t in scene["things"]):
+        at = lambda k: (0.12, 0.5, 0.88)[k]
+        is_in = lambda t, c: max(abs(t["x"] - at(c[1])), abs(t["y"] - at(c[0]))) < t["half"] + (0.1 if c == (1, 1) else 0.005)
+        free = {c: free.get(c) for c in UNSAID if not any(is_in(t, c) for t in scene["things"])}
+    places = list(free.values())[:count]
+    return places if len(places) == count and all(places) else None
 
 
 def _place_for(rng, scene, names):
@@ -234,8 +246,8 @@ def sample_pair(rng, kind):
             names["says_colour"] = rng.random() < 0.3
         if rng.random() < 0.38:  # nothing said
             names["number"] = rng.choices([1, 2, 3], [0.76, 0.16, 0.08])[0]
-            places = list(_free_places(before).values())[: names["number"]]
-            if len(places) < names["number"] or number + names["number"] > 4:
+            places = _unsaid_places(before, names["number"])
+            if places is None or number + names["number"] > 4:
                 return None
         else:
             places = [_place_for(rng, before, names)]
