@@ -13,6 +13,7 @@ import argparse
 import copy
 import datetime
 import math
+import multiprocessing
 import os
 import random
 import signal
@@ -52,6 +53,7 @@ SMALL, SMALL_SHARE = (160, 160), 0.5  # where the flow begins: with the same wor
 RARE = 0.03, 0.006  # texts of a length that a smaller share of them has are left out, for each length costs a second for its graph; in pictures of 256 x 256 the second number counts
 SHARES = {"text": 0.18, "one": 0.54, "two": 0.28}  # of the training's steps: no reference, one, two
 MEASURED = 2000, 2600  # steps by which --minutes-flow sees how many fit; most shapes have their graphs by then
+BATCH = 1024  # scenes or pairs that are composed and painted together
 EMPTY = 0.08  # share of steps whose instruction is the negative prompt's single space, for guidance
 GUIDANCE, STEPS, RANK = 3.0, 20, 8
 
@@ -335,7 +337,7 @@ WHAT, NO_COLOUR = len(OBJECTS) + len(edit_world.BACKGROUNDS), len(COLOURS)
 
 
 def map_of(scene, height, width, spoken=()):
-    """Of each token of a picture: its thing or else its background; its colour and the style; whether it belongs to a thing whose id is in `spoken`. [3, tokens], uint8."""
+    """Of each token of a picture: its thing or else its background; its colour and the style; whether it belongs to a thing whose id is in `spoken`. An array [3, tokens] of uint8."""
     high, wide, side, colours = height // 16, width // 16, min(height, width), list(COLOURS)
     style = STYLES.index(scene["style"])
     out = numpy.zeros((3, high, wide), numpy.uint8)
@@ -345,7 +347,7 @@ def map_of(scene, height, width, spoken=()):
         rows, columns = (slice(max(0, math.ceil(at - reach)), max(0, math.floor(at + reach) + 1)) for at in (y, x))
         out[0, rows, columns], out[1, rows, columns] = OBJECTS.index(t["object"]), 3 * colours.index(t["colour"]) + style
         out[2, rows, columns] = t.get("id") in spoken
-    return torch.from_numpy(out.reshape(3, -1))
+    return out.reshape(3, -1)
 
 
 def weighted_mean(loss, weight):
@@ -423,6 +425,45 @@ def by_length(ids, per_scene, least):
     return {n: (torch.tensor([ids[k] for k in chosen], dtype=torch.int16), torch.tensor([k // per_scene for k in chosen])) for n, chosen in sorted(lengths.items()) if len(chosen) >= least}
 
 
+def composed(task):
+    """What data needs no GPU: (scenes or pairs, what is where in all of their pictures, texts) of a batch."""
+    kind, size, number, per_scene, seed = task
+    rng = random.Random(seed)
+    if kind == "text":
+        batch = edit_world.drawing_scenes(rng, number)
+        shown = [((s, ()),) for s in batch]
+        texts = [caption(s, rng) for s in batch for _ in range(per_scene)]
+    else:
+        batch = edit_world.pairs(rng, number, kind == "two")
+        shown = [[(p[k], edit_world.spoken_of(p, k)) for k in ("after", "before", "second") if p[k]] for p in batch]
+        texts = [edit_world.instruction(p, rng) for p in batch for _ in range(per_scene)]
+    return batch, numpy.stack([numpy.concatenate([map_of(s, *size, spoken) for s, spoken in scenes], 1) for scenes in shown]), texts
+
+
+class Composer:
+    """Processes that compose the data while the VAE is trained; to be made before the GPU is used, for they are forks."""
+
+    def __init__(self, args):
+        self.tasks, counts = [], {"text": args.scenes // PROCESSES, "one": args.pairs // PROCESSES, "two": args.pairs_two // PROCESSES}
+        for kind, count in counts.items():
+            for size, share in {**SIZES, SMALL: SMALL_SHARE}.items():
+                number = int(count * share)
+                self.tasks += [(kind, size, min(BATCH, number - at), args.texts, f"{args.seed} {PROCESS} {kind} {size} {at}") for at in range(0, number, BATCH)]
+        self.pool = multiprocessing.get_context("fork").Pool(max(1, (os.cpu_count() or 2) * 3 // 4), self.begin)
+        self.results = self.pool.imap(composed, self.tasks)
+
+    @staticmethod
+    def begin():
+        os.nice(10)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def batches(self):
+        """((kind, size), batch, maps, texts) in the order of the tasks."""
+        for task, result in zip(self.tasks, self.results):
+            yield task[:2], *result
+        self.pool.terminate()
+
+
 def make_data(args, clock):
     """{(kind, size): {latents of every picture, pixels that the vision tower sees, what is where in all pictures, texts by length}}."""
     path = args.work / (f"data{PROCESS}.pt" if PROCESS else "data.pt")
@@ -434,34 +475,28 @@ def make_data(args, clock):
         log(f"data: read again in {time.time() - begin:.1f} s")
         return data
     vae, tokenizer = load_vae(args), edit_tokens.load(args.work / "tokenizer")
-    rng, groups, painted = random.Random(args.seed + 11 + 1000 * PROCESS), {}, 0
-    counts = {"text": args.scenes // PROCESSES, "one": args.pairs // PROCESSES, "two": args.pairs_two // PROCESSES}
-    for kind, count in counts.items():
-        for size, share in {**SIZES, SMALL: SMALL_SHARE}.items():
-            number, latents, pixels, texts, maps = int(count * share), [], [], [], []
-            for at in range(0, number, 256):
-                n = min(256, number - at)
-                if kind == "text":
-                    scenes = edit_world.drawing_scenes(rng, n)
-                    pictures = [None, render(scenes, *size, DEVICE)]
-                    shown = [((s, ()),) for s in scenes]
-                    texts += [caption(s, rng) for s in scenes for _ in range(args.texts)]
-                else:
-                    batch = edit_world.pairs(rng, n, kind == "two")
-                    pictures = list(paint(batch, *size, DEVICE))
-                    shown = [[(p[k], edit_world.spoken_of(p, k)) for k in ("after", "before", "second") if p[k]] for p in batch]
-                    texts += [edit_world.instruction(p, rng) for p in batch for _ in range(args.texts)]
-                    pixels.append([seen(p) for k, p in enumerate(pictures) if k != 1 and p is not None])
-                latents.append([None if p is None else encoded(vae, p) for p in pictures])
-                maps += [torch.cat([map_of(s, *size, spoken) for s, spoken in scenes], 1) for scenes in shown]
-                painted += n * sum(p is not None for p in pictures)
-                if PROCESSES == 1 and clock.is_over(10):
-                    raise Unfinished
-            column = lambda table, k: torch.cat([row[k] for row in table]) if table and table[0][k] is not None else None
-            # target; references; their pixels
-            order = [1] + {"text": [], "one": [0], "two": [0, 2]}[kind]
-            groups[(kind, size)] = {"latents": [column(latents, k) for k in order], "pixels": [column(pixels, k) for k in range(len(order) - 1)], "maps": torch.stack(maps).to(DEVICE),
-                                    "texts": by_length(spliced(tokenizer, texts), args.texts, len(texts) * RARE[size == (256, 256)])}
+    parts, groups, painted = {}, {}, 0
+    for key, batch, maps, texts in args.composer.batches():
+        kind, size = key
+        part = parts.setdefault(key, {"latents": [], "pixels": [], "maps": [], "texts": []})
+        if kind == "text":
+            pictures = [None, render(batch, *size, DEVICE)]
+        else:
+            pictures = list(paint(batch, *size, DEVICE))
+            part["pixels"].append([seen(p) for k, p in enumerate(pictures) if k != 1 and p is not None])
+        part["latents"].append([None if p is None else encoded(vae, p) for p in pictures])
+        part["maps"].append(torch.from_numpy(maps))
+        part["texts"] += texts
+        painted += len(batch) * sum(p is not None for p in pictures)
+        if PROCESSES == 1 and clock.is_over(10):
+            raise Unfinished
+    for (kind, size), part in parts.items():
+        column = lambda table, k: torch.cat([row[k] for row in table]) if table and table[0][k] is not None else None
+        # target; references; their pixels
+        order, texts = [1] + {"text": [], "one": [0], "two": [0, 2]}[kind], part["texts"]
+        groups[(kind, size)] = {"latents": [column(part["latents"], k) for k in order], "pixels": [column(part["pixels"], k) for k in range(len(order) - 1)], "maps": torch.cat(part["maps"]).to(DEVICE),
+                                "texts": by_length(spliced(tokenizer, texts), args.texts, len(texts) * RARE[size == (256, 256)])}
+    parts.clear()
     z = torch.cat([g["latents"][0][:2000].float().transpose(0, 1).flatten(1) for g in groups.values()], 1)
     means, deviations, data = z.mean(1), z.std(1), {"groups": groups}
     seconds = time.time() - begin
@@ -896,9 +931,9 @@ def main():
     parser.add_argument("--steps-vae", type=int, default=3000)
     parser.add_argument("--batch-vae", type=int, default=32)
     parser.add_argument("--rate-vae", type=float, default=1.5e-3)
-    parser.add_argument("--scenes", type=int, default=24000, help="pictures with captions")
-    parser.add_argument("--pairs", type=int, default=40000, help="pairs with one reference")
-    parser.add_argument("--pairs-two", type=int, default=18000, help="pairs with two")
+    parser.add_argument("--scenes", type=int, default=30000, help="pictures with captions")
+    parser.add_argument("--pairs", type=int, default=56000, help="pairs with one reference")
+    parser.add_argument("--pairs-two", type=int, default=25000, help="pairs with two")
     parser.add_argument("--texts", type=int, default=3, help="ways to say each")
     parser.add_argument("--steps", type=int, default=36000)
     parser.add_argument("--batch", type=int, default=192, help="pairs with one reference of 256 x 256 in a step; of others as many as give as many rows")
@@ -916,6 +951,7 @@ def main():
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     args.data, args.report, clock = None, [], Clock(args.until_seconds)
+    args.composer = None if args.snapshot or args.finish else Composer(args)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch._dynamo.config.recompile_limit = 64
     if args.snapshot:

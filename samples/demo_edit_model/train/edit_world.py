@@ -212,10 +212,10 @@ def sample_pair(rng, kind):
     """A pair of this kind; it may be one that training must not see. None: this draw of the scene does not allow it."""
     roll = rng.random()
     adds = kind in ("add", "put")
-    if roll < 0.58:
+    if roll < 0.48:
         before = cell_scene(rng, rng.choices([2, 3, 4], [0.5, 0.35, 0.15])[0] if kind == "swap" else rng.choices([1, 2, 3], [0.3, 0.4, 0.3])[0] if adds else None)
-    elif roll < 0.80:
-        before = large_scene(rng, 2 if kind == "swap" or roll > 0.74 else 1)
+    elif roll < 0.74:
+        before = large_scene(rng, 2 if kind == "swap" or roll > 0.66 else 1)
     else:
         before = drawn_scene(rng, ("relation",) if kind == "swap" else ("single", "relation") if kind == "replace" else ("single", "relation", "count"))
     after, names, second, background = copied(before), {}, None, "before"
