@@ -644,7 +644,9 @@ SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* int
 typedef struct sumi_job_status {
     sumi_job_state state;
     sumi_stage stage;
-    int32_t step, step_count; // denoising steps done, and in all; 0 for jobs that make no image
+    // Denoising steps done, and in all, which is known from the submission on; a deadline may lower it. 0 for jobs that
+    // make no image.
+    int32_t step, step_count;
     float progress;           // 0..1; it never falls and is 1 only when done
     float seconds_left;       // of work, predicted from the speed so far; negative: not known yet
     uint32_t preview_version; // grows with each new preview

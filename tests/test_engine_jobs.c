@@ -18,6 +18,7 @@ TEST(status_tells_how_far_a_job_is)
         sumi_job_status last = sumi_job_poll(engine, job);
         CHECK_NUMBER(last.state, SUMI_JOB_QUEUED);
         CHECK_NUMBER(last.stage, SUMI_STAGE_WAIT);
+        CHECK_NUMBER(last.step_count, 3); // three quarters of four, known before anything has begun
         CHECK(last.seconds_left < 0.0f && last.progress == 0.0f && last.message[0] == '\0');
         bool seen[8] = {false};
         int known = 0;
@@ -27,6 +28,7 @@ TEST(status_tells_how_far_a_job_is)
             CHECK(now.progress >= last.progress && now.step >= last.step
                   && now.preview_version >= last.preview_version);
             CHECK(now.progress < 1.0f || now.state == SUMI_JOB_DONE);
+            CHECK_NUMBER(now.step_count, 3);
             for (int i = 0; i < 8; i++) CHECK(now.stage_seconds[i] >= last.stage_seconds[i]);
             if (now.seconds_left >= 0.0f) known++;
             if (now.state == SUMI_JOB_RUNNING) CHECK_NUMBER(now.result, SUMI_OK);
