@@ -20,7 +20,7 @@ from world import COLOURS, HIDDEN, NAMES, NATURAL, NUMBER_WORDS, OBJECTS, PLACE_
 BACKGROUNDS = ["plain", "sky", "night", "sea", "grass", "sunset"]
 KINDS = ["recolour", "remove", "add", "background", "style", "swap", "replace", "put", "borrow background", "borrow style"]
 SECOND = {"put", "borrow background", "borrow style"}  # the instruction speaks of picture 2
-WEIGHTS = {"recolour": 0.17, "remove": 0.13, "add": 0.18, "background": 0.09, "style": 0.09, "swap": 0.15, "replace": 0.19}
+WEIGHTS = {"recolour": 0.16, "remove": 0.12, "add": 0.22, "background": 0.10, "style": 0.10, "swap": 0.13, "replace": 0.17}
 WEIGHTS_SECOND = {"put": 0.64, "borrow background": 0.18, "borrow style": 0.18}
 
 SPOTS = [0.19, 0.5, 0.81]  # centres of the 3 x 3 cells, in both directions
@@ -341,25 +341,27 @@ def drawing_scenes(rng, count, held_out=False):
 # ---- Words ------------------------------------------------------------------------------------------------------------------------------------
 
 BACKGROUND_EDITS = {
-    "plain": ["give it a white background", "put it on a white background", "make the background white", "change the background to plain paper", "on a white background"],
-    "sky": ["put it in a blue sky", "change the background to a blue sky", "in a blue sky", "make the background a blue sky", "turn the background into a blue sky"],
-    "night": ["turn it into night", "make it night", "change it to night", "at night", "make it a starry night", "put it in the night sky"],
-    "sea": ["put it at sea", "change the background to the sea", "make the background the sea", "at sea", "turn the background into the sea"],
-    "grass": ["put it on the grass", "change the background to grass", "on a green meadow", "make the background a meadow", "put it in a field"],
-    "sunset": ["turn it into a sunset", "make it sunset", "change it to sunset", "at sunset", "make it evening", "at dusk"],
+    "plain": ["give it a white background", "put it on a white background", "make the background white", "change the background to plain paper", "on a white background", "white background", "remove the background"],
+    "sky": ["put it in a blue sky", "change the background to a blue sky", "in a blue sky", "make the background a blue sky", "turn the background into a blue sky", "blue sky"],
+    "night": ["turn it into night", "make it night", "change it to night", "at night", "make it a starry night", "put it in the night sky", "change the background to night", "night"],
+    "sea": ["put it at sea", "change the background to the sea", "make the background the sea", "at sea", "turn the background into the sea", "put it by the sea", "the sea behind it"],
+    "grass": ["put it on the grass", "change the background to grass", "on a green meadow", "make the background a meadow", "put it in a field", "on grass", "put it on a green meadow"],
+    "sunset": ["turn it into a sunset", "make it sunset", "change it to sunset", "at sunset", "make it evening", "at dusk", "make it a sunset", "sunset"],
 }
 STYLE_EDITS = {
-    "flat": ["make it flat", "as a flat picture", "turn it into a flat picture", "change the style to flat", "in flat colours", "make it a flat picture"],
-    "outline": ["as an outline drawing", "as a line drawing", "turn it into a line drawing", "make it an outline", "change the style to outline", "draw it as line art"],
-    "watercolour": ["as a watercolour", "turn it into a watercolour", "make it a watercolour", "change the style to watercolour", "paint it in watercolour", "as a watercolor painting"],
+    "flat": ["make it flat", "as a flat picture", "turn it into a flat picture", "change the style to flat", "in flat colours", "make it a flat picture", "flat style"],
+    "outline": ["as an outline drawing", "as a line drawing", "turn it into a line drawing", "make it an outline", "change the style to outline", "draw it as line art", "line art", "only the outline", "turn it into an outline"],
+    "watercolour": ["as a watercolour", "turn it into a watercolour", "make it a watercolour", "change the style to watercolour", "paint it in watercolour", "as a watercolor painting", "watercolour", "in watercolour style", "paint it as a watercolour"],
 }
-OPENINGS = ["please ", "now ", "can you ", ""]
+OPENINGS = ["please ", "now ", "can you ", "could you ", "can you please ", "I want you to "]
+ADJECTIVES = ["small", "little", "big", "large", "nice", "pretty"]  # change nothing: the room decides about sizes
 ENDINGS = [" please", ", and change nothing else", ", keep everything else", ". Keep the rest as it is"]
 
 
-def _name(rng, kind, plain, number=1):
+def _name(rng, kind, colour, plain, number=1):
     name = kind if plain else rng.choice(NAMES.get(kind, [kind]))
-    return name if number == 1 else PLURALS.get(name, name + "s")
+    adjective = "" if plain or rng.random() < 0.95 else rng.choice(ADJECTIVES)
+    return " ".join(w for w in (adjective, colour, name if number == 1 else PLURALS.get(name, name + "s")) if w)
 
 
 def _article(words):
@@ -377,26 +379,29 @@ def instruction(pair, rng, plain=False):
         number = len(alike(scene, {"object": thing, "colour": colour}))
         if scene is pair["before"] and number == len(scene["things"]) and chance(0.15):  # nothing else can be meant
             return "it" if number == 1 else "them"
-        return "the " + (colour + " " if others or chance(0.2) else "") + _name(rng, thing, plain, number)
+        return "the " + _name(rng, thing, colour if others or chance(0.2) else "", plain, number)
 
     def where():
         if "relation" in names:
             return " " + choose(RELATION_WORDS[names["relation"]][::-1] if names["relation"] in ("left of", "right of") and chance(0.5) else RELATION_WORDS[names["relation"]]) + " " + the(names["anchor"], names["anchor_colour"])
         if "place" in names:
             return " " + choose(PLACE_WORDS[names["place"]])
+        alone = pair["before"]["things"]
+        if kind == "add" and len(alone) == 1 and chance(0.2):
+            return rng.choice([" next to ", " beside ", " near "]) + the(alone[0]["object"], alone[0]["colour"])
         return ""
 
     if kind == "recolour":
         t, c = the(names["thing"], names["old"]), names["colour"]
-        text = choose([f"make {t} {c}", f"paint {t} {c}", f"change {t} to {c}", f"turn {t} {c}", f"change the colour of {t} to {c}", f"{t} should be {c}", f"give {t} the colour {c}", f"recolour {t} in {c}"]).replace("them should", "they should")
+        text = choose([f"make {t} {c}", f"paint {t} {c}", f"change {t} to {c}", f"turn {t} {c}", f"change the colour of {t} to {c}", f"{t} should be {c}", f"give {t} the colour {c}", f"recolour {t} in {c}", f"colour {t} {c}", f"change {t}'s colour to {c}", f"I want {t} to be {c}"]).replace("them should", "they should")
     elif kind == "remove":
         t = the(names["thing"], names["old"])
-        text = choose([f"remove {t}", f"delete {t}", f"take {t} away", f"erase {t}", f"take away {t}", f"the picture without {t}", f"get rid of {t}"])
+        text = choose([f"remove {t}", f"delete {t}", f"take {t} away", f"erase {t}", f"take away {t}", f"the picture without {t}", f"get rid of {t}", f"without {t}", f"remove {t} from the picture", f"hide {t}"])
     elif kind == "add":
-        number, colour = names.get("number", 1), names["colour"] + " " if names.get("says_colour", True) or plain else ""
-        a = colour + _name(rng, names["thing"], plain, number)
+        number, colour = names.get("number", 1), names["colour"] if names.get("says_colour", True) or plain else ""
+        a = _name(rng, names["thing"], colour, plain, number)
         a = _article(a) if number == 1 else choose(NUMBER_WORDS[number]) + " " + a
-        text = choose([f"add {a}{where()}", f"draw {a}{where()}", f"put {a}{where()}", f"paint {a}{where()}", f"place {a}{where()}", f"add {a}{where()}"])
+        text = choose([f"add {a}{where()}", f"draw {a}{where()}", f"put {a}{where()}", f"paint {a}{where()}", f"place {a}{where()}", f"add {a}{where()}", f"add {a}{where()}", f"I want {a}{where()}", f"there should be {a}{where()}"])
     elif kind == "background":
         text = choose(BACKGROUND_EDITS[names["background"]])
     elif kind == "style":
@@ -405,10 +410,10 @@ def instruction(pair, rng, plain=False):
         a, b = the(names["thing"], names["old"]), the(names["other"], names["other_colour"])
         if chance(0.5):
             a, b = b, a
-        text = choose([f"swap {a} and {b}", f"swap the places of {a} and {b}", f"exchange {a} and {b}", f"let {a} and {b} change places", f"swap {a} with {b}", f"swap {a} and {b}"])
+        text = choose([f"swap {a} and {b}", f"swap the places of {a} and {b}", f"exchange {a} and {b}", f"let {a} and {b} change places", f"swap {a} with {b}", f"swap {a} and {b}", f"switch {a} and {b}", f"{a} and {b} change places"])
     elif kind == "replace":
-        t, new = the(names["thing"], names["old"]), _article((names["colour"] + " " if "colour" in names else "") + _name(rng, names["object"], plain))
-        text = choose([f"replace {t} with {new}", f"turn {t} into {new}", f"change {t} into {new}", f"make {t} {new}", f"instead of {t} draw {new}", f"exchange {t} for {new}"])
+        t, new = the(names["thing"], names["old"]), _article(_name(rng, names["object"], names.get("colour", ""), plain))
+        text = choose([f"replace {t} with {new}", f"turn {t} into {new}", f"change {t} into {new}", f"make {t} {new}", f"instead of {t} draw {new}", f"exchange {t} for {new}", f"replace {t} by {new}", f"swap {t} for {new}", f"I want {new} instead of {t}"])
     elif kind == "put":
         t = the(names["thing"], names["colour"], pair["second"])
         of = choose(["of picture 2", "from picture 2", "of picture 2", "from the second picture", "in picture 2"])
@@ -422,8 +427,12 @@ def instruction(pair, rng, plain=False):
         text = rng.choice(OPENINGS) + text
     if chance(0.10):
         text += rng.choice(ENDINGS)
+    if chance(0.4):
+        text = text.replace("colour", "color")
     if chance(0.05):
         text = " ".join(w for w in text.split(" ") if w not in ("a", "an", "the"))
+    if chance(0.02):
+        text = world.misspelt(text, rng)
     roll = 1 if plain else rng.random()
     text = text.upper() if roll < 0.06 else text[0].upper() + text[1:] if roll < 0.36 else text
     if chance(0.2):

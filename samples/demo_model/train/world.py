@@ -295,7 +295,7 @@ def _related(scene, rng, plain):
     return f"{b} {rng.choice(['with', 'and'])} {a} {words}"
 
 
-def _misspelt(text, rng):
+def misspelt(text, rng):
     words = text.split(" ")
     long = [k for k, w in enumerate(words) if len(w) > 3 and w.isalpha()]
     if long:
@@ -361,7 +361,7 @@ def caption(scene, rng, plain=False):
     if chance(0.03):
         text = text.replace(",", "")
     if chance(0.03):
-        text = _misspelt(text, rng)
+        text = misspelt(text, rng)
     roll = rng.random()
     text = text.upper() if roll < 0.05 else text.title() if roll < 0.08 else text[0].upper() + text[1:] if roll < 0.36 else text
     if chance(0.15):
