@@ -1,9 +1,9 @@
 // The simple calls: the same picture as the job that they stand for, with either pump, beside other jobs, and nothing
 // left behind by failures.
 #include "engine_fixture.h"
+#include "engine/models.h"
+#include "models/network_state.h"
 
-// Small enough for many runs: simple calls draw at the model's own size.
-#define DEMO_PATH "samples/demo_model"
 static const char* const s_text = "a red house on the grass";
 
 static uint64_t hash_of_job(sumi_engine* engine, sumi_model* model, uint64_t seed)
@@ -37,15 +37,27 @@ static sumi_engine* engine_with(sumi_pump pump, int32_t job_capacity)
     return engine;
 }
 
+// Simple calls draw at the size that the checkpoint is for. Here that is a small one, for many runs.
+static sumi_result open_small(sumi_engine* engine, sumi_model** out_model)
+{
+    const sumi_result result = sumi_open_model(engine, MODEL_PATH, out_model);
+    if (result == SUMI_OK) {
+        sumi_preset_values* preset = &(*out_model)->network->presets[SUMI_PRESET_MODEL];
+        (*out_model)->info.sample_size = preset->width = preset->height = 64;
+    }
+    return result;
+}
+
 static uint64_t picture_with(sumi_pump pump)
 {
     sumi_engine* engine = engine_with(pump, 16);
     if (engine == NULL) return 0;
     sumi_model* model = NULL;
-    CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &model), SUMI_OK);
+    CHECK_NUMBER(open_small(engine, &model), SUMI_OK);
     sumi_image image = {0};
     CHECK_NUMBER(sumi_generate(engine, model, s_text, 7, &image), SUMI_OK);
-    CHECK_NUMBER(image.width, sumi_model_get_info(model).native_size);
+    CHECK_NUMBER(image.width, 64);
+    CHECK_NUMBER(sumi_model_get_info(model).native_size, 64);
     CHECK_NUMBER(image.format, SUMI_FORMAT_RGBA8);
     CHECK_NUMBER(image.seed, 7);
     CHECK(image.row_bytes == image.width * 4 && image.handle != 0);
@@ -72,7 +84,7 @@ static void generate_beside_jobs(sumi_pump pump)
     sumi_engine* engine = engine_with(pump, 5);
     if (engine == NULL) return;
     sumi_model *model = NULL, *other = NULL;
-    CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &model), SUMI_OK);
+    CHECK_NUMBER(open_small(engine, &model), SUMI_OK);
     const uint64_t alone = hash_of_job(engine, model, 7);
     sumi_image_desc desc = small_image(model, &s_item);
     sumi_job before[2], after;
@@ -88,7 +100,7 @@ static void generate_beside_jobs(sumi_pump pump)
         CHECK_NUMBER(sumi_fetch_images(engine, before[i], &fetched, 1), SUMI_OK);
     }
     if (pump == SUMI_PUMP_UPDATE) CHECK_NUMBER(sumi_job_poll(engine, after).state, SUMI_JOB_QUEUED);
-    CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &other), SUMI_OK);
+    CHECK_NUMBER(open_small(engine, &other), SUMI_OK);
     CHECK_NUMBER(sumi_job_wait(engine, after, SUMI_FOREVER), SUMI_OK);
     CHECK_NUMBER(sumi_fetch_images(engine, after, &fetched, 1), SUMI_OK);
     CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
@@ -102,14 +114,14 @@ TEST(a_simple_call_needs_a_free_slot)
     sumi_engine* engine = engine_with(SUMI_PUMP_UPDATE, 1);
     if (engine == NULL) return;
     sumi_model *model = NULL, *other = (sumi_model*)engine;
-    CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &model), SUMI_OK);
+    CHECK_NUMBER(open_small(engine, &model), SUMI_OK);
     sumi_image_desc desc = small_image(model, &s_item);
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     sumi_image image = {.handle = 5, .width = 3};
     CHECK_NUMBER(sumi_generate(engine, model, s_text, 7, &image), SUMI_QUEUE_FULL);
     CHECK(is_zero(&image));
-    CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &other), SUMI_QUEUE_FULL);
+    CHECK_NUMBER(sumi_open_model(engine, MODEL_PATH, &other), SUMI_QUEUE_FULL);
     CHECK(other == NULL);
     CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_QUEUED); // it was not touched
     sumi_job_discard(engine, job);
@@ -136,12 +148,12 @@ TEST(failures_of_simple_calls_are_reported_and_leave_nothing)
     FAILS(sumi_open_model(engine, "no/such/model", &without), SUMI_FILE_NOT_FOUND);
     CHECK(without == NULL && strstr(s_host.log, "no/such/model") != NULL);
     FAILS(sumi_open_model(engine, NULL, &without), SUMI_INVALID_ARGUMENT);
-    FAILS(sumi_open_model(engine, DEMO_PATH, NULL), SUMI_INVALID_ARGUMENT);
+    FAILS(sumi_open_model(engine, MODEL_PATH, NULL), SUMI_INVALID_ARGUMENT);
     FAILS(sumi_open_model(engine, LORA_PATH "lora_peft.safetensors", &without), SUMI_MODEL_UNKNOWN);
-    CHECK_NUMBER(sumi_open_model(NULL, DEMO_PATH, &without), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_open_model(NULL, MODEL_PATH, &without), SUMI_INVALID_ARGUMENT);
     CHECK(without == NULL);
 
-    CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &model), SUMI_OK);
+    CHECK_NUMBER(open_small(engine, &model), SUMI_OK);
     FAILS(sumi_generate(engine, NULL, s_text, 7, &image), SUMI_INVALID_ARGUMENT);
     CHECK(is_zero(&image));
     FAILS(sumi_generate(engine, model, NULL, 7, &image), SUMI_INVALID_ARGUMENT);
@@ -157,7 +169,7 @@ TEST(failures_of_simple_calls_are_reported_and_leave_nothing)
     sumi_engine_destroy(second);
 
     sumi_model_desc md = sumi_model_defaults();
-    md.path = DEMO_PATH;
+    md.path = MODEL_PATH;
     md.without_text_encoder = true;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_model(engine, &md, &job), SUMI_OK);
@@ -173,22 +185,21 @@ TEST(failures_of_simple_calls_are_reported_and_leave_nothing)
     close_engine(engine);
 }
 
-// The n-th allocation fails: the call says so, nothing is left, and the next call works. In strides, for a picture of
-// the model's own size takes its time; test_engine_faults fails every allocation of the jobs that these calls stand
-// for.
+// The n-th allocation fails: the call says so, nothing is left, and the next call works. In strides, for
+// test_engine_faults fails every allocation of the jobs that these calls stand for.
 TEST(memory_may_run_out_in_a_simple_call)
 {
     uint64_t whole = 0;
     long long opened = 0, all = 0, redrawn = 0;
     for (int pass = 0; pass < 2; pass++) { // counts first
-        for (long long n = pass; n <= (pass == 0 ? 0 : all) && t_errors == 0; n += all / 24 + 1) {
+        for (long long n = pass; n <= (pass == 0 ? 0 : all) && t_errors == 0; n += all / 64 + 1) {
             sumi_engine* engine = engine_with(SUMI_PUMP_UPDATE, 2);
             if (engine == NULL) return;
             const long long first = atomic_load(&s_host.count);
             atomic_store(&s_host.fail_at, pass == 0 ? 0 : first + n);
             sumi_model* model = NULL;
             sumi_image image = {.handle = 5};
-            sumi_result result = sumi_open_model(engine, DEMO_PATH, &model);
+            sumi_result result = open_small(engine, &model);
             CHECK((result == SUMI_OK) == (model != NULL));
             if (pass == 0) opened = atomic_load(&s_host.count) - first;
             if (result == SUMI_OK) {
@@ -203,7 +214,7 @@ TEST(memory_may_run_out_in_a_simple_call)
                 CHECK_NUMBER(result, SUMI_OUT_OF_HOST_MEMORY);
                 CHECK(s_host.log[0] != '\0');
                 CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
-                if (model == NULL) CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &model), SUMI_OK);
+                if (model == NULL) CHECK_NUMBER(open_small(engine, &model), SUMI_OK);
                 if (n > opened && redrawn++ == 0) {
                     CHECK_NUMBER(sumi_generate(engine, model, s_text, 7, &image), SUMI_OK);
                     CHECK(hash_image(&image) == whole);
