@@ -30,7 +30,7 @@ errors() {
         [[ $known_builds == *" $build "* ]] || echo "tests/list.txt: $file: there is no build $build; there are$known_builds"
     done < <(every_run)
     # With one thread there is nothing to race with, and a test with two that is left out there would miss what it is for.
-    comm -23 <(grep -lE 'SUMI_PUMP_THREAD|cpu_thread_count|sumi_thread_begin' test_engine*.c | sort) <(every_run | sed -n 's/^tsan //p' | sort) \
+    comm -23 <(grep -lE 'SUMI_PUMP_THREAD|cpu_thread_count = [^1]|sumi_thread_begin' test_engine*.c | sort) <(every_run | sed -n 's/^tsan \([^ ]*\).*/\1/p' | sort) \
         | sed 's,.*,tests/list.txt: & begins a second thread: its row has to name tsan,'
 }
 
