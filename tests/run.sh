@@ -135,7 +135,7 @@ else
     if [ -z "$quick" ]; then
         build clang clang release --no-viewer
         build gcc gcc asan --no-viewer
-        build gcc gcc tsan --no-viewer "$(tests/list.sh tsan | sed 's/^tsan //; s/\.c$//' | tr '\n' ' ')"
+        build gcc gcc tsan --no-viewer "$(tests/list.sh tsan | sed 's/^tsan \([^ ]*\)\.c.*/\1/' | tr '\n' ' ')"
         enqueue_builds clang asan tsan
         if [ "$FUZZ_SECONDS" -gt 0 ]; then
             build fuzz clang asan '--fuzz --no-cuda' # what is read from files asks for no GPU
