@@ -12,8 +12,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo_model" / "train"))
 
-from pictures import EDGES, INK, PALE, PALETTE, THINGS, _paint_edge, _paint_layer, _paint_shadow, _shade, paint_background, union
-from world import STYLES, edge_of
+from pictures import paint_background, paint_things
+from world import STYLES
 
 LIMITS = (0.15, 0.25)  # of half sizes: things of about one size are painted together
 MAX_IDS = 8  # things with noise of their own in a pair: those of picture 1 and after have 0 ... 4, those of picture 2 begin at 4
@@ -61,10 +61,6 @@ def paint(pairs, height, width, device, seed=None, over=None):
         values = torch.tensor([(t["x"] * width, t["y"] * height, t["half"] * side, t["tilt"]) for _, _, t, _ in found], device=device, dtype=torch.float32)
         x, y, half, tilt = (values[:, c, None, None] for c in range(4))
         at = torch.tensor([k for k, _, _, _ in found], device=device)
-        edges = [edge_of(pictures[k][1]["background"], t["colour"]) for k, _, t, _ in found]
-        lines = [pictures[k][1]["style"] == "outline" for k, _, _, _ in found]
-        main = torch.tensor([EDGES[e] if e and line else PALETTE[t["colour"]] for (_, _, t, _), e, line in zip(found, edges, lines)], device=device)
-        dark = torch.tensor([pictures[k][1]["background"] == "night" for k, _, _, _ in found], device=device)[:, None]  # ink would vanish there
         # only a window around each thing is painted
         window = min(side, math.ceil(2 * (1.15 * max(t["half"] for _, _, t, _ in found) + 0.02) * side))
         rows, columns = ((torch.arange(window, device=device) + (middle - window / 2).round().clamp(0, whole - window).long()) for middle, whole in ((y[:, :, 0], height), (x[:, 0], width)))
@@ -75,18 +71,8 @@ def paint(pairs, height, width, device, seed=None, over=None):
         wobble = _grown(wobbles[pair, brush, : cells(9), : cells(9)][:, None], window, window) * 0.035
         pigment = _grown(pigments[pair, brush, : cells(7), : cells(7)][:, None], window, window)
         where = (at[:, None, None], slice(None), rows[:, :, None], columns[:, None, :])
-        part = behind = picture[where].permute(0, 3, 1, 2)
-        if any(pictures[k][1]["style"] == "flat" for k, _, _, _ in found):
-            su, sv = u - 0.05, v - 0.09
-            part = _paint_shadow(part, union(*(distance for distance, _ in THINGS[kind](su, sv))), styles[at], su, sv)
-        if any(e and not line for e, line in zip(edges, lines)):
-            strength = [0.0 if not e or line else 1.0 if pictures[k][1]["style"] == "flat" else 0.9 for (k, _, _, _), e, line in zip(found, edges, lines)]
-            edge = torch.tensor([EDGES[e or "black"] for e in edges], device=device)
-            part = _paint_edge(part, union(*(distance for distance, _ in THINGS[kind](u, v))), edge, torch.tensor(strength, device=device)[:, None, None], 1 / half, u, v)
-        for distance, shade in THINGS[kind](u, v):
-            colour = torch.where((styles[at] == 1)[:, 0] & ((shade == INK) & dark if shade not in PALE else True), main, _shade(main, shade))
-            part = _paint_layer(part, behind, distance, colour, styles[at], 1 / half, wobble, pigment, v)
-        picture[where] = part.permute(0, 2, 3, 1)
+        things, scenes = [t for _, _, t, _ in found], [pictures[k][1] for k, _, _, _ in found]
+        picture[where] = paint_things(picture[where].permute(0, 3, 1, 2), kind, things, scenes, styles[at], u, v, half, wobble, pigment).permute(0, 2, 3, 1)
     parts = picture.clamp(0, 1).split(n)
     return parts[0], parts[1], parts[2] if has_second else None
 

@@ -158,9 +158,13 @@ def _spot_beside(scene, anchor, relation):
     return _largest(scene, lambda half: (inside(x, half), inside(y, half))) if room >= 0.07 else None
 
 
+def _is_of_cells(scene):
+    return all(t["cell"] is not None for t in scene["things"])
+
+
 def _free_places(scene):
     """{cell: where} of the cells that are free: cells among cells, spots (x, y, half) beside larger things."""
-    if all(t["cell"] is not None for t in scene["things"]):
+    if _is_of_cells(scene):
         taken = {t["cell"] for t in scene["things"]}
         return {c: c for c in UNSAID if c not in taken}
     return {c: spot for c in UNSAID if (spot := _spot_in_cell(scene, c))}
@@ -170,7 +174,7 @@ def _unsaid_places(scene, count):
     """Where things go if the words do not say where: the first cells of UNSAID that no thing is in, or None if one of these lacks room. Whether a thing is in a cell must be plain to see: where it
     hung on a hair which of two cells is the first, both would be learnt."""
     free = _free_places(scene)
-    if any(t["cell"] is None for t in scene["things"]):
+    if not _is_of_cells(scene):
         at = lambda k: (0.12, 0.5, 0.88)[k]
         is_in = lambda t, c: max(abs(t["x"] - at(c[1])), abs(t["y"] - at(c[0]))) < t["half"] + (0.1 if c == (1, 1) else 0.005)
         free = {c: free.get(c) for c in UNSAID if not any(is_in(t, c) for t in scene["things"])}
@@ -182,7 +186,7 @@ def _place_for(rng, scene, names):
     """Where something new goes, and into `names` how that is said; or None."""
     free = _free_places(scene)
     if rng.random() < 0.45:
-        if all(t["cell"] is not None for t in scene["things"]):
+        if _is_of_cells(scene):
             beside = lambda anchor, relation: free.get(tuple(a + b for a, b in zip(anchor["cell"], STEPS[relation])))
         else:
             beside = lambda anchor, relation: _spot_beside(scene, anchor, relation)

@@ -301,6 +301,28 @@ def _paint_edge(picture, distance, colour, strength, pixel, u, v):
     return picture * (1 - alpha[:, None]) + alpha[:, None] * colour[:, :, None, None]
 
 
+def paint_things(behind, kind, things, scenes, styles, u, v, half, wobble, pigment):
+    """Things of one kind, each over a picture of its own: its shadow, its edge, its layers.
+
+    behind [n, 3, h, w]; things and their scenes: lists of n; styles [n, 1, 1]: the scenes' as numbers; u, v [n, h, w]: coordinates of the pixels in half sizes; half [n, 1, 1]: half sizes in pixels."""
+    part, device = behind, behind.device
+    edges = [edge_of(s["background"], t["colour"]) for s, t in zip(scenes, things)]
+    lines = [s["style"] == "outline" for s in scenes]
+    main = torch.tensor([EDGES[e] if e and line else PALETTE[t["colour"]] for t, e, line in zip(things, edges, lines)], device=device)
+    dark = torch.tensor([s["background"].startswith("night") for s in scenes], device=device)[:, None]  # ink would vanish there
+    if any(s["style"] == "flat" for s in scenes):
+        su, sv = u - 0.05, v - 0.09
+        part = _paint_shadow(part, union(*(distance for distance, _ in THINGS[kind](su, sv))), styles, su, sv)
+    if any(e and not line for e, line in zip(edges, lines)):
+        strength = torch.tensor([0.0 if not e or line else 1.0 if s["style"] == "flat" else 0.9 for s, e, line in zip(scenes, edges, lines)], device=device)[:, None, None]
+        edge_colour = torch.tensor([EDGES[e or "black"] for e in edges], device=device)
+        part = _paint_edge(part, union(*(distance for distance, _ in THINGS[kind](u, v))), edge_colour, strength, 1 / half, u, v)
+    for distance, shade in THINGS[kind](u, v):
+        colour = torch.where((styles == 1)[:, 0] & ((shade == INK) & dark if shade not in PALE else True), main, _shade(main, shade))
+        part = _paint_layer(part, behind, distance, colour, styles, 1 / half, wobble, pigment, v)
+    return part
+
+
 @torch.no_grad()
 def render(scenes, height, width, device="cuda"):
     n = len(scenes)
@@ -324,23 +346,8 @@ def render(scenes, height, width, device="cuda"):
             half = column("half") * side
             du, dv, tilt = (xs - column("x") * width) / half, (ys - column("y") * height) / half, column("tilt")
             u, v = du * torch.cos(tilt) + dv * torch.sin(tilt), dv * torch.cos(tilt) - du * torch.sin(tilt)
-            edges = [edge_of(scenes[i]["background"], t["colour"]) for i, t in zip(index, things)]
-            lines = [scenes[i]["style"] == "outline" for i in index]
-            main = torch.tensor([EDGES[e] if e and line else PALETTE[t["colour"]] for t, e, line in zip(things, edges, lines)], device=device)
             at = torch.tensor(index, device=device)
-            dark = torch.tensor([scenes[i]["background"].startswith("night") for i in index], device=device)[:, None]  # ink would vanish there
             wobble = smooth_noise(generator, len(index), 9, height, width, device) * 0.035
             pigment = smooth_noise(generator, len(index), 7, height, width, device)
-            part = behind = picture[at]
-            if any(scenes[i]["style"] == "flat" for i in index):
-                su, sv = u - 0.05, v - 0.09
-                part = _paint_shadow(part, union(*(distance for distance, _ in THINGS[kind](su, sv))), styles[at], su, sv)
-            if any(e and not line for e, line in zip(edges, lines)):
-                strength = torch.tensor([0.0 if not e or line else 1.0 if scenes[i]["style"] == "flat" else 0.9 for i, e, line in zip(index, edges, lines)], device=device)[:, None, None]
-                edge_colour = torch.tensor([EDGES[e or "black"] for e in edges], device=device)
-                part = _paint_edge(part, union(*(distance for distance, _ in THINGS[kind](u, v))), edge_colour, strength, 1 / half, u, v)
-            for distance, shade in THINGS[kind](u, v):
-                colour = torch.where((styles[at] == 1)[:, 0] & ((shade == INK) & dark if shade not in PALE else True), main, _shade(main, shade))
-                part = _paint_layer(part, behind, distance, colour, styles[at], 1 / half, wobble, pigment, v)
-            picture[at] = part
+            picture[at] = paint_things(picture[at], kind, things, [scenes[i] for i in index], styles[at], u, v, half, wobble, pigment)
     return picture.clamp(0, 1)
