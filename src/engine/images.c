@@ -18,7 +18,6 @@
 #include "engine/pool.h"
 #include "engine/references.h"
 #include "engine/submission.h"
-#include "sampling/schedule.h"
 #include <string.h>
 
 static const sumi_job_functions s_functions = {"an image job",     sumi_plan_job_predict, sumi_plan_job_advance,
@@ -140,8 +139,7 @@ static sumi_result copy_image_desc(sumi_engine* engine, const void* source, sumi
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_job_mark_targets(job, true);
     // A host's progress bar wants the number while the job still waits. A deadline that the job cannot keep lowers it.
-    const int32_t first = sumi_plan_job_has_start(job) ? sumi_schedule_first_index(job->step_count, job->strength) : 0;
-    slot->status.step_count = slot->live.step_count = job->step_count - first;
+    slot->status.step_count = slot->live.step_count = job->step_count - sumi_plan_job_first_step(job, job->step_count);
     sumi_image_desc_log_unused(engine, source);
     return SUMI_OK;
 }

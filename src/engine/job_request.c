@@ -136,6 +136,11 @@ static sumi_result write_sigmas(const sumi_network_info* info, const sumi_plan_j
     return sumi_schedule_write(job->shift > 0.0f ? &job_rule : &info->sigmas, tokens, step_count, sigmas, error);
 }
 
+int32_t sumi_plan_job_first_step(const sumi_plan_job* job, int32_t step_count)
+{
+    return sumi_plan_job_has_start(job) ? sumi_schedule_first_index(step_count, job->strength) : 0;
+}
+
 // Fills the tables of sigmas, solver rows, guidance and times, and the members of the pipeline request that depend on
 // them.
 static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
@@ -144,7 +149,7 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
     SUMI_ASSERT(step_count >= 1);
     if (job->sigmas != NULL) memcpy(tables->sigmas, job->sigmas, ((size_t)step_count + 1) * sizeof(float));
     else SUMI_TRY(write_sigmas(&model->info, job, step_count, tables->sigmas, error));
-    const int32_t first = sumi_plan_job_has_start(job) ? sumi_schedule_first_index(step_count, job->strength) : 0;
+    const int32_t first = sumi_plan_job_first_step(job, step_count);
     job->run_steps = step_count - first;
     if (job->run_steps < 1) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,

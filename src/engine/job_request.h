@@ -16,6 +16,9 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
 // point into workspace->tables, and are valid until the next call.
 sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                   int32_t step_count, sumi_plan_request* out_request, sumi_error* error);
+// How many of `step_count` steps are left out at the beginning because of the job's start image or latents and its
+// strength. Also called when the job is submitted.
+int32_t sumi_plan_job_first_step(const sumi_plan_job* job, int32_t step_count);
 // The token ids of a prompt for one of the model's text encoders, in workspace->ids.
 int32_t* sumi_plan_job_ids(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
                            int32_t prompt, int32_t encoder);
