@@ -171,7 +171,7 @@ TEST(no_budget_is_exceeded_from_nothing_up)
     close_metered(engine, &m);
     int streamed = 0, tiled = 0, refused = 0;
     bool fitted = false;
-    for (int percent = 0; percent <= 110 && t_errors == 0; percent += 4) {
+    for (int percent = 0; percent <= 110 && t_errors == 0; percent += 2) {
         const uint64_t budget = percent == 0 ? 1 : whole / 100 * (uint64_t)percent;
         ed = metered_desc(&m, budget);
         engine = open_newbie_with(&ed, &model);
