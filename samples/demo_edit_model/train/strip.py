@@ -2,7 +2,7 @@
 
     python3 samples/demo_edit_model/train/strip.py [--program build/release/bin/sumi] [--model FOLDER] [--fast] [--list edits.txt] [OUT]
 
-Without --list it makes the README's strip, strip.png of the model's folder. With it, a sheet of all edits of the file, each with the seed of its number. --fast takes the 4-step adapter."""
+Without --list it makes the README's strip, strip.png of the model's folder. With it, a sheet of all edits of the file, each with the seed of its number. --fast takes the 4-step adapter instead of the model's preset."""
 
 import argparse
 import subprocess
