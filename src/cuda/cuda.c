@@ -39,6 +39,18 @@
 
 // ---- Before a run ---------------------------------------------------------------------------------------------------
 
+// The first free in a stream takes 8 to 12 ms of the processor, in which the driver makes its memory pool; the next ones
+// take microseconds (H100, driver 580). The first picture would pay for it in a frame of the host program.
+static void free_first(const sumi_cuda* cuda)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    CUdeviceptr address;
+    if (driver->cuMemFreeAsync != NULL && cuda->memory.allocator.allocate == NULL
+        && driver->cuMemAlloc(&address, 1) == CUDA_SUCCESS
+        && driver->cuMemFreeAsync(address, cuda->device.copy) != CUDA_SUCCESS)
+        driver->cuMemFree(address);
+}
+
 // Launches a kernel once, because the driver does some of its initialisation at the first launch, and has memory for
 // graphs of it.
 static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
@@ -52,6 +64,7 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     SUMI_CU(driver, cuLaunchKernel(function, 1, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, cuda->device.copy, params, NULL),
             "a first launch");
     if (!cuda->options.without_graphs) sumi_cuda_reserve_graphs(&cuda->device, function, &args, SUMI_UPLOAD_THREADS);
+    free_first(cuda);
     const CUresult ended = driver->cuStreamSynchronize(cuda->device.copy);
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
