@@ -20,10 +20,12 @@ from world import COLOURS, HIDDEN, NAMES, NATURAL, NUMBER_WORDS, OBJECTS, PLACE_
 BACKGROUNDS = ["plain", "sky", "night", "sea", "grass", "sunset"]
 KINDS = ["recolour", "remove", "add", "background", "style", "swap", "replace", "put", "borrow background", "borrow style"]
 SECOND = {"put", "borrow background", "borrow style"}  # the instruction speaks of picture 2
-WEIGHTS = {"recolour": 0.16, "remove": 0.12, "add": 0.22, "background": 0.10, "style": 0.10, "swap": 0.13, "replace": 0.17}
+WEIGHTS = {"recolour": 0.16, "remove": 0.10, "add": 0.22, "background": 0.10, "style": 0.10, "swap": 0.15, "replace": 0.17}
 WEIGHTS_SECOND = {"put": 0.64, "borrow background": 0.18, "borrow style": 0.18}
 
-SPOTS = [0.19, 0.5, 0.81]  # centres of the 3 x 3 cells, in both directions
+SPOTS = [0.1875, 0.5, 0.8125]  # centres of the 3 x 3 cells, in both directions; 5 tokens apart in pictures of 256 x 256
+TOKENS = 16, 16  # rows and columns of such a picture: what moves is moved by whole tokens, so that its latents are the ones that the references have
+NEW_HALF = 0.127  # of a new thing in a cell: nothing about it is left to chance, for the words do not say it
 CELL_NAMES = {(0, 0): "top left", (0, 1): "top", (0, 2): "top right", (1, 0): "left", (1, 1): "middle", (1, 2): "right", (2, 0): "bottom left", (2, 1): "bottom", (2, 2): "bottom right"}
 UNSAID = [(1, 1), (1, 0), (1, 2), (0, 1), (2, 1), (0, 0), (0, 2), (2, 0), (2, 2)]  # something goes to the first free cell if the words do not say where: if it were any, several would be learnt at once
 STEPS = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
@@ -58,6 +60,7 @@ def _free_colour(rng, scene, taken=()):
 
 
 def _put_in_cell(rng, thing, cell):
+    """A thing of the picture before."""
     y, x = SPOTS[cell[0]], SPOTS[cell[1]]
     thing.update(cell=cell, x=x + rng.uniform(-0.015, 0.015), y=y + rng.uniform(-0.015, 0.015), half=rng.uniform(0.118, 0.136), tilt=rng.uniform(-0.06, 0.06))
     return thing
@@ -133,11 +136,15 @@ def _collides(scene, x, y, half, gap=0.015):
     return any(max(abs(t["x"] - x), abs(t["y"] - y)) < t["half"] + half + gap for t in scene["things"])
 
 
+def _rounded(value, parts):
+    return round(value * parts) / parts
+
+
 def _largest(scene, spot_of):
-    """The largest thing, of at most a cell's size, that has room: (x, y, half). spot_of: half -> x, y."""
-    for half in (0.136, 0.125, 0.115, 0.105, 0.095, 0.085, 0.077, 0.07, 0.063, 0.056):
-        x, y = spot_of(half)
-        if not _collides(scene, x, y, half):
+    """The largest thing, of at most a cell's size, that has room, its centre between tokens or in the middle of one: (x, y, half). spot_of: half -> x, y."""
+    for half in (NEW_HALF, 0.115, 0.105, 0.095, 0.085, 0.077, 0.07, 0.063, 0.056):
+        x, y = (_rounded(at, 2 * tokens) for at, tokens in zip(spot_of(half), TOKENS))
+        if not _collides(scene, x, y, half) and min(x, y, 1 - x, 1 - y) > half + 0.01:
             return x, y, half
     return None
 
@@ -203,16 +210,25 @@ def _place_for(rng, scene, names):
     return free[cell]
 
 
-def _put_at(rng, thing, where):
+def _put_at(thing, where):
     """Puts a thing where _place_for says."""
     if len(where) == 2:
-        return _put_in_cell(rng, thing, where)
-    x, y, half = where
-    thing.update(cell=None, x=x, y=y, half=half * rng.uniform(0.9, 1), tilt=rng.uniform(-0.06, 0.06))
+        thing.update(cell=where, x=SPOTS[where[1]], y=SPOTS[where[0]], half=NEW_HALF, tilt=0.0)
+    else:
+        x, y, half = where
+        thing.update(cell=None, x=x, y=y, half=half, tilt=0.0)
     return thing
 
 
-def sample_pair(rng, kind):
+def _moved(scene, thing, to, tokens):
+    """Moves a thing by whole tokens to about where `to` is, as it is, or smaller if there is no room; or None."""
+    x, y = thing["x"] + _rounded(to["x"] - thing["x"], tokens[1]), thing["y"] + _rounded(to["y"] - thing["y"], tokens[0])
+    room = 0.97 * min(x, y, 1 - x, 1 - y)
+    half = min(thing["half"], room, 0.137 if to["cell"] else to["half"])
+    return None if half < 0.055 or _collides(scene, x, y, half, 0) else dict(thing, x=x, y=y, half=half, cell=to["cell"])
+
+
+def sample_pair(rng, kind, tokens):
     """A pair of this kind; it may be one that training must not see. None: this draw of the scene does not allow it."""
     roll = rng.random()
     adds = kind in ("add", "put")
@@ -242,7 +258,8 @@ def sample_pair(rng, kind):
         thing["object"] = names["object"] = rng.choice([o for o in OBJECTS if o not in [t["object"] for t in things]])
         if rng.random() < 0.4:
             thing["colour"] = names["colour"] = _free_colour(rng, after)
-        thing["id"] = number
+        thing.update(id=number, x=_rounded(thing["x"], 2 * tokens[1]), y=_rounded(thing["y"], 2 * tokens[0]), tilt=0.0)
+        thing["half"] = min(thing["half"], 0.97 * min(thing["x"], thing["y"], 1 - thing["x"], 1 - thing["y"]))
     elif kind == "add":
         added = _new_thing(rng, before, number)
         if rng.random() < 0.4 and _fits(before, things=[dict(added, colour=NATURAL[added["object"]])]):
@@ -258,7 +275,7 @@ def sample_pair(rng, kind):
             if places[0] is None:
                 return None
         names.update(thing=added["object"], colour=added["colour"])
-        things += [_put_at(rng, dict(added, id=number + k), where) for k, where in enumerate(places)]
+        things += [_put_at(dict(added, id=number + k), where) for k, where in enumerate(places)]
     elif kind == "background":
         choices = [b for b in BACKGROUNDS if b != before["background"] and _fits(before, background=b)]
         if not choices:
@@ -273,10 +290,13 @@ def sample_pair(rng, kind):
         a, b = rng.sample(singles, 2)
         names.update(thing=a["object"], old=a["colour"], other=b["object"], other_colour=b["colour"])
         # each keeps its size as far as the other's place has room for it
-        for key in ("x", "y"):
-            a[key], b[key] = b[key], a[key]
-        for t in (a, b):
+        dx, dy = _rounded(b["x"] - a["x"], tokens[1]), _rounded(b["y"] - a["y"], tokens[0])
+        for t, sign in ((a, 1), (b, -1)):
+            t["x"], t["y"] = t["x"] + sign * dx, t["y"] + sign * dy
             t["half"] = min(t["half"], 0.97 * min(t["x"], t["y"], 1 - t["x"], 1 - t["y"]))
+        a["cell"], b["cell"] = b["cell"], a["cell"]
+        if any(_collides(dict(after, things=[o for o in things if o is not t]), t["x"], t["y"], t["half"], 0) for t in (a, b)):
+            return None
     else:
         style = before["style"] if rng.random() < 0.6 else None
         second = large_scene(rng, 1, style) if rng.random() < 0.3 else cell_scene(rng, rng.choices([1, 2, 3], [0.4, 0.35, 0.25])[0], style=style)
@@ -293,8 +313,9 @@ def sample_pair(rng, kind):
                 where = _place_for(rng, before, names)
                 if where is None:
                     return None
-                _put_at(rng, added, where)
-                added.update(tilt=wanted["tilt"], half=wanted["half"] if wanted["cell"] and added["cell"] else added["half"])
+                added = _moved(before, added, _put_at({}, where), tokens)
+                if added is None:
+                    return None
             things.append(added)
         elif kind == "borrow background":
             if second["background"] == before["background"] or not _fits(before, background=second["background"]):
@@ -322,11 +343,11 @@ def spoken_of(pair, which):
     return {t["id"] for t in pair[which]["things"] if t["id"] in edited or is_anchor(t)}
 
 
-def pairs(rng, count, second=False, held_out=False, kind=None):
-    """Pairs with or without a second picture; all that training may see, or all that it may not."""
+def pairs(rng, count, second=False, held_out=False, kind=None, tokens=TOKENS):
+    """Pairs with or without a second picture, for pictures of so many rows and columns of tokens; all that training may see, or all that it may not."""
     weights, out = WEIGHTS_SECOND if second else WEIGHTS, []
     while len(out) < count:
-        pair = sample_pair(rng, kind or rng.choices(list(weights), list(weights.values()))[0])
+        pair = sample_pair(rng, kind or rng.choices(list(weights), list(weights.values()))[0], tokens)
         if pair and is_held_out(pair) == held_out:
             out.append(pair)
     return out
