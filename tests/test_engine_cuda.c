@@ -248,7 +248,7 @@ TEST(a_first_picture_finds_its_kernels_loaded)
     if (engine == NULL) return;
     const uint64_t looked_up = fake_calls("cuModuleGetFunction"), asked = fake_calls("cuFuncGetAttribute");
     CHECK(looked_up > 0 && asked > 0);
-    CHECK(fake_calls("cuMemFreeAsync") > 0); // the first free in a stream takes milliseconds
+    CHECK(fake_calls("cuMemFreeAsync") > 0); // the first one of a context takes milliseconds
     sumi_image_desc desc;
     rich_image(&desc, model);
     CHECK(draw_hash(engine, &desc) != 0);

@@ -39,8 +39,8 @@
 
 // ---- Before a run ---------------------------------------------------------------------------------------------------
 
-// The first free in a stream takes 8 to 12 ms of the processor, in which the driver makes its memory pool; the next ones
-// take microseconds (H100, driver 580). The first picture would pay for it in a frame of the host program.
+// In the first cuMemFreeAsync of a context the driver makes its memory pool, which takes 7 to 12 ms of the processor; the
+// next ones take microseconds (H100, driver 580). The first picture would pay for it in a frame of the host program.
 static void free_first(const sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;

@@ -107,7 +107,7 @@ def large_scene(rng, count, style=None):
         spots = rng.choice([[(0.5 - gap, 0.5), (0.5 + gap, 0.5)], [(0.5, 0.5 - gap), (0.5, 0.5 + gap)]])
     for thing, (x, y), h in zip(scene["things"], spots, half):
         x, y = x + rng.uniform(-0.02, 0.02), y + rng.uniform(-0.02, 0.02)
-        thing.update(cell=None, x=x, y=y, half=min(h, 0.97 * min(x, y, 1 - x, 1 - y)))
+        thing.update(cell=None, x=x, y=y, half=min(h, _room(x, y)))
     return scene
 
 
@@ -140,10 +140,16 @@ def _rounded(value, parts):
     return round(value * parts) / parts
 
 
+def _room(x, y):
+    """Half the size of the largest thing there that the picture does not cut."""
+    return 0.97 * min(x, y, 1 - x, 1 - y)
+
+
 def _largest(scene, spot_of):
-    """The largest thing, of at most a cell's size, that has room, its centre between tokens or in the middle of one: (x, y, half). spot_of: half -> x, y."""
+    """The largest thing, of at most a cell's size, that has room, its centre between tokens or in the middle of one in pictures of 256 x 256: (x, y, half). spot_of: half -> x, y."""
     for half in (NEW_HALF, 0.115, 0.105, 0.095, 0.085, 0.077, 0.07, 0.063, 0.056):
-        x, y = (_rounded(at, 2 * tokens) for at, tokens in zip(spot_of(half), TOKENS))
+        x, y = spot_of(half)
+        x, y = _rounded(x, 2 * TOKENS[1]), _rounded(y, 2 * TOKENS[0])
         if not _collides(scene, x, y, half) and min(x, y, 1 - x, 1 - y) > half + 0.01:
             return x, y, half
     return None
@@ -223,8 +229,7 @@ def _put_at(thing, where):
 def _moved(scene, thing, to, tokens):
     """Moves a thing by whole tokens to about where `to` is, as it is, or smaller if there is no room; or None."""
     x, y = thing["x"] + _rounded(to["x"] - thing["x"], tokens[1]), thing["y"] + _rounded(to["y"] - thing["y"], tokens[0])
-    room = 0.97 * min(x, y, 1 - x, 1 - y)
-    half = min(thing["half"], room, 0.137 if to["cell"] else to["half"])
+    half = min(thing["half"], _room(x, y), 0.137 if to["cell"] else to["half"])
     return None if half < 0.055 or _collides(scene, x, y, half, 0) else dict(thing, x=x, y=y, half=half, cell=to["cell"])
 
 
@@ -259,7 +264,7 @@ def sample_pair(rng, kind, tokens):
         if rng.random() < 0.4:
             thing["colour"] = names["colour"] = _free_colour(rng, after)
         thing.update(id=number, x=_rounded(thing["x"], 2 * tokens[1]), y=_rounded(thing["y"], 2 * tokens[0]), tilt=0.0)
-        thing["half"] = min(thing["half"], 0.97 * min(thing["x"], thing["y"], 1 - thing["x"], 1 - thing["y"]))
+        thing["half"] = min(thing["half"], _room(thing["x"], thing["y"]))
     elif kind == "add":
         added = _new_thing(rng, before, number)
         if rng.random() < 0.4 and _fits(before, things=[dict(added, colour=NATURAL[added["object"]])]):
@@ -293,7 +298,7 @@ def sample_pair(rng, kind, tokens):
         dx, dy = _rounded(b["x"] - a["x"], tokens[1]), _rounded(b["y"] - a["y"], tokens[0])
         for t, sign in ((a, 1), (b, -1)):
             t["x"], t["y"] = t["x"] + sign * dx, t["y"] + sign * dy
-            t["half"] = min(t["half"], 0.97 * min(t["x"], t["y"], 1 - t["x"], 1 - t["y"]))
+            t["half"] = min(t["half"], _room(t["x"], t["y"]))
         a["cell"], b["cell"] = b["cell"], a["cell"]
         if any(_collides(dict(after, things=[o for o in things if o is not t]), t["x"], t["y"], t["half"], 0) for t in (a, b)):
             return None
