@@ -271,11 +271,16 @@ def self_test(count):
 
 
 def judge_program(program, folder, model, count, turbo, more):
-    """Held-out edits through the command line."""
+    """Held-out edits through the command line, and drawings from text alone."""
     from PIL import Image
 
-    reader = reader_of()
+    reader, options = reader_of(), ["--preset", "fast", "--lora", model / "lora/turbo.safetensors"] if turbo else more
     folder.mkdir(parents=True, exist_ok=True)
+
+    def generate(text, references, seed, out):
+        subprocess.run([program, "generate", "--model", model, "--prompt", text, *(a for f in references for a in ("--reference", f)), "--seed", str(seed), "--quiet", "-o", out, *options], check=True)
+        return torch.from_numpy(numpy.asarray(Image.open(out).convert("RGB")) / 255).permute(2, 0, 1).float()
+
     batch = held_out(count, 43)
     true, made, rng = pictures_of(batch), [], random.Random(43)
     entries = []
@@ -284,17 +289,15 @@ def judge_program(program, folder, model, count, turbo, more):
         for i, picture in enumerate([before] if second is None else [before, second]):
             files.append(folder / f"{k:05}.{i}.png")
             Image.fromarray((picture * 255).round().byte().permute(1, 2, 0).numpy()).save(files[-1])
-        out = folder / f"{k:05}.png"
-        options = ["--preset", "fast", "--lora", model / "lora/turbo.safetensors"] if turbo else more
-        subprocess.run([program, "generate", "--model", model, "--prompt", text, *(a for f in files for a in ("--reference", f)), "--seed", str(k), "--quiet", "-o", out, *options], check=True)
-        made.append(torch.from_numpy(numpy.asarray(Image.open(out).convert("RGB")) / 255).permute(2, 0, 1).float())
+        made.append(generate(text, files, k, folder / f"{k:05}.png"))
         entries.append(text)
     (folder / "instructions.json").write_text(json.dumps(entries, indent=1))
     results = judge_pictures(batch, true, made, reader)
     for k, (kind, asked, rest, _) in enumerate(results):
         if asked or rest:
             print(f"{k:05}.png: {kind}: {', '.join(asked + ['| ' + r for r in rest])}: {entries[k]}")
-    print(*table(results), "", explain(results), sep="\n")
+    draw = lambda texts, references, turbo, seed: [generate(text, references, seed + k, folder / f"text.{k:05}.png") for k, text in enumerate(texts)]
+    print(*table(results), "", explain(results), "", judge_drawings(draw, reader, max(8, 2 * count), turbo)[0], sep="\n")
 
 
 def main():
@@ -304,7 +307,7 @@ def main():
     parser.add_argument("--model", type=Path, default=Path(__file__).resolve().parent.parent, help="the checkpoint")
     parser.add_argument("--count", type=int, default=20, help="edits of each kind")
     parser.add_argument("--turbo", action="store_true", help="with the Turbo adapter, in 4 steps")
-    parser.add_argument("--options", nargs=argparse.REMAINDER, default=["--steps", "20", "--guidance", "3"], help="of the command line without the adapter")
+    parser.add_argument("--options", nargs=argparse.REMAINDER, default=["--steps", "20", "--guidance", "2"], help="of the command line without the adapter")
     args = parser.parse_args()
     if args.judge:
         judge_program(*args.judge, args.model, args.count, args.turbo, args.options)

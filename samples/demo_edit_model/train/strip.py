@@ -2,7 +2,7 @@
 
     python3 samples/demo_edit_model/train/strip.py [--program build/release/bin/sumi] [--model FOLDER] [--fast] [--list edits.txt] [OUT]
 
-Without --list it makes the README's strip, strip.png of the model's folder. With it, a sheet of all edits of the file, each with the seed of its number. Edits have the quick start's 20 steps and guidance 3; with --fast 4 steps with the adapter."""
+Without --list it makes the README's strip, strip.png of the model's folder. With it, a sheet of all edits of the file, each with the seed of its number. Edits have the quick start's 20 steps and guidance 2; with --fast 4 steps with the adapter."""
 
 import argparse
 import subprocess
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 MODEL = Path(__file__).resolve().parent.parent
 STRIP = [  # the first picture, what to change, seed
     ("a red house on the grass", "make the house blue", 7), ("a white boat below a yellow star at night", "remove the boat", 7),
-    ("a green tree on the grass", "add a yellow star above the tree", 7), ("a yellow moon above a purple cat", "swap the cat and the moon", 7),
+    ("a fish at sea", "add a boat above the fish", 7), ("a house beside a tree", "swap the house and the tree", 7),
     ("a red boat at sea", "as a watercolour", 7)]
 GAP, CAPTION, COLUMNS = 4, 24, 8
 
@@ -37,7 +37,7 @@ def generate(options, model, text, seed, path, *more):
 
 
 def sheet(options, edits, side, columns, captions):
-    how = ["--preset", "fast", "--lora", options.model / "lora" / "turbo.safetensors"] if options.fast else ["--steps", "20", "--guidance", "3"]
+    how = ["--preset", "fast", "--lora", options.model / "lora" / "turbo.safetensors"] if options.fast else ["--steps", "20", "--guidance", "2"]
     letters, height = font(12 if side >= 200 else 9), 2 * side + GAP + CAPTION * len(captions)
     rows = -(-len(edits) // columns)
     picture = Image.new("RGB", (columns * (side + GAP) - GAP, rows * (height + GAP) - GAP), "white")
