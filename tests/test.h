@@ -25,8 +25,7 @@
 TEST_STATE int t_passed, t_failed, t_skipped, t_errors, t_matching;
 TEST_STATE bool t_skip_now, t_lists;
 // t_wanted: the filter of the command line, which a program may lay aside for a while
-// t_missing: what is not there that every test from here on needs, or NULL; all of them together are one skip
-TEST_STATE const char *t_filter, *t_wanted, *t_program, *t_missing;
+TEST_STATE const char *t_filter, *t_wanted, *t_program;
 
 static inline double t_seconds(void)
 {
@@ -44,11 +43,6 @@ static inline double t_seconds(void)
         if (t_lists) printf("%s\n", #name);                                                                            \
         t_matching += t_wanted && strstr(#name, t_wanted);                                                             \
         if (t_filter && !strstr(#name, t_filter)) break;                                                               \
-        if (t_missing) {                                                                                               \
-            if (*t_missing) t_skipped++, printf("skip: %s\n", t_missing);                                              \
-            t_missing = "";                                                                                            \
-            break;                                                                                                     \
-        }                                                                                                              \
         t_errors = 0;                                                                                                  \
         t_skip_now = false;                                                                                            \
         const double t_begin = t_seconds();                                                                            \

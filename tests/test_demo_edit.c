@@ -435,7 +435,7 @@ static int write_stored(const char* folder)
 // ---- A GPU ----------------------------------------------------------------------------------------------------------
 
 // A GPU computes in bfloat16. The drawing model's picture is 57 dB from the processor's there, after 8 steps without
-// guidance; guidance of 3 multiplies what each of two predictions is off by up to 5, which is 14 dB. The rest is room.
+// guidance; guidance of 2 multiplies what each of two predictions is off by up to 3, which is 10 dB. The rest is room.
 TEST(a_gpu_draws_what_the_processor_draws)
 {
     static host gpu_host;
@@ -471,14 +471,13 @@ int main(int argc, char** argv)
 {
     const bool writes = argc > 1 && strcmp(argv[1], "--write") == 0;
     TEST_BEGIN(argc, argv);
-    if (!writes) RUN(the_judge_knows_an_edit_from_none); // which needs no checkpoint
     if (!open_demo_edit()) return 1;
-    if (writes && t_missing != NULL) return printf("There is nothing to draw with: %s.\n", t_missing), 1;
     if (writes) {
         const int status = write_stored(argc > 2 ? argv[2] : "tests/pictures");
         sumi_engine_destroy(s_engine);
         return status;
     }
+    RUN(the_judge_knows_an_edit_from_none);
     RUN(edits_give_the_stored_images);
     RUN(a_thing_gets_another_colour);
     RUN(a_thing_is_removed);

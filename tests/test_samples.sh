@@ -152,22 +152,16 @@ wrong "the quick start wants a file that is there" "no file no/such.png" $quick 
 wrong "a picture is for edits" "is for --edit" $quick --picture "${two[0]}"
 wrong "a picture or a prompt" "not both" $quick --edit "the hat" --picture "${two[0]}" "a fox"
 
-# In a folder of its own, where nothing is installed, built or computed: what it says with the edit model's checkpoint, and without.
+# In a folder of its own, where nothing is installed, built or computed: what it says.
 place=$folder/place tools=$folder/tools
 mkdir -p "$place/samples" "$place/build/release/bin" "$tools"
 cp $quick "$place/samples"
 printf '#!/bin/sh\n' | tee "$place/samples/setup.sh" "$place/build/release/bin/sumi" "$tools/premake5" "$tools/make" >/dev/null
 chmod +x "$place/samples/setup.sh" "$place/build/release/bin/sumi" "$tools"/*
 quick_there() { PATH=$tools:$PATH "$place/samples/quickstart.sh" "$@"; }
-wrong "without the edit model there is no edit" "demo_edit_model, is not in this copy of sumi yet" quick_there --edit "the hat" --picture "${two[0]}"
-check "it says what to do instead" grep -qF -- "--reference \"$(realpath "${two[0]}")\" --prompt \"the hat\"" "$out"
-check "before any set-up" test ! -e "$place/build/log"
-check "without the edit model the quick start draws" quick_there && check "it tells how to draw more" grep -q '^ *samples/quickstart.sh "' "$out"
-check "but speaks of no edit" eval '! grep -e --edit "$out"'
-mkdir "$place/samples/demo_edit_model"
-touch "$place/samples/demo_edit_model/model_index.json"
-check "with the edit model the quick start draws" quick_there && check "and tells how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"
-check "with the edit model it edits" quick_there --edit "the hat" && check "by the words" grep -q 'editing it: "the hat"' "$out"
+check "the quick start draws" quick_there && check "it tells how to draw more" grep -q '^ *samples/quickstart.sh "' "$out"
+check "and how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"
+check "it edits" quick_there --edit "the hat" && check "by the words" grep -q 'editing it: "the hat"' "$out"
 
 # Where there is a GPU its picture is the command line's. Where there is none the calls are made on a driver that needs none and computes nothing: they keep its rules, and give all back.
 if [ -n "$has_gpu" ]; then

@@ -487,7 +487,7 @@ test_models() {
     hold ctrl s
     await "and saved" "saved" 2
     second=$(last_saved)
-    equals_edit "it is the command line's" --prompt "make the moon red" --steps 20 --guidance 3 --reference "$first"
+    equals_edit "it is the command line's" --prompt "make the moon red" --steps 20 --guidance 2 --reference "$first"
 
     # The adapter for few steps and the preset Fast belong together.
     click adapter-0-enabled
@@ -521,7 +521,7 @@ test_models() {
     await "a picture is made from it" "done 7" 5 || finish
     hold ctrl s
     await "and saved" "saved" 4
-    equals_edit "it is the command line's, of one picture" --prompt "make the moon red" --steps 20 --guidance 3 --reference "$second"
+    equals_edit "it is the command line's, of one picture" --prompt "make the moon red" --steps 20 --guidance 2 --reference "$second"
     if [ "$(happened 'references 1')" -eq 2 ] && [ "$(happened 'references')" -eq 2 ]; then ok; else fail "there is one picture to edit, and it stays the same" "$(grep references "$report")"; fi
     tool use
     await "so does a click" "edits 96x96" 3
@@ -540,7 +540,7 @@ test_models() {
     await "and its picture to edit" "done 7" 6 || finish
     hold ctrl s
     await "the picture is saved" "saved" 5
-    equals_edit "it is the command line's" --prompt "make the moon red" --steps 3 --guidance 3 --reference "$third"
+    equals_edit "it is the command line's" --prompt "make the moon red" --steps 3 --guidance 2 --reference "$third"
 
     # The other way, by the mouse.
     click model

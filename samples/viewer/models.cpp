@@ -15,7 +15,7 @@ struct DemoModel {
 };
 static const DemoModel s_demos[] = {
     {"samples/demo_model", "Demo model", "draws pictures", 0, 0.0f},
-    {"samples/demo_edit_model", "Demo edit model", "edits pictures", 20, 3.0f},
+    {"samples/demo_edit_model", "Demo edit model", "edits pictures", 20, 2.0f},
 };
 
 static std::string plain_path(const std::string& path)
