@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import random
-import subprocess
 import tempfile
 import zlib
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 
+import edit_command
 import edit_world
 from edit_pictures import paint
 from edit_world import BACKGROUNDS, KINDS, SECOND, edited_ids, instruction, pairs
@@ -197,7 +197,7 @@ def explain(results):
     for kind, asked, rest, _ in results:
         for fault in set("asked: " + a for a in asked) | set("rest: " + r for r in rest):
             counts[fault] = counts.get(fault, 0) + 1
-    return "faults: " + (", ".join(f"{k} {v}" for k, v in sorted(counts.items(), key=lambda i: -i[1])) or "none")
+    return "faults: " + (", ".join(f"{k} {v}" for k, v in sorted(counts.items(), key=lambda i: (-i[1], i[0]))) or "none")
 
 
 def held_out(count, seed, kinds=KINDS):
@@ -274,12 +274,11 @@ def judge_program(program, folder, model, count, turbo, more):
     """Held-out edits through the command line, and drawings from text alone."""
     from PIL import Image
 
-    reader, options = reader_of(), ["--preset", "fast", "--lora", model / "lora/turbo.safetensors"] if turbo else more
+    reader, options = reader_of(), edit_command.settings(model, turbo) if turbo or more is None else more
     folder.mkdir(parents=True, exist_ok=True)
 
     def generate(text, references, seed, out):
-        subprocess.run([program, "generate", "--model", model, "--prompt", text, *(a for f in references for a in ("--reference", f)), "--seed", str(seed), "--quiet", "-o", out, *options], check=True)
-        return torch.from_numpy(numpy.asarray(Image.open(out).convert("RGB")) / 255).permute(2, 0, 1).float()
+        return torch.from_numpy(numpy.asarray(edit_command.generate(program, model, text, seed, out, references, options)) / 255).permute(2, 0, 1).float()
 
     batch = held_out(count, 43)
     true, made, rng = pictures_of(batch), [], random.Random(43)
@@ -307,7 +306,7 @@ def main():
     parser.add_argument("--model", type=Path, default=Path(__file__).resolve().parent.parent, help="the checkpoint")
     parser.add_argument("--count", type=int, default=20, help="edits of each kind")
     parser.add_argument("--turbo", action="store_true", help="with the Turbo adapter, in 4 steps")
-    parser.add_argument("--options", nargs=argparse.REMAINDER, default=["--steps", "20", "--guidance", "2"], help="of the command line without the adapter")
+    parser.add_argument("--options", nargs=argparse.REMAINDER, help="of the command line without the adapter, in place of the card's")
     args = parser.parse_args()
     if args.judge:
         judge_program(*args.judge, args.model, args.count, args.turbo, args.options)

@@ -30,6 +30,7 @@ import edit_export
 import edit_nets
 import edit_tokens
 import edit_world
+from edit_command import GUIDANCE, STEPS
 from edit_pictures import paint
 from pictures import render
 from train import Ema, Muon, learning_rate, save_sheet, to_bytes
@@ -55,7 +56,7 @@ SHARES = {"text": 0.18, "one": 0.54, "two": 0.28}  # of the training's steps: no
 MEASURED = 2000, 2600  # steps by which --minutes-flow sees how many fit; most shapes have their graphs by then
 BATCH = 1024  # scenes or pairs that are composed and painted together
 EMPTY = 0.08  # share of steps whose instruction is the negative prompt's single space, for guidance
-GUIDANCE, STEPS, RANK = 2.0, 20, 8
+RANK = 8
 GUIDANCE_TURBO = 3.0  # of the Turbo adapter's teacher
 
 
@@ -298,7 +299,7 @@ def train_vae(args, clock):
         draw, count = seeded(args.seed, 1, step), args.batch_vae
         x = pool[torch.randint(len(pool), (count,), device=DEVICE, generator=draw)]
         x = (x.float() / 127.5 - 1).contiguous(memory_format=torch.channels_last)
-        noise = torch.randn(count, edit_nets.VAE["channels"], 32, 32, device=DEVICE, generator=draw)
+        noise = torch.randn(count, edit_nets.VAE["channels"], x.shape[2] // 8, x.shape[3] // 8, device=DEVICE, generator=draw)
         strength = torch.rand(count, 1, 1, 1, device=DEVICE, generator=draw)
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(args.rate_vae, step, steps, min(200, 1 + steps // 5))

@@ -5,11 +5,12 @@
 Without --list it makes the README's strip, strip.png of the model's folder. With it, a sheet of all edits of the file, each with the seed of its number. Edits have the quick start's 20 steps and guidance 2; with --fast 4 steps with the adapter."""
 
 import argparse
-import subprocess
 import tempfile
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
+
+from edit_command import generate, settings
 
 MODEL = Path(__file__).resolve().parent.parent
 STRIP = [  # the first picture, what to change, seed
@@ -31,13 +32,7 @@ def read_list(path):
     return [(text.strip(), words.strip(), seed) for seed, (text, words) in enumerate(rows, 1)]
 
 
-def generate(options, model, text, seed, path, *more):
-    subprocess.run([options.program, "generate", "--model", model, "--prompt", text, "--seed", str(seed), "--quiet", "-o", path, *more], check=True)
-    return Image.open(path).convert("RGB")
-
-
 def sheet(options, edits, side, columns, captions):
-    how = ["--preset", "fast", "--lora", options.model / "lora" / "turbo.safetensors"] if options.fast else ["--steps", "20", "--guidance", "2"]
     letters, height = font(12 if side >= 200 else 9), 2 * side + GAP + CAPTION * len(captions)
     rows = -(-len(edits) // columns)
     picture = Image.new("RGB", (columns * (side + GAP) - GAP, rows * (height + GAP) - GAP), "white")
@@ -46,8 +41,8 @@ def sheet(options, edits, side, columns, captions):
         for i, edit in enumerate(edits):
             x, y = i % columns * (side + GAP), i // columns * (height + GAP)
             first, second = Path(folder) / "before.png", Path(folder) / "after.png"
-            before = generate(options, MODEL.parent / "demo_model", edit[0], edit[2], first)
-            after = generate(options, options.model, edit[1], edit[2], second, "--reference", first, *how)
+            before = generate(options.program, MODEL.parent / "demo_model", edit[0], edit[2], first)
+            after = generate(options.program, options.model, edit[1], edit[2], second, [first], settings(options.model, options.fast))
             picture.paste(before.resize((side, side), Image.LANCZOS), (x, y))
             picture.paste(after.resize((side, side), Image.LANCZOS), (x, y + side + GAP))
             for line, which in enumerate(captions):
