@@ -6,7 +6,12 @@
 //     B(tap * ci + c, co)    = weight[co][c][tap]
 //
 // The weights are reordered into panels once, for all workers (9.4 MB for 512 -> 512 channels); the next slice of the
-// same op reuses the panels. Upsampling by 2 (nearest) shifts the input coordinates. A 1x1 convolution has one tap.
+// same op reuses the panels. This takes milliseconds, and so the first work ranges of an op that was cut
+// (sumi_cpu_conv_cut) reorder a part of the weights each, and those behind them compute pixels:
+//
+//     work ranges   | weights | weights | pixels | pixels | pixels | pixels |
+//
+// Upsampling by 2 (nearest) shifts the input coordinates. A 1x1 convolution has one tap.
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cpu/ops_cpu.h"
@@ -61,11 +66,13 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
     }
 }
 
-// Loop items are panels of output channels, or rows of B for a narrow product (sumi_cpu_is_narrow).
+// Loop items are panels of output channels, or rows of B for a narrow product (sumi_cpu_is_narrow), counted from the
+// first one that is not packed yet.
 static void pack_panels(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     SUMI_ASSERT(begin >= 0 && begin < end);
     const sumi_cpu_run* run = context;
+    begin += *run->packed_count, end += *run->packed_count;
     const sumi_weight* weight = run->op->weight;
     int32_t taps = run->op->u.conv.kernel * run->op->u.conv.kernel, channels = weight->cols / taps,
             tile_cols = run->kernels->tile_cols;
@@ -108,6 +115,42 @@ sumi_cpu_scratch sumi_cpu_conv_scratch(const sumi_cpu_kernels* kernels, const su
     return (sumi_cpu_scratch){panels + (uint64_t)op->weight->rows * sizeof(float), row > product ? row : product};
 }
 
+// Pixels of a range are whole tiles. The weights are cut by their elements, which takes about as long as a range of
+// pixels.
+#define PACKED_ELEMENTS 131072
+
+void sumi_cpu_conv_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
+{
+    const int32_t tiles = sumi_divide_up(op->rows, kernels->tile_rows), cols = op->weight->rows,
+                  items = sumi_cpu_is_narrow(cols) ? cols : sumi_divide_up(cols, kernels->tile_cols);
+    const int64_t elements = (int64_t)cols * op->weight->cols;
+    const double flops = 2.0 * sumi_plan_conv_effort(op->weight) * op->weight->cols * op->rows;
+    const int32_t count = sumi_cpu_range_count(flops, op->bytes, tiles);
+    op->is_cut = true;
+    op->range_rows = sumi_min_int(op->rows, kernels->tile_rows * sumi_max_int(tiles / count, 1));
+    op->preparing_count = (int32_t)sumi_min_int64(elements / PACKED_ELEMENTS, items);
+    op->range_count = op->preparing_count + sumi_divide_up(op->rows, op->range_rows);
+}
+
+static float* bias_of(const sumi_cpu_run* run)
+{
+    const sumi_weight* weight = run->op->weight;
+    return run->shared + sumi_cpu_panel_bytes(run->kernels, weight->rows, weight->cols) / sizeof(float);
+}
+
+// Reorders the weights of all work ranges before `range`, as far as earlier slices have not. An op that was not cut has
+// no ranges for it, and its first range reorders all weights.
+static void pack_until(sumi_cpu_run* run, int32_t range)
+{
+    const int32_t cols = run->op->weight->rows, range_count = run->op->preparing_count,
+                  items = sumi_cpu_is_narrow(cols) ? cols : sumi_divide_up(cols, run->kernels->tile_cols),
+                  end = range < range_count ? (int32_t)((int64_t)items * range / range_count) : items;
+    if (*run->packed_count == 0 && run->op->bias != NULL) { sumi_cpu_vector(run->op->bias, cols, bias_of(run)); }
+    if (*run->packed_count >= end) { return; }
+    sumi_parallel(run->workers, end - *run->packed_count, 1, pack_panels, run);
+    *run->packed_count = end;
+}
+
 sumi_result sumi_cpu_conv(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.conv.kernel == 1 || run->op->u.conv.kernel == 3);
@@ -130,12 +173,8 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
                           sumi_cpu_pitch(run, op->in[0])};
     int32_t padding = op->u.conv.pads_end ? 1 : 2 * (kernel / 2);
     source.out_width = ((op->u.conv.width << shift) + padding - kernel) / op->u.conv.stride + 1;
-    float* bias = run->shared + sumi_cpu_panel_bytes(run->kernels, cols, op->weight->cols) / sizeof(float);
-    if (!run->shared_is_ready) {
-        sumi_parallel(run->workers, sumi_cpu_is_narrow(cols) ? cols : sumi_divide_up(cols, run->kernels->tile_cols), 1,
-                      pack_panels, run);
-        if (op->bias != NULL) { sumi_cpu_vector(op->bias, cols, bias); }
-    }
+    pack_until(run, run->range_end);
+    if (run->row_begin >= run->row_end) { return SUMI_OK; }
     sumi_cpu_product product = {.run = run,
                                 .row_begin = run->row_begin,
                                 .row_end = run->row_end,
@@ -149,7 +188,7 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
     product.y = sumi_cpu_value(run, op->out);
     product.y_stride = sumi_cpu_pitch(run, op->out); // also the residual's
     product.residual = sumi_cpu_value(run, op->in[1]);
-    product.finish = (sumi_cpu_finish){op->bias == NULL ? NULL : bias, NULL, SUMI_ACT_NONE, false, 1.0f};
+    product.finish = (sumi_cpu_finish){op->bias == NULL ? NULL : bias_of(run), NULL, SUMI_ACT_NONE, false, 1.0f};
     sumi_cpu_product_run(&product);
     return SUMI_OK;
 }

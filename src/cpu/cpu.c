@@ -21,12 +21,15 @@ typedef struct sumi_cpu {
     sumi_cpu_scratch layout;
     // op of the slice that ran last: its content of the shared region is valid for its next slice
     const sumi_op* shared_owner;
+    int32_t packed_count; // of that op, see sumi_cpu_run
 } sumi_cpu;
 
 typedef struct op_entry {
     sumi_cpu_op* run;
     // NULL: needs no scratch
     sumi_cpu_scratch (*scratch)(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);
+    // NULL: the work ranges that the plan has chosen are short enough
+    void (*cut)(const sumi_cpu_kernels* kernels, sumi_op* op);
 } op_entry;
 
 static const op_entry ops[SUMI_OP_KIND_COUNT] = {
@@ -37,14 +40,14 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_ADD_ROWS] = {sumi_cpu_add_rows, NULL},
     [SUMI_OP_RESIDUAL_CHANGE] = {sumi_cpu_residual_change, NULL},
     [SUMI_OP_ADD_RESIDUAL] = {sumi_cpu_add_residual, NULL},
-    [SUMI_OP_LINEAR] = {sumi_cpu_linear, sumi_cpu_linear_scratch},
+    [SUMI_OP_LINEAR] = {sumi_cpu_linear, sumi_cpu_linear_scratch, sumi_cpu_linear_cut},
     [SUMI_OP_KRONECKER_ADD] = {sumi_cpu_kronecker_add, sumi_cpu_kronecker_scratch},
     [SUMI_OP_ACTIVATE] = {sumi_cpu_activate, NULL},
     [SUMI_OP_GATED] = {sumi_cpu_gated, NULL},
     [SUMI_OP_NORM_MODULATE] = {sumi_cpu_norm_modulate, sumi_cpu_rows_scratch},
     [SUMI_OP_NORM_GATE_ADD] = {sumi_cpu_norm_gate_add, sumi_cpu_rows_scratch},
     [SUMI_OP_QK_NORM_ROPE] = {sumi_cpu_qk_norm_rope, sumi_cpu_rows_scratch},
-    [SUMI_OP_ATTENTION] = {sumi_cpu_attention, sumi_cpu_attention_scratch},
+    [SUMI_OP_ATTENTION] = {sumi_cpu_attention, sumi_cpu_attention_scratch, sumi_cpu_attention_cut},
     [SUMI_OP_ROPE_TABLE] = {sumi_cpu_rope_table, NULL},
     [SUMI_OP_TIME_EMBED] = {sumi_cpu_time_embed, NULL},
     [SUMI_OP_FINISH_MODULATION] = {sumi_cpu_finish_modulation, NULL},
@@ -58,13 +61,13 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_PATCHES_IN] = {sumi_cpu_patches_in, NULL},
     [SUMI_OP_POSTERIOR] = {sumi_cpu_posterior, NULL},
     [SUMI_OP_LATENT_IN] = {sumi_cpu_latent_in, NULL},
-    [SUMI_OP_CONV] = {sumi_cpu_conv, sumi_cpu_conv_scratch},
+    [SUMI_OP_CONV] = {sumi_cpu_conv, sumi_cpu_conv_scratch, sumi_cpu_conv_cut},
     [SUMI_OP_GROUP_SUMS] = {sumi_cpu_group_sums, sumi_cpu_group_scratch},
     [SUMI_OP_GROUP_NORM] = {sumi_cpu_group_norm, sumi_cpu_group_scratch},
     [SUMI_OP_TILE_BLEND] = {sumi_cpu_tile_blend, NULL},
     [SUMI_OP_TILE_PLACE] = {sumi_cpu_tile_place, NULL},
     [SUMI_OP_COMPOSITE] = {sumi_cpu_composite, NULL},
-    [SUMI_OP_PIXELS_OUT] = {sumi_cpu_pixels_out, NULL},
+    [SUMI_OP_PIXELS_OUT] = {sumi_cpu_pixels_out, NULL, sumi_cpu_pixels_out_cut},
 };
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
@@ -115,7 +118,6 @@ static sumi_result grow_memory(sumi_cpu* cpu, unsigned char** memory, uint64_t* 
 
 static sumi_result cpu_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
 {
-    SUMI_ASSERT(plan->arrange == NULL); // this backend runs ops one by one and stores every value
     sumi_cpu* cpu = (sumi_cpu*)runner;
     remember_layout(cpu, plan);
     SUMI_TRY(grow_memory(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan),
@@ -159,6 +161,12 @@ static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value valu
     memcpy(into, ((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, (size_t)bytes);
 }
 
+static int32_t first_row(const sumi_op* op, int32_t range)
+{
+    const int64_t row = (int64_t)(range - op->preparing_count) * op->range_rows;
+    return row < 0 ? 0 : row < op->rows ? (int32_t)row : op->rows;
+}
+
 static sumi_result run_ranges(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t range_begin,
                               int32_t range_end, int32_t counter, sumi_error* error)
 {
@@ -173,19 +181,20 @@ static sumi_result run_ranges(sumi_cpu* cpu, const sumi_plan* plan, const sumi_o
                         .op = op,
                         .arena = cpu->arena,
                         .shared = (float*)(void*)cpu->scratch,
+                        .packed_count = &cpu->packed_count,
                         .counter = counter,
                         .error = error};
     run.worker_memory = cpu->scratch + cpu->layout.shared_bytes;
     run.worker_bytes = cpu->layout.worker_bytes;
-    run.shared_is_ready = cpu->shared_owner == op;
+    if (cpu->shared_owner != op) { cpu->packed_count = 0; }
+    cpu->shared_owner = op;
     run.range_begin = range_begin;
     run.range_end = range_end < op->range_count ? range_end : op->range_count;
-    int64_t row_begin = (int64_t)range_begin * op->range_rows, row_end = (int64_t)run.range_end * op->range_rows;
-    run.row_begin = row_begin < op->rows ? (int32_t)row_begin : op->rows;
-    run.row_end = row_end < op->rows ? (int32_t)row_end : op->rows;
+    run.row_begin = first_row(op, range_begin);
+    run.row_end = first_row(op, run.range_end);
     SUMI_ASSERT(ops[op->kind].run != NULL);
-    if (run.range_begin >= run.range_end || run.row_begin >= run.row_end) { return SUMI_OK; }
-    cpu->shared_owner = op;
+    if (run.range_begin >= run.range_end) { return SUMI_OK; }
+    SUMI_ASSERT(run.row_begin < run.row_end || ops[op->kind].cut != NULL);
     return ops[op->kind].run(&run);
 }
 
@@ -207,6 +216,18 @@ static bool cpu_idle(sumi_runner* runner)
 {
     (void)runner;
     return true;
+}
+
+// ---- Writing a plan --------------------------------------------------------------------------------------------------
+
+// Work ranges become short enough for the engine, which runs as many of them as fit what is left of an update's budget.
+static void cpu_arrange(const sumi_runner* runner, sumi_plan* plan)
+{
+    const sumi_cpu* cpu = (const sumi_cpu*)runner;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        sumi_op* op = &plan->ops[i];
+        if (ops[op->kind].cut != NULL) { ops[op->kind].cut(cpu->kernels, op); }
+    }
 }
 
 // ---- The object -----------------------------------------------------------------------------------------------------
@@ -243,7 +264,8 @@ static const sumi_runner_functions functions = {.destroy = cpu_destroy,
                                                 .write = cpu_write,
                                                 .read = cpu_read,
                                                 .run = cpu_run,
-                                                .idle = cpu_idle};
+                                                .idle = cpu_idle,
+                                                .arrange = cpu_arrange};
 
 // Measures this core's speed of multiplication on a tile for half a millisecond. The engine refines the rate while
 // running.

@@ -15,8 +15,10 @@ typedef struct sumi_cpu_run {
     const sumi_plan* plan;
     const sumi_op* op;
     unsigned char* arena;
-    float* shared;                // filled by the op before its loop, read by all workers
-    bool shared_is_ready;         // shared still holds the content of the same op's previous slice
+    float* shared; // filled by the op before its loop, read by all workers
+    // How many parts of an operand lie packed in `shared` since earlier slices of the same op; 0 when another op has run
+    // since. The op that packs them counts them.
+    int32_t* packed_count;
     unsigned char* worker_memory; // that of worker w is at worker_memory + w * worker_bytes
     uint64_t worker_bytes;
     int32_t counter, range_begin, range_end, row_begin, row_end;
@@ -74,6 +76,16 @@ sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cp
     sumi_cpu_add_noise, sumi_cpu_guide, sumi_cpu_solve, sumi_cpu_preview, sumi_cpu_pixels_in, sumi_cpu_patches_in,
     sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums, sumi_cpu_group_norm,
     sumi_cpu_tile_blend, sumi_cpu_tile_place, sumi_cpu_composite, sumi_cpu_pixels_out;
+
+// Work ranges of the op kinds for which those that the plan has chosen can take longer than a slice should. Such an op has
+// about as much work in each of its ranges, but these need not be ranges of its rows.
+#define SUMI_CPU_RANGE_FLOPS 1e7 // a tenth of a millisecond of one core with AVX-512, a millisecond without any AVX
+#define SUMI_CPU_RANGE_BYTES 1e6
+int32_t sumi_cpu_range_count(double flops, double bytes, int64_t max_count); // at least 1
+void sumi_cpu_linear_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
+void sumi_cpu_pixels_out_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
+void sumi_cpu_attention_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
+void sumi_cpu_conv_cut(const sumi_cpu_kernels* kernels, sumi_op* op);
 
 // Scratch memory of the op kinds that need any.
 sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);

@@ -23,6 +23,7 @@
 #include "base/assert.h"
 #include "base/integers.h"
 #include "cpu/ops_cpu.h"
+#include <math.h>
 #include <string.h>
 
 // 588 is a multiple of every tile height: 14, 6 and 4
@@ -213,15 +214,31 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
     }
 }
 
+// Blocks of about equal height, of whole tiles. A slice has one unit at least, so the units of a very deep product are
+// lower, although W is then packed more often: with AVX-512, 305 rows where the depth is 10240.
+#define MAX_UNIT_FLOPS 2e8
+
+static int32_t block_rows(const sumi_cpu_kernels* kernels, int32_t rows, int32_t depth)
+{
+    const double max_rows = MAX_UNIT_FLOPS / (2.0 * kernels->tile_cols * depth);
+    const int32_t least_rows = 8 * SUMI_CPU_MAX_TILE_ROWS,
+                  most_rows = max_rows < least_rows ? least_rows
+                            : max_rows < BLOCK_ROWS ? (int32_t)max_rows
+                                                    : BLOCK_ROWS,
+                  row_blocks = sumi_divide_up(rows, most_rows);
+    return sumi_min_int(sumi_round_up(sumi_divide_up(rows, row_blocks), kernels->tile_rows), BLOCK_ROWS);
+}
+
 void sumi_cpu_product_run(const sumi_cpu_product* product)
 {
     SUMI_ASSERT(product->row_begin < product->row_end && product->cols >= 1 && product->depth >= 1);
     SUMI_ASSERT(product->share_begin >= 0 && product->share_begin <= product->share_end);
     SUMI_ASSERT(product->share_end <= product->share_count);
     const sumi_cpu_kernels* kernels = product->run->kernels;
-    int32_t rows = product->row_end - product->row_begin, row_blocks = sumi_divide_up(rows, BLOCK_ROWS);
-    product_loop loop = {.product = product, .panels = sumi_divide_up(product->cols, kernels->tile_cols)};
-    loop.block_rows = sumi_min_int(sumi_round_up(sumi_divide_up(rows, row_blocks), kernels->tile_rows), BLOCK_ROWS);
+    int32_t rows = product->row_end - product->row_begin;
+    product_loop loop = {.product = product,
+                         .block_rows = block_rows(kernels, rows, product->depth),
+                         .panels = sumi_divide_up(product->cols, kernels->tile_cols)};
     int64_t units = (int64_t)sumi_divide_up(rows, loop.block_rows) * loop.panels;
     loop.unit_begin = units * product->share_begin / product->share_count;
     loop.unit_end = units * product->share_end / product->share_count;
@@ -260,6 +277,13 @@ static void load_matrix(const sumi_cpu_product* product, int32_t row, int32_t ro
     }
 }
 
+// The first block of DOT_COLS columns of a share of the work.
+static int32_t first_dots(const sumi_cpu_product* product, int32_t share)
+{
+    return (int32_t)((int64_t)sumi_divide_up(product->cols, DOT_COLS) * share / product->share_count);
+}
+
+// Loop items are blocks of DOT_COLS columns, counted from the first of the slice.
 static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     SUMI_ASSERT(begin >= 0 && begin < end);
@@ -267,7 +291,9 @@ static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* con
     const sumi_cpu_kernels* kernels = product->run->kernels;
     float* c = sumi_cpu_worker(product->run, worker_index);
     float* converted = c + FEW_ROWS * DOT_COLS;
-    for (int32_t column = begin * DOT_COLS; column < product->cols && column < end * DOT_COLS; column += DOT_COLS) {
+    const int32_t first = first_dots(product, product->share_begin);
+    for (int32_t b = first + begin; b < first + end; b++) {
+        const int32_t column = b * DOT_COLS;
         int32_t cols = sumi_min_int(DOT_COLS, product->cols - column);
         for (int32_t j = 0; j < cols; j++) {
             sumi_dtype dtype;
@@ -302,6 +328,27 @@ sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const 
     return scratch;
 }
 
+int32_t sumi_cpu_range_count(double flops, double bytes, int64_t max_count)
+{
+    SUMI_ASSERT(max_count >= 1 && flops >= 0.0 && bytes >= 0.0);
+    const double by_flops = flops / SUMI_CPU_RANGE_FLOPS, by_bytes = bytes / SUMI_CPU_RANGE_BYTES,
+                 wanted = ceil(by_flops > by_bytes ? by_flops : by_bytes);
+    const int64_t most = max_count < INT32_MAX ? max_count : INT32_MAX;
+    return wanted >= (double)most ? (int32_t)most : wanted < 1.0 ? 1 : (int32_t)wanted;
+}
+
+// No range without work: each has a unit, or a block of columns, at least.
+void sumi_cpu_linear_cut(const sumi_cpu_kernels* kernels, sumi_op* op)
+{
+    const int64_t units = op->rows <= FEW_ROWS
+                            ? sumi_divide_up(op->weight->rows, DOT_COLS)
+                            : (int64_t)sumi_divide_up(op->rows, block_rows(kernels, op->rows, op->weight->cols))
+                                  * sumi_divide_up(op->weight->rows, kernels->tile_cols);
+    op->is_cut = true;
+    op->range_count = sumi_cpu_range_count(op->flops, op->bytes, units);
+    op->range_rows = sumi_divide_up(op->rows, op->range_count);
+}
+
 sumi_result sumi_cpu_linear(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
@@ -322,17 +369,16 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
         sumi_cpu_vector(op->bias, product.cols, run->shared);
         product.finish.bias = run->shared;
     }
+    // A slice computes its share of the columns or of the units, not its rows: by rows, every slice would pack all of W
+    // (40 % more time with slices of 1 ms), and a product of few rows could not be cut at all.
+    product.row_end = op->rows;
+    product.share_begin = run->range_begin;
+    product.share_end = run->range_end;
+    product.share_count = op->range_count;
     if (op->rows <= FEW_ROWS) {
-        product.row_begin = run->row_begin;
-        product.row_end = run->row_end;
-        sumi_parallel(run->workers, sumi_divide_up(product.cols, DOT_COLS), 1, run_dots, &product);
+        sumi_parallel(run->workers, first_dots(&product, run->range_end) - first_dots(&product, run->range_begin), 1,
+                      run_dots, &product);
     } else {
-        // A slice computes its share of the units, not its rows: by rows, every slice would pack all of W (40 % more
-        // time with slices of 1 ms).
-        product.row_end = op->rows;
-        product.share_begin = run->range_begin;
-        product.share_end = run->range_end;
-        product.share_count = op->range_count;
         sumi_cpu_product_run(&product);
     }
     return SUMI_OK;

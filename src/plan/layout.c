@@ -48,6 +48,7 @@ static void find_uses(sumi_plan* plan)
         sumi_op* op = &plan->ops[i];
         op->is_first_of_pair = false;
         op->marks = 0;
+        SUMI_ASSERT(!op->is_cut || plan->arrange != NULL); // which cuts it again
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { note_use(plan, op->in[k], (int32_t)i); }
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);

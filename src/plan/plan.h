@@ -108,15 +108,17 @@ typedef struct sumi_constant {
 
 struct sumi_plan;
 struct sumi_runner;
-// How a backend marks ops that it will execute together. sumi_plan_finish calls this function when the first and last
-// use of each value is known (a use of a view counts for its base), and before it computes lifetimes and offsets. The
-// function sets these marks and changes nothing else; all of them are zero before the call:
+// How a backend marks ops that it will execute together, and cuts ops. sumi_plan_finish calls this function when the
+// first and last use of each value is known (a use of a view counts for its base), and before it computes lifetimes and
+// offsets. The function sets these members and changes nothing else; all marks are zero before the call:
 //
 //  op.is_first_of_pair      The op and the next one, of the same section, are executed together, as a pair: the result of
 //                     the second op is written while the inputs of the first op are still read. An op is in at most
 //                     one pair.
 //  value.is_unstored  The result of a pair's first op that only the second op reads. It takes no memory.
 //  marks              Of ops and values: whatever else the backend needs when it runs them. Nobody else reads them.
+//  op.is_cut          The backend has written range_count, range_rows and preparing_count too. Then there are as many work
+//                     ranges, in the order in which they may run, and what they are is known to the backend only.
 typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);
 
 // What the engine requests of the backend for a plan. The plan only carries these members.

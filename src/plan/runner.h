@@ -127,9 +127,9 @@ typedef struct sumi_runner_functions {
     sumi_result (*run)(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
                        sumi_error* error);
     bool (*idle)(sumi_runner* runner); // whether everything that was submitted has ended
+    sumi_plan_arrange* arrange;        // see plan.h; reads only what does not change after the runner's creation
 
     // ---- NULL on the CPU --------------------------------------------------------------------------------------------
-    sumi_plan_arrange* arrange; // see plan.h; reads only what does not change after the runner's creation
     // Does the next piece of loading kernels, once per runner. Any thread may call, but no other function may run at
     // the same time. May take seconds.
     sumi_result (*load)(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error);

@@ -227,7 +227,12 @@ static sumi_result check_work_ranges(const sumi_validator* v, const sumi_op* op)
     if (op->rows < 1 || (rows >= 0 && rows != op->rows)) {
         return sumi_validate_op_breaks(v, op, op->out, "the op's rows are not the work that its numbers describe");
     }
-    if (op->range_rows < 1 || op->range_count < 1
+    if (op->is_cut) { // what the ranges are is known to the backend only
+        return op->range_rows >= 1 && op->preparing_count >= 0 && op->preparing_count < op->range_count
+                 ? SUMI_OK
+                 : sumi_validate_op_breaks(v, op, op->out, "the backend has cut the op into no work ranges");
+    }
+    if (op->range_rows < 1 || op->range_count < 1 || op->preparing_count != 0
         || ((int64_t)op->rows + op->range_rows - 1) / op->range_rows != op->range_count) {
         return sumi_validate_op_breaks(v, op, op->out, "the op's work ranges do not cover its rows once");
     }
