@@ -507,9 +507,10 @@ typedef struct sumi_engine_desc {
     int32_t job_capacity; // jobs that may exist at once, 1..4096; their job slots are allocated at creation
     // Operations are cut into slices so that no slice is predicted to take longer than this many microseconds. The
     // prediction is made from the slices that ran before on this device. 0, or sumi_image_desc.profile: a slice is a
-    // whole operation. Smaller slices cost throughput. On a GPU slices are shorter while the budgets of
-    // sumi_engine_update are small, down to an eighth of this and not below 250 us, so that whole slices fill a budget
-    // well. Results do not depend on any of this.
+    // whole operation. Smaller slices cost throughput. On the CPU operations are cut while they run, by the time that
+    // their parts took last, and slices are shorter where less of a budget is left. On a GPU slices are shorter while
+    // the budgets of sumi_engine_update are small, down to an eighth of this and not below 250 us, so that whole slices
+    // fill a budget well. Results do not depend on any of this.
     uint32_t max_slice_us;
     // The most memory, in bytes, for intermediate values and packing buffers (CPU; operands of matrix products are
     // copied to these buffers in another order), or for everything that the engine allocates on the device (GPU). 0: no
@@ -557,7 +558,9 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs are
 // reported by sumi_job_poll; sumi_job_list shows whether jobs are left.
 //
-// CPU backend: the work happens inside this call. At least one slice runs, however small the budget is.
+// CPU backend: the work happens inside this call. It exceeds the budget by at most one and a half times max_slice_us, as
+// far as the operating system lets the thread run; the first image of a size is no exception. A small part of an
+// operation runs however small the budget is.
 //
 // GPU: the call submits work and does not wait for it. At any time at most budget_us of predicted work is in flight on
 // the device, or one slice if a slice is longer than that. Where slices seem to wait for kernels of the host program in

@@ -195,10 +195,9 @@ TEST(a_tracer_sees_every_piece_of_work)
     for (int i = 0; i < 8; i++)
         CHECK(fabs(seen.seconds[i] - (double)status.stage_seconds[i]) <= 1e-6 + 1e-5 * seen.seconds[i]);
     for (int i = 0; i < 8; i++) all += seen.seconds[i];
-    // A slice is timed by two looks at the clock; those of the text encoder and the VAE are among the other pieces.
+    // A piece of a slice takes one look at the clock at least.
     const double tick = 1e-9 * (double)TICK_NS;
-    CHECK(status.device_seconds > (seen.in_steps - 0.5) * tick && status.device_seconds < seen.count * tick
-          && status.device_seconds < all);
+    CHECK(status.device_seconds > (seen.in_steps - 0.5) * tick && status.device_seconds < all);
     CHECK(seen.in_steps >= 3);
     CHECK_NUMBER(seen.disorder, 0);
     CHECK_NUMBER(seen.steps, 3);

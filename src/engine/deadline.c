@@ -40,12 +40,12 @@ static double total_us(const sumi_work_us* work) { return work->measured + work-
 static bool is_guess(const sumi_work_us* work) { return work->guessed > work->measured; }
 
 // The share of the wall-clock time that the host program's budgets give to the work: budget / time between updates. 1
-// while either is not known. An update runs at least one slice, however small its budget is.
+// while either is not known. Where slices are whole ops, an update runs at least one, however small its budget is.
 static double budgeted_share(const sumi_engine* engine)
 {
     const sumi_deadline_state* pace = &engine->deadline;
-    const double slice_us = engine->frame.slice_us > 0 ? (double)engine->frame.slice_us : WHOLE_OP_US,
-                 us = pace->budget_us > slice_us ? pace->budget_us : slice_us;
+    const double least_us = engine->frame.slice_us > 0 ? 0.0 : WHOLE_OP_US,
+                 us = pace->budget_us > least_us ? pace->budget_us : least_us;
     return pace->budget_us > 0.0 && pace->update_interval_us > us ? us / pace->update_interval_us : 1.0;
 }
 
@@ -225,9 +225,6 @@ static void look_ahead(sumi_engine* engine, sumi_plan_job* job, sumi_remaining_w
         forecast->begin_ns = now_ns;
         forecast->step_seconds = seconds;
     }
-    // Slices of the end fill the frames' budgets to another degree than slices of steps do. After this division the end
-    // is in the same unit: divided by `share` it is wall-clock time.
-    work.end.measured /= work.end_fill, work.end.guessed /= work.end_fill;
     forecast->end_seconds = 0.0;
     forecast->is_guess = is_guess(&work.end);
     *out_work = work;

@@ -9,6 +9,15 @@ uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine)
     return engine->frame.max_pending_us < max_us ? (uint32_t)engine->frame.max_pending_us : max_us;
 }
 
+double sumi_frame_budget_slice_us(const sumi_engine* engine, uint64_t now_ns)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runner->functions->collect == NULL);
+    const double max_us = (double)engine->desc.max_slice_us;
+    if (engine->frame.end_ns == 0) return max_us;
+    const double rest_us = (double)(int64_t)(engine->frame.end_ns - now_ns) * 1e-3;
+    return rest_us < max_us ? rest_us : max_us;
+}
+
 // The length of slices for updates with a given budget. A call submits whole slices, so if a budget holds only one or
 // two slices, a large part of it is lost. With slices of an eighth of the budget, a sixteenth is lost on average.
 // Slices below 0.5 ms are used only where the budget holds fewer than four of 0.5 ms, because cutting ops into smaller
@@ -39,8 +48,11 @@ void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us)
     SUMI_ASSERT(sumi_pump_is_locked(engine) && budget_us > 0);
     const bool was_paced = engine->frame.average_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
     const uint32_t max_us = engine->desc.max_slice_us;
-    // The processor can stop after any slice, and cutting ops costs it more, so its slices keep their length.
-    if (engine->runner->functions->collect == NULL) return;
+    // The processor's slices are cut while they run (pieces.h).
+    if (engine->runner->functions->collect == NULL) {
+        engine->frame.end_ns = is_paced ? sumi_clock_ns() + (uint64_t)budget_us * 1000 : 0;
+        return;
+    }
     engine->frame.average_us = !is_paced ? 0.0
                              : was_paced ? 0.9 * engine->frame.average_us + 0.1 * (double)budget_us
                                          : (double)budget_us;

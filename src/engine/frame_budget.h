@@ -13,6 +13,8 @@ typedef struct sumi_frame_budget {
     // On a device, during a call with a budget: the most time of this thread's own work in the call. 0: no budget, or
     // the backend is the processor.
     double max_thread_us;
+    // On the CPU, during a call with a budget: when the budget is used up (ns, steady clock). 0: no budget, or a device.
+    uint64_t end_ns;
     // Moving average of the budgets of the latest updates. 0: the latest call that worked had no budget.
     double average_us;
     // The longest slice of plans written from now on: desc.max_slice_us, or a half, a quarter ... of it while budgets
@@ -30,4 +32,7 @@ void sumi_frame_budget_follow(sumi_engine* engine, uint32_t budget_us);
 // How long a piece of this thread's own work may take: max_slice_us, or 5 ms where slices are whole ops, but no more
 // than the budget of the current call.
 uint32_t sumi_frame_budget_piece_us(const sumi_engine* engine);
+// On the CPU: how long a piece of a slice may take that begins now, in microseconds. max_slice_us, or what is left of the
+// current call's budget, if that is less.
+double sumi_frame_budget_slice_us(const sumi_engine* engine, uint64_t now_ns);
 #endif

@@ -17,6 +17,7 @@
 #include "engine/plan_job.h"
 #include "engine/plan_key.h"
 #include "engine/pool.h"
+#include "engine/probe.h"
 #include "engine/prompts.h"
 #include "engine/run.h"
 #include "engine/step_cache.h"
@@ -67,8 +68,8 @@ static sumi_result reserve_memory(sumi_engine* engine, sumi_job_slot* slot, sumi
     return SUMI_OK;
 }
 
-// Does the next piece of copying weights and making graphs (nothing on the processor). After the last piece the run
-// begins.
+// Does the next piece of copying weights and making graphs; on the processor, of finding out how fast its ops are. After
+// the last piece the run begins.
 static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool* out_done, sumi_error* error)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
@@ -82,6 +83,7 @@ static sumi_result prepare_device(sumi_engine* engine, sumi_job_slot* slot, bool
         sumi_limit_note(engine, result);
         if (result != SUMI_OK) return result;
     }
+    if (*out_done) SUMI_TRY(sumi_probe_run(engine, entry, out_done, error));
     if (!*out_done) return SUMI_OK;
     if (slot->u.plan.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
     sumi_run_begin(engine, entry);

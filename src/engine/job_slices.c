@@ -45,23 +45,14 @@ static sumi_run* run_of(sumi_engine* engine, const sumi_job_slot* slot)
     return slot == engine->jobs.draining ? &engine->runs.draining : &engine->runs.current;
 }
 
-// Updates the job after a slice has ended: profile, step, preview, progress, time left.
-static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run,
-                              const sumi_run_slice* slice, sumi_error* error)
+static void update_progress(const sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run)
 {
-    sumi_plan_job* job = &slot->u.plan;
-    if (job->profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
-    if (slice->ends_step) slot->live.step = slice->denoising_step + 1 + slice->skip_count;
-    if (slice->change.id != 0) sumi_step_cache_read(engine, job, slice->change);
-    if (slice->has_preview) {
-        SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
-        job->preview_is_pending = false;
-    }
+    const sumi_plan_job* job = &slot->u.plan;
     // Progress over all batches: batch_share is this batch's share of the items, later_share that of the batches after
     // it.
     // Prompt jobs have no items: item_count is 0. 0.99 leaves the last hundredth to the outputs, and + 1 us keeps the
     // quotient finite. The pump publishes the progress, and never a smaller one than before (pump.c).
-    const double remaining_us = sumi_run_remaining_us(run), done_us = run->done_us,
+    const double remaining_us = sumi_run_remaining_us(run), done_us = run->done_us + run->cursor.believed_us,
                  item_count = job->item_count > 0 ? job->item_count : 1;
     const double batch_share = job->batch_count > 0 ? job->batch_count / item_count : 1.0,
                  later_share = 1.0 - batch_share - job->batch_begin / item_count;
@@ -75,6 +66,21 @@ static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const su
     // The job will leave out steps to end before its deadline.
     if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left)
         slot->live.seconds_left = (float)until_deadline;
+}
+
+// Updates the job after a slice has ended: profile, step, preview, progress, time left.
+static sumi_result update_job(sumi_engine* engine, sumi_job_slot* slot, const sumi_run* run,
+                              const sumi_run_slice* slice, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    if (job->profiles && slice->op != NULL) SUMI_TRY(sumi_plan_job_note_profile(engine, slot, slice, error));
+    if (slice->ends_step) slot->live.step = slice->denoising_step + 1 + slice->skip_count;
+    if (slice->change.id != 0) sumi_step_cache_read(engine, job, slice->change);
+    if (slice->has_preview) {
+        SUMI_TRY(sumi_plan_job_publish_preview(engine, slot, error));
+        job->preview_is_pending = false;
+    }
+    update_progress(engine, slot, run);
     return SUMI_OK;
 }
 
@@ -88,15 +94,12 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi
     while (sumi_run_collect(engine, run, &slice)) {
         *out_end = SUMI_TURN_MORE;
         *out_stage = sumi_stage_of_section(slice.section);
-        slot->device_seconds += slice.us * 1e-6;
-        sumi_deadline_note(engine, slice.unwaited_us);
         if (engine->runner->functions->collect != NULL) {
+            slot->device_seconds += slice.us * 1e-6;
+            sumi_deadline_note(engine, slice.unwaited_us);
             slot->live.device_us += slice.us;
             slot->stage_seconds[*out_stage] += slice.us * 1e-6;
             sumi_trace_slice(engine, slot, &slice);
-        } else {
-            slot->live.trace_name = sumi_run_slice_name(&slice);
-            slot->live.trace_step = slice.denoising_step;
         }
         SUMI_TRY(update_job(engine, slot, run, &slice, error));
         if (slice.ends_run) *out_over = true;
@@ -104,12 +107,25 @@ static sumi_result collect_slices(sumi_engine* engine, sumi_job_slot* slot, sumi
     return SUMI_OK;
 }
 
+// On the CPU, after a piece of a slice.
+static void note_piece(sumi_engine* engine, sumi_job_slot* slot, const sumi_run_slice* slice)
+{
+    slot->device_seconds += slice->piece_us * 1e-6;
+    sumi_deadline_note(engine, slice->piece_believed_us);
+    slot->live.trace_name = sumi_run_slice_name(slice);
+    slot->live.trace_step = slice->denoising_step;
+    if (!slice->is_submitted) update_progress(engine, slot, &engine->runs.current);
+}
+
 // Submits a slice, and the copies to host memory that follow it: of the change that it has measured, of a preview, and
 // after the last slice of the products.
-static sumi_result submit_slice(sumi_engine* engine, sumi_plan_job* job, const sumi_run_slice* slice, sumi_error* error)
+static sumi_result submit_slice(sumi_engine* engine, sumi_job_slot* slot, sumi_run_slice* slice, sumi_error* error)
 {
+    sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(!job->preview_is_pending || !slice->has_preview);
     SUMI_TRY(sumi_run_submit(engine, slice, error));
+    if (engine->runner->functions->collect == NULL) note_piece(engine, slot, slice);
+    if (!slice->is_submitted) return SUMI_OK;
     SUMI_TRY(sumi_plan_job_fetch_value(engine, job, slice->change, error));
     if (slice->has_preview) {
         SUMI_TRY(sumi_plan_job_fetch_value(engine, job, job->entry->pipeline.preview, error));
@@ -210,7 +226,7 @@ sumi_result sumi_plan_job_run_one(sumi_engine* engine, sumi_job_slot* slot, bool
         if (!is_blocked) {
             if (*out_end == SUMI_TURN_WAITS && run->pending_count == 0)
                 *out_stage = sumi_stage_of_section(next.section);
-            SUMI_TRY(submit_slice(engine, job, &next, error));
+            SUMI_TRY(submit_slice(engine, slot, &next, error));
             *out_end = SUMI_TURN_MORE;
         }
     }

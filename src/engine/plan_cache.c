@@ -70,6 +70,7 @@ void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry)
     sumi_free(heap, entry->kind_first);
     sumi_free(heap, entry->kind_count);
     sumi_free(heap, entry->sections);
+    sumi_free(heap, entry->range_us);
     sumi_free(heap, entry->key);
     memset(entry, 0, sizeof *entry);
 }
@@ -234,16 +235,19 @@ static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_er
         float ratio = w->inputs.op_ratio[k];
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
-    const uint32_t max_us = request->slice_us;
-    const bool gathers = max_us == 0 && !request->whole_ops && w->runner->functions->collect != NULL;
-    SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
+    // The CPU cuts slices while they run (pieces.h). A device gets them as they are.
+    const bool is_device = w->runner->functions->collect != NULL, are_cut = !is_device && request->slice_us > 0,
+               gathers = is_device && request->slice_us == 0 && !request->whole_ops;
+    SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, are_cut ? 0 : request->slice_us,
+                                      gathers ? GATHERED_US : request->slice_us, error));
+    entry->range_us = are_cut ? sumi_alloc_zero(w->heap, 2 * plan->op_count * sizeof *entry->range_us) : NULL;
     entry->slice_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->slice_us);
     entry->doubts = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->doubts);
     entry->kind_first = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_first);
     entry->kind_count = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_count);
     entry->sections = sumi_alloc_zero(w->heap, plan->section_count * sizeof *entry->sections);
     if (entry->slice_us == NULL || entry->doubts == NULL || entry->kind_first == NULL || entry->kind_count == NULL
-        || entry->sections == NULL)
+        || entry->sections == NULL || (are_cut && entry->range_us == NULL))
         return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
     find_kinds(entry);
     for (size_t s = 0; s < plan->section_count; s++) {
@@ -366,11 +370,26 @@ void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const su
     }
 }
 
+// The unmeasured rest of a section is corrected like the measured part. While that is small, what was probed counts.
+static double correction_of(const sumi_section_time* time)
+{
+    const double prior_us = time->probed_ratio > 0.0 ? time->unmeasured_us : 0.0,
+                 weight_us = time->expected_us + prior_us;
+    return weight_us > 0.0 ? (time->measured_us + time->probed_ratio * prior_us) / weight_us : 1.0;
+}
+
 double sumi_section_us(const sumi_plan_entry* entry, size_t section)
 {
     SUMI_ASSERT(section < entry->plan.section_count);
     const sumi_section_time* time = &entry->sections[section];
-    // the unmeasured rest of a section is corrected like the measured part
-    double correction = time->expected_us > 0.0 ? time->measured_us / time->expected_us : 1.0;
-    return time->measured_us + time->unmeasured_us * correction;
+    return time->measured_us + time->unmeasured_us * correction_of(time);
+}
+
+double sumi_section_slice_us(const sumi_plan_entry* entry, size_t section, int32_t slice)
+{
+    SUMI_ASSERT(section < entry->plan.section_count && (size_t)slice < entry->plan.slice_count);
+    const float measured_us = entry->slice_us[entry->kind_first[slice]];
+    return measured_us > 0.0f
+             ? (double)measured_us
+             : (double)entry->plan.slices[slice].predicted_us * correction_of(&entry->sections[section]);
 }

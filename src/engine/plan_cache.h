@@ -19,7 +19,27 @@
 // predictions for the slices that were not measured.
 typedef struct sumi_section_time {
     double measured_us, expected_us, unmeasured_us;
+    double
+        probed_ratio; // time / prediction of the whole section, from a few of its work ranges (probe.h); 0: not known
 } sumi_section_time;
+
+// How far a slice has run. All zero: it has not begun.
+typedef struct sumi_slice_cursor {
+    int32_t op, range;    // op: counted from the slice's first; range: of this op, the next one to run
+    int32_t latest_count; // how many ranges of this op and of the same kind (preparing or not) ran last; 0: none yet
+    double range_us;      // and how long each took
+    double least_us;      // the least that each took, of the op and kind that ran last
+    double us;            // of all pieces of the slice
+    double share;         // of the slice's work that these pieces have done, as the backend's rates predict it
+    double believed_us;   // the same, without what other programs took: as far as the time of the slice is known
+} sumi_slice_cursor;
+
+// What probe.h has measured.
+typedef struct sumi_probe {
+    int32_t kind; // the next kind of op, in its list
+    sumi_slice_cursor cursor;
+    float ratio[SUMI_OP_KIND_COUNT]; // measured time / predicted time, of the decoder's ops; 0: not measured
+} sumi_probe;
 
 typedef struct sumi_plan_entry {
     sumi_plan plan;
@@ -41,6 +61,11 @@ typedef struct sumi_plan_entry {
     // at a kind's first slice: whether slice_us is less than what was measured (tempo.h)
     sumi_tempo_doubt* doubts;
     sumi_section_time* sections;
+    // On the CPU, if slices are cut while they run (pieces.h), for each op: the time of one of its first work ranges, in
+    // microseconds, when it ran last; of those behind the preparing ones, and of the preparing ones. 0: it has not run.
+    // NULL: the plan's slices run as they are.
+    float* range_us;
+    sumi_probe probe;
     sumi_accuracy step; // of the wall-clock predictions for the steps of this plan
     unsigned char* key;
     size_t key_bytes;
@@ -89,4 +114,6 @@ void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry); // also aft
 
 // predicted time of one run of the section, in microseconds
 double sumi_section_us(const sumi_plan_entry* entry, size_t section);
+// The part of it that a slice of the section takes.
+double sumi_section_slice_us(const sumi_plan_entry* entry, size_t section, int32_t slice);
 #endif

@@ -109,7 +109,20 @@ static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
 double sumi_run_predict_us(const sumi_engine* engine)
 {
     const sumi_run* run = &engine->runs.current;
-    return run->entry != NULL && !run->is_submitted ? slice_us(engine, run->entry, run->slice) : 0.0;
+    if (run->entry == NULL || run->is_submitted) return 0.0;
+    if (run->entry->range_us == NULL) return slice_us(engine, run->entry, run->slice);
+    return sumi_piece_predict_us(engine, run->entry, &run->entry->plan.slices[run->slice], &run->cursor);
+}
+
+// Whether pieces of the slice have run that is submitted next.
+static bool has_begun_slice(const sumi_run* run) { return run->cursor.op > 0 || run->cursor.range > 0; }
+
+// What is left of a slice of which pieces have run: the others are as fast as these were.
+static double rest_of_slice_us(const sumi_run* run, double predicted_us)
+{
+    const sumi_slice_cursor* cursor = &run->cursor;
+    if (!has_begun_slice(run) || cursor->share >= 1.0) return 0.0;
+    return cursor->share > 0.0 ? cursor->believed_us / cursor->share * (1.0 - cursor->share) : predicted_us;
 }
 
 double sumi_run_remaining_us(const sumi_run* run)
@@ -124,10 +137,11 @@ double sumi_run_remaining_us(const sumi_run* run)
             remaining_us += section_us * plan->sections[s].repeat;
             continue;
         }
-        const double rest_of_iteration_us =
-            sumi_section_us(run->entry, run->done_is_alternative ? s + 1 : s) - run->iteration_us;
+        const size_t done = run->done_is_alternative ? s + 1 : s;
+        const double begun_us = has_begun_slice(run) ? sumi_section_slice_us(run->entry, done, run->slice) : 0.0,
+                     other_us = sumi_section_us(run->entry, done) - run->iteration_us - begun_us;
         remaining_us += section_us * (plan->sections[s].repeat - 1 - run->done_iteration)
-                      + (rest_of_iteration_us > 0.0 ? rest_of_iteration_us : 0.0);
+                      + (other_us > 0.0 ? other_us : 0.0) + rest_of_slice_us(run, begun_us);
     }
     return remaining_us;
 }
@@ -254,7 +268,7 @@ bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter,
     const sumi_section* section = &run->entry->plan.sections[run->section];
     *out_counter = section->first_counter + run->iteration;
     *out_left_in_section = section->repeat - run->iteration;
-    return section->kind == SUMI_SECTION_DENOISE && run->slice == section->slice_begin;
+    return section->kind == SUMI_SECTION_DENOISE && run->slice == section->slice_begin && !has_begun_slice(run);
 }
 
 void sumi_run_jump(sumi_engine* engine, int32_t counter)
@@ -291,10 +305,12 @@ void sumi_run_skip(sumi_engine* engine, int32_t count)
     engine->runs.current.skip_count = count;
 }
 
-// The time of an op or of a work range, from recent times of its kind. For a kind that was never measured, the average
-// of the measured kinds is used.
-static double guess_us(const sumi_engine* engine, const sumi_plan_entry* entry, sumi_op_kind kind, double predicted_us)
+// The time of an op or of a work range of a section: from what was probed, or from recent times of its kind.
+static double guess_us(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section, sumi_op_kind kind,
+                       double predicted_us)
 {
+    if (entry->sections[section].probed_ratio > 0.0 && entry->probe.ratio[kind] > 0.0f)
+        return predicted_us * (double)entry->probe.ratio[kind];
     const float recent_ratio = engine->cache.op_ratio[kind];
     return predicted_us * (double)(recent_ratio > 0.0f ? recent_ratio / entry->op_ratio[kind] : 1.0f);
 }
@@ -312,61 +328,17 @@ sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_ent
         const sumi_slice* slice = &plan->slices[i];
         if (entry->slice_us[entry->kind_first[i]] > 0.0f) continue;
         if (slice->op_end == slice->op_begin + 1) {
-            work.guessed += guess_us(engine, entry, plan->ops[slice->op_begin].kind, (double)slice->predicted_us);
+            work.guessed +=
+                guess_us(engine, entry, section, plan->ops[slice->op_begin].kind, (double)slice->predicted_us);
             continue;
         }
         for (int32_t o = slice->op_begin; o < slice->op_end; o++) {
             const sumi_op* op = &plan->ops[o];
             const double us = (double)(sumi_plan_predict_us(plan, op, &rates) * entry->op_ratio[op->kind]);
-            work.guessed += guess_us(engine, entry, op->kind, us);
+            work.guessed += guess_us(engine, entry, section, op->kind, us);
         }
     }
     return work;
-}
-
-// Counts how many slices fit into updates of this length: the pump begins no slice that does not fit.
-typedef struct filling {
-    double budget_us, elapsed_us, work_us;
-    int32_t frames; // full frames
-} filling;
-
-static void fill_frames(const sumi_engine* engine, const sumi_plan_entry* entry, size_t section, filling* f)
-{
-    SUMI_ASSERT(f->budget_us > 0.0 && section < entry->plan.section_count);
-    for (int32_t i = entry->plan.sections[section].slice_begin; i < entry->plan.sections[section].slice_end; i++) {
-        const double us = slice_us(engine, entry, i);
-        if (f->elapsed_us > 0.0 && f->elapsed_us + us > f->budget_us) {
-            f->frames++;
-            f->elapsed_us = 0.0;
-        }
-        f->elapsed_us += us;
-        f->work_us += us;
-    }
-}
-
-static double work_per_frame(const filling* f)
-{
-    const double last = f->elapsed_us / f->budget_us;
-    return f->work_us / (f->frames + (last < 1.0 ? last : 1.0));
-}
-
-#define FRAMES 8 // After this many frames, steps shorter than a frame have met the end of a frame at every position.
-
-static double end_fill(const sumi_engine* engine)
-{
-    const sumi_run* run = &engine->runs.current;
-    const sumi_plan* plan = &run->entry->plan;
-    const size_t section = own_section(plan, run->section);
-    filling steps = {.budget_us = engine->deadline.budget_us}, end = steps;
-    if (steps.budget_us <= 0.0) return 1.0;
-    do {
-        fill_frames(engine, run->entry, section, &steps);
-    } while (steps.frames < FRAMES && steps.work_us > 0.0);
-    for (size_t s = section + 1; s < plan->section_count; s++) {
-        for (int32_t r = 0; r < plan->sections[s].repeat && plan->sections[s].kind != SUMI_SECTION_DENOISE; r++)
-            fill_frames(engine, run->entry, s, &end);
-    }
-    return steps.work_us > 0.0 && end.work_us > 0.0 ? work_per_frame(&end) / work_per_frame(&steps) : 1.0;
 }
 
 // As expected_us, with the guesses of sumi_section_work_us.
@@ -402,8 +374,7 @@ sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine)
     const sumi_plan* plan = &run->entry->plan;
     sumi_remaining_work work = {.evaluation = sumi_section_work_us(engine, run->entry, run->section),
                                 .later_us = sumi_run_later_us(engine, run->alternative_share),
-                                .end.measured = sumi_run_pending_us(engine),
-                                .end_fill = end_fill(engine)};
+                                .end.measured = sumi_run_pending_us(engine)};
     for (size_t s = own_section(plan, run->section) + 1; s < plan->section_count; s++) {
         if (plan->sections[s].kind == SUMI_SECTION_DENOISE) continue;
         const sumi_work_us iteration_work = sumi_section_work_us(engine, run->entry, s);
@@ -457,7 +428,7 @@ sumi_run_slice sumi_run_next(const sumi_engine* engine)
                            .slice = run->slice,
                            .section_index = run->section,
                            .op = &plan->ops[plan->slices[run->slice].op_begin],
-                           .predicted_us = (float)sumi_run_predict_us(engine)};
+                           .predicted_us = (float)slice_us(engine, run->entry, run->slice)};
     step.ends_iteration = run->slice + 1 >= section->slice_end;
     step.skip_count = step.ends_iteration ? run->skip_count : 0;
     step.ends_run = step.ends_iteration && run->iteration + 1 + run->skip_count >= section->repeat
@@ -465,7 +436,28 @@ sumi_run_slice sumi_run_next(const sumi_engine* engine)
     return step;
 }
 
-sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error)
+static sumi_result run_slice(sumi_engine* engine, sumi_run* run, sumi_run_slice* next, sumi_error* error)
+{
+    sumi_plan_entry* entry = run->entry;
+    const sumi_slice* slice = &entry->plan.slices[next->slice];
+    if (entry->range_us == NULL) {
+        next->submitted_ns = sumi_clock_ns();
+        SUMI_TRY(engine->runner->functions->run(engine->runner, &entry->plan, slice, next->counter, error));
+        // on a GPU this is the time of submission only; collect writes the time of the slice
+        next->us = next->piece_us = next->piece_believed_us = (double)(sumi_clock_ns() - next->submitted_ns) * 1e-3;
+        return SUMI_OK;
+    }
+    const bool is_known = entry->slice_us[entry->kind_first[next->slice]] > 0.0f;
+    const sumi_slice_cursor before = run->cursor;
+    SUMI_TRY(sumi_piece_run(engine, entry, slice, next->counter, is_known ? (double)next->predicted_us : 0.0,
+                            &run->cursor, &next->is_submitted, error));
+    next->us = run->cursor.us;
+    next->piece_us = run->cursor.us - before.us;
+    next->piece_believed_us = run->cursor.believed_us - before.believed_us;
+    return SUMI_OK;
+}
+
+sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_error* error)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->runs.current.entry != NULL);
     SUMI_ASSERT(engine->runs.current.pending_count + engine->runs.draining.pending_count < SUMI_RUNNER_DEPTH);
@@ -474,16 +466,12 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sum
     sumi_run* run = &engine->runs.current;
     const sumi_plan* plan = &run->entry->plan;
     sumi_run_slice* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
+    next->is_alone = !engine->runs.has_submitted && run->pending_count + engine->runs.draining.pending_count == 0;
+    next->is_submitted = true;
+    if (next->slice >= 0) SUMI_TRY(run_slice(engine, run, next, error));
+    if (!next->is_submitted) return SUMI_OK;
+    run->cursor = (sumi_slice_cursor){.op = 0};
     *step = *next;
-    step->is_alone = !engine->runs.has_submitted && run->pending_count + engine->runs.draining.pending_count == 0;
-    if (step->slice >= 0) {
-        uint64_t begin = sumi_clock_ns();
-        SUMI_TRY(
-            engine->runner->functions->run(engine->runner, plan, &plan->slices[step->slice], step->counter, error));
-        // on a GPU this is the time of submission only; collect writes the time of the slice
-        step->us = (double)(sumi_clock_ns() - begin) * 1e-3;
-        step->submitted_ns = begin;
-    }
     engine->runs.has_submitted = true;
     run->pending_count++;
     run->pending_us += step->predicted_us;

@@ -2,10 +2,11 @@
 //
 //   submit --> [ slices in flight, oldest first ] --> collect
 //
-// The CPU computes a slice inside submit, so the slice can be collected at once. A GPU has several slices in flight;
+// The CPU computes a piece of a slice inside submit. With the last piece the slice can be collected at once. A GPU has several slices in flight;
 // everything that depends on the end of a slice (progress, times, previews) happens when it is collected.
 #ifndef SUMI_ENGINE_RUN_H
 #define SUMI_ENGINE_RUN_H
+#include "engine/pieces.h"
 #include "engine/plan_cache.h"
 #include "plan/runner.h"
 
@@ -29,6 +30,9 @@ typedef struct sumi_run_slice {
     bool is_alone;
     // The runner reported the end of this slice while something else was waited for. The slice is not collected yet.
     bool is_over;
+    bool is_submitted; // false: pieces of the slice are left to run
+    // On the CPU: what this piece took; and the same without the time of other programs, as far as that is known.
+    double piece_us, piece_believed_us;
 } sumi_run_slice;
 
 typedef struct sumi_run {
@@ -36,6 +40,7 @@ typedef struct sumi_run {
     size_t section;                            // of the next slice to submit
     int32_t iteration, slice;                  // of the next slice to submit; slice: index in the plan's list
     int32_t skip_count;                        // how many iterations to leave out after this one (sumi_run_skip)
+    sumi_slice_cursor cursor;                  // on the CPU: how far the next slice to submit has run
     bool is_submitted;                         // all slices of the run were submitted
     sumi_run_slice pending[SUMI_RUNNER_DEPTH]; // the slices in flight, a ring buffer
     int32_t pending_begin, pending_count;
@@ -68,7 +73,7 @@ typedef struct sumi_runs {
 
 // Begins a run. The runner is told too. The caller writes the bound inputs next.
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry);
-double sumi_run_predict_us(const sumi_engine* engine); // of the next slice to submit; 0: there is none
+double sumi_run_predict_us(const sumi_engine* engine); // of the next slice to submit, or piece of it; 0: there is none
 double sumi_run_remaining_us(const sumi_run* run);     // of all slices of the run that were not collected
 double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that is in flight
 // Predicted time until half of the work in flight has ended. The oldest slice has not ended; a result of 0 or less
@@ -103,14 +108,13 @@ sumi_work_us sumi_section_work_us(const sumi_engine* engine, const sumi_plan_ent
 typedef struct sumi_remaining_work {
     sumi_work_us evaluation, end;
     double later_us; // 0: there is no evaluation after this one
-    // On the CPU with a budget per frame: how much of a frame the slices of the end fill, relative to those of
-    // evaluations. Whole slices do not fill a budget completely.
-    double end_fill;
 } sumi_remaining_work;
 sumi_remaining_work sumi_run_remaining_work(const sumi_engine* engine);
 // later_us, if this share of the later evaluations runs alternatives where there are any.
 double sumi_run_later_us(const sumi_engine* engine, double alternative_share);
-sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_slice* next, sumi_error* error);
+// Submits the slice, or on the CPU runs a piece of it, and writes is_submitted and piece_us. If it is not submitted, the
+// next calls run its other pieces.
+sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_slice* next, sumi_error* error);
 // Returns the oldest slice of the run if it has ended and no older slice is in flight, and notes its times.
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_slice* out_step);
 // Called when the pump begins to work, or has waited for the device: slices may have ended since the runner was asked.
