@@ -471,6 +471,10 @@ local function test_program(name, sources)
     local uses_fake_clock = any_includes(sources, { '"fake_clock.h"' })
     if is_left_out(sources) or (uses_fake_clock and is_visual_studio) then return end
     program(name)
+        if not is_visual_studio then -- the library's look at the processor goes by the tests (cpu_level.c)
+            linkoptions { "-Wl,--wrap=sumi_cpu_detect" }
+            files { "tests/cpu_level.c" }
+        end
         if uses_fake_clock then linkoptions { "-Wl,--wrap=sumi_clock_ns,--wrap=sumi_sleep_us" } end -- the library's calls go to the test's clock
         if cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }

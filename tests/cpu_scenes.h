@@ -16,9 +16,13 @@
 static sumi_heap s_heap;
 static const sumi_cpu_level s_levels[] = {SUMI_CPU_PORTABLE, SUMI_CPU_AVX2, SUMI_CPU_AVX512};
 static const char* const s_level_names[] = {"portable", "AVX2", "AVX-512"};
-static sumi_cpu_level s_level; // of the running test
-static int s_threads = 2;
 static uint32_t s_random = 1;
+
+static inline bool has_level(sumi_cpu_level level)
+{
+    const sumi_cpu_features features = sumi_cpu_detect();
+    return level == SUMI_CPU_AVX512 ? features.avx512 : level == SUMI_CPU_AVX2 ? features.avx2_fma_f16c : true;
+}
 
 static inline float random_float(void) // in [-1, 1)
 {
@@ -54,11 +58,15 @@ typedef struct bench {
     sumi_runner* runner;
     sumi_error error;
     int step_cols;
+    sumi_cpu_level level;
+    int threads;
 } bench;
 
-static inline void bench_begin(bench* b)
+static inline void bench_begin(bench* b, sumi_cpu_level level, int threads)
 {
     memset(b, 0, sizeof *b);
+    b->level = level;
+    b->threads = threads;
     sumi_plan_begin(&b->plan, &s_heap, 4);
     sumi_plan_section(&b->plan, SUMI_SECTION_DENOISE, 1, 0);
 }
@@ -72,8 +80,8 @@ static inline sumi_value bench_value(bench* b, int rows, int cols)
 static inline bool bench_ready(bench* b)
 {
     if (sumi_plan_finish(&b->plan, &b->error) != SUMI_OK || sumi_plan_validate(&b->plan, &b->error) != SUMI_OK
-        || sumi_workers_create(&s_heap, NULL, s_threads, &b->error, &b->workers) != SUMI_OK
-        || sumi_cpu_create(&s_heap, b->workers, s_level, &b->error, &b->runner) != SUMI_OK
+        || sumi_workers_create(&s_heap, NULL, b->threads, &b->error, &b->workers) != SUMI_OK
+        || sumi_cpu_create(&s_heap, b->workers, b->level, &b->error, &b->runner) != SUMI_OK
         || b->runner->functions->reserve(b->runner, &b->plan, &b->error) != SUMI_OK) {
         printf("  %s\n", b->error.text);
         CHECK(!"the bench is ready");
@@ -141,11 +149,10 @@ typedef struct scene {
     double absolute, relative;
 } scene;
 
-static inline void scene_once(scene* s, int threads, split how, void** out)
+static inline void scene_once(scene* s, sumi_cpu_level level, int threads, split how, void** out)
 {
     bench b;
-    s_threads = threads;
-    bench_begin(&b);
+    bench_begin(&b, level, threads);
     s->build(&b, s);
     for (size_t i = 0; i < b.plan.op_count && s->range_rows > 0 && b.plan.error.result == SUMI_OK; i++) {
         sumi_op* op = &b.plan.ops[i];
@@ -181,9 +188,7 @@ static inline float* scene_run(scene* s)
 {
     void* first[MAX_SCENE_VALUES] = {0};
     for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
-        s_level = s_levels[l];
-        sumi_cpu_features features = sumi_cpu_detect();
-        if ((s_level == SUMI_CPU_AVX2 && !features.avx2_fma_f16c) || (s_level == SUMI_CPU_AVX512 && !features.avx512)) {
+        if (!has_level(s_levels[l])) {
             static bool said[3];
             if (!said[l]) { printf("skip: level %s: this processor does not have it\n", s_level_names[l]); }
             said[l] = true;
@@ -193,10 +198,10 @@ static inline float* scene_run(scene* s)
             free(first[i]);
             first[i] = NULL;
         }
-        scene_once(s, 1, SPLIT_NONE, first);
+        scene_once(s, s_levels[l], 1, SPLIT_NONE, first);
         if (first[0] == NULL) { break; }
         bench b; // only for the size of value 0
-        bench_begin(&b);
+        bench_begin(&b, s_levels[l], 1);
         s->build(&b, s);
         CHECK(sumi_plan_finish(&b.plan, &b.error) == SUMI_OK);
         size_t bytes[MAX_SCENE_VALUES];
@@ -212,7 +217,7 @@ static inline float* scene_run(scene* s)
         }
         for (int mode = 0; mode < 4; mode++) {
             void* other[MAX_SCENE_VALUES] = {0};
-            scene_once(s, mode == 0 || mode == 2 ? 3 : 1,
+            scene_once(s, s_levels[l], mode == 0 || mode == 2 ? 3 : 1,
                        mode == 0   ? SPLIT_NONE
                        : mode == 3 ? SPLIT_RANDOM
                                    : SPLIT_PARTS,

@@ -86,22 +86,24 @@ build() { # folder compiler configuration [premake option [programs]]; all share
 }
 
 # ---- What runs: tests/list.txt --------------------------------------------------------------------------------------------------------
-folder_of() { case $1 in gcc | full) echo gcc/release ;; clang) echo clang/release ;; asan | tsan) echo "gcc/$1" ;; fuzz) echo fuzz/asan ;; esac; } # in build/
+folder_of() { case $1 in gcc | full | avx2 | portable) echo gcc/release ;; clang) echo clang/release ;; asan | tsan) echo "gcc/$1" ;; fuzz) echo fuzz/asan ;; esac; } # in build/
 
 enqueue() { printf '%s\n' "$*" >>"$queue"; }
 
 # Rows of the table become lines of the queue. A program that was not built counts as failed: run_one sees that it cannot start.
 enqueue_builds() { # build ..
-    local build file arguments folder name
+    local build file arguments folder name label masked
     while read -r build file arguments; do
         folder=$(folder_of "$build")
+        label=$folder masked=
+        case $build in avx2 | portable) label=gcc/$build masked="env SUMI_CPU_LEVEL=$build" ;; esac
         arguments=${arguments//'{build}'/build/$folder}
         name=$(basename "${file%.*}")
         case $file in
-            test_*.c) enqueue run_one "$folder/$name" "build/$folder/bin/$name" $arguments ;;
+            test_*.c) enqueue run_one "$label/$name" $masked "build/$folder/bin/$name" $arguments ;;
             test_*.sh) enqueue run_one "$folder/$name" "tests/$file" $arguments ;;
             check_*.sh) enqueue run_one "check/${name#check_}" "tests/$file" $arguments ;;
-            golden/*) enqueue run_one "$folder/golden_run_$name" "build/$folder/bin/golden_run" $arguments "tests/$file" ;;
+            golden/*) enqueue run_one "$label/golden_run_$name" $masked "build/$folder/bin/golden_run" $arguments "tests/$file" ;;
             fuzz/*.c) enqueue run_fuzzer "build/$folder/bin/$name" "build/fuzz/corpus/$name" "$(seeds_of "tests/$file")" ;;
         esac
     done < <(tests/list.sh "$@")
@@ -130,7 +132,7 @@ elif ! samples/setup.sh "$([ -n "$quick" ] && echo build || echo tests)"; then
 else
     premake=$(command -v premake5 || command -v premake4)
     build gcc gcc release --shared
-    enqueue_builds gcc $([ -n "$quick" ] || echo full)
+    enqueue_builds gcc avx2 portable $([ -n "$quick" ] || echo full)
     run_queue
     if [ -z "$quick" ]; then
         build clang clang release --no-viewer

@@ -1,5 +1,5 @@
 // The processor's runner: the same rows have the same bits among others and in a new run; every allocation fails, and a
-// run makes none.
+// run makes none; it takes the best instructions that the processor has.
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cpu/cpu.h"
@@ -17,16 +17,13 @@ TEST(eight_rows_have_the_same_bits_alone_and_among_more)
     enum { N = 70, K = 300, MANY = 40 };
     float *w = random_floats((size_t)N * K, 1.0f), *x = random_floats((size_t)MANY * K, 1.0f);
     for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
-        s_level = s_levels[l];
-        sumi_cpu_features features = sumi_cpu_detect();
-        if ((s_level == SUMI_CPU_AVX2 && !features.avx2_fma_f16c) || (s_level == SUMI_CPU_AVX512 && !features.avx512))
-            continue;
+        if (!has_level(s_levels[l])) { continue; }
         void* y[2] = {NULL, NULL};
         for (int i = 0; i < 2; i++) {
             linear_case c = {.m = i == 0 ? 8 : MANY, .n = N, .k = K, .weight = float_weight(w, N, K)};
             scene s = {.build = build_linear, .context = &c, .inputs = {NULL, x, NULL}};
             void* out[MAX_SCENE_VALUES] = {0};
-            scene_once(&s, 1, SPLIT_NONE, out);
+            scene_once(&s, s_levels[l], 1, SPLIT_NONE, out);
             y[i] = out[0];
             free(out[1]), free(out[2]);
         }
@@ -50,8 +47,7 @@ TEST(a_new_run_packs_the_weights_anew)
                    .bias = float_weight(bias, 1, 16)};
     scene s = {.context = &c};
     bench b;
-    s_level = SUMI_CPU_AUTO;
-    bench_begin(&b);
+    bench_begin(&b, SUMI_CPU_AUTO, 2);
     build_conv(&b, &s);
     if (bench_ready(&b)) {
         for (int run = 1; run <= 2; run++) {
@@ -154,13 +150,33 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
 
 TEST(a_level_that_the_processor_lacks_is_refused)
 {
-    sumi_cpu_features features = sumi_cpu_detect();
-    if (features.avx512) { SKIP("this processor has every level"); }
+    if (has_level(SUMI_CPU_AVX512)) { SKIP("this processor has every level"); }
     sumi_error error = {0};
     sumi_workers* workers;
     sumi_runner* runner;
     CHECK(sumi_workers_create(&s_heap, NULL, 1, &error, &workers) == SUMI_OK);
     CHECK(sumi_cpu_create(&s_heap, workers, SUMI_CPU_AVX512, &error, &runner) == SUMI_NOT_SUPPORTED && runner == NULL);
+    sumi_workers_destroy(workers);
+}
+
+// The best level that the processor has, and none above the one that SUMI_CPU_LEVEL names.
+TEST(the_runner_takes_the_best_level_that_is_not_masked)
+{
+    const char* name = getenv("SUMI_CPU_LEVEL");
+    const bool masks_all = name != NULL && strcmp(name, "portable") == 0,
+               masks_one = masks_all || (name != NULL && strcmp(name, "avx2") == 0);
+    CHECK(!(masks_all && has_level(SUMI_CPU_AVX2)) && !(masks_one && has_level(SUMI_CPU_AVX512)));
+    size_t best = 0;
+    for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
+        if (has_level(s_levels[l])) best = l;
+    }
+    sumi_error error = {0};
+    sumi_workers* workers;
+    sumi_runner* runner;
+    CHECK_NUMBER(sumi_workers_create(&s_heap, NULL, 1, &error, &workers), SUMI_OK);
+    CHECK_NUMBER(sumi_cpu_create(&s_heap, workers, SUMI_CPU_AUTO, &error, &runner), SUMI_OK);
+    CHECK(strstr(runner->functions->device(runner), s_level_names[best]) != NULL);
+    runner->functions->destroy(runner);
     sumi_workers_destroy(workers);
 }
 
@@ -172,5 +188,6 @@ int main(int argc, char** argv)
     RUN(a_new_run_packs_the_weights_anew);
     RUN(every_allocation_may_fail_and_a_run_makes_none);
     RUN(a_level_that_the_processor_lacks_is_refused);
+    RUN(the_runner_takes_the_best_level_that_is_not_masked);
     TEST_END();
 }

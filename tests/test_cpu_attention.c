@@ -106,8 +106,7 @@ TEST(a_shared_beginning_changes_no_bit)
     float *values = random_floats(ROWS * COLS, 1.0f), *results[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++) {
         bench b;
-        s_threads = 2;
-        bench_begin(&b);
+        bench_begin(&b, SUMI_CPU_AUTO, 2);
         sumi_value qkv = sumi_plan_bound(&b.plan, "qkv", SUMI_ELEMENT_FLOAT, ROWS, COLS);
         const sumi_attention attention = {2, 1, 16, 0.25f, true, 0, i == 0 ? &whole : &own, 1};
         sumi_value y = sumi_plan_attention(&b.plan, "attention", qkv, &attention);

@@ -112,10 +112,8 @@ TEST(golden_norms_and_activations)
         double* expect = doubles(want, count);
         bench b; // written by hand: eps and weight_plus_one are the op's
         for (size_t l = 0; l < 3; l++) {
-            s_level = s_levels[l];
-            sumi_cpu_features features = sumi_cpu_detect();
-            if ((l == 1 && !features.avx2_fma_f16c) || (l == 2 && !features.avx512)) { continue; }
-            bench_begin(&b);
+            if (!has_level(s_levels[l])) { continue; }
+            bench_begin(&b, s_levels[l], 2);
             int cols = count / norms[i].rows;
             sumi_weight weight = float_weight(w, 1, cols);
             sumi_value in = bench_value(&b, norms[i].rows, cols);
@@ -347,8 +345,7 @@ TEST(golden_attention_rotary_and_times)
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         const float *t = golden_of(times[i].name, "input.t", &n), *expect = golden_of(times[i].name, "expect", &count);
         bench b;
-        s_level = SUMI_CPU_AUTO;
-        bench_begin(&b);
+        bench_begin(&b, SUMI_CPU_AUTO, 2);
         sumi_value in = bench_value(&b, n, 1),
                    out = sumi_plan_time_embed(&b.plan, &(sumi_plan_time_args){.times = in,
                                                                               .width = times[i].width,

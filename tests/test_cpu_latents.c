@@ -259,8 +259,7 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
                    .absolute = 1e-6};
         void* out[MAX_SCENE_VALUES] = {0};
         free(scene_run(&s));
-        s_level = SUMI_CPU_PORTABLE;
-        scene_once(&s, 1, SPLIT_NONE, out);
+        scene_once(&s, SUMI_CPU_PORTABLE, 1, SPLIT_NONE, out);
         for (int i = 0; i < ALL && out[0] != NULL; i++) {
             double h = (double)r[4] * (double)v[0][i] + (double)r[5] * (double)v[3][i] + (double)r[6] * (double)v[2][i];
             CHECK_NEAR((double)((float*)out[3])[i], h, 1e-6, 0.0);
@@ -425,7 +424,7 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     }
     free(got);
     void* all[MAX_SCENE_VALUES] = {0};
-    scene_once(&out, 1, SPLIT_NONE, all);
+    scene_once(&out, SUMI_CPU_AUTO, 1, SPLIT_NONE, all);
     CHECK(all[2] != NULL && *(int32_t*)all[2] == 8);
     for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(all[i]); }
     free(picture);

@@ -301,8 +301,7 @@ TEST(a_kronecker_product_is_what_it_is_known_to_be)
     const sumi_adapter_use use = {&adapter, 1.0f};
     static const float unit[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
     bench b;
-    s_level = SUMI_CPU_AUTO;
-    bench_begin(&b);
+    bench_begin(&b, SUMI_CPU_AUTO, 2);
     sumi_plan_adapters(&b.plan, &use, 1);
     sumi_value x = bench_value(&b, 4, 4), y = bench_value(&b, 4, 4);
     sumi_plan_linear(&b.plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &weight, .y = y});
@@ -339,10 +338,9 @@ TEST(an_adapter_counts_as_often_as_it_is_used)
     const sumi_adapter_use once[] = {{&adapter, 1.0f}},
                            often[] = {{&adapter, 0.5f}, {&adapter, 0.0f}, {&others, 1.0f}, {&adapter, 0.5f}};
     float* results[2];
-    s_level = SUMI_CPU_AUTO;
     for (int i = 0; i < 2; i++) {
         bench b;
-        bench_begin(&b);
+        bench_begin(&b, SUMI_CPU_AUTO, 2);
         sumi_plan_adapters(&b.plan, i == 0 ? once : often, i == 0 ? 1 : 4);
         sumi_value from = bench_value(&b, ROWS, K), y = bench_value(&b, ROWS, N);
         sumi_plan_linear(

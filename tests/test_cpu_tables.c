@@ -137,7 +137,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     free(scene_run(&s));
     ids[3] = 30; // one too far
     bench b;
-    bench_begin(&b);
+    bench_begin(&b, SUMI_CPU_AUTO, 2);
     build_misc(&b, &s);
     if (bench_ready(&b)) {
         bench_write(&b, s.values[1], ids);
@@ -342,7 +342,7 @@ TEST(the_change_of_a_residual_is_that_of_its_rows)
         .build = build_misc, .context = &c, .inputs = {NULL, x, before, kept}, .expect = expect, .relative = 1e-6};
     free(scene_run(&s));
     void* out[4] = {NULL};
-    scene_once(&s, 1, SPLIT_NONE, out);
+    scene_once(&s, SUMI_CPU_AUTO, 1, SPLIT_NONE, out);
     for (int i = 0; out[3] != NULL && i < 15 * CHANGED_COLS; i++) {
         const float want = i < CHANGED_ROWS * CHANGED_COLS ? x[i] - before[i] : kept[i];
         if (((float*)out[3])[i] != want) {
