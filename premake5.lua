@@ -32,6 +32,7 @@ newoption { trigger = "shared", description = "Also make the shared library, plu
 newoption { trigger = "bundle", description = "Put what the library needs of utf8proc and zlib into libsumi.a, under local names: a host links that archive and the C library" }
 newoption { trigger = "families", value = "LIST", description = "The families of models to build, by the names of src/models/recipe_*.c: z-image,qwen-image,newbie (all)" }
 newoption { trigger = "no-hopper", description = "Leave out the GPU kernels and the machine code for Hopper (9.0), which then runs the portable kernels" }
+newoption { trigger = "no-optimize", description = "Compile all of the library without optimisation in the debug configuration, the CPU kernels too: images take 25 times as long" }
 newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) instead of the tests; needs CC=clang and config=asan" }
 
 dofile "third_party/find.lua"
@@ -255,7 +256,23 @@ local function matching(patterns)
     return found
 end
 
+-- The rooms that compute or read files are optimised in the debug configuration, too, as in CMakeLists.txt. Premake 4 has no options of single files; make knows the file when it expands them.
+local function optimize_computing_rooms()
+    local rooms = { "base", "cpu", "files", "pictures", "sampling", "text" }
+    if is_visual_studio then
+        for _, room in ipairs(rooms) do
+            filter { "configurations:debug", "files:src/" .. room .. "/*.c" }
+                optimize "Speed"
+        end
+    else
+        filter "configurations:debug"
+            buildoptions { "$(if $(filter " .. table.concat(rooms, " ") .. ",$(notdir $(patsubst %/,%,$(dir $<)))),-O2)" }
+    end
+    filter {}
+end
+
 local function library_sources(rooms)
+    if not _OPTIONS["no-optimize"] then optimize_computing_rooms() end
     defines(left_out_families())
     if _OPTIONS["no-hopper"] then defines { "SUMI_WITHOUT_HOPPER" } end
     includedirs { "src", "." } -- the kernels' launch headers are "kernels/x.h"

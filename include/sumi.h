@@ -584,7 +584,7 @@ SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t
 
 typedef struct sumi_engine_info {
     const char* backend;        // "cpu", "cuda"; static
-    const char* device;         // "NVIDIA H200, driver 13.0"; valid while the engine lives
+    const char* device;         // "NVIDIA H200, driver 13.0", "CPU, AVX2, 2 threads"; valid while the engine lives
     int32_t compute_capability; // 90 for 9.0; 0 on the CPU
     int32_t driver_version;     // 13000 for 13.0; 0 on the CPU
     uint64_t device_bytes;      // memory of the device; 0: unknown

@@ -4,7 +4,7 @@
 #   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
 #   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/viewer
 #   vulkan    what `build` brings, Vulkan's headers and loader, and the Khronos validation layer: for samples/vulkan
-#   tests     what `kernels`, `viewer` and `vulkan` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake, Meson and Git
+#   tests     what `kernels`, `viewer` and `vulkan` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake, Meson, Valgrind and Git
 # Without CUDA's compiler the build leaves the CUDA backend out; so when it cannot be fetched, that is said and no failure.
 set -euo pipefail
 what=${1:-build}
@@ -46,6 +46,7 @@ if [ "$what" = tests ]; then
     have xdotool || missing+=(xdotool)
     have cmake   || missing+=(cmake)
     have meson   || missing+=(meson) # brings Ninja
+    have valgrind || missing+=(valgrind) # counts the instructions of hosts
     have git     || missing+=(git)   # the wrap for Meson is fetched by it
     have mcs && have mono || missing+=(mono-mcs mono-runtime libmono-system-core4.0-cil)
     have clang || missing+=(clang)

@@ -109,6 +109,29 @@ else
     fi
 fi
 
+# ---- Without optimisation in the host's configuration ---------------------------------------------------------------------------------
+is_optimized() { check "$1: what computes is optimised" sh -c "! '$2' $model open 2>&1 | grep optimisation"; } # what, host
+if have cmake && [ -x "$folder/cmake_part/host" ]; then
+    unoptimised=(-DSUMI_SOURCE="$source" -DSUMI_CUDA=OFF -DSUMI_WERROR=ON)
+    if check "FetchContent, no build type" consume cmake_none "${unoptimised[@]}"; then
+        draws "FetchContent, no build type" "$folder/cmake_none/host"
+        is_optimized "FetchContent, no build type" "$folder/cmake_none/host"
+        instructions() { valgrind --tool=callgrind --callgrind-out-file=/dev/null "$1" $model small 2>&1 | sed -n 's/.*Collected : *//p'; } # host
+        need() { # at most 1.5 times
+            local none release
+            none=$(instructions "$folder/cmake_none/host") release=$(instructions "$folder/cmake_part/host")
+            echo "$none instructions without a build type, $release with Release"
+            [ $((none * 2)) -le $((release * 3)) ]
+        }
+        if have valgrind; then check "FetchContent, no build type: few more instructions than with Release" need
+        else skip "valgrind is not here: the instructions of a build without a build type"; fi
+    fi
+    check "FetchContent, Debug" consume cmake_debug "${unoptimised[@]}" -DCMAKE_BUILD_TYPE=Debug \
+        && draws "FetchContent, Debug" "$folder/cmake_debug/host" && is_optimized "FetchContent, Debug" "$folder/cmake_debug/host"
+    check "SUMI_OPTIMIZE_ALWAYS=OFF" consume cmake_off "${unoptimised[@]}" -DSUMI_OPTIMIZE_ALWAYS=OFF \
+        && check "SUMI_OPTIMIZE_ALWAYS=OFF: the log says so" sh -c "'$folder/cmake_off/host' $model open 2>&1 | grep 'host: the CPU backend was built without optimisation'"
+fi
+
 # ---- Meson ----------------------------------------------------------------------------------------------------------------------------
 if ! have meson || ! have ninja; then
     skip "meson is not here: a host in Meson"
@@ -182,6 +205,13 @@ if have cmake; then # what is left of the library links, and says what it has no
     check "newbie alone" consume alone -DSUMI_SOURCE="$source" -DSUMI_CUDA=OFF -DSUMI_FAMILIES=newbie -DCMAKE_BUILD_TYPE=Debug \
         && refused "newbie alone: another family" "family z-image, which this program was built without" "$folder/alone/host" $model
     check "newbie alone: opening a model of it" "$folder/alone/host" tests/golden/newbie/model open
+fi
+if [ -n "$premake" ] && check "debug: makefiles" configure debug --no-cuda && check "debug" make -C "$folder/debug" config=debug -j"$jobs" sumi-cli; then
+    program=$folder/debug/debug/bin/sumi
+    check "debug: what computes is optimised" sh -c "! '$program' info | grep optimisation"
+    rm "$folder/debug/debug/obj/sumi/cpu.o"
+    check "--no-optimize: makefiles" configure debug --no-cuda --no-optimize && check "--no-optimize" make -C "$folder/debug" config=debug sumi-cli
+    check "--no-optimize: sumi info says so" sh -c "'$program' info | grep '^cpu .*, built without optimisation$'"
 fi
 kernels=$makefiles/../kernels
 if [ -z "$premake" ] || ! grep -q SUMI_HAS_CUDA "$makefiles/sumi.make"; then

@@ -267,6 +267,12 @@ static const sumi_runner_functions functions = {.destroy = cpu_destroy,
                                                 .idle = cpu_idle,
                                                 .arrange = cpu_arrange};
 
+#if defined(__OPTIMIZE__) // by gcc and clang, clang-cl included, at every level but -O0
+const bool sumi_cpu_is_optimized = true;
+#else
+const bool sumi_cpu_is_optimized = false;
+#endif
+
 // Measures this core's speed of multiplication on a tile for half a millisecond. The engine refines the rate while
 // running.
 static sumi_rates measure_rates(const sumi_cpu* cpu, float* memory)
@@ -327,7 +333,8 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     cpu->workers = workers;
     cpu->kernels = kernels;
     int32_t count = sumi_workers_count(workers);
-    snprintf(cpu->device, sizeof cpu->device, "CPU, %s, %d thread%s", kernels->name, count, count == 1 ? "" : "s");
+    snprintf(cpu->device, sizeof cpu->device, "CPU, %s, %d thread%s%s", kernels->name, count, count == 1 ? "" : "s",
+             sumi_cpu_is_optimized ? "" : ", built without optimisation");
     cpu->rates = measure_rates(cpu, memory);
     sumi_free(heap, memory);
     *out_runner = &cpu->runner;

@@ -80,6 +80,16 @@ static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error
     return SUMI_OK;
 }
 
+// Tells the host program what makes the CPU slower than it could be.
+static void log_slow_cpu(const sumi_engine* engine)
+{
+    if (!sumi_cpu_is_optimized) {
+        sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK,
+                       "the CPU backend was built without optimisation, and images take about 25 times as long: build "
+                       "src/cpu with -O2 or more (CMake does unless SUMI_OPTIMIZE_ALWAYS is OFF)");
+    }
+}
+
 // SUMI_BACKEND_AUTO takes the processor if there is no GPU that this build can use, and logs the reason.
 static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
 {
@@ -96,7 +106,9 @@ static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
     }
     SUMI_TRY(check_for_cpu(desc, error));
-    return sumi_cpu_create(&engine->heap, engine->workers, SUMI_CPU_AUTO, error, &engine->runner);
+    SUMI_TRY(sumi_cpu_create(&engine->heap, engine->workers, SUMI_CPU_AUTO, error, &engine->runner));
+    log_slow_cpu(engine);
+    return SUMI_OK;
 }
 
 static sumi_result create_members(sumi_engine* engine, sumi_error* error)

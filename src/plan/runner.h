@@ -103,7 +103,7 @@ typedef void sumi_kernel_callback(const char* name, uint64_t use_count, void* us
 typedef struct sumi_runner_functions {
     void (*destroy)(sumi_runner* runner);
     const char* (*name)(const sumi_runner* runner);   // "cpu"
-    const char* (*device)(const sumi_runner* runner); // "x86-64 AVX-512, 2 threads"
+    const char* (*device)(const sumi_runner* runner); // "CPU, AVX-512, 2 threads"
     sumi_rates (*rates)(const sumi_runner* runner);   // for slicing; measured at creation, or refined later
     uint64_t (*element_bytes)(const sumi_runner* runner, sumi_element element);
     // Bytes that the backend needs beside the arena to run this plan (packing buffers, memory per worker). They are

@@ -1,5 +1,5 @@
 // What a host does with an installed library: one picture of a model, told by its size and a sum over its bytes.
-// usage: host MODEL [cuda|open]      open: nothing but opening the model
+// usage: host MODEL [cuda|open|small]      open: nothing but opening the model; small: a picture of 16 x 16 in one step
 #include <stdio.h>
 #include <string.h>
 #include <sumi.h>
@@ -8,6 +8,21 @@ static void print_log(sumi_log_level level, sumi_result result, const char* text
 {
     (void)result, (void)user_data;
     if (level <= SUMI_LOG_WARNING) fprintf(stderr, "host: %s\n", text);
+}
+
+static sumi_result draw_small(sumi_engine* engine, sumi_model* model, sumi_image* image)
+{
+    const sumi_image_item item = {.text = "a red house on the grass", .seed = 7};
+    sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+    desc.width = desc.height = 16;
+    desc.step_count = 1;
+    desc.items = &item;
+    desc.item_count = 1;
+    sumi_job job;
+    sumi_result result = sumi_submit_images(engine, &desc, &job);
+    if (result == SUMI_OK) result = sumi_job_wait(engine, job, SUMI_FOREVER);
+    if (result == SUMI_OK) result = sumi_fetch_images(engine, job, image, 1);
+    return result;
 }
 
 int main(int count, char** arguments)
@@ -30,7 +45,9 @@ int main(int count, char** arguments)
         sumi_engine_destroy(engine);
         return 0;
     }
-    if (result == SUMI_OK) result = sumi_generate(engine, model, "a red house on the grass", 7, &image);
+    const bool is_small = count > 2 && strcmp(arguments[2], "small") == 0;
+    if (result == SUMI_OK && is_small) result = draw_small(engine, model, &image);
+    else if (result == SUMI_OK) result = sumi_generate(engine, model, "a red house on the grass", 7, &image);
     if (result == SUMI_OK) {
         unsigned long long sum = 14695981039346656037u; // FNV-1a
         for (size_t y = 0; y < (size_t)image.height; y++) {
