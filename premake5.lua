@@ -380,6 +380,21 @@ local function write_package_file()
 end
 if _ACTION and _ACTION ~= "clean" and not is_windows then write_package_file() end
 
+-- Objects do not know what they were compiled with. Where that has changed since makefiles were written into this folder, they are compiled again.
+local function forget_objects_of_other_options()
+    local found = { cuda = cuda, jpeg = jpeg, webp = webp, egl = egl, vulkan = vulkan }
+    local options = {}
+    for _, name in ipairs { "cuda", "jpeg", "webp", "egl", "vulkan" } do table.insert(options, name .. "=" .. (found[name] and "yes" or "no")) end
+    for _, name in ipairs { "families", "no-hopper", "no-optimize", "fuzz" } do table.insert(options, name .. "=" .. tostring(_OPTIONS[name])) end
+    local text, name = table.concat(options, "\n") .. "\n", path.getabsolute(build) .. "/options.txt"
+    os.mkdir(path.getabsolute(build))
+    if os.isfile(name) and read_file(name) ~= text then
+        for _, configuration_name in ipairs(all_configurations) do os.rmdir(path.getabsolute(build) .. "/" .. configuration_name .. "/obj") end
+    end
+    write_file(name, text)
+end
+if (_ACTION or ""):match("^gmake") then forget_objects_of_other_options() end
+
 -- No kind of project only runs a command in both Premakes. Make reads a GNUmakefile before a Makefile, which is Premake's.
 if (_ACTION or ""):match("^gmake") and not _OPTIONS["fuzz"] then
     os.mkdir(path.getabsolute(build))

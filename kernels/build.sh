@@ -18,6 +18,9 @@
 # nothing at run time. The warning of ptxas that wgmma is serialised (C75xx) is an error, because the kernel would be
 # several times slower.
 #
+# It says how many sources are to be compiled and how long that takes, and counts them: in place on a terminal, otherwise
+# in a line for each.
+#
 # One OUT serves all build configurations and host compilers. OUT/<source>.log has the messages of nvcc and ptxas for a
 # source (registers, spills). The environment variable JOBS limits how many sources are compiled at once.
 set -uo pipefail
@@ -71,14 +74,20 @@ check() { # PTX, devices: fails if the PTX is illegal for one; -O0: only the che
     for device in "$@"; do "$ptxas" -O0 -arch="$device" "$ptx" -o "$ptx.checked" || return 1; done
 }
 
-compile() { # stem
-    local stem=$1 target arch floor checks device key log=$out/$1.log
+key_of() { # stem: changes with the compiler, with these functions and with the sources
+    { echo "$version"; declare -f describe check compile; sha256sum $(parts "$1.cu"); } | sha256sum
+}
+
+is_compiled() { # stem
+    local target
+    read -r target _ <<<"$(describe "$1")"
+    [ "$(key_of "$1")" = "$(cat "$out/$1.key" 2>/dev/null)" ] && [ -e "$out/$1.$target.ptx" ] && [ -e "$out/$1.cubin" ]
+}
+
+compile() { # stem; prints it at the end
+    local stem=$1 target arch floor checks device log=$out/$1.log
     read -r target arch floor checks <<<"$(describe "$stem")"
     local ptx=$out/$stem.$target.ptx binary=$out/$stem.cubin
-    # The key changes with the compiler, with these functions and with the sources.
-    key=$({ echo "$version"; declare -f describe check compile; sha256sum $(parts "$stem.cu"); } | sha256sum)
-    if [ "$key" = "$(cat "$out/$stem.key" 2>/dev/null)" ] && [ -e "$ptx" ] && [ -e "$binary" ]; then return 0; fi
-    echo "kernels/$stem.cu: $arch"
     rm -f "$out/$stem.key"
     {
         "$nvcc" -ptx -gencode="arch=$arch,code=$arch" -O3 -std=c++17 -Werror all-warnings "${includes[@]}" "$stem.cu" -o "$ptx" &&
@@ -93,15 +102,34 @@ compile() { # stem
         { echo "kernels/$stem.cu:"; grep -vE '^ptxas info' "$log" | head -n 30; grep 'C75[0-9][0-9]' "$log"; } >&2
         return 1
     fi
-    echo "$key" >"$out/$stem.key"
+    key_of "$stem" >"$out/$stem.key"
+    echo "$stem"
 }
-export -f compile check describe parts
+export -f compile check describe parts key_of is_compiled
 export nvcc ptxas out version knows_120
+
+for_each() { # function, stem ..: calls it for every stem, a few at once
+    printf '%s\n' "${@:2}" | INCLUDES="${includes[*]}" xargs -P "$jobs" -I STEM bash -c "includes=(\$INCLUDES); $1 STEM"
+}
+
+show_progress() { # of how many; reads the stem of every source that was compiled
+    local done=0 stem
+    while read -r stem; do
+        done=$((done + 1))
+        if [ -t 1 ]; then printf '\rkernels: %d of %d (%s)\033[K' "$done" "$1" "$stem.cu"; else echo "kernels: $done of $1 ($stem.cu)"; fi
+    done
+    if [ -t 1 ]; then echo; fi
+}
 
 stems=()
 for source in *.cu; do [ ! -e "$source" ] || stems+=("${source%.cu}"); done
 if [ ${#stems[@]} -gt 0 ]; then
-    printf '%s\n' "${stems[@]}" | INCLUDES="${includes[*]}" xargs -P "$jobs" -I STEM bash -c 'includes=($INCLUDES); compile STEM' || { echo "kernels: not all of them could be compiled" >&2; exit 1; }
+    mapfile -t changed < <(for_each 'is_compiled STEM || echo' "${stems[@]}" | LC_ALL=C sort)
+    if [ ${#changed[@]} -gt 0 ]; then
+        minutes=$(((${#changed[@]} * 7 / jobs + 59) / 60)) # 7 seconds of a processor on average, with CUDA 13.0
+        echo "kernels: ${#changed[@]} to compile for the GPU, about $minutes minute$([ $minutes -eq 1 ] || echo s) where nothing else runs, into $out"
+        for_each compile "${changed[@]}" | show_progress ${#changed[@]} || { echo "kernels: not all of them could be compiled" >&2; exit 1; }
+    fi
 fi
 
 arguments=()

@@ -7,7 +7,7 @@ usage() {
 usage: samples/quickstart.sh ["a prompt"]
        samples/quickstart.sh --edit "make the moon red" ["a prompt" | --picture FILE]
 
-Installs what is missing, builds the command line and draws the prompt to out.png. With --edit it also edits the picture by these words, to edited.png:
+Installs what is missing, builds the command line and draws the prompt to out.png. GPU kernels are compiled only where there is an NVIDIA device. With --edit it also edits the picture by these words, to edited.png:
 the one that the prompt draws, one that has what the words speak of, or with --picture a PNG, JPEG or WebP file.
 The models know shapes, colours, places and a few styles: $model/README.md and $edit_model/README.md tell which.
 TEXT
@@ -37,6 +37,7 @@ done
 [ -z "$picture" ] || [ -n "$is_edit" ] || refuse "--picture is for --edit"
 [ -z "$picture" ] || [ -z "$prompt" ] || refuse "give a prompt for the first picture or --picture, not both"
 cd "$(dirname "$0")/.."
+source samples/build_steps.sh
 
 # A prompt for a picture that has what the words speak of: the drawing model knows these things. What the words want to be yellow is red before.
 prompt_for() { # words
@@ -56,34 +57,7 @@ if [ -z "$prompt" ] && [ -n "$is_edit" ]; then prompt=$(prompt_for "$words"); fi
 prompt=${prompt:-a yellow moon above a purple cat at night, watercolour}
 
 samples/setup.sh build
-mkdir -p build/log
-premake=$(command -v premake5 || command -v premake4)
-log=build/log/quickstart.txt
-echo "building sumi (log: $log)"
-if ! "$premake" --file=premake5.lua gmake >"$log" 2>&1; then
-    tail -n 20 "$log" >&2
-    exit 1
-fi
-
-# Make says a line for each file: what there is to do, counted before, and then how much of it is done. On a terminal one line that counts up, in a log one for every quarter.
-is_step() { grep -aE --line-buffered '^(\.\./)*[[:alnum:]_./-]+\.c$|^Linking |^kernels/.*: compute_'; }
-show() { # of how many
-    local done=0 shown=0 line
-    while IFS= read -r line; do
-        done=$((done + 1))
-        if [ -t 1 ]; then printf '\r  %d of %d: %-40.40s' "$done" "$(($1 > done ? $1 : done))" "${line##*/}"
-        elif [ $((done * 4 / $1)) -gt "$shown" ]; then shown=$((done * 4 / $1)); echo "  $done of $1"; fi
-    done
-    if [ -t 1 ] && [ "$done" -gt 0 ]; then printf '\r%-70s\r' ""; fi
-}
-to_do=$( (make -n -k -C build config=release sumi-cli 2>/dev/null || true) | grep -acE '^ *echo +([[:alnum:]_./-]+\.c|Linking .*)$' || true)
-if [ -e build/kernels.make ] && [ ! -e build/kernels/checked ]; then to_do=$((to_do + $(ls kernels/*.cu | wc -l))); fi
-[ "$to_do" -gt 0 ] || to_do=1
-if ! make -C build config=release -j"$(nproc)" sumi-cli 2>&1 | tee -a "$log" | { is_step || true; } | show "$to_do"; then
-    tail -n 20 "$log" >&2
-    echo "the build failed; all of its output is in $log" >&2
-    exit 1
-fi
+build_program sumi-cli build/log/quickstart.txt
 
 if [ -z "$picture" ]; then
     if [ -n "$is_edit" ]; then echo "drawing \"$prompt\""; fi

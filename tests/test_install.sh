@@ -109,6 +109,56 @@ else
     fi
 fi
 
+# ---- GPU kernels, by a compiler that only counts ---------------------------------------------------------------------------------------
+if have cmake; then
+    mkdir -p "$folder/tree/kernels" "$folder/toolkit/bin" "$folder/toolkit/include"
+    cp -r CMakeLists.txt LICENSE include src packaging "$folder/tree"
+    cp kernels/*.h kernels/*.cuh kernels/pack.c kernels/build.sh kernels/{gemv,norms,upload}.cu "$folder/tree/kernels"
+    touch "$folder/toolkit/include/cudaTypedefs.h"
+    cat >"$folder/toolkit/bin/nvcc" <<'TOOL'
+#!/bin/bash
+if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V13.0.0"; exit; fi
+for argument; do
+    case $previous in -o) output=$argument ;; esac
+    case $argument in *broken.cu) echo "broken.cu(1): error: this is not CUDA" >&2; exit 1 ;; *.cu) echo "$argument" >>"${0%/*}/compiled" ;; esac
+    previous=$argument
+done
+sleep 0.1
+printf '.version 9.0\n.visible .entry sumi_%s(\n' "$(basename "$output" | cut -d. -f1)" >"$output"
+TOOL
+    cat >"$folder/toolkit/bin/ptxas" <<'TOOL'
+#!/bin/bash
+for argument; do [ "$previous" != -o ] || echo >"$argument"; previous=$argument; done
+TOOL
+    chmod +x "$folder"/toolkit/bin/*
+    kernels_of() { # folder of a build
+        cmake -S tests/consumer -B "$folder/$1" -DSUMI_SOURCE="$folder/tree" -DSUMI_CUDA=ON -DSUMI_NVCC="$folder/toolkit/bin/nvcc" -DCMAKE_BUILD_TYPE=Release && cmake --build "$folder/$1" --target sumi_kernels
+    }
+    two_builds() {
+        local first status=0
+        kernels_of kernels_a >"$folder/kernels_a.txt" 2>&1 &
+        first=$!
+        kernels_of kernels_b >"$folder/kernels_b.txt" 2>&1 || status=1
+        wait $first || status=1
+        cat "$folder"/kernels_[ab].txt
+        return $status
+    }
+    compiled() { [ "$(sort "$folder/toolkit/bin/compiled" | tr '\n' ' ')" = "$1" ]; }
+    check "kernels: two builds at once" two_builds
+    check "kernels: they say how many there are to compile" grep -qE '^kernels: 3 to compile for the GPU, about 1 minute ' "$out"
+    check "kernels: they say how far they are" grep -qE '^kernels: 2 of 3 \((gemv|norms|upload)\.cu\)$' "$out"
+    check "kernels: each was compiled once, for both" compiled "gemv.cu norms.cu upload.cu "
+    check "kernels: they are in the source tree" test -s "$folder/tree/build/kernels/kernel_images.c"
+    rm -r "$folder/tree/build" "$folder/toolkit/bin/compiled" "$folder/kernels_a"
+    touch "$folder/tree/build" # where no folder can be made
+    check "kernels: a source tree that cannot be written to" kernels_of kernels_a
+    check "kernels: they are in the build's own folder" test -s "$folder/kernels_a/_deps/sumi-build/kernels/kernel_images.c"
+    echo "// changed" >>"$folder/tree/kernels/norms.cu"
+    check "kernels: one that has changed" kernels_of kernels_a && check "kernels: only this one is compiled" compiled "gemv.cu norms.cu norms.cu upload.cu "
+    touch "$folder/tree/kernels/broken.cu"
+    refused "kernels: one that does not compile" 'broken.cu\(1\): error' kernels_of kernels_a
+fi
+
 # ---- Without optimisation in the host's configuration ---------------------------------------------------------------------------------
 is_optimized() { check "$1: what computes is optimised" sh -c "! '$2' $model open 2>&1 | grep optimisation"; } # what, host
 if have cmake && [ -x "$folder/cmake_part/host" ]; then
@@ -209,8 +259,8 @@ fi
 if [ -n "$premake" ] && check "debug: makefiles" configure debug --no-cuda && check "debug" make -C "$folder/debug" config=debug -j"$jobs" sumi-cli; then
     program=$folder/debug/debug/bin/sumi
     check "debug: what computes is optimised" sh -c "! '$program' info | grep optimisation"
-    rm "$folder/debug/debug/obj/sumi/cpu.o"
-    check "--no-optimize: makefiles" configure debug --no-cuda --no-optimize && check "--no-optimize" make -C "$folder/debug" config=debug sumi-cli
+    # Into the same folder: objects that were compiled with other options are compiled again.
+    check "--no-optimize: makefiles" configure debug --no-cuda --no-optimize && check "--no-optimize" make -C "$folder/debug" config=debug -j"$jobs" sumi-cli
     check "--no-optimize: sumi info says so" sh -c "'$program' info | grep '^cpu .*, built without optimisation$'"
 fi
 kernels=$makefiles/../kernels

@@ -154,13 +154,39 @@ wrong "a picture or a prompt" "not both" $quick --edit "the hat" --picture "${tw
 
 # In a folder of its own, where nothing is installed, built or computed: what it says.
 place=$folder/place tools=$folder/tools
-mkdir -p "$place/samples" "$place/build/release/bin" "$tools"
-cp $quick "$place/samples"
-printf '#!/bin/sh\n' | tee "$place/samples/setup.sh" "$place/build/release/bin/sumi" "$tools/premake5" "$tools/make" >/dev/null
-chmod +x "$place/samples/setup.sh" "$place/build/release/bin/sumi" "$tools"/*
+mkdir -p "$place/samples" "$place/build/release/bin" "$tools" "$folder/no_device" "$folder/device"
+touch "$folder/device/nvidiactl"
+cp $quick samples/build_steps.sh "$place/samples"
+printf '#!/bin/sh\n' | tee "$place/samples/setup.sh" "$place/build/release/bin/sumi" >/dev/null
+cat >"$tools/premake5" <<'TOOL'
+#!/bin/sh
+echo "$@" >premake.txt
+printf 'sumi-cli:\n' >build/Makefile
+case "$*" in *--no-cuda*) ;; *) echo "kernels: pack" >>build/Makefile ;; esac
+TOOL
+cat >"$tools/make" <<'TOOL'
+#!/bin/sh
+case "$*" in
+    *-n*) printf '  echo %s\n' a.c b.c ;;
+    *kernels) echo "kernels: 4 to compile for the GPU, about 2 minutes"; for i in 1 2 3 4; do echo "kernels: $i of 4 (x$i.cu)"; done ;;
+    *) printf '%s\n' a.c b.c ;;
+esac
+TOOL
+chmod +x "$place/samples/setup.sh" "$place"/build/release/bin/* "$tools"/*
+export SUMI_DEV=$folder/no_device
 quick_there() { PATH=$tools:$PATH "$place/samples/quickstart.sh" "$@"; }
 check "the quick start draws" quick_there && check "it tells how to draw more" grep -q '^ *samples/quickstart.sh "' "$out"
 check "and how to edit" grep -q '^ *samples/quickstart.sh --edit "' "$out"
+check "without a device it builds no kernels" grep -q -e '--no-cuda' "$place/premake.txt" && check "and says why" grep -q "for the CPU, as there is no NVIDIA device" "$out"
+check "it says how far the build is" grep -qx '  1 of 2' "$out"
+check "with a device" env SUMI_DEV="$folder/device" PATH="$tools:$PATH" "$place/samples/quickstart.sh"
+check "with a device it builds kernels" sh -c "! grep -e --no-cuda '$place/premake.txt'"
+check "it says how long kernels take" grep -qx '  kernels: 4 to compile for the GPU, about 2 minutes' "$out" && check "and how far they are" grep -qx '  kernels: 2 of 4' "$out"
+check "kernels that are there stay" quick_there && check "though the device is gone" sh -c "! grep -e --no-cuda '$place/premake.txt'"
+if command -v script >/dev/null; then
+    check "on a terminal" script -qec "PATH='$tools:$PATH' '$place/samples/quickstart.sh'" /dev/null
+    check "there one line counts up" grep -q $'\r  kernels: 1 of 4: x1.cu *\r  kernels: 2 of 4: x2.cu *\r' "$out"
+else skip "progress on a terminal" "script is not here"; fi
 check "it edits" quick_there --edit "the hat" && check "by the words" grep -q 'editing it: "the hat"' "$out"
 
 # Where there is a GPU its picture is the command line's. Where there is none the calls are made on a driver that needs none and computes nothing: they keep its rules, and give all back.
