@@ -1,7 +1,7 @@
 -- The build, for Premake 5 and for Debian's Premake 4:
 --
 --     premake5 gmake                      or   premake4 --file=premake5.lua gmake
---     make -C build config=release -j2         (configurations: debug, release, asan, tsan)
+--     make -C build -j2                         (config=debug, asan, tsan: another configuration than release)
 --
 --     premake5 --libraries=FOLDER vs2022       Visual Studio, with its clang (README.md, "Windows"); no GPU kernels are compiled there: --kernels=FOLDER brings them
 --     premake5 --libraries=FOLDER --os=windows gmake      and make CC=x86_64-w64-mingw32-gcc AR=x86_64-w64-mingw32-ar: MinGW-w64
@@ -399,14 +399,12 @@ if (_ACTION or ""):match("^gmake") then forget_objects_of_other_options() end
 if (_ACTION or ""):match("^gmake") and not _OPTIONS["fuzz"] then
     os.mkdir(path.getabsolute(build))
     write_file(path.getabsolute(build) .. "/GNUmakefile", string.format([[
-# Written by premake5.lua: Premake's own Makefile, and four targets more. What may be said to them is in packaging/install.sh.
+# Written by premake5.lua: Premake's own Makefile, whose default is debug where this one's is release, and four targets more. What may be said to them is in packaging/install.sh.
 #
 #     make -C build install PREFIX=/usr/local
 #     make -C build uninstall PREFIX=/usr/local
 #     make -C build install-program PREFIX=/usr/local        the command line and its manual page
-ifneq ($(filter install uninstall install-program uninstall-program,$(MAKECMDGOALS)),)
-  config ?= release
-endif
+config ?= release
 include Makefile
 
 .PHONY: install uninstall install-program uninstall-program

@@ -1,4 +1,4 @@
-# Building one program in build/, with progress. Sourced; works in the folder of the repository.
+# What samples/quickstart.sh and samples/viewer.sh share: building one program in build/, with progress. Sourced; works in the folder of the repository.
 
 # GPU kernels take minutes to compile. So they are compiled where there is an NVIDIA device (dxg: Windows' device in WSL), or where build/ was made with them before. SUMI_DEV: the tests' own /dev.
 wants_kernels() { [ -e "${SUMI_DEV:-/dev}/nvidiactl" ] || [ -e "${SUMI_DEV:-/dev}/dxg" ] || has_kernels; }
@@ -46,7 +46,8 @@ build_program() { # project, log
     mkdir -p build/log
     if ! "$(command -v premake5 || command -v premake4)" --file=premake5.lua "${options[@]}" gmake >"$2" 2>&1; then build_failed "$2"; fi
     if ! grep -q "^$1:" build/Makefile; then
-        grep ': left out' "$2" >&2 # what is missing for it
+        echo "$1 cannot be built here:" >&2
+        grep ': left out' "$2" >&2 || true # Premake says what is missing
         exit 1
     fi
     if has_kernels && ! build_kernels "$2"; then build_failed "$2"; fi

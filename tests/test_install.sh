@@ -106,6 +106,13 @@ else
         objects() { ar t "$1" | sed 's/\.c\.o$/.o/' | grep -vxFf <(ls src/cuda | sed -n 's/\.c$/.o/p'; echo kernel_images.o) | sort; }
         check "CMake's archive has Premake's objects" diff <(objects "$archive") <(objects "$build/lib/libsumi.a")
         check "CMake's archive hides and names its symbols" tests/check_symbols.sh "$archive"
+        check "CMake's shared library is not made unless it is named" sh -c "! find '$folder/cmake_part' -name 'libsumi.so' | grep ."
+        if check "CMake's sumi::shared" consume cmake_part "${part[@]}" -DWITH_SHARED=ON; then
+            draws "CMake's sumi::shared" "$folder/cmake_part/host_shared"
+            shared=$(find "$folder/cmake_part" -name libsumi.so)
+            check "CMake's sumi::shared: it is linked" sh -c "ldd '$folder/cmake_part/host_shared' | grep -F '$shared'"
+            check "CMake's sumi::shared: it shows the header's functions alone" tests/check_symbols.sh "$archive" "$shared"
+        fi
     fi
 fi
 
@@ -262,6 +269,8 @@ if [ -n "$premake" ] && check "debug: makefiles" configure debug --no-cuda && ch
     # Into the same folder: objects that were compiled with other options are compiled again.
     check "--no-optimize: makefiles" configure debug --no-cuda --no-optimize && check "--no-optimize" make -C "$folder/debug" config=debug -j"$jobs" sumi-cli
     check "--no-optimize: sumi info says so" sh -c "'$program' info | grep '^cpu .*, built without optimisation$'"
+    check "make alone builds release" sh -c "make -n -C '$folder/debug' support | grep -F release/obj"
+    check "make config=debug builds debug" sh -c "make -n -B -C '$folder/debug' config=debug support | grep -F debug/obj"
 fi
 kernels=$makefiles/../kernels
 if [ -z "$premake" ] || ! grep -q SUMI_HAS_CUDA "$makefiles/sumi.make"; then

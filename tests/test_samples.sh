@@ -156,12 +156,13 @@ wrong "a picture or a prompt" "not both" $quick --edit "the hat" --picture "${tw
 place=$folder/place tools=$folder/tools
 mkdir -p "$place/samples" "$place/build/release/bin" "$tools" "$folder/no_device" "$folder/device"
 touch "$folder/device/nvidiactl"
-cp $quick samples/build_steps.sh "$place/samples"
+cp $quick samples/viewer.sh samples/build_steps.sh "$place/samples"
 printf '#!/bin/sh\n' | tee "$place/samples/setup.sh" "$place/build/release/bin/sumi" >/dev/null
+printf '#!/bin/sh\necho "the window of" "$@"\n' >"$place/build/release/bin/viewer"
 cat >"$tools/premake5" <<'TOOL'
 #!/bin/sh
 echo "$@" >premake.txt
-printf 'sumi-cli:\n' >build/Makefile
+printf 'sumi-cli:\nviewer:\n' >build/Makefile
 case "$*" in *--no-cuda*) ;; *) echo "kernels: pack" >>build/Makefile ;; esac
 TOOL
 cat >"$tools/make" <<'TOOL'
@@ -187,6 +188,11 @@ if command -v script >/dev/null; then
     check "on a terminal" script -qec "PATH='$tools:$PATH' '$place/samples/quickstart.sh'" /dev/null
     check "there one line counts up" grep -q $'\r  kernels: 1 of 4: x1.cu *\r  kernels: 2 of 4: x2.cu *\r' "$out"
 else skip "progress on a terminal" "script is not here"; fi
+viewer_there() { (cd "$folder" && PATH=$tools:$PATH "$place/samples/viewer.sh" "$@"); }
+check "one command for the viewer" viewer_there "a model" b.png && check "it passes the arguments on" grep -qx 'the window of a model b.png' "$out"
+sed -i 's/viewer:/sumi:/' "$tools/premake5"
+echo 'echo "samples/viewer: left out (glfw3 was not found)"' >>"$tools/premake5"
+wrong "a viewer that cannot be built says why" "viewer: left out .glfw3" viewer_there
 check "it edits" quick_there --edit "the hat" && check "by the words" grep -q 'editing it: "the hat"' "$out"
 
 # Where there is a GPU its picture is the command line's. Where there is none the calls are made on a driver that needs none and computes nothing: they keep its rules, and give all back.
