@@ -498,14 +498,15 @@ end
 local function uses_fake_cuda(sources) return any_includes(sources, { '"fake_cuda.h"' }) end
 
 local function test_program(name, sources)
-    local uses_fake_clock = any_includes(sources, { '"fake_clock.h"' })
-    if is_left_out(sources) or (uses_fake_clock and is_visual_studio) then return end
+    local uses_fake_clock, uses_fake_processors = any_includes(sources, { '"fake_clock.h"' }), any_includes(sources, { '"fake_processors.h"' })
+    if is_left_out(sources) or ((uses_fake_clock or uses_fake_processors) and is_visual_studio) then return end
     program(name)
         if not is_visual_studio then -- the library's look at the processor goes by the tests (cpu_level.c)
             linkoptions { "-Wl,--wrap=sumi_cpu_detect" }
             files { "tests/cpu_level.c" }
         end
         if uses_fake_clock then linkoptions { "-Wl,--wrap=sumi_clock_ns,--wrap=sumi_sleep_us" } end -- the library's calls go to the test's clock
+        if uses_fake_processors then linkoptions { "-Wl,--wrap=sumi_cpu_count" } end
         if cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }
             links { "fake_cuda" }

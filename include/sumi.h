@@ -531,7 +531,7 @@ typedef struct sumi_engine_desc {
     // What happens when the device has less memory than the budget: sumi_device_allocator and sumi_submit_images.
     uint64_t memory_budget_bytes;
     // Threads that work on a loop of the CPU backend when there are no tasks, the calling thread included. 1: no hidden
-    // thread. 0: one thread per core.
+    // thread; the log tells when the machine has more processors. 0: one thread per logical processor.
     int32_t cpu_thread_count;
 } sumi_engine_desc;
 
@@ -1558,7 +1558,8 @@ SUMI_API sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float
 
 // Opens the checkpoint at `path`: sumi_submit_model with sumi_model_defaults() and this path, sumi_job_wait,
 // sumi_fetch_model. On failure *out_model is NULL. The host program ends the model with sumi_model_close, or with its
-// engine.
+// engine. On the CPU an engine works with one thread unless sumi_engine_desc.cpu_thread_count says otherwise: a tool
+// that waits sets it to 0, for all processors, before it creates the engine.
 SUMI_API sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi_model** out_model);
 
 // Generates one image from a text, in RGBA8: sumi_submit_images with sumi_image_defaults(model, SUMI_PRESET_MODEL) and

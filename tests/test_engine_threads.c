@@ -2,6 +2,7 @@
 // the thread sanitizer as well.
 #include "base/platform.h"
 #include "engine_fixture.h"
+#include "fake_processors.h"
 #include <pthread.h>
 #include <sched.h>
 
@@ -495,6 +496,64 @@ TEST(pauses_beside_the_pump_thread)
     close_engine(engine);
 }
 
+// ---- Processors that stay idle ---------------------------------------------------------------------------------------
+
+typedef struct thread_lines {
+    int count;
+    sumi_log_level level;
+    char text[512];
+} thread_lines;
+
+static void keep_thread_lines(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    (void)result;
+    thread_lines* lines = user_data;
+    if (strstr(text, "cpu_thread_count") == NULL) return;
+    lines->count++;
+    lines->level = level;
+    snprintf(lines->text, sizeof lines->text, "%s", text);
+}
+
+// Makes an engine on a machine of so many logical processors, and counts the lines of its log about threads.
+static thread_lines open_on(int32_t processor_count, sumi_engine_desc desc, const char* threads)
+{
+    thread_lines lines = {0};
+    desc.log = (sumi_log){keep_thread_lines, &lines};
+    fake_processors(processor_count);
+    sumi_engine* engine = NULL;
+    CHECK(sumi_engine_create(&desc, &engine) == SUMI_OK);
+    CHECK(engine != NULL && strstr(sumi_engine_get_info(engine).device, threads) != NULL);
+    sumi_engine_destroy(engine);
+    fake_processors(0);
+    return lines;
+}
+
+static void* run_whole_loop(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context, void* user_data)
+{
+    (void)min_range, (void)user_data;
+    task(0, item_count, 0, task_context);
+    return NULL;
+}
+static void finish_nothing(void* handle, void* user_data) { (void)handle, (void)user_data; }
+
+TEST(one_thread_on_a_machine_of_several_processors_is_told)
+{
+    host h = {0};
+    sumi_engine_desc desc = host_desc(&h);
+    thread_lines lines = open_on(8, desc, ", 1 thread");
+    CHECK(lines.count == 1 && lines.level == SUMI_LOG_INFO);
+    CHECK(strstr(lines.text, "8 logical processors") != NULL);
+    CHECK(open_on(1, desc, ", 1 thread").count == 0);
+    desc.cpu_thread_count = 2;
+    CHECK(open_on(8, desc, ", 2 threads").count == 0);
+    desc.cpu_thread_count = 0;
+    CHECK(open_on(3, desc, ", 3 threads").count == 0);
+    desc.cpu_thread_count = 1;
+    desc.tasks = (sumi_tasks){1, run_whole_loop, finish_nothing, NULL}; // how many work is the host program's matter
+    CHECK(open_on(8, desc, ", 1 thread").count == 0);
+    CHECK(h.live == 0);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -509,5 +568,6 @@ int main(int argc, char** argv)
     RUN(the_memory_answer_waits_for_no_slice);
     RUN(two_engines_on_two_threads_do_not_meet);
     RUN(pauses_beside_the_pump_thread);
+    RUN(one_thread_on_a_machine_of_several_processors_is_told);
     TEST_END();
 }

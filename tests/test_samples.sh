@@ -36,6 +36,18 @@ check "the command line" draw -o "$folder/model.png" --trace "$folder/trace.json
 check "the preview preset" draw --preset preview -o "$folder/preview.png"
 
 check "hello" "$bin/hello" $model "$prompt" "$folder/hello.png" && same "hello's picture" "$folder/hello.png" "$folder/model.png"
+# While it runs: the threads that work beside the one that calls.
+has_workers() { # program ...
+    local found=1
+    "$@" >/dev/null 2>&1 &
+    while kill -0 $! 2>/dev/null; do
+        if cat /proc/$!/task/*/comm 2>/dev/null | grep -q 'sumi worker'; then found=0; break; fi
+    done
+    wait $!
+    return $found
+}
+if [ "$(nproc)" -gt 1 ] && ! "$bin/sumi" info | grep -q '^cuda .*compute'; then check "hello takes every core" has_workers "$bin/hello" $model "$prompt" "$folder/hello.png"
+else skip "hello takes every core" "there is one, or a GPU"; fi
 wrong "hello says what is wrong" "no/such/model" "$bin/hello" no/such/model "$prompt" "$folder/x.png"
 
 if check "frame_loop" "$bin/frame_loop" $model "$prompt" "$folder/loop.png"; then

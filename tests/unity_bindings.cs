@@ -163,6 +163,14 @@ internal static class UnityBindings
     }
 
     // ---- Pictures -----------------------------------------------------------------------------------------------------------------------------
+    // Every core works unless a host asks for less.
+    private static void EveryCoreWorks()
+    {
+        Check(new EngineOptions().ThreadCount == 0, "every core is the default");
+        using (var engine = new Engine(new EngineOptions { Backend = Backend.Cpu, ThreadCount = 2 }))
+            Check(engine.Info.Device.Contains(", 2 threads"), "two threads: " + engine.Info.Device);
+    }
+
     private static Engine MakeEngine(Action<LogLevel, string> log = null) { return new Engine(new EngineOptions { Backend = Backend.Cpu, Log = log }); }
     // The smallest budget is one slice of work in each call, however fast or busy the machine is: so no preview is missed, and nothing is over before a test has looked at it.
     private const uint OneSlice = 1;
@@ -941,6 +949,7 @@ internal static class UnityBindings
         Run("failures", FailuresAreSentences);
         Run("prompts in XML", PromptsInXml);
         Run("engines", EnginesLeaveNothing);
+        Run("threads", EveryCoreWorks);
         Run("collector", TheCollectorMayComeAtAnyTime);
         Run("threads", OtherThreadsMayLook);
         Run("component", TheComponentFillsTextures);

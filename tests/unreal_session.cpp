@@ -124,7 +124,12 @@ static Ending Ask(sumi::Session& Session, const sumi::Request& Wish)
 
 static void StepsAreReused(const char* Model)
 {
-    auto Session = sumi::Session::Open(Model, Processor);
+    int32_t Threads = -1;
+    auto Session = sumi::Session::Open(Model, [&Threads](sumi_engine_desc& Engine) {
+        Processor(Engine);
+        Threads = Engine.cpu_thread_count;
+    });
+    Check(Threads == 0, "every core works unless the host asks for less");
     sumi::Request Wish;
     Wish.Prompt = "a red house";
     Wish.Width = Wish.Height = 64, Wish.Steps = 20, Wish.bPreviews = false;

@@ -15,6 +15,7 @@ int main(int argc, char** argv)
     if (argc != 4) return fprintf(stderr, "usage: hello MODEL PROMPT out.png\n"), 2;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.log.write = print_log; // says in sentences what went wrong
+    desc.cpu_thread_count = 0;  // without a GPU: every core
     sumi_engine* engine;
     if (sumi_engine_create(&desc, &engine) != SUMI_OK) return 1;
     sumi_model* model;

@@ -83,6 +83,16 @@ static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error
 // Tells the host program what makes the CPU slower than it could be.
 static void log_slow_cpu(const sumi_engine* engine)
 {
+    const int32_t processor_count = sumi_cpu_count();
+    if (engine->desc.cpu_thread_count == 1 && engine->desc.tasks.begin == NULL && processor_count > 1) {
+        char text[160];
+        snprintf(
+            text, sizeof text,
+            "the CPU backend works with 1 thread on a machine of %d logical processors: cpu_thread_count = 0 takes "
+            "all of them",
+            (int)processor_count);
+        sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+    }
     if (!sumi_cpu_is_optimized) {
         sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK,
                        "the CPU backend was built without optimisation, and images take about 25 times as long: build "

@@ -338,7 +338,7 @@ namespace Sumi
     {
         public Backend Backend = Backend.Auto;
         public Pump Pump = Pump.Update;           // Thread: a thread of the library's works, and Update does nothing
-        public int JobCapacity = 16, ThreadCount = 1; // ThreadCount: of the processor backend; 0: every core
+        public int JobCapacity = 16, ThreadCount; // ThreadCount: of the processor backend; 0: every core, 1: no thread of the library's own
         public uint MaxSliceMicroseconds = 2000;  // no piece of work is longer: a frame is missed by no more than that
         public ulong MemoryBudgetBytes;           // 0: no limit
         public Cublaslt Cublaslt = Cublaslt.Auto;

@@ -23,6 +23,7 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
     Made->Sentence = CheckVersion();
     if (!Made->Sentence.empty()) return Made;
     sumi_engine_desc Desc = sumi_engine_defaults();
+    Desc.cpu_thread_count = 0; // without a GPU: every core, by threads of low priority
     if (Adjust) Adjust(Desc);
     if (!Desc.log.write) Desc.log = {WriteLog, Made.get()};
     sumi_model_desc ModelDesc = sumi_model_defaults();
