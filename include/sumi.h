@@ -316,7 +316,9 @@ typedef struct sumi_device_allocator {
 
 // Files, to read checkpoints out of the host program's archives. The built-in service maps files read-only, so weights
 // are never copied. The files of a model stay open while the model lives. Files that only name other files (indexes,
-// model_index.json) are closed when the model is open.
+// model_index.json) are closed when the model is open. The built-in functions open regular files only. A pipe, socket,
+// folder or device in the place of a file, a symbolic link to nothing, and a file in the place of a component's folder
+// make the job fail with a message that names the path.
 //
 // Reading     A file without `map` is read whole, into memory of the allocator, in pieces from its beginning to its
 //             end. A piece is as large as fits into the budget of sumi_engine_update (and max_slice_us) at the speed of

@@ -39,6 +39,8 @@ check "no assertions in a release build" "$(awk '$NF == "sumi_assert_failed"' <<
 # All memory goes through the host's allocator: only base/memory.c, the built-in allocator, may call the C library's. bundled.o (--bundle) holds other libraries' functions
 # too, which the library does not call or calls with its own allocator; what it calls itself is seen in an archive without them.
 check "only base/memory.c allocates" "$(awk '$NF ~ /^(malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|memalign|strdup|strndup|getline|asprintf|vasprintf)$/ && $0 !~ /:(memory(\.c)?|bundled)\.o:/' <<<"$undefined")"
+# A pipe in the place of a file would block an open for ever: one function, in base/platform.c, opens regular files only.
+check "only base/platform.c opens files" "$(awk '$NF ~ /^(open|open64|openat|openat64|creat|creat64|fopen|fopen64|freopen|freopen64|opendir|fdopendir|scandir)(@.*)?$/ && $0 !~ /:(platform(\.c)?|bundled)\.o:/' <<<"$undefined")"
 # .data and .bss hold variables that live as long as the process: two engines would share them. (.data.rel.ro is constant tables.)
 check "no variables shared between engines" "$(nm -A "$library" 2>/dev/null | awk '$(NF-1) ~ /^[dDbBC]$/' | while read -r object rest; do
     symbol=${rest##* }; member=${object#*:}; member=${member%%:*}

@@ -441,6 +441,31 @@ wrong "generate with a tensor missing" 1 "decoder.up_blocks.2.resnets.1.conv1.bi
 truncate -s -100 "$folder/damaged/text_encoder/model-00002-of-00003.safetensors"
 wrong "inspect with a file cut short" 1 "model-00002-of-00003" inspect "$folder/damaged"
 
+# A pipe in the place of a file: the program must end by itself. Nobody writes to these.
+if [ "$(uname -s)" = Linux ]; then
+    cp -r "$model" "$folder/fifo"; chmod -R u+w "$folder/fifo"
+    shard=$folder/fifo/transformer/diffusion_pytorch_model-00002-of-00003.safetensors
+    rm "$shard"; mkfifo "$shard" "$folder/a pipe"
+    piped() { # what, pattern, arguments
+        local what=$1 pattern=$2; shift 2
+        timeout 20 "$sumi" "$@" >"$out" 2>"$err" </dev/null; code=$?
+        expect_code "$what" 1; expect_text "$what" "$pattern" "$err"
+    }
+    piped "a FIFO in the place of a shard" "00002-of-00003.safetensors: is a pipe, not a regular file" generate --model "$folder/fifo" --prompt x -o "$folder/x.png"
+    piped "inspect with a FIFO" "00002-of-00003.safetensors: is a pipe" inspect "$folder/fifo"
+    piped "inspect a FIFO" "a pipe: is a pipe" inspect "$folder/a pipe"
+    piped "tokenize with a FIFO" "a pipe: is a pipe" tokenize "$folder/a pipe"
+    piped "a FIFO in the place of an adapter" "a pipe: is a pipe" generate "${tiny[@]}" --lora "$folder/a pipe" -o "$folder/x.png"
+    piped "a FIFO in the place of noise" "a pipe: is a pipe" generate "${tiny[@]}" --noise "$folder/a pipe" -o "$folder/x.png"
+    piped "a FIFO in the place of a prompt" "a pipe: it is a pipe or a device" generate --model "$model" --prompt-file "$folder/a pipe" -o "$folder/x.png"
+    rm "$shard"; ln -s nowhere "$shard"
+    piped "a link to nothing in the place of a shard" "00002-of-00003.safetensors: is a symbolic link to something that does not exist" generate --model "$folder/fifo" --prompt x -o "$folder/x.png"
+    rm -r "$folder/fifo/text_encoder"; ln -s nowhere "$folder/fifo/text_encoder"
+    piped "a link to nothing in the place of a component" "fifo/text_encoder is not a folder, or is a symbolic link" inspect "$folder/fifo"
+    cli generate "${tiny[@]}" --image <(cat "$folder/fox.png" 2>/dev/null || cat samples/demo_model/previews.png) --strength 0.5 -o "$folder/x.png"
+    expect_code "a picture out of a pipe" 0
+fi
+
 ids=$(printf '"a cat"\n"\\u4e00\\u53ea"\n""\n' | "$sumi" tokenize "$model" 2>"$err"); code=$?
 expect_code "tokenize" 0
 [ "$ids" = "$(printf '[64, 295, 268]\n%s\n[]' "$(sed -n 2p <<<"$ids")")" ] && ok || fail "tokenize" "$ids"
@@ -460,6 +485,7 @@ for path in "$qwen/model" "$qwen/model/tokenizer" "$qwen/model/tokenizer/vocab.j
     ids=$(printf '"a cat <|im_end|>"\n' | "$sumi" tokenize "$path" 2>"$err"); code=$?
     expect_code "tokenize with $path" 0; [ "$ids" = "[64, 297, 265, 220, 658]" ] && ok || fail "tokenize with $path" "$ids"
 done
+
 ids=$(printf '"a cat"\n' | "$sumi" tokenize tests/golden/newbie/model 2>"$err"); code=$? # beside the weights
 expect_code "tokenize with a text encoder's folder" 0; [ "$ids" = "[2, 829, 596, 507]" ] && ok || fail "tokenize with a text encoder's folder" "$ids"
 wrong "tokenize with a file that holds no tokenizer" 1 "needs its tokenizer" tokenize "$model/vae/diffusion_pytorch_model.safetensors"

@@ -100,6 +100,9 @@ bool file_read(const char* path, void** out_data, size_t* out_bytes, char* messa
 {
     *out_data = NULL;
     *out_bytes = 0;
+    // The size is needed first, and a pipe has none; opening one might wait for ever.
+    if (system_look_at(path) == SYSTEM_OTHER)
+        return fail(message, "cannot read %s: it is a pipe or a device; name a file", path);
     FILE* file = system_open(path, "rb");
     if (!file) return fail(message, "cannot open %s: %s", path, strerror(errno));
     long bytes = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;

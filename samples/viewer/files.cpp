@@ -11,6 +11,7 @@
 extern "C" {
 #include "parameters.h"
 #include "picture.h"
+#include "system.h"
 }
 
 // of a picture that comes in; a larger one would take longer than a frame to copy and is made smaller anyway
@@ -195,6 +196,11 @@ void read_picture(Viewer& viewer, const std::string& path, Purpose purpose)
         [path, answer] {
             picture_file image;
             const int channel_count = answer->picture.purpose == Purpose::MASK ? 1 : 4;
+            if (system_look_at(path.c_str()) == SYSTEM_OTHER) { // opening a pipe might wait for ever
+                snprintf(answer->message, sizeof answer->message, "%s is a pipe or a device: choose a file",
+                         path.c_str());
+                return;
+            }
             if (picture_read(path.c_str(), channel_count, &image, answer->message)) {
                 auto pixels = std::make_shared<Pixels>();
                 pixels->width = image.width;
@@ -233,7 +239,8 @@ static bool is_adapter_file(const std::string& path)
 static bool is_adapter(const std::filesystem::path& path)
 {
     std::error_code ignored;
-    if (path.extension() == ".safetensors") return is_adapter_file(path.string());
+    if (path.extension() == ".safetensors")
+        return std::filesystem::is_regular_file(path, ignored) && is_adapter_file(path.string());
     for (const char* name : {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"})
         if (std::filesystem::exists(path / name, ignored)) return true;
     return false;

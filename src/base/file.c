@@ -239,7 +239,7 @@ void sumi_file_close(sumi_file* file)
 bool sumi_file_exists(const sumi_files* files, const char* path)
 {
     SUMI_ASSERT(path != NULL);
-    if (is_built_in(files)) { return sumi_path_is_file(path); }
+    if (is_built_in(files)) { return sumi_path_look_at(path) != SUMI_PATH_NOTHING; }
     sumi_file_cache* cache = cache_of(files);
     if (cache != NULL) {
         const sumi_cached_file* cached = look_up(cache, path);
@@ -251,4 +251,9 @@ bool sumi_file_exists(const sumi_files* files, const char* path)
     if (handle == NULL) { return false; }
     if (files->close != NULL) { files->close(handle, files->user_data); }
     return true;
+}
+
+bool sumi_file_is_folder(const sumi_files* files, const char* path)
+{
+    return !sumi_file_exists(files, path) || (is_built_in(files) && sumi_path_is_folder(path));
 }

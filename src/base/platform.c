@@ -385,38 +385,84 @@ static bool wide_path(const char* path, wchar_t* out, int capacity)
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, capacity) > 0;
 }
 
-sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error)
+static DWORD attributes_of(const char* path)
 {
-    memset(mapping, 0, sizeof *mapping);
     wchar_t wide[1024];
-    if (!wide_path(path, wide, 1024)) {
+    return wide_path(path, wide, 1024) ? GetFileAttributesW(wide) : INVALID_FILE_ATTRIBUTES;
+}
+
+// Whether the folder of a path that does not exist is there. The system reports a path in a good folder as another
+// error, so this one is a link to nothing, or no folder.
+static bool has_broken_folder(const char* path)
+{
+    char folder[4096];
+    size_t bytes = strlen(path);
+    if (bytes >= sizeof folder) { return false; }
+    while (bytes > 0 && path[bytes - 1] != '/' && path[bytes - 1] != '\\') { bytes--; }
+    if (bytes < 2) { return false; }
+    memcpy(folder, path, bytes - 1);
+    folder[bytes - 1] = '\0';
+    return attributes_of(folder) != INVALID_FILE_ATTRIBUTES;
+}
+
+static sumi_result fail_to_open(const char* path, DWORD reason, sumi_error* error)
+{
+    const DWORD attributes = attributes_of(path);
+    if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0)
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: is a folder, not a regular file; check the path", path);
+    const bool is_missing =
+        reason == ERROR_FILE_NOT_FOUND || reason == ERROR_PATH_NOT_FOUND || reason == ERROR_INVALID_NAME;
+    if (is_missing && attributes != INVALID_FILE_ATTRIBUTES)
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: is a symbolic link to something that does not exist", path);
+    if (reason == ERROR_PATH_NOT_FOUND && has_broken_folder(path))
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                         "%s: its folder is a file, or a symbolic link to something that does not exist", path);
+    if (is_missing) return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file; check the path", path);
+    return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be opened for reading (Windows error %lu)", path,
+                     (unsigned long)reason);
+}
+
+// The only function that opens files. Names of devices (CON, NUL, COM1) and of pipes open too, so the type decides.
+static sumi_result open_file(const char* path, HANDLE* out_file, uint64_t* out_bytes, sumi_error* error)
+{
+    wchar_t wide[1024];
+    if (!wide_path(path, wide, 1024))
         return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: not a usable UTF-8 path of under 1024 characters", path);
-    }
     HANDLE file = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
-    if (file == INVALID_HANDLE_VALUE) {
-        const DWORD reason = GetLastError();
-        if (reason == ERROR_FILE_NOT_FOUND || reason == ERROR_PATH_NOT_FOUND || reason == ERROR_INVALID_NAME)
-            return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file; check the path", path);
-        return sumi_fail(error, SUMI_FILE_READ_FAILED,
-                         "%s: cannot be opened for reading (Windows error %lu); check the path", path,
-                         (unsigned long)reason);
+    if (file == INVALID_HANDLE_VALUE) return fail_to_open(path, GetLastError(), error);
+    if (GetFileType(file) != FILE_TYPE_DISK) {
+        CloseHandle(file);
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: is a device or a pipe, not a regular file; check the path",
+                         path);
     }
     LARGE_INTEGER bytes;
     if (!GetFileSizeEx(file, &bytes)) {
+        const DWORD reason = GetLastError();
         CloseHandle(file);
         return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: its size cannot be read (Windows error %lu)", path,
-                         (unsigned long)GetLastError());
+                         (unsigned long)reason);
     }
-    mapping->bytes = (uint64_t)bytes.QuadPart;
+    *out_file = file;
+    *out_bytes = (uint64_t)bytes.QuadPart;
+    return SUMI_OK;
+}
+
+sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error)
+{
+    memset(mapping, 0, sizeof *mapping);
+    HANDLE file = INVALID_HANDLE_VALUE;
+    SUMI_TRY(open_file(path, &file, &mapping->bytes, error));
+    DWORD reason = 0;
     if (mapping->bytes > 0) {
         mapping->handle = CreateFileMappingW(file, NULL, PAGE_READONLY, 0, 0, NULL);
         mapping->data = mapping->handle != NULL ? MapViewOfFile(mapping->handle, FILE_MAP_READ, 0, 0, 0) : NULL;
+        reason = GetLastError();
     }
     CloseHandle(file);
     if (mapping->bytes > 0 && mapping->data == NULL) {
         sumi_mapping_close(mapping);
         return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be mapped (Windows error %lu)", path,
-                         (unsigned long)GetLastError());
+                         (unsigned long)reason);
     }
     return SUMI_OK;
 }
@@ -426,12 +472,6 @@ void sumi_mapping_close(sumi_mapping* mapping)
     if (mapping->data != NULL) { UnmapViewOfFile(mapping->data); }
     if (mapping->handle != NULL) { CloseHandle(mapping->handle); }
     memset(mapping, 0, sizeof *mapping);
-}
-
-static DWORD path_attributes(const char* path)
-{
-    wchar_t wide[1024];
-    return wide_path(path, wide, 1024) ? GetFileAttributesW(wide) : INVALID_FILE_ATTRIBUTES;
 }
 
 void* sumi_large_pages_take(size_t bytes)
@@ -450,37 +490,101 @@ int32_t sumi_descriptor_copy(int32_t descriptor)
 
 void sumi_descriptor_close(int32_t descriptor) { (void)descriptor; }
 
-bool sumi_path_is_folder(const char* path)
+sumi_path_kind sumi_path_look_at(const char* path)
 {
-    DWORD attributes = path_attributes(path);
-    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
-}
-
-bool sumi_path_is_file(const char* path)
-{
-    DWORD attributes = path_attributes(path);
-    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) == 0;
+    const DWORD attributes = attributes_of(path), reason = GetLastError();
+    if (attributes != INVALID_FILE_ATTRIBUTES)
+        return (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 ? SUMI_PATH_FOLDER : SUMI_PATH_FILE;
+    if (reason == ERROR_PATH_NOT_FOUND) return has_broken_folder(path) ? SUMI_PATH_OTHER : SUMI_PATH_NOTHING;
+    return reason == ERROR_FILE_NOT_FOUND || reason == ERROR_INVALID_NAME ? SUMI_PATH_NOTHING : SUMI_PATH_OTHER;
 }
 #else
 int32_t sumi_descriptor_copy(int32_t descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
 
 void sumi_descriptor_close(int32_t descriptor) { (void)close(descriptor); }
 
+// What is wrong with a path that does not exist: the bytes at its beginning that are a link to nothing, or that are no
+// folder although the path goes on. 0: there is just nothing.
+static size_t find_broken_part(const char* path)
+{
+    char part[4096];
+    const size_t path_bytes = strlen(path);
+    if (path_bytes >= sizeof part) { return 0; }
+    memcpy(part, path, path_bytes + 1);
+    for (size_t bytes = path_bytes; bytes > 0;) {
+        while (bytes > 1 && part[bytes - 1] == '/') { bytes--; } // a link with a slash behind it is followed
+        part[bytes] = '\0';
+        struct stat status;
+        if (lstat(part, &status) == 0) {
+            const bool is_reached = stat(part, &status) == 0 && (bytes == path_bytes || S_ISDIR(status.st_mode));
+            return is_reached ? 0 : bytes;
+        }
+        while (bytes > 0 && part[bytes - 1] != '/') { bytes--; }
+        if (bytes == 1) { return 0; } // the root
+    }
+    return 0;
+}
+
+static sumi_result fail_to_open(const char* path, int reason, sumi_error* error)
+{
+    if (reason != ENOENT && reason != ENOTDIR) {
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be opened for reading%s; check the path", path,
+                         reason == EACCES  ? ", because its permissions forbid it"
+                         : reason == ELOOP ? ", because its symbolic links form a circle"
+                                           : "");
+    }
+    const size_t bytes = find_broken_part(path);
+    if (bytes == strlen(path)) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                         "%s: is a symbolic link to something that does not exist; copy or download the file", path);
+    }
+    if (bytes > 0) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                         "%s: no such file, because %.*s is not a folder, or is a symbolic link to something that does "
+                         "not exist; check the path",
+                         path, (int)bytes, path);
+    }
+    return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file; check the path", path);
+}
+
+static sumi_result check_regular(const char* path, const struct stat* status, sumi_error* error)
+{
+    const mode_t mode = status->st_mode;
+    if (S_ISREG(mode)) { return SUMI_OK; }
+    return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: is a %s, not a regular file; check the path", path,
+                     S_ISDIR(mode)    ? "folder"
+                     : S_ISFIFO(mode) ? "pipe"
+                     : S_ISSOCK(mode) ? "socket"
+                                      : "device");
+}
+
+// The only function that opens files. It looks at the path first, so that it never lets in a writer that waits at a pipe
+// and never touches a device. It looks at the open file again, because the path may mean another file by then. In that
+// case O_NONBLOCK keeps a pipe without a writer from blocking, and O_NOCTTY a terminal from controlling the process.
+static sumi_result open_file(const char* path, int* out_file, uint64_t* out_bytes, sumi_error* error)
+{
+    struct stat status;
+    if (stat(path, &status) != 0) { return fail_to_open(path, errno, error); }
+    SUMI_TRY(check_regular(path, &status, error));
+    const int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (file < 0) { return fail_to_open(path, errno, error); }
+    const sumi_result result = fstat(file, &status) == 0
+                                 ? check_regular(path, &status, error)
+                                 : sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: its size cannot be read", path);
+    if (result != SUMI_OK) {
+        (void)close(file);
+        return result;
+    }
+    *out_file = file;
+    *out_bytes = (uint64_t)status.st_size;
+    return SUMI_OK;
+}
+
 sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error)
 {
     memset(mapping, 0, sizeof *mapping);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        sumi_result result = errno == ENOENT || errno == ENOTDIR ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED;
-        return sumi_fail(error, result, "%s: %s; check the path", path,
-                         errno == ENOENT || errno == ENOTDIR ? "no such file" : "cannot be opened for reading");
-    }
-    struct stat status;
-    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-        close(file);
-        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: is not a regular file", path);
-    }
-    mapping->bytes = (uint64_t)status.st_size;
+    int file = -1;
+    SUMI_TRY(open_file(path, &file, &mapping->bytes, error));
     if (mapping->bytes > 0) {
         void* data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_SHARED, file, 0);
         mapping->is_shared = data != MAP_FAILED;
@@ -536,18 +640,18 @@ void* sumi_large_pages_take(size_t bytes)
 void sumi_large_pages_give(void* memory, size_t bytes) { (void)memory, (void)bytes; }
 #endif
 
-bool sumi_path_is_folder(const char* path)
+sumi_path_kind sumi_path_look_at(const char* path)
 {
     struct stat status;
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-bool sumi_path_is_file(const char* path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    if (stat(path, &status) == 0)
+        return S_ISREG(status.st_mode) ? SUMI_PATH_FILE : S_ISDIR(status.st_mode) ? SUMI_PATH_FOLDER : SUMI_PATH_OTHER;
+    const bool is_missing = errno == ENOENT || errno == ENOTDIR;
+    return is_missing && find_broken_part(path) == 0 ? SUMI_PATH_NOTHING : SUMI_PATH_OTHER;
 }
 #endif
+
+bool sumi_path_is_folder(const char* path) { return sumi_path_look_at(path) == SUMI_PATH_FOLDER; }
+bool sumi_path_is_file(const char* path) { return sumi_path_look_at(path) == SUMI_PATH_FILE; }
 
 bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char* name)
 {

@@ -79,7 +79,8 @@ typedef struct sumi_mapping {
     void* handle;
     bool is_shared;
 } sumi_mapping;
-// Fails with SUMI_FILE_NOT_FOUND or SUMI_FILE_READ_FAILED.
+// Opens regular files only, and never blocks on anything else: a folder, pipe, socket or device is refused. Fails with
+// SUMI_FILE_NOT_FOUND or SUMI_FILE_READ_FAILED. No other function of sumi opens a file.
 sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error);
 void sumi_mapping_close(sumi_mapping* mapping);
 // A second file descriptor for the same thing, which child processes do not inherit. Negative: `descriptor` is not open,
@@ -93,6 +94,10 @@ void sumi_descriptor_close(int32_t descriptor);
 void* sumi_large_pages_take(size_t bytes);
 void sumi_large_pages_give(void* memory, size_t bytes); // accepts NULL
 
+// What is at a path. SUMI_PATH_OTHER: a pipe, socket or device, a symbolic link to nothing, a path below a file or
+// below a link to nothing, or something that may not be looked at. sumi_mapping_open says which of these it is.
+typedef enum sumi_path_kind { SUMI_PATH_NOTHING, SUMI_PATH_FILE, SUMI_PATH_FOLDER, SUMI_PATH_OTHER } sumi_path_kind;
+sumi_path_kind sumi_path_look_at(const char* path);
 bool sumi_path_is_folder(const char* path);
 bool sumi_path_is_file(const char* path);
 // Joins folder and name with '/' into out. False if the result does not fit.

@@ -27,7 +27,7 @@ sumi_result sumi_checkpoint_parent(sumi_heap* heap, const char* path, sumi_error
 
 bool sumi_checkpoint_is_folder(const sumi_checkpoint* checkpoint, const char* path)
 {
-    return !sumi_file_exists(checkpoint->files, path);
+    return sumi_file_is_folder(checkpoint->files, path);
 }
 
 sumi_result sumi_checkpoint_copy_text(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy)

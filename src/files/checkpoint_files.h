@@ -21,8 +21,8 @@ sumi_result sumi_checkpoint_join(sumi_heap* heap, const char* folder, const char
 // The folder that contains a file or folder, in newly allocated memory: "a/b.txt" -> "a", "a/b/" -> "a", "b.txt" ->
 // ".".
 sumi_result sumi_checkpoint_parent(sumi_heap* heap, const char* path, sumi_error* error, char** out_folder);
-// The host program's file callbacks know only files. A path that does not open as a file is taken for a folder, and
-// opening fails later if nothing is found in it.
+// A path at which there is nothing is taken for a folder (sumi_file_is_folder); opening fails later if nothing is found
+// in it.
 bool sumi_checkpoint_is_folder(const sumi_checkpoint* checkpoint, const char* path);
 sumi_result sumi_checkpoint_copy_text(sumi_heap* heap, const char* text, sumi_error* error, char** out_copy);
 sumi_result sumi_checkpoint_check_json(const sumi_file* file, sumi_error* error);

@@ -596,8 +596,7 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
     file->delta_count = kept_count;
 }
 
-// Finds the file: `path` itself, or the file in the folder that PEFT or diffusers saved. The host program's file
-// functions know only files, so a path that cannot be opened is taken for a folder.
+// Finds the file: `path` itself, or the file in the folder that PEFT or diffusers saved.
 static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, const char* path, sumi_error* error)
 {
     static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
@@ -605,7 +604,7 @@ static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, c
     file->path = sumi_alloc(file->heap, bytes);
     if (file->path == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
     snprintf(file->path, bytes, "%s", path);
-    if (sumi_file_exists(files, path)) { return SUMI_OK; }
+    if (!sumi_file_is_folder(files, path)) { return SUMI_OK; }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         SUMI_ASSERT(strlen(names[i]) + 2 <= 64);
         sumi_path_join(file->path, bytes, path, names[i]);

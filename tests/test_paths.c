@@ -1,0 +1,268 @@
+// Paths at which there is no regular file: pipes, sockets, folders, links to nothing, devices. Whatever the library
+// opens, each is refused at once, with a sentence that names the path.
+#include "base/file.h"
+#include "files/checkpoint.h"
+#include "files_fixture.h"
+#if !defined(_WIN32)
+#if defined(__linux__)
+#include <sys/inotify.h>
+#endif
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#endif
+
+static void check_refused(const char* path, sumi_result wanted, const char* words)
+{
+    sumi_file file;
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, path, &error), wanted);
+    CHECK(file.data == NULL && file.heap == NULL);
+    if (strstr(error.text, words) == NULL || strstr(error.text, path) == NULL) {
+        printf("  %s: no \"%s\" in \"%s\"\n", path, words, error.text);
+        t_errors++;
+    }
+}
+
+TEST(folders_and_devices_are_no_files)
+{
+    check_refused("tests", SUMI_FILE_READ_FAILED, "is a folder, not a regular file");
+    CHECK(sumi_file_exists(NULL, "tests") && sumi_file_is_folder(NULL, "tests"));
+    CHECK(!sumi_file_exists(NULL, "tests/nothing") && sumi_file_is_folder(NULL, "tests/nothing"));
+    CHECK(sumi_file_exists(NULL, "tests/test.h") && !sumi_file_is_folder(NULL, "tests/test.h"));
+#if defined(_WIN32)
+    check_refused("NUL", SUMI_FILE_READ_FAILED, "is a device");
+    check_refused("CON", SUMI_FILE_READ_FAILED, "");
+#else
+    check_refused("/dev/null", SUMI_FILE_READ_FAILED, "is a device, not a regular file");
+    check_refused("/dev/tty", SUMI_FILE_READ_FAILED, "");
+    CHECK(sumi_file_exists(NULL, "/dev/null") && !sumi_file_is_folder(NULL, "/dev/null"));
+#endif
+}
+
+#if defined(_WIN32)
+TEST(every_path_of_a_model_may_be_no_file) { SKIP("Windows has neither FIFOs nor sockets in folders"); }
+TEST(a_pipe_is_not_opened_at_all) { SKIP("Windows has no FIFOs in folders"); }
+TEST(adapters_and_given_paths_may_be_no_files) { SKIP("Windows has neither FIFOs nor sockets in folders"); }
+TEST(broken_paths_are_told_apart) { SKIP("links in Windows need a privilege"); }
+#else
+typedef enum special { FIFO, SOCKET, FOLDER, DANGLING, CIRCLE, PLAIN, SPECIAL_COUNT } special;
+static const char* const s_names[SPECIAL_COUNT] = {"FIFO", "socket", "folder", "link to nothing", "circle", "file"};
+
+// Puts something that is not what is due at the path, at which there is nothing.
+static void make_special(const char* path, special kind)
+{
+    bool is_made = false;
+    if (kind == FIFO) is_made = mkfifo(path, 0600) == 0;
+    if (kind == FOLDER) is_made = mkdir(path, 0700) == 0;
+    if (kind == DANGLING) is_made = symlink("nothing at all", path) == 0;
+    if (kind == CIRCLE) is_made = symlink(system_file_name(path), path) == 0;
+    if (kind == PLAIN) {
+        write_file(path, "{}", 2);
+        is_made = true;
+    }
+    if (kind == SOCKET) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+        CHECK(strlen(path) < sizeof address.sun_path);
+        snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+        is_made = bind(listener, (const struct sockaddr*)&address, sizeof address) == 0;
+        close(listener);
+    }
+    CHECK(is_made);
+}
+
+static void copy_model(const char* from, const char* to)
+{
+    int count;
+    char** names = system_list(from, &count);
+    system_make_folder(to);
+    for (int i = 0; i < count; i++) {
+        char source[512], copy[512];
+        snprintf(source, sizeof source, "%s/%s", from, names[i]);
+        snprintf(copy, sizeof copy, "%s/%s", to, names[i]);
+        if (system_look_at(source) == SYSTEM_FOLDER) copy_model(source, copy);
+        else copy_file(source, copy);
+    }
+    system_free_list(names, count);
+}
+
+// Loading must fail at once and say which path is wrong.
+static void check_load(const char* model, const char* path, special kind, bool is_folder)
+{
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = model;
+    const sumi_model* opened = open_model(&desc);
+    const bool is_missing = kind == DANGLING || (is_folder && kind != CIRCLE);
+    if (opened != NULL || t_result != (is_missing ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED)
+        || strstr(t_message, path) == NULL) {
+        printf("  a %s at %s: %s: %s\n", s_names[kind], path, sumi_result_text(t_result), t_message);
+        t_errors++;
+    }
+}
+
+// Every file and folder of a model in turn is replaced by something else.
+TEST(every_path_of_a_model_may_be_no_file)
+{
+    static const struct {
+        const char *model, *path;
+        bool is_folder;
+    } paths[] = {
+        {"z", "model_index.json", false},
+        {"z", "transformer/config.json", false},
+        {"z", "transformer/diffusion_pytorch_model.safetensors.index.json", false},
+        {"z", "transformer/diffusion_pytorch_model-00002-of-00003.safetensors", false},
+        {"z", "text_encoder/config.json", false},
+        {"z", "text_encoder/model.safetensors.index.json", false},
+        {"z", "text_encoder/model-00003-of-00003.safetensors", false},
+        {"z", "vae/config.json", false},
+        {"z", "vae/diffusion_pytorch_model.safetensors", false},
+        {"z", "tokenizer/tokenizer.json", false},
+        {"z", "scheduler/scheduler_config.json", false},
+        {"z", "transformer", true},
+        {"z", "text_encoder", true},
+        {"z", "vae", true},
+        {"z", "tokenizer", true},
+        {"z", "scheduler", true},
+        {"v", "tokenizer/vocab.json", false},
+        {"v", "tokenizer/merges.txt", false},
+        {"v", "tokenizer/tokenizer_config.json", false},
+        {"q", "processor/preprocessor_config.json", false},
+        {"q", "processor", true},
+    };
+    copy_model(MODEL_PATH, scratch("z", ""));
+    copy_model(MODEL_PATH, scratch("v", ""));
+    system_remove(scratch("v", "tokenizer/tokenizer.json")); // vocab.json with merges.txt is what is left
+    copy_model("tests/golden/qwen-image/model", scratch("q", ""));
+    copy_model("tests/golden/qwen-image/model-edit", scratch("q", ""));
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char path[256], kept[300];
+        snprintf(path, sizeof path, "%s", scratch(paths[i].model, paths[i].path));
+        snprintf(kept, sizeof kept, "%s.kept", path);
+        CHECK(rename(path, kept) == 0);
+        for (int kind = 0; kind < SPECIAL_COUNT; kind++) {
+            if (kind == (paths[i].is_folder ? FOLDER : PLAIN)) continue;
+            make_special(path, (special)kind);
+            check_load(scratch(paths[i].model, ""), path, (special)kind, paths[i].is_folder);
+            system_remove(path);
+        }
+        CHECK(rename(kept, path) == 0);
+    }
+    // and the engine still works
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = scratch("z", "");
+    CHECK(open_model(&desc) != NULL);
+}
+
+TEST(adapters_and_given_paths_may_be_no_files)
+{
+    sumi_model_desc md = sumi_model_defaults();
+    md.path = MODEL_PATH;
+    sumi_model* model = open_model(&md);
+    CHECK(model != NULL);
+    if (model == NULL) return;
+    system_make_folder(scratch("peft", ""));
+    copy_file(LORA_PATH "lora_kohya.safetensors", scratch("beside", "lora.safetensors"));
+    const struct {
+        const char *made, *opened;
+    } cases[] = {{"lone", "lone"},
+                 {"peft/adapter_model.safetensors", "peft"},
+                 {"beside/adapter_config.json", "beside/lora.safetensors"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int kind = 0; kind < PLAIN; kind++) {
+            if (kind == FOLDER && i == 0) continue; // a folder may be an adapter
+            char made[256], opened[256];
+            snprintf(made, sizeof made, "%s/%s", t_folder, cases[i].made);
+            snprintf(opened, sizeof opened, "%s/%s", t_folder, cases[i].opened);
+            make_special(made, (special)kind);
+            sumi_lora_desc desc = sumi_lora_defaults(model);
+            desc.path = opened;
+            sumi_job job = {0};
+            CHECK_NUMBER(sumi_submit_lora(t_engine, &desc, &job), SUMI_OK);
+            sumi_job_wait(t_engine, job, SUMI_FOREVER);
+            const sumi_job_status status = sumi_job_poll(t_engine, job);
+            CHECK_NUMBER(status.result, kind == DANGLING ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED);
+            CHECK(strstr(status.message, made) != NULL);
+            sumi_job_discard(t_engine, job);
+            system_remove(made);
+        }
+    }
+    // paths of the desc, each a FIFO
+    make_special(scratch("given", "fifo"), FIFO);
+    const char* fifo = scratch("given", "fifo");
+    for (int i = 0; i < 6; i++) {
+        sumi_model_desc desc = sumi_model_defaults();
+        desc.path = i == 0 ? fifo : MODEL_PATH;
+        if (i == 1) desc.transformer_path = fifo;
+        if (i == 2) desc.text_encoder_path = fifo;
+        if (i == 3) desc.vae_path = fifo;
+        if (i == 4) desc.tokenizer_path = fifo;
+        if (i == 5) desc.processor_path = fifo;
+        CHECK(open_model(&desc) == NULL);
+        CHECK_NUMBER(t_result, SUMI_FILE_READ_FAILED);
+        CHECK(strstr(t_message, "is a pipe, not a regular file") != NULL);
+    }
+}
+
+TEST(a_pipe_is_not_opened_at_all)
+{
+#if defined(__linux__)
+    const char* path = scratch("pipe", "fifo");
+    make_special(path, FIFO);
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    CHECK(watch >= 0 && inotify_add_watch(watch, path, IN_OPEN) >= 0);
+    check_refused(path, SUMI_FILE_READ_FAILED, "is a pipe, not a regular file");
+    char event[256];
+    CHECK(read(watch, event, sizeof event) < 0); // a reader that comes and goes would end the program that writes
+    close(watch);
+#else
+    SKIP("Linux alone tells who opens a file");
+#endif
+}
+
+TEST(broken_paths_are_told_apart)
+{
+    make_special(scratch("broken", "link"), DANGLING);
+    make_special(scratch("broken", "circle"), CIRCLE);
+    make_special(scratch("broken", "file"), PLAIN);
+    CHECK(symlink("file", scratch("broken", "good")) == 0);
+    check_refused(scratch("broken", "link"), SUMI_FILE_NOT_FOUND,
+                  "is a symbolic link to something that does not exist");
+    check_refused(scratch("broken", "link/below"), SUMI_FILE_NOT_FOUND, "broken/link is not a folder, or");
+    check_refused(scratch("broken", "link/below/that"), SUMI_FILE_NOT_FOUND, "broken/link is not a folder, or");
+    check_refused(scratch("broken", "file/below"), SUMI_FILE_NOT_FOUND, "broken/file is not a folder, or");
+    check_refused(scratch("broken", "good/below"), SUMI_FILE_NOT_FOUND, "broken/good is not a folder, or");
+    check_refused(scratch("broken", "circle"), SUMI_FILE_READ_FAILED, "form a circle");
+    check_refused(scratch("broken", "nothing/below"), SUMI_FILE_NOT_FOUND, "no such file; check the path");
+    sumi_file file;
+    CHECK_NUMBER(sumi_file_open(&file, &t_heap, NULL, scratch("broken", "good"), NULL), SUMI_OK);
+    CHECK_NUMBER(file.bytes, 2);
+    sumi_file_close(&file);
+    CHECK(sumi_file_exists(NULL, scratch("broken", "link")) && !sumi_path_is_file(scratch("broken", "link")));
+    CHECK(sumi_file_exists(NULL, scratch("broken", "file/below")));
+    CHECK(!sumi_file_exists(NULL, scratch("broken", "nothing/below")));
+    CHECK(!sumi_file_exists(NULL, "") && !sumi_file_exists(NULL, "/nothing at the root"));
+}
+#endif
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+#if !defined(_WIN32)
+    alarm(120); // a test that blocks ends the program
+#endif
+    static host h;
+    sumi_engine_desc desc = host_desc(&h);
+    sumi_heap_init(&t_heap, NULL);
+    t_engine = open_engine(&desc, NULL);
+    scratch("", "");
+    RUN(folders_and_devices_are_no_files);
+    RUN(every_path_of_a_model_may_be_no_file);
+    RUN(adapters_and_given_paths_may_be_no_files);
+    RUN(a_pipe_is_not_opened_at_all);
+    RUN(broken_paths_are_told_apart);
+    sumi_engine_destroy(t_engine);
+    remove_folder(t_folder);
+    TEST_END();
+}
