@@ -580,8 +580,10 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // with the budget that frames will have.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
-// Changes memory_budget_bytes. The new value holds for jobs that start later. Waits for the running slice; then idle
-// memory above the new budget is freed at once. Failures: SUMI_INVALID_ARGUMENT.
+// Changes memory_budget_bytes. The new value holds for jobs that leave the queue later, which a paused job does when it
+// goes on. A job that runs keeps the value that held when it left the queue, through all parts of a divided batch. Waits
+// for the running slice. While no job runs, memory above the new budget is freed at once; otherwise it is freed when the
+// last running job has ended. Failures: SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
 
 typedef struct sumi_engine_info {

@@ -1,6 +1,7 @@
 // Every kind of job at every budget from nothing to plenty, and on a device whose memory ends anywhere: each job ends,
 // done or with a sentence; what is done has the same bits; no more than the budget is ever held; and the next job
-// without a budget is as good as any. Jobs are driven by a counted number of updates.
+// without a budget is as good as any. A budget that changes while a job runs changes nothing of that job. Jobs are
+// driven by a counted number of updates.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "device_meter.h"
@@ -40,10 +41,21 @@ static bool has_bits(const bench* b, int k)
     return computes(b) || k == PICTURE || k == BATCH || k == ADAPTER || k == PREVIEWS || k == LARGE;
 }
 
+// While `count` is not 0, `ends` gives a job a turn per update and sets the memory budget after each: to `budgets` in
+// turn, from the update `from` on.
+static struct {
+    uint64_t budgets[2];
+    int count, from, updates; // updates: that the job has had
+} s_changes;
+
 static bool ends(sumi_engine* engine, sumi_job job)
 {
-    for (int i = 0; i < MAX_UPDATES && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
-        sumi_engine_update(engine, 1000);
+    for (int i = 0; i < MAX_UPDATES && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) {
+        sumi_engine_update(engine, s_changes.count > 0 ? 1 : 1000);
+        s_changes.updates = i + 1;
+        if (s_changes.count > 0 && i >= s_changes.from)
+            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, s_changes.budgets[i % s_changes.count]), SUMI_OK);
+    }
     return sumi_job_poll(engine, job).state >= SUMI_JOB_DONE;
 }
 
@@ -183,15 +195,20 @@ static void check_all(const bench* b, const uint64_t* expected)
     }
 }
 
+// The bytes that count against a budget.
+static uint64_t held_bytes(const bench* b)
+{
+    const sumi_engine_info info = sumi_engine_get_info(b->engine);
+    return info.held_bytes[SUMI_MEMORY_ARENA]
+         + info.held_bytes[computes(b) ? SUMI_MEMORY_STAGING : SUMI_MEMORY_WEIGHTS];
+}
+
 static void measure_all(const bench* b, uint64_t* out_hashes, uint64_t* out_most)
 {
     *out_most = 0;
     for (int k = 0; k < KIND_COUNT; k++) {
         CHECK_NUMBER(run_kind(b, (kind)k, &out_hashes[k]), SUMI_OK);
-        const sumi_engine_info info = sumi_engine_get_info(b->engine);
-        const uint64_t held = info.held_bytes[SUMI_MEMORY_ARENA]
-                            + info.held_bytes[computes(b) ? SUMI_MEMORY_STAGING : SUMI_MEMORY_WEIGHTS];
-        *out_most = held > *out_most ? held : *out_most;
+        *out_most = held_bytes(b) > *out_most ? held_bytes(b) : *out_most;
     }
 }
 
@@ -241,6 +258,78 @@ TEST(every_job_ends_at_every_budget_of_the_processor)
     check_all(&b, expected);
     print_tally(&t, true);
     close_engine(b.engine);
+}
+
+// The job has the result and the bits that it has under `budget`, whatever the budget is set to while it runs.
+// least: what an engine holds before any job.
+static void check_changes(const bench* b, kind k, uint64_t budget, uint64_t least)
+{
+    uint64_t want, hash;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(b->engine, budget), SUMI_OK);
+    const sumi_result result = run_kind(b, k, &want);
+    s_changes.count = 2;
+    s_changes.budgets[0] = 1;
+    s_changes.budgets[1] = 0;
+    s_changes.from = 0;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(b->engine, budget), SUMI_OK);
+    CHECK_NUMBER(run_kind(b, k, &hash), result);
+    CHECK(!has_bits(b, k) || hash == want);
+    // Lowered at a turn, for the first time; at last at the first turn.
+    const int distance = 1 + s_changes.updates / 20;
+    s_changes.count = 1;
+    for (s_changes.from = s_changes.updates / distance * distance; s_changes.from >= 0 && t_errors == 0;
+         s_changes.from -= distance) {
+        CHECK_NUMBER(sumi_engine_set_memory_budget(b->engine, budget), SUMI_OK);
+        CHECK_NUMBER(run_kind(b, k, &hash), result);
+        CHECK(!has_bits(b, k) || hash == want);
+        if (t_errors != 0) printf("  lowered after update %d\n", s_changes.from);
+    }
+    s_changes.count = 0;
+    CHECK(held_bytes(b) <= least); // what was above the newest budget is freed
+    if (t_errors != 0) printf("  %s with %llu bytes\n", s_names[k], (unsigned long long)budget);
+}
+
+TEST(a_job_of_the_processor_keeps_the_budget_that_it_began_with)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc desc = host_desc(&s_host);
+    bench b = {NULL, NULL, NULL};
+    open_bench(&b, &desc);
+    if (b.engine == NULL) return;
+    uint64_t expected[KIND_COUNT], most;
+    measure_all(&b, expected, &most);
+    for (int k = 0; k < KIND_COUNT && t_errors == 0; k++) {
+        check_changes(&b, (kind)k, 0, 0);
+        check_changes(&b, (kind)k, most, 0);
+        check_changes(&b, (kind)k, most / 3, 0);
+    }
+    CHECK_NUMBER(sumi_engine_set_memory_budget(b.engine, 0), SUMI_OK);
+    check_all(&b, expected);
+    close_engine(b.engine);
+}
+
+// A job that goes on after a pause has left the queue again, so the newest budget holds for it.
+TEST(a_job_that_goes_on_keeps_to_the_newest_budget)
+{
+    OPEN_WITH(200, engine, model);
+    const sumi_image_desc desc = small_image(model, &s_item);
+    for (int i = 0; i < 2; i++) {
+        sumi_job job;
+        sumi_memory memory;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_engine_update(engine, 1);
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL); // of jobs that begin later
+        CHECK_NUMBER(sumi_job_pause(engine, job, true), SUMI_OK);
+        sumi_engine_update(engine, 1);
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_QUEUED);
+        if (i == 1) CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+        CHECK_NUMBER(sumi_job_pause(engine, job, false), SUMI_OK);
+        CHECK_NUMBER(end_of(engine, job), i == 0 ? SUMI_BUDGET_TOO_SMALL : SUMI_OK);
+        sumi_job_discard(engine, job);
+    }
+    sumi_model_close(model);
+    close_engine(engine);
 }
 
 #ifdef SUMI_HAS_CUDA
@@ -310,6 +399,87 @@ TEST(every_job_ends_at_every_budget_of_a_device)
     print_tally(&t, true);
 }
 
+TEST(a_job_of_a_device_keeps_the_budget_that_it_began_with)
+{
+    measure_device();
+    for (int variant = 0; variant < 4 && t_errors == 0; variant++) {
+        meter m;
+        bench b = {NULL, NULL, NULL};
+        sumi_engine_desc desc = device_desc(&m);
+        open_bench(&b, &desc);
+        if (b.engine == NULL) return;
+        if (variant == 3) m.cap = s_most / 10 * 4; // a shortage sets a limit, and divides batches
+        for (int k = 0; k < KIND_COUNT && t_errors == 0; k++)
+            check_changes(&b, (kind)k, variant == 1 ? s_most : variant == 2 ? s_most / 10 * 7 : 0, s_least);
+        m.cap = 0;
+        CHECK_NUMBER(sumi_engine_set_memory_budget(b.engine, 0), SUMI_OK);
+        check_all(&b, s_expected);
+        close_bench(&b, &m);
+    }
+}
+
+// The upload of a load, too. What it has taken beyond the newest budget is freed at its end.
+TEST(a_load_keeps_the_budget_that_it_began_with)
+{
+    measure_device();
+    meter m;
+    sumi_engine_desc desc = device_desc(&m);
+    sumi_model* first = NULL;
+    sumi_engine* engine = open_engine(&desc, &first); // which loads the kernels
+    CHECK(engine != NULL);
+    sumi_model_close(first);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
+    const uint64_t empty = m.held;
+    for (int i = 0; i < 2; i++) {
+        sumi_model_desc md = sumi_model_defaults();
+        md.path = MODEL_PATH;
+        sumi_job job;
+        sumi_model* model = NULL;
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+        CHECK_NUMBER(sumi_submit_model(engine, &md, &job), SUMI_OK);
+        s_changes.count = 2;
+        s_changes.budgets[0] = 1;
+        s_changes.budgets[1] = i == 0 ? 1 : 2 * s_most;
+        s_changes.from = 0;
+        m.peak = m.held;
+        CHECK_NUMBER(end_of(engine, job), SUMI_OK);
+        CHECK(m.peak > s_most / 3); // it has copied the weights
+        s_changes.count = 0;
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
+        CHECK_NUMBER(m.held, empty);
+        CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+        sumi_model_close(model);
+    }
+    close_engine(engine);
+}
+
+// Jobs that begin beside the last slices of the one before, under a budget that changes with every update.
+TEST(jobs_that_follow_each_other_have_budgets_of_their_own)
+{
+    measure_device();
+    meter m;
+    bench b = {NULL, NULL, NULL};
+    sumi_engine_desc desc = device_desc(&m);
+    desc.max_slice_us = 100;
+    open_bench(&b, &desc);
+    if (b.engine == NULL) return;
+    const sumi_image_desc picture = small_image(b.model, &s_item);
+    const uint64_t want = draw_hash(b.engine, &picture), budgets[3] = {0, s_most, s_most / 10 * 8};
+    for (int period = 1; period < 24 && t_errors == 0; period++) {
+        sumi_job jobs[4];
+        for (int i = 0; i < 4; i++) CHECK_NUMBER(sumi_submit_images(b.engine, &picture, &jobs[i]), SUMI_OK);
+        for (int i = 0; i < MAX_UPDATES && sumi_job_poll(b.engine, jobs[3]).state < SUMI_JOB_DONE; i++) {
+            sumi_engine_update(b.engine, 200);
+            if (i % period == 0)
+                CHECK_NUMBER(sumi_engine_set_memory_budget(b.engine, budgets[i / period % 3]), SUMI_OK);
+        }
+        for (int i = 0; i < 4; i++) CHECK(fetch_hash(b.engine, jobs[i], &picture) == want);
+        CHECK_NUMBER(sumi_engine_set_memory_budget(b.engine, budgets[2]), SUMI_OK);
+        CHECK(m.held <= budgets[2]);
+    }
+    close_bench(&b, &m);
+}
+
 // The same without a budget, where the host program's allocator, or the driver, has no more than so many bytes: from
 // before the model is loaded, or only for the jobs.
 TEST(every_job_ends_on_a_device_of_any_size)
@@ -348,6 +518,9 @@ TEST(every_job_ends_on_a_device_of_any_size)
     print_tally(&t, true);
 }
 #else
+TEST(a_job_of_a_device_keeps_the_budget_that_it_began_with) { SKIP("this build has no CUDA backend"); }
+TEST(a_load_keeps_the_budget_that_it_began_with) { SKIP("this build has no CUDA backend"); }
+TEST(jobs_that_follow_each_other_have_budgets_of_their_own) { SKIP("this build has no CUDA backend"); }
 TEST(every_job_ends_at_every_budget_of_a_device) { SKIP("this build has no CUDA backend"); }
 TEST(every_job_ends_on_a_device_of_any_size) { SKIP("this build has no CUDA backend"); }
 #endif
@@ -356,6 +529,11 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(every_job_ends_at_every_budget_of_the_processor);
+    RUN(a_job_of_the_processor_keeps_the_budget_that_it_began_with);
+    RUN(a_job_that_goes_on_keeps_to_the_newest_budget);
+    RUN(a_job_of_a_device_keeps_the_budget_that_it_began_with);
+    RUN(a_load_keeps_the_budget_that_it_began_with);
+    RUN(jobs_that_follow_each_other_have_budgets_of_their_own);
     RUN(every_job_ends_at_every_budget_of_a_device);
     RUN(every_job_ends_on_a_device_of_any_size);
     TEST_END();

@@ -92,7 +92,8 @@ struct sumi_engine {
     sumi_external* externals;
     sumi_picture* pictures;
     uint64_t next_serial;
-    sumi_plan_inputs plan_inputs; // a copy of the inputs of plans, made each time the pump lock is released
+    // A copy of the inputs of plans for the memory query, made each time the pump lock is released.
+    sumi_plan_inputs plan_inputs;
 
     // Touched only by the thread that holds the pump lock, except atomic members.
     sumi_kernel_loading kernels;

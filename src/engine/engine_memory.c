@@ -64,11 +64,23 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     return SUMI_OK;
 }
 
+void sumi_engine_adopt_budget(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_pump_is_locked(engine) && engine->jobs.running == NULL);
+    if (!engine->memory.has_next_budget) return;
+    engine->memory.budget_bytes = engine->memory.next_budget_bytes;
+    engine->memory.has_next_budget = false;
+    engine->limit = (sumi_device_limit){0};
+}
+
 void sumi_engine_trim(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_pump_is_locked(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
-    if (engine->runs.current.entry != NULL || engine->jobs.draining != NULL || engine->memory.budget_bytes == 0) return;
+    if (engine->jobs.running != NULL || engine->jobs.draining != NULL) return;
+    SUMI_ASSERT(engine->runs.current.entry == NULL);
+    sumi_engine_adopt_budget(engine);
+    if (engine->memory.budget_bytes == 0) return;
     if (runner->trim != NULL) {
         if (held_device_bytes(engine) <= engine->memory.budget_bytes) return;
         sumi_engine_release(engine);
@@ -87,10 +99,9 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     SUMI_TRY(sumi_call_begin(engine, "sumi_engine_set_memory_budget"));
     sumi_pump_lock(engine);
-    engine->memory.budget_bytes = bytes;
-    engine->limit = (sumi_device_limit){0};
-    // A running job keeps its memory until it ends.
-    if (engine->jobs.running == NULL && engine->jobs.draining == NULL) sumi_engine_trim(engine);
+    engine->memory.next_budget_bytes = bytes;
+    engine->memory.has_next_budget = true;
+    sumi_engine_trim(engine); // a job that runs keeps its budget, and its memory, until it ends
     sumi_pump_unlock(engine);
     return sumi_call_end(engine, SUMI_OK, NULL);
 }

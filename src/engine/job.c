@@ -3,6 +3,7 @@
 #include "engine/buffers.h"
 #include "engine/calls.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
 #include "engine/externals.h"
 #include "engine/loras.h"
 #include "engine/models.h"
@@ -196,6 +197,7 @@ void sumi_job_end(sumi_engine* engine, sumi_job_slot* slot, sumi_job_state state
         slot->functions->stop(engine, slot);
         if (engine->jobs.running == slot) engine->jobs.running = NULL;
         else engine->jobs.draining = NULL;
+        sumi_engine_trim(engine);
     }
     const bool has_running = engine->jobs.running != NULL || engine->jobs.draining != NULL;
     // Dropped now and not at the fetch, because the pump lock is held now: a partly loaded model may have weights on a
@@ -231,6 +233,7 @@ void sumi_job_requeue(sumi_engine* engine, sumi_job_slot* slot)
     SUMI_ASSERT(sumi_pump_is_locked(engine) && slot == engine->jobs.running);
     slot->functions->stop(engine, slot);
     engine->jobs.running = NULL;
+    sumi_engine_trim(engine);
     sumi_mutex_lock(&engine->state_lock);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_RUNNING);
     engine->jobs.has_running = engine->jobs.draining != NULL;

@@ -244,7 +244,6 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot)
         engine->runs.current = (sumi_run){.entry = NULL};
     }
     slot->u.plan.entry = NULL;
-    if (slot == engine->jobs.running || engine->jobs.running == NULL) sumi_engine_trim(engine);
 }
 
 void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used)

@@ -162,7 +162,7 @@ static sumi_result load_to_device(sumi_engine* engine, sumi_job_slot* slot, sumi
         drop_upload_plan(engine, job);
         return SUMI_OK;
     }
-    if (result == SUMI_BUDGET_TOO_SMALL) { // the budget was lowered since the plan was written
+    if (result == SUMI_BUDGET_TOO_SMALL) { // what cannot be evicted leaves less than the plan needs
         *out_end = SUMI_TURN_DONE;
         return SUMI_OK;
     }

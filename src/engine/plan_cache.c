@@ -25,6 +25,13 @@ sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
     return inputs;
 }
 
+sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine)
+{
+    sumi_plan_inputs inputs = sumi_plan_inputs_now(engine);
+    if (engine->memory.has_next_budget) inputs.budget = inputs.host_budget = engine->memory.next_budget_bytes;
+    return inputs;
+}
+
 static sumi_plan_request complete_request(const sumi_plan_inputs* inputs, const sumi_plan_request* job_request)
 {
     SUMI_ASSERT(job_request->model != NULL && job_request->lora_count >= 0

@@ -76,7 +76,7 @@ typedef struct sumi_plan_entry {
 // `state_lock`.
 typedef struct sumi_plan_inputs {
     uint64_t budget;      // sumi_engine_budget
-    uint64_t host_budget; // memory_budget_bytes
+    uint64_t host_budget; // the host program's memory budget
     uint32_t slice_us;
     float op_ratio[SUMI_OP_KIND_COUNT]; // of the cache
 } sumi_plan_inputs;
@@ -105,7 +105,9 @@ void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
 // Drops the plans that use the model or the adapter. Both NULL: all plans.
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
 
-sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine);
+sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine); // of the job that runs
+// Of a job that leaves the queue now: with the newest memory budget.
+sumi_plan_inputs sumi_plan_inputs_of_next_job(const sumi_engine* engine);
 // For the memory query; the pump lock is not needed. Writes an entry that nothing runs, on the caller's heap. After
 // SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need is what the smallest form of the plan needs.
 sumi_result sumi_plan_entry_write_for_query(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* job_request,

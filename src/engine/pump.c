@@ -14,6 +14,7 @@
 #include "engine/calls.h"
 #include "engine/deadline.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
 #include "engine/frame_budget.h"
 #include "engine/job.h"
 #include "engine/job_slices.h"
@@ -54,6 +55,7 @@ static void begin_next(sumi_engine* engine)
         engine->jobs.has_running = true;
     }
     sumi_mutex_unlock(&engine->state_lock);
+    if (slot != NULL) sumi_engine_adopt_budget(engine);
     engine->jobs.running = slot;
 }
 

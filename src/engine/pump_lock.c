@@ -18,7 +18,7 @@ void sumi_pump_lock_take(sumi_engine* engine)
 void sumi_pump_lock_give(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->state_lock) && engine->pump_lock.is_locked && sumi_pump_is_locked(engine));
-    engine->plan_inputs = sumi_plan_inputs_now(engine);
+    engine->plan_inputs = sumi_plan_inputs_of_next_job(engine);
     engine->pump_lock.is_locked = false;
 #if defined(SUMI_CHECKED)
     atomic_store(&engine->pump_lock.holder, 0);
