@@ -558,7 +558,8 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. 0 is a
 // pause: the call only ends jobs that were cancelled. SUMI_FOREVER works until no job has anything left to do. The
 // budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs are
-// reported by sumi_job_poll; sumi_job_list shows whether jobs are left.
+// reported by sumi_job_poll; sumi_job_list shows whether jobs are left. A call with a time budget in which the last
+// running job ends begins no other one, so that the host program can change the order of the queue before.
 //
 // CPU backend: the work happens inside this call. It exceeds the budget by at most one and a half times max_slice_us, as
 // far as the operating system lets the thread run; the first image of a size is no exception. A small part of an
@@ -686,9 +687,11 @@ SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
 // before. A job in a final state stays as it is. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Changes the priority of a queued job, which moves it in the queue: behind those of the same priority that were
-// submitted before it. A running job continues, whatever the priorities. SUMI_WRONG_STATE when the job has begun or
-// finished; this is not logged, because a job may begin at any moment. Any thread, beside any other call. Never blocks.
-// Any number is a priority; the default is 0. Failures: SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
+// submitted before it. Also of a running job that has done nothing yet, not even read a text: it goes back into the
+// queue if another job is before it now. A job that has done something continues, whatever the priorities. Then, and
+// when the job is in a final state, the result is SUMI_WRONG_STATE. sumi_engine_last_error says which of the two; the
+// log is told at the level DEBUG only, because a job may begin at any moment. Any thread, beside any other call. Never
+// blocks. Any number is a priority; the default is 0. Other failures: SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority);
 // Pauses a job (true), or resumes it (false). Pausing a paused job and resuming one that is not paused return SUMI_OK.
 //
@@ -699,12 +702,12 @@ SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, in
 // (texts, references, a start image), then continues where it stopped: the image is the same, bit for bit. (With a step
 // cache it keeps twice as many, and repeats the last evaluations that were computed, one or two.) If there is no host
 // memory for the latents, or the job had not reached DENOISE, it begins anew, as prompts and encodings do. A job whose
-// images are being decoded is finished instead, and `paused` is then of no effect; a job that loads cannot be paused.
+// images are being decoded is finished instead, and `paused` is then of no effect; a load that has begun cannot be paused.
 // Time spent in a pause counts for a deadline. sumi_job_wait for a paused job lasts until its timeout, or until another
 // thread resumes the job.
 //
 // Any thread, beside any other call. Never blocks. Failures: SUMI_STALE_HANDLE; SUMI_WRONG_STATE for a job in a final
-// state and for a load that runs, which is not logged; SUMI_INVALID_ARGUMENT.
+// state and for a load that has begun, told as by sumi_job_set_priority; SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused);
 // Lists the jobs that were neither fetched nor discarded: first running jobs, then queued jobs in the order in which
 // they will run, then jobs in a final state. Running and final jobs are listed by submission. Writes at most `capacity`

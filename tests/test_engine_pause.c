@@ -174,6 +174,110 @@ TEST(prompts_and_encodings_begin_anew_and_loads_go_on)
     close_engine(engine);
 }
 
+// A job of encoded prompts has read no text after its first turn, so it has done nothing yet.
+static sumi_job submit_encoded(sumi_engine* engine, sumi_model* model, const sumi_prompt* prompt, int32_t priority)
+{
+    const sumi_image_item item = {.prompt = prompt, .seed = 7};
+    sumi_image_desc desc = small_image(model, &item);
+    desc.priority = priority;
+    sumi_job job = {0};
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    return job;
+}
+
+static void check_refusal(sumi_engine* engine, sumi_result result, const char* words)
+{
+    char text[512];
+    CHECK_NUMBER(result, SUMI_WRONG_STATE);
+    CHECK_NUMBER(sumi_engine_last_error(engine, text, sizeof text), SUMI_WRONG_STATE);
+    CHECK(strstr(text, words) != NULL && strstr(text, "fetch by kind") == NULL);
+    if (strstr(text, words) == NULL) printf("  %s\n", text);
+}
+
+TEST(a_running_job_that_has_done_nothing_goes_back)
+{
+    OPEN_WITH(200, engine, model);
+    sumi_prompt* prompt = encode_prompt(engine, model, "a lighthouse at dusk");
+    const sumi_image_item item = {.prompt = prompt, .seed = 7};
+    const sumi_image_desc desc = small_image(model, &item);
+    const uint64_t want = draw_hash(engine, &desc);
+    const sumi_job first = submit_encoded(engine, model, prompt, 1), second = submit_encoded(engine, model, prompt, 0);
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, first).state, SUMI_JOB_RUNNING);
+    CHECK_NUMBER(sumi_job_set_priority(engine, first, 0), SUMI_OK); // still before the second, which is younger
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, first).state, SUMI_JOB_RUNNING);
+    check_refusal(engine, sumi_job_set_priority(engine, first, -1), "has begun"); // it has a plan now
+    CHECK(hash_now(engine, first, &desc) == want);
+    const sumi_job third = submit_encoded(engine, model, prompt, 0);
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, second).state, SUMI_JOB_RUNNING);
+    CHECK_NUMBER(sumi_job_set_priority(engine, second, -1), SUMI_OK);
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, second).state, SUMI_JOB_QUEUED);
+    CHECK_NUMBER(sumi_job_poll(engine, second).stage, SUMI_STAGE_WAIT);
+    CHECK_NUMBER(sumi_job_poll(engine, second).jobs_ahead, 1);
+    CHECK_NUMBER(sumi_job_set_priority(engine, second, 5), SUMI_OK);
+    CHECK_NUMBER(sumi_job_set_priority(engine, second, -5), SUMI_OK); // and so on: it is queued
+    CHECK(hash_now(engine, third, &desc) == want);
+    CHECK(sumi_job_poll(engine, second).state < SUMI_JOB_DONE);
+    CHECK(hash_now(engine, second, &desc) == want);
+    sumi_prompt_release(prompt);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+// The update that ends a job begins no other one, however much of its budget is left.
+TEST(the_queue_can_be_changed_where_a_job_ends)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    const uint64_t want = draw_hash(engine, &desc);
+    sumi_job jobs[4];
+    for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+    jobs[3] = submit_kind(engine, model, 0);
+    int32_t frames = 0;
+    while (sumi_job_poll(engine, jobs[0]).state < SUMI_JOB_DONE && count_frame(&frames))
+        sumi_engine_update(engine, 1000000000);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[1]).state, SUMI_JOB_QUEUED);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[1], -1), SUMI_OK);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[3], 1), SUMI_OK);
+    while (sumi_job_poll(engine, jobs[3]).state < SUMI_JOB_DONE && count_frame(&frames))
+        sumi_engine_update(engine, 1000000000);
+    CHECK_NUMBER(sumi_job_pause(engine, jobs[2], true), SUMI_OK);
+    CHECK(hash_now(engine, jobs[1], &desc) == want);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[2]).state, SUMI_JOB_QUEUED);
+    CHECK_NUMBER(sumi_job_pause(engine, jobs[2], false), SUMI_OK);
+    CHECK(hash_now(engine, jobs[2], &desc) == want && hash_now(engine, jobs[0], &desc) == want);
+    sumi_job_discard(engine, jobs[3]);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
+TEST(a_refusal_has_a_sentence_of_its_own)
+{
+    OPEN(engine, model);
+    const sumi_image_desc desc = small_image(model, &s_item);
+    sumi_job job, load = submit_kind(engine, model, 0);
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, load).state, SUMI_JOB_RUNNING);
+    check_refusal(engine, sumi_job_pause(engine, load, true), "has begun to load");
+    CHECK_NUMBER(sumi_job_pause(engine, load, false), SUMI_OK);
+    check_refusal(engine, sumi_job_set_priority(engine, load, 2), "a model job) has begun");
+    CHECK_NUMBER(sumi_job_wait(engine, load, SUMI_FOREVER), SUMI_OK);
+    check_refusal(engine, sumi_job_pause(engine, load, true), "has ended");
+    check_refusal(engine, sumi_job_pause(engine, load, false), "has ended");
+    check_refusal(engine, sumi_job_set_priority(engine, load, 2), "has ended");
+    CHECK_NUMBER(s_host.log_result, SUMI_OK); // it is no error in the log
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_engine_update(engine, 1);
+    check_refusal(engine, sumi_job_set_priority(engine, job, 2), "an image job) has begun"); // it has read its text
+    sumi_job_discard(engine, job);
+    sumi_job_discard(engine, load);
+    sumi_model_close(model);
+    close_engine(engine);
+}
+
 TEST(a_paused_job_can_be_cancelled_discarded_and_left)
 {
     for (int way = 0; way < 4; way++) {
@@ -227,6 +331,9 @@ int main(int argc, char** argv)
     RUN(a_running_job_gives_way_and_keeps_its_bits);
     RUN(a_job_may_be_paused_again_and_again);
     RUN(prompts_and_encodings_begin_anew_and_loads_go_on);
+    RUN(a_running_job_that_has_done_nothing_goes_back);
+    RUN(the_queue_can_be_changed_where_a_job_ends);
+    RUN(a_refusal_has_a_sentence_of_its_own);
     RUN(a_paused_job_can_be_cancelled_discarded_and_left);
     RUN(a_pause_without_memory_costs_only_time);
     TEST_END();

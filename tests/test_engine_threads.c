@@ -552,6 +552,48 @@ TEST(one_thread_on_a_machine_of_several_processors_is_told)
     desc.tasks = (sumi_tasks){1, run_whole_loop, finish_nothing, NULL}; // how many work is the host program's matter
     CHECK(open_on(8, desc, ", 1 thread").count == 0);
     CHECK(h.live == 0);
+
+// Priorities and pauses of jobs that begin at that moment: the call moves the job, or is refused with a reason. Half of
+// the jobs are loads, which begin to work as soon as they leave the queue.
+TEST(places_change_beside_the_pump_thread)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = SUMI_PUMP_THREAD;
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    sumi_prompt* prompt = encode_prompt(engine, model, "an owl");
+    const sumi_image_item item = {.prompt = prompt, .seed = 7};
+    const sumi_image_desc desc = small_image(model, &item);
+    const uint64_t want = draw_hash(engine, &desc);
+    unsigned random = 1;
+    for (int round = 0; round < 30; round++) {
+        sumi_job jobs[6];
+        for (int i = 0; i < 6; i += 2) {
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+            jobs[i + 1] = submit_kind(engine, model, i == 2 ? 0 : 3);
+        }
+        for (int i = 0; i < 60; i++) {
+            random = random * 1664525u + 1013904223u;
+            const sumi_job job = jobs[(random >> 8) % 6];
+            if (i % 8 == 0) system_sleep_us(random >> 24);
+            const sumi_result result = i % 3 == 0 ? sumi_job_pause(engine, job, (random >> 16) % 2 == 0)
+                                                  : sumi_job_set_priority(engine, job, (int32_t)(random >> 20) % 8);
+            CHECK(result == SUMI_OK || result == SUMI_WRONG_STATE);
+        }
+        for (int i = 0; i < 6; i++) (void)sumi_job_pause(engine, jobs[i], false);
+        for (int i = 0; i < 6; i++) {
+            CHECK_NUMBER(sumi_job_wait(engine, jobs[i], SUMI_FOREVER), SUMI_OK);
+            CHECK_NUMBER(sumi_job_poll(engine, jobs[i]).result, SUMI_OK);
+            if (i % 2 == 0) CHECK(fetch_hash(engine, jobs[i], &desc) == want);
+            else sumi_job_discard(engine, jobs[i]);
+        }
+    }
+    sumi_prompt_release(prompt);
+    sumi_model_close(model);
+    close_engine(engine);
 }
 
 int main(int argc, char** argv)
@@ -569,5 +611,6 @@ int main(int argc, char** argv)
     RUN(two_engines_on_two_threads_do_not_meet);
     RUN(pauses_beside_the_pump_thread);
     RUN(one_thread_on_a_machine_of_several_processors_is_told);
+    RUN(places_change_beside_the_pump_thread);
     TEST_END();
 }

@@ -73,6 +73,15 @@ sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
     return error->result;
 }
 
+void sumi_log_refusal(const sumi_engine* engine, const sumi_error* error)
+{
+    SUMI_ASSERT(error->result != SUMI_OK);
+    record_error((sumi_engine*)engine, error->result, error->text);
+    // The log callback may make free calls. Logging their failures would call it again, without end.
+    if (atomic_load(&engine->callers.logger) != sumi_this_thread())
+        sumi_log_write(engine, SUMI_LOG_DEBUG, error->result, error->text);
+}
+
 // ---- Calls from callbacks -------------------------------------------------------------------------------------------
 
 // Whether the thread may be inside a callback of the host program: callbacks run on a thread that is inside a call, on

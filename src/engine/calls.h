@@ -25,6 +25,11 @@ void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result
 // Logs a failure as an error and returns its result. Do not hold `state_lock`.
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error);
 
+// For free calls (sumi.h) that are refused because of what a job has done meanwhile. sumi_engine_last_error gives the
+// text, and the log gets it at the level DEBUG, because a host program that calls at the wrong moment has made no
+// mistake. Do not hold `state_lock`.
+void sumi_log_refusal(const sumi_engine* engine, const sumi_error* error);
+
 // Every public function begins and ends with these two, except those that may be called beside any other call.
 // sumi_call_begin returns SUMI_WRONG_STATE for a call from inside a callback or from another process; the function then
 // returns without sumi_call_end. sumi_call_end logs the error of a failed call, and returns `result`.

@@ -97,6 +97,9 @@ struct sumi_job_slot {
     // The job runs, and the host program has asked to pause it. A queued job has status.paused instead.
     bool pause_requested;
     bool has_begun; // the pump has begun this job at least once
+    // The job has read a text, or more, since it left the queue. Until then sumi_job_set_priority and sumi_job_pause can
+    // send it back (pump.c).
+    bool has_worked;
     // The job is in a final state, and the completion callback of the host program was not called yet.
     bool completion_is_pending;
 

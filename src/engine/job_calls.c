@@ -55,7 +55,9 @@ static void request_cancel(sumi_engine* engine, sumi_job_slot* slot)
     engine->jobs.queued_count -= !slot->status.paused;
     slot->error = (sumi_error){.result = SUMI_CANCELLED};
     snprintf(slot->error.text, sizeof slot->error.text, "cancelled %s",
-             slot->has_begun ? "while it was paused" : "before it began");
+             slot->status.paused && slot->has_begun ? "while it was paused"
+             : slot->has_begun                      ? "while it was queued to go on"
+                                                    : "before it began");
     slot->status.paused = false;
     slot->status.state = SUMI_JOB_CANCELLED;
     slot->status.result = SUMI_CANCELLED;
@@ -82,16 +84,26 @@ sumi_result sumi_job_pause(sumi_engine* engine, sumi_job job, bool paused)
     sumi_mutex_lock(&engine->state_lock);
     sumi_job_slot* slot = sumi_job_find(engine, job);
     sumi_result result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_WRONG_STATE;
+    sumi_error error = {0};
     if (slot != NULL && slot->status.state == SUMI_JOB_QUEUED) {
         engine->jobs.queued_count += (int32_t)slot->status.paused - (int32_t)paused;
         slot->status.paused = paused;
         result = SUMI_OK;
-    } else if (slot != NULL && slot->status.state == SUMI_JOB_RUNNING && !(paused && sumi_job_is_load(slot))) {
+    } else if (slot != NULL && slot->status.state == SUMI_JOB_RUNNING
+               && !(paused && sumi_job_is_load(slot) && slot->has_worked)) {
         slot->pause_requested = slot->status.paused = paused;
         result = SUMI_OK;
+    } else if (slot != NULL) {
+        (void)sumi_fail(
+            &error, result,
+            sumi_job_is_final(slot)
+                ? "job %llu (%s) has ended, and can be neither paused nor resumed: fetch or discard it"
+                : "job %llu (%s) has begun to load, and cannot be paused any more: let it end, or cancel it",
+            (unsigned long long)job.id, slot->functions->name);
     }
     sumi_condition_broadcast(&engine->state_changed);
     sumi_mutex_unlock(&engine->state_lock);
+    if (result == SUMI_WRONG_STATE) sumi_log_refusal(engine, &error);
     return result;
 }
 
@@ -101,11 +113,21 @@ sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t pri
     if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
     sumi_mutex_lock(&engine->state_lock);
     sumi_job_slot* slot = sumi_job_find(engine, job);
-    const bool is_queued = slot != NULL && slot->status.state == SUMI_JOB_QUEUED;
-    if (is_queued) slot->priority = priority;
+    const bool has_place =
+        slot != NULL
+        && (slot->status.state == SUMI_JOB_QUEUED || (slot->status.state == SUMI_JOB_RUNNING && !slot->has_worked));
+    sumi_error error = {0};
+    if (has_place) slot->priority = priority;
+    else if (slot != NULL)
+        (void)sumi_fail(&error, SUMI_WRONG_STATE,
+                        sumi_job_is_final(slot)
+                            ? "job %llu (%s) has ended, so its priority has no effect: fetch or discard it"
+                            : "job %llu (%s) has begun, so its priority has no effect: set it while the job is queued",
+                        (unsigned long long)job.id, slot->functions->name);
     sumi_mutex_unlock(&engine->state_lock);
     if (slot == NULL) return SUMI_STALE_HANDLE;
-    return is_queued ? SUMI_OK : SUMI_WRONG_STATE;
+    if (!has_place) sumi_log_refusal(engine, &error);
+    return has_place ? SUMI_OK : SUMI_WRONG_STATE;
 }
 
 // The order of sumi_job_list: running jobs, then queued ones, then those that have ended. Hold `state_lock`.

@@ -217,6 +217,11 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
     return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
 }
 
+bool sumi_plan_job_works_next(const sumi_plan_job* job)
+{
+    return job->phase != SUMI_PHASE_TEXT || job->cursor >= job->prompt_count || job->prompts[job->cursor].text != NULL;
+}
+
 double sumi_plan_job_predict(const sumi_engine* engine, const sumi_job_slot* slot)
 {
     switch (slot->u.plan.phase) {

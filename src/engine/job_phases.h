@@ -26,6 +26,10 @@ sumi_result sumi_plan_job_advance(sumi_engine* engine, sumi_job_slot* slot, sumi
 void sumi_plan_job_stop(sumi_engine* engine, sumi_job_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, sumi_job_slot* slot);
 
+// Whether the next turn does anything that the job would have to repeat if it went back into the queue: it reads a text,
+// or more.
+bool sumi_plan_job_works_next(const sumi_plan_job* job);
+
 // Marks the textures of the job's targets as used by a job, or as not used any more.
 void sumi_plan_job_mark_targets(sumi_plan_job* job, bool is_used);
 #endif

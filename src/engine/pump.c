@@ -17,6 +17,7 @@
 #include "engine/engine_memory.h"
 #include "engine/frame_budget.h"
 #include "engine/job.h"
+#include "engine/job_phases.h"
 #include "engine/job_slices.h"
 #include "engine/plan_job.h"
 #include "engine/pump_lock.h"
@@ -50,6 +51,7 @@ static void begin_next(sumi_engine* engine)
     if (slot != NULL) {
         slot->status.state = SUMI_JOB_RUNNING;
         slot->has_begun = true;
+        slot->has_worked = false;
         engine->jobs.queued_count--;
         SUMI_ASSERT(engine->jobs.queued_count >= 0);
         engine->jobs.has_running = true;
@@ -130,9 +132,24 @@ static bool take_requests(sumi_engine* engine, sumi_job_slot* slot)
     return true;
 }
 
+// A running job that has done nothing goes back into the queue if it was paused, or if another job is before it now. The
+// mutex decides between a call that changes its place and the turn that begins its work: after has_worked is set, the
+// call is refused. Returns whether the job has gone back.
+static bool goes_back(sumi_engine* engine, sumi_job_slot* slot)
+{
+    sumi_mutex_lock(&engine->state_lock);
+    const sumi_job_slot* next = slot->has_worked ? NULL : next_queued(engine);
+    const bool goes = !slot->has_worked && (slot->pause_requested || (next != NULL && sumi_job_is_before(next, slot)));
+    const bool works = sumi_job_is_load(slot) || sumi_plan_job_works_next(&slot->u.plan);
+    slot->has_worked = slot->has_worked || (works && !goes);
+    sumi_mutex_unlock(&engine->state_lock);
+    if (goes) sumi_job_requeue(engine, slot);
+    return goes;
+}
+
 static pump_state advance_job(sumi_engine* engine, sumi_job_slot* slot)
 {
-    if (take_requests(engine, slot)) return PUMP_HAS_MORE;
+    if (take_requests(engine, slot) || (slot == engine->jobs.running && goes_back(engine, slot))) return PUMP_HAS_MORE;
 
     sumi_phase phase_before = sumi_job_is_load(slot) ? SUMI_PHASE_TEXT : slot->u.plan.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
@@ -313,6 +330,8 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
             if (state == PUMP_WAITS) wait_for_device(engine);
         } else {
             if (state == PUMP_WAITS) break; // the device has enough work until the next frame
+            // A job has ended. The host program may change the order of the queue before the next one begins.
+            if (engine->jobs.running == NULL && engine->jobs.draining == NULL) break;
             if (!fits_budget(engine, budget_us, (double)(sumi_clock_ns() - begin_ns) * 1e-3)) break;
         }
         state = advance_one(engine);

@@ -8,7 +8,8 @@
     X(DESC_NOT_INITIALIZED, "the desc was not made by its defaults function: call sumi_..._defaults() and change "     \
                             "members of what it returns")                                                              \
     X(STALE_HANDLE, "this job was fetched or discarded before, or never existed")                                      \
-    X(WRONG_STATE, "the job is not done yet, or this is not the function for its kind: poll it and fetch by kind")     \
+    X(WRONG_STATE, "this call does not fit the job's kind or its present state: poll the job; the log or "             \
+                   "sumi_engine_last_error says more")                                                                 \
     X(QUEUE_FULL, "every job slot is taken: fetch or discard a job, or create the engine with a larger job_capacity")  \
     X(NOT_SUPPORTED, "this build, backend or model does not do that: the engine's log names the member")               \
     X(VERSION_MISMATCH, "the library is of another version than the header that this program was compiled with: use "  \
